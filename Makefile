@@ -1,0 +1,43 @@
+# Two commands for everyone: make demo, make test. They need Python 3.11 and make, nothing else.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# Real data, where it lies beside the project; then a missing file is a failure, not a skip.
+DATA := $(abspath $(wildcard ../shared/data))
+ifneq ($(DATA),)
+export LEAKGAUGE_DATA ?= $(DATA)
+endif
+
+.PHONY: demo test test-all check format bench clean
+
+demo: $(INSTALLED)
+	$(BIN)/leakgauge demo
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+test-all: $(INSTALLED)
+	$(BIN)/python -m pytest -m "slow or not slow"
+
+check: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+format: $(INSTALLED)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/gradients.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	touch $@

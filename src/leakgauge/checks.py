@@ -1,0 +1,47 @@
+"""The wording of refusals: what came, what was wanted, what to do; in one line."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """The caller's input cannot be used. Its text is one line, fit to be shown as it is."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint that names the known word nearest to ``name``, or lists a few.
+
+    >>> nearest("incme", ["age", "income"])
+    "; did you mean 'income'?"
+    >>> nearest("zzz", ["age", "income"])
+    "; known: 'age', 'income'"
+    """
+    options = [str(option) for option in known]
+    by_lower = {option.lower(): option for option in options}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    if close:
+        return f"; did you mean {by_lower[close[0]]!r}?"
+    shown = ", ".join(repr(option) for option in options[:12])
+    return f"; known: {shown}{', ...' if len(options) > 12 else ''}"
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise ``InputError(message)`` unless ``condition`` holds."""
+    if not condition:
+        raise InputError(message)
+
+
+def require_positive(value: float, name: str) -> None:
+    """Refuse zero and negative sizes.
+
+    >>> require_positive(-1, "batch size")
+    Traceback (most recent call last):
+    leakgauge.checks.InputError: batch size is -1; expected a number above 0
+    """
+    require(value > 0, f"{name} is {value:g}; expected a number above 0")
+
+
+def require_choice(value: str, name: str, choices: Iterable[str]) -> None:
+    """Refuse a word that is none of ``choices``."""
+    options = list(choices)
+    require(value in options, f"{name} is {value!r}{nearest(value, options)}")

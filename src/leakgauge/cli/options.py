@@ -1,0 +1,88 @@
+"""The options that commands share, and how their words are checked."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from leakgauge.audit import EMPIRICAL, FRESH, REUSE, UNIFORM
+from leakgauge.checks import InputError, require, require_choice, require_positive
+from leakgauge.inference import ATTACKS, GAMES
+
+RUNS = Path("leakgauge-runs")
+
+Ask = Annotated[
+    list[str] | None,
+    typer.Option(help=f"what to infer: {', '.join(GAMES)} (default property); repeatable"),
+]
+Adversary = Annotated[
+    list[str] | None,
+    typer.Option(help=f"who infers it: {', '.join(ATTACKS)} (default forest); repeatable"),
+]
+BatchSize = Annotated[int, typer.Option(help="records in a private batch and in a training step")]
+Rounds = Annotated[int, typer.Option(help="rounds of training; a round is an epoch")]
+Trials = Annotated[int, typer.Option(help="private batches that are attacked")]
+Shadow = Annotated[int, typer.Option(help="records that the adversary has of its own, at most")]
+Batches = Annotated[
+    str, typer.Option(help=f"{REUSE}: one batch in all rounds; {FRESH}: a new one each round")
+]
+Prior = Annotated[str, typer.Option(help=f"of the secret: {UNIFORM} or {EMPIRICAL}")]
+LearningRate = Annotated[float, typer.Option("--lr", help="learning rate of the training")]
+Hidden = Annotated[
+    list[int] | None, typer.Option(help="width of a hidden layer (default 100); repeatable")
+]
+Seed = Annotated[int, typer.Option(help="all randomness follows from it")]
+Workers = Annotated[int | None, typer.Option(help="processes (default: one a core)")]
+Device = Annotated[str, typer.Option(help="where torch computes: cpu, cuda, cuda:1, ...")]
+Out = Annotated[
+    Path | None, typer.Option(help=f"folder of the run (default: a new one in {RUNS}/)")
+]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
+
+
+def known_words(given: Sequence[str], option: str, known: Iterable[str]) -> tuple[str, ...]:
+    """The words, each of which must be known."""
+    options = list(known)
+    for word in given:
+        require_choice(word, option, options)
+    return tuple(given)
+
+
+def bin_counts(given: Sequence[str]) -> Mapping[str, int]:
+    """``["age=4"]`` as ``{"age": 4}``."""
+    counts: dict[str, int] = {}
+    for text in given:
+        name, equals, number = text.rpartition("=")
+        require(
+            bool(name and equals and number.isdigit()),
+            f"--bins is {text!r}; expected COL=N, for example age=4",
+        )
+        counts[name] = int(number)
+    return counts
+
+
+def torch_device(name: str) -> str:
+    """The device's name, where torch has it."""
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"--device {name} cannot be used here: {reason}") from error
+    return name
+
+
+def worker_count(given: int | None, jobs: int) -> int:
+    """Processes: as given, or one a core; never more than there are jobs."""
+    if given is not None:
+        require_positive(given, "--workers")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(given or cores or 1, jobs))
+
+
+def only_with_table(given: Mapping[str, Any]) -> None:
+    """Refuse options about a table's columns where there is no table."""
+    for name, value in given.items():
+        require(not value, f"{name} is about a TABLE; with --task the function decides")

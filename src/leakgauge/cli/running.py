@@ -1,0 +1,87 @@
+"""Runs what was prepared: folder, progress, records, report, and what is printed."""
+
+import json
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from leakgauge.cli.options import RUNS
+from leakgauge.cli.summary import as_json
+from leakgauge.experiment.prepare import Prepared
+from leakgauge.experiment.resumable import run_stages
+from leakgauge.experiment.store import RunFolder
+from leakgauge.records import Record, Run
+from leakgauge.report import verdicts, write_report
+
+INTERRUPTED = 130
+STYLES = {"strong": "bold red", "clear": "red", "weak": "yellow", "none": "green"}
+
+
+def run(prepare: Callable[[], Prepared], out: Path | None, workers: int, *, json_: bool) -> None:
+    """Prepare, run to the end, write records and report, print the answer."""
+    began = time.perf_counter()
+    notices = Console(stderr=True)
+    with notices.status("reading and encoding the data"):
+        prepared = prepare()
+    path = out or RUNS / f"{prepared.run.command}-{datetime.now():%Y%m%d-%H%M%S-%f}"
+    folder = RunFolder.claim(path, prepared.run)
+    for note in prepared.run.notes:
+        notices.print(Text(f"note: {note}"), soft_wrap=True)
+    try:
+        records = _with_progress(folder, prepared, workers, notices)
+    except KeyboardInterrupt:
+        notices.print(f"stopped; to go on, repeat the command with --out {path}", soft_wrap=True)
+        raise typer.Exit(INTERRUPTED) from None
+    report = write_report(folder.path)
+    if json_:
+        print(json.dumps(as_json(prepared.run, records, report), allow_nan=False))
+    else:
+        _tell(prepared.run, records, report, time.perf_counter() - began)
+
+
+def _with_progress(
+    folder: RunFolder, prepared: Prepared, workers: int, notices: Console
+) -> list[Record]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=notices) as bars:
+        ids: dict[str, int] = {}
+
+        def progress(what: str, done: int, of: int) -> None:
+            if what not in ids:
+                ids[what] = bars.add_task(what, total=of)
+            bars.update(bars.task_ids[ids[what]], completed=done)
+
+        return run_stages(
+            folder,
+            prepared.stages,
+            dataset=prepared.dataset,
+            label=prepared.label,
+            workers=workers,
+            progress=progress,
+        )
+
+
+def _tell(run: Run, records: list[Record], report: Path, seconds: float) -> None:
+    console = Console()
+    for verdict in verdicts(run, records):
+        console.print(
+            Text(f"\n{verdict.headline}", style=STYLES.get(verdict.level, "bold"))
+            + Text(f" ({verdict.test})", style="dim")
+        )
+        console.print(Text(verdict.text.replace("`", "'")))
+    for record in records:
+        if record.metric == "accuracy":
+            console.print(
+                Text(
+                    f"\nThe model trained for '{record.game}' is right on "
+                    f"{record.estimate.value:.1%} of the test records "
+                    f"(always guessing the most frequent label: {record.chance:.1%})."
+                )
+            )
+    console.print(Text(f"\nreport: {report}  ({seconds:.0f} s)"), soft_wrap=True)

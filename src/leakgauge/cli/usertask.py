@@ -1,0 +1,86 @@
+"""``--task MODULE:FUNCTION``: the user's own model and data."""
+
+import importlib
+import os
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from leakgauge.checks import InputError, nearest, require
+from leakgauge.data import from_arrays
+from leakgauge.rng import derive
+from leakgauge.types import Dataset, Task
+
+WANTED = "expected a function that returns (leakgauge.Task, leakgauge.Dataset)"
+
+
+def load_task(spec: str, *, seed: int) -> tuple[Task, Dataset]:
+    """Import MODULE, from the working folder too, and call its FUNCTION.
+
+    The global generators are seeded before the call, so that a model which draws its weights from
+    them is the same in every run with this seed.
+
+    Raises:
+        InputError: it cannot be imported or called, or returns something else.
+    """
+    function = _function(spec)
+    random.seed(derive(seed, "task"))
+    np.random.seed(derive(seed, "task") % 2**32)  # noqa: NPY002 - the user's code may use it
+    torch.manual_seed(derive(seed, "task"))
+    try:
+        returned = function()
+    except Exception as error:
+        raise InputError(f"--task {spec}: the function raised {_told(error)}") from error
+    if not (isinstance(returned, tuple) and len(returned) == 2):
+        raise InputError(f"--task {spec} returned {type(returned).__name__}; {WANTED}")
+    task, data = returned
+    if not (isinstance(task, Task) and isinstance(data, Dataset)):
+        found = f"({type(task).__name__}, {type(data).__name__})"
+        raise InputError(f"--task {spec} returned {found}; {WANTED}")
+    from_arrays(data.x, data.y, data.secrets, users=data.users)  # refuses what cannot be used
+    return task, data
+
+
+def _function(spec: str) -> Callable[[], Any]:
+    module_name, colon, name = spec.partition(":")
+    require(
+        bool(module_name and colon and name),
+        f"--task is {spec!r}; expected MODULE:FUNCTION, for example my_model:build",
+    )
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise InputError(
+            f"--task {spec}: cannot import {module_name!r} from the working folder or the "
+            f"installed packages: {_told(error)}"
+        ) from error
+    known = [key for key, value in vars(module).items() if callable(value)]
+    require(name in known, f"--task {spec}: no function {name!r} there{nearest(name, known)}")
+    function: Callable[[], Any] = getattr(module, name)
+    return function
+
+
+def _told(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+
+
+def only_secret(data: Dataset, named: str | None) -> str:
+    """The secret that is asked for: the one that is named, or the only one there is.
+
+    Raises:
+        InputError: there is no such secret, or none is named and there are several.
+    """
+    known = list(data.secrets)
+    require(len(known) > 0, "the Dataset of --task has no secrets; fill Dataset.secrets")
+    if named is None:
+        require(len(known) == 1, f"--secret is missing{nearest('', known)}")
+        return known[0]
+    require(named in known, f"--secret is {named!r}{nearest(named, known)}")
+    return named

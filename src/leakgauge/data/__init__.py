@@ -1,0 +1,24 @@
+"""Data: tables and arrays, who holds which records, and how they are encoded."""
+
+from leakgauge.data.arrays import from_arrays, read_arrays
+from leakgauge.data.encode import encode
+from leakgauge.data.fingerprint import fingerprint
+from leakgauge.data.named import data_folder, randhie
+from leakgauge.data.read import read_table
+from leakgauge.data.split import Split, split_records
+from leakgauge.data.table import Roles, Table, make_table
+
+__all__ = [
+    "Roles",
+    "Split",
+    "Table",
+    "data_folder",
+    "encode",
+    "fingerprint",
+    "from_arrays",
+    "make_table",
+    "randhie",
+    "read_arrays",
+    "read_table",
+    "split_records",
+]

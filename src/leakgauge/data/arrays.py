@@ -1,0 +1,244 @@
+"""Records that come as arrays: images, signals, embeddings, features made elsewhere."""
+
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from leakgauge.checks import InputError, nearest, require
+from leakgauge.data.columns import categories, kind_of
+from leakgauge.data.read import existing, read_table
+from leakgauge.types import Dataset, Schema
+
+Array = npt.NDArray[Any]
+
+
+def from_arrays(
+    x: Array | Tensor,
+    y: Array | Tensor,
+    secrets: Mapping[str, Array | Tensor],
+    *,
+    users: Array | Tensor | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Dataset:
+    """Records from NumPy arrays or tensors.
+
+    uint8 images ``[n, h, w]`` or ``[n, h, w, c]`` become ``[n, c, h, w]`` in 0..1 (``[n, c, h, w]``
+    stays in that order). Other numbers are taken as they are; nothing is standardised.
+
+    Args:
+        x: features ``[n, ...]``.
+        y: labels ``[n]``, whole-number codes from 0.
+        secrets: for each secret its codes ``[n]``, whole numbers from 0.
+        users: the person of each record ``[n]``, any whole numbers.
+        dtype: of the result's ``x``.
+
+    Raises:
+        InputError: shapes or lengths do not fit, a feature is NaN or infinite, codes are no whole
+            numbers from 0, or a label or secret has one value only.
+
+    >>> data = from_arrays(np.eye(2), np.array([0, 1]), {"sex": np.array([1, 0])})
+    >>> data.x.shape, data.y.tolist()
+    (torch.Size([2, 2]), [0, 1])
+    """
+    features = _features(_array(x), dtype)
+    n = len(features)
+    codes = {name: _codes(_array(found), f"secret {name!r}", n) for name, found in secrets.items()}
+    return Dataset(
+        x=features,
+        y=_codes(_array(y), "y", n),
+        secrets=codes,
+        users=None if users is None else _people(_array(users), n),
+    )
+
+
+def read_arrays(
+    path: str | os.PathLike[str],
+    *,
+    x: str | Sequence[str],
+    label: str,
+    secrets: str | Sequence[str],
+    group: str | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Dataset:
+    """Read records from a ``.npz`` file of named arrays or a ``.parquet`` file of features.
+
+    Labels, secrets and groups may be text; whole numbers are codes as they stand. Features are
+    taken as ``from_arrays`` takes them. For columns of different kinds, or to standardise, use
+    ``read_table``, ``make_table`` and ``encode``.
+
+    Args:
+        path: the file.
+        x: the array of features; in Parquet one column of lists of equal length, or names or
+            patterns (``"mfcc_*"``) of columns of numbers.
+        label: the array or column of labels.
+        secrets: the arrays or columns of secrets.
+        group: the array or column that names the person of each record.
+        dtype: of the result's ``x``.
+
+    Raises:
+        InputError: the file cannot be read, it lacks a name, or its arrays cannot be used.
+    """
+    wanted = [secrets] if isinstance(secrets, str) else list(secrets)
+    file = existing(path)
+    roles = [label, *wanted, *([] if group is None else [group])]
+    require(len(set(roles)) == len(roles), f"{sorted(roles)} name one array for two roles")
+    if file.suffix.lower() == ".npz":
+        require(isinstance(x, str), f"x is {x!r}; expected the name of one array")
+        arrays = _read_npz(str(file), [str(x), *roles])
+        features = arrays[str(x)]
+    elif file.suffix.lower() == ".parquet":
+        frame = read_table(file)
+        _refuse_unknown([name for name in roles if name not in frame], frame.columns, str(file))
+        features = _frame_features(frame, [x] if isinstance(x, str) else list(x), roles)
+        arrays = {name: frame[name].to_numpy() for name in roles}
+    else:
+        raise InputError(f"cannot read {str(file)!r}; expected a .npz or .parquet file")
+    named = {name: _named_codes(arrays[name], name) for name in (label, *wanted)}
+    data = from_arrays(
+        features,
+        named[label][0],
+        {name: named[name][0] for name in wanted},
+        users=None if group is None else _named_people(arrays[group], group),
+        dtype=dtype,
+    )
+    values = {name: named[name][1] for name in wanted}
+    return Dataset(
+        data.x, data.y, data.secrets, data.users, Schema((), label, named[label][1], values)
+    )
+
+
+def _array(found: Array | Tensor) -> Array:
+    array = found.detach().cpu().numpy() if isinstance(found, Tensor) else np.asarray(found)
+    # A copy of its own: later writes to the caller's array must not reach the dataset, and torch
+    # takes neither read-only arrays nor another machine's byte order.
+    return np.array(array, dtype=array.dtype.newbyteorder("="))
+
+
+def _features(x: Array, dtype: torch.dtype) -> Tensor:
+    require(x.ndim >= 2, f"x has shape {x.shape}; expected [n, ...] with features")
+    require(x.size > 0, f"x is empty, of shape {x.shape}")
+    require(x.dtype.kind in "fiub", f"x holds {x.dtype}; expected numbers")
+    is_image = x.dtype == np.uint8 and x.ndim in (3, 4)
+    features = (_channels_first(x) if is_image else torch.from_numpy(x)).to(dtype)
+    features = features / 255 if is_image else features
+    _refuse_not_finite(features)
+    return features
+
+
+def _channels_first(x: Array) -> Tensor:
+    images = torch.from_numpy(x)
+    if images.ndim == 3:
+        return images[:, None]
+    if images.shape[3] in (1, 3, 4):
+        return images.permute(0, 3, 1, 2).contiguous()
+    require(
+        images.shape[1] in (1, 3, 4),
+        f"images have shape {tuple(images.shape)}; expected [n, h, w, c] with 1, 3 or 4 channels",
+    )
+    return images
+
+
+def _refuse_not_finite(x: Tensor) -> None:
+    bad = ~x.isfinite()
+    count, rows = int(bad.sum()), int(bad.flatten(1).any(1).sum())
+    require(
+        count == 0,
+        f"x is NaN or infinite in {count} places of {rows} records; correct or remove them",
+    )
+
+
+def _codes(found: Array, what: str, n: int) -> Tensor:
+    _refuse_length(found, what, n)
+    require(
+        found.dtype.kind in "iub", f"{what} holds {found.dtype}; expected whole numbers 0, 1, ..."
+    )
+    codes = torch.from_numpy(found.astype(np.int64))
+    negative = int((codes < 0).sum())
+    require(
+        negative == 0,
+        f"{what} is negative in {negative} of {n} records; codes are 0, 1, ...; remove these",
+    )
+    require(bool((codes != codes[0]).any()), f"{what} has one value only, {int(codes[0])}")
+    return codes
+
+
+def _people(found: Array, n: int) -> Tensor:
+    _refuse_length(found, "users", n)
+    require(found.dtype.kind in "iu", f"users holds {found.dtype}; expected whole numbers")
+    return torch.from_numpy(np.unique(found, return_inverse=True)[1].astype(np.int64))
+
+
+def _refuse_length(found: Array, what: str, n: int) -> None:
+    require(found.ndim == 1, f"{what} has shape {found.shape}; expected [{n}]")
+    require(len(found) == n, f"{what} has {len(found)} records; x has {n}")
+
+
+def _read_npz(file: str, names: list[str]) -> dict[str, Array]:
+    # Checked here because NumPy would take another file for a pickle.
+    require(zipfile.is_zipfile(file), f"{file!r} is no .npz file, or only a part of one")
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            _refuse_unknown([name for name in names if name not in arrays], arrays, file)
+            return {name: arrays[name] for name in names}
+    except InputError:
+        raise
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        # NumPy's own message advises allow_pickle=True, which would run code from the file.
+        reason = "it holds Python objects" if "allow_pickle" in str(error) else str(error)
+        raise InputError(f"{file!r} cannot be read: {' '.join(reason.split())}") from error
+
+
+def _refuse_unknown(missing: list[str], known: Any, file: str) -> None:
+    if missing:
+        raise InputError(f"no {missing[0]!r} in {file!r}{nearest(missing[0], known)}")
+
+
+def _frame_features(frame: pd.DataFrame, patterns: list[str], roles: list[str]) -> Array:
+    free = [str(name) for name in frame.columns if name not in roles]
+    chosen: dict[str, None] = {}
+    for pattern in patterns:
+        found = [pattern] if pattern in free else [n for n in free if fnmatchcase(n, pattern)]
+        require(len(found) > 0, f"no column {pattern!r} for x{nearest(pattern, free)}")
+        chosen.update(dict.fromkeys(found))
+    names = list(chosen)
+    if len(names) == 1 and isinstance(frame[names[0]].iloc[0], (np.ndarray, list)):
+        return _stacked(frame[names[0]])
+    for name in names:
+        require(kind_of(frame[name]) == "number", f"column {name!r} holds no numbers")
+    return frame[names].to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _stacked(column: "pd.Series[Any]") -> Array:
+    try:
+        return np.stack([np.asarray(row, dtype=np.float64) for row in column])
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"column {str(column.name)!r} holds lists that differ in length or hold no numbers"
+        ) from error
+
+
+def _named_codes(found: Array, name: str) -> tuple[Array, tuple[str, ...]]:
+    """Codes of text or whole numbers, and the names of the codes."""
+    if found.ndim != 1 or found.dtype.kind in "fc":
+        return found, ()
+    if found.dtype.kind in "iub":
+        most = int(found.max(initial=0))
+        return found, tuple(map(str, range(most + 1)))
+    named = categories(pd.Series(found, name=name))
+    codes = np.asarray(named.codes, dtype=np.int64)
+    missing = int((codes < 0).sum())
+    require(missing == 0, f"{name!r} is missing in {missing} of {len(codes)} records; remove these")
+    return codes, tuple(map(str, named.categories))
+
+
+def _named_people(found: Array, name: str) -> Array:
+    return found if found.dtype.kind in "iuf" else _named_codes(found, name)[0]

@@ -1,0 +1,146 @@
+"""What a column holds (numbers, categories, dates) and its values by code."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.api import types as dtypes
+
+from leakgauge.checks import InputError, require
+
+Kind = Literal["number", "category", "date"]
+Floats = npt.NDArray[np.float64]
+
+_INFERRED: dict[str, Kind] = {
+    "string": "category",
+    "boolean": "category",
+    "empty": "category",
+    "integer": "number",
+    "floating": "number",
+    "mixed-integer-float": "number",
+    "decimal": "number",
+    "datetime64": "date",
+    "datetime": "date",
+    "date": "date",
+    "time": "date",
+    "timedelta64": "date",
+    "timedelta": "date",
+    "period": "date",
+}
+
+
+def kind_of(column: "pd.Series[Any]") -> Kind:
+    """Whether a column holds numbers, categories (text, booleans too) or dates.
+
+    Text that looks like a number stays text.
+
+    Raises:
+        InputError: the column mixes types or holds something else, such as lists.
+
+    >>> kind_of(pd.Series([1.5, None])), kind_of(pd.Series(["1", "2"]))
+    ('number', 'category')
+    """
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype) or dtypes.is_bool_dtype(dtype):
+        return "category"
+    if dtypes.is_numeric_dtype(dtype) and not dtypes.is_complex_dtype(dtype):
+        return "number"
+    inferred = dtypes.infer_dtype(column, skipna=True)
+    if inferred in _INFERRED:
+        return _INFERRED[inferred]
+    raise InputError(
+        f"column {str(column.name)!r} holds {_contents(column, inferred)}; "
+        "expected numbers, text or booleans; convert it or drop it"
+    )
+
+
+def numbers(column: "pd.Series[Any]") -> Floats:
+    """The values of a column of numbers ``[n]``, NaN where one is missing."""
+    return column.to_numpy(dtype="float64", na_value=np.nan)
+
+
+def categories(column: "pd.Series[Any]") -> "pd.Categorical[Any]":
+    """The column's values as codes, ``-1`` where one is missing, and their names in order.
+
+    Numbers are ordered by size, before text, which is ordered by its characters.
+
+    >>> categories(pd.Series([10, 9, 10])).categories.tolist()
+    ['9', '10']
+    """
+    values = numbers(column) if kind_of(column) == "number" else column
+    codes, uniques = pd.factorize(values)
+    found = list(uniques)
+    order = {_name(value): None for value in sorted(found, key=_rank)}
+    position = {name: code for code, name in enumerate(order)}
+    # The last entry is what the code -1 of a missing value points at.
+    recode = np.array([*(position[_name(value)] for value in found), -1], dtype=np.int64)
+    return pd.Categorical.from_codes(recode[codes], dtype=pd.CategoricalDtype(list(order)))
+
+
+def quantile_bins(values: Floats, bins: int) -> "pd.Categorical[Any]":
+    """Numbers ``[n]`` cut into at most ``bins`` ranges that hold about equally many.
+
+    Equal values stay together, so there are fewer ranges where one value is very frequent.
+
+    >>> quantile_bins(np.array([1.0, 2.0, 3.0, 4.0]), 2).categories.tolist()
+    ['<= 2', '> 2']
+    """
+    steps = np.arange(1, bins) / bins
+    # "inverted_cdf" cuts at values that occur: no range can be empty.
+    cuts = np.unique(np.quantile(values, steps, method="inverted_cdf"))
+    cuts = cuts[cuts < values.max()]
+    codes = np.searchsorted(cuts, values, side="left")
+    return pd.Categorical.from_codes(codes, dtype=pd.CategoricalDtype(_ranges(cuts)))
+
+
+def quoted(names: Iterable[object]) -> str:
+    """Names as a message shows them.
+
+    >>> quoted(["age", 1])
+    "'age', '1'"
+    """
+    return ", ".join(repr(str(name)) for name in names)
+
+
+def refuse_repeated(names: Iterable[object], where: str) -> None:
+    """Refuse two columns of one name.
+
+    >>> refuse_repeated(["age", "sex", "age"], "the table")
+    Traceback (most recent call last):
+    leakgauge.checks.InputError: the table has more than one column called 'age'; rename them
+    """
+    index = pd.Index([str(name) for name in names], dtype=object)
+    repeated = index[index.duplicated()].unique()
+    require(
+        len(repeated) == 0,
+        f"{where} has more than one column called {quoted(repeated)}; rename them",
+    )
+
+
+def _ranges(cuts: Floats) -> list[str]:
+    short = [f"{cut:g}" for cut in cuts]
+    names = short if len(set(short)) == len(cuts) else [repr(float(cut)) for cut in cuts]
+    if not names:
+        return ["all"]
+    middle = [f"({low}, {high}]" for low, high in pairwise(names)]
+    return [f"<= {names[0]}", *middle, f"> {names[-1]}"]
+
+
+def _name(value: object) -> str:
+    whole = isinstance(value, float) and value.is_integer()
+    return f"{value:.0f}" if whole else str(value)
+
+
+def _rank(value: Any) -> tuple[int, float, str]:
+    is_number = isinstance(value, (int, float, np.integer, np.floating, np.bool_))
+    return (0, float(value), "") if is_number else (1, 0.0, str(value))
+
+
+def _contents(column: "pd.Series[Any]", inferred: str) -> str:
+    if not inferred.startswith("mixed"):
+        return f"{inferred} values"
+    found = sorted({type(value).__name__ for value in column.dropna()})
+    return f"values of type {found[0]}" if len(found) == 1 else f"a mix of {' and '.join(found)}"

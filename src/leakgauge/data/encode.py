@@ -1,0 +1,124 @@
+"""From a checked table to the tensors that a model trains on."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from leakgauge.checks import nearest, require
+from leakgauge.data.table import Table
+from leakgauge.types import Column, Dataset, Schema
+
+_TOO_LARGE = "column {!r} holds numbers too large to be standardised"
+
+
+def encode(
+    table: Table,
+    *,
+    fit_on: Tensor,
+    keep: Sequence[str] = (),
+    dtype: torch.dtype = torch.float32,
+) -> Dataset:
+    """Encode every record, with means, scales and categories learnt from some of them.
+
+    Numbers are standardised (a column that is constant in ``fit_on`` is only centred); a missing
+    one stands at the mean, with a position beside it that marks it. Categories are one-hot, a
+    missing one has a position of its own, and one that ``fit_on`` does not hold gives zeros.
+    Secrets are no features unless kept. Positions follow the order of the table's columns.
+
+    Args:
+        table: the checked table of n records.
+        fit_on: rows of the private training part ``[k]``, int64; nothing else is learnt from.
+        keep: secrets that stay among the features.
+        dtype: of ``x``.
+
+    Returns:
+        All n records, with a schema.
+
+    Raises:
+        InputError: ``fit_on`` is empty, ``keep`` names no secret, or a column's numbers are too
+            large to be standardised.
+
+    >>> from leakgauge.data.table import Roles, make_table
+    >>> frame = pd.DataFrame({"age": [20, 30, 40, 50], "sex": list("fmfm"), "ill": [0, 1, 1, 0]})
+    >>> table = make_table(frame, Roles(label="ill", secrets=("sex",)))
+    >>> encode(table, fit_on=torch.tensor([0, 1])).x[:, 0].tolist()
+    [-1.0, 1.0, 3.0, 5.0]
+    """
+    require(len(fit_on) > 0, "there are no private records to learn the encoding from")
+    for name in keep:
+        require(
+            name in table.secrets, f"cannot keep {name!r}, no secret{nearest(name, table.secrets)}"
+        )
+    names = [str(name) for name in table.features if name in keep or name not in table.secrets]
+    rows = fit_on.cpu().numpy()
+    columns: list[Column] = []
+    for name in names:
+        start = columns[-1].stop if columns else 0
+        columns.append(_learn(table.features[name].iloc[rows], name, start))
+    x = torch.zeros(len(table), columns[-1].stop, dtype=dtype)
+    for column in columns:
+        x[:, column.start : column.stop] = _encoded(table.features[column.name], column, dtype)
+    return Dataset(
+        x=x,
+        y=table.y,
+        secrets=dict(table.secrets),
+        users=table.users,
+        schema=Schema(tuple(columns), table.label, table.classes, dict(table.values)),
+    )
+
+
+def _learn(seen: "pd.Series[Any]", name: str, start: int) -> Column:
+    """What the rows to learn from say of one column."""
+    missing = bool(seen.isna().any())
+    if isinstance(seen.dtype, pd.CategoricalDtype):
+        present = tuple(map(str, seen.cat.remove_unused_categories().cat.categories))
+        return Column(
+            name, "category", start, start + len(present) + missing, present, missing=missing
+        )
+    mean, scale = _mean_scale(seen.dropna().to_numpy(dtype=np.float64))
+    require(np.isfinite(mean) and np.isfinite(scale), _TOO_LARGE.format(name))
+    return Column(name, "number", start, start + 1 + missing, (), missing, mean, scale)
+
+
+def _mean_scale(values: npt.NDArray[np.float64]) -> tuple[float, float]:
+    if len(values) == 0:
+        return 0.0, 1.0
+    if values.min() == values.max():
+        return float(values[0]), 1.0
+    # Overflow is refused by the caller, who knows the column's name.
+    with np.errstate(over="ignore", invalid="ignore"):
+        scale = float(values.std())
+        # Numbers so close that their squares vanish have no usable spread.
+        return float(values.mean()), scale if scale > 0 else 1.0
+
+
+def _encoded(values: "pd.Series[Any]", column: Column, dtype: torch.dtype) -> Tensor:
+    """One column's positions ``[n, stop - start]``."""
+    block = np.zeros((len(values), column.stop - column.start))
+    if column.kind == "category":
+        _fill_category(block, values, column)
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = (values.to_numpy(dtype=np.float64) - column.mean) / column.scale
+        block[:, 0] = np.where(values.isna(), 0.0, scaled)
+    if column.missing:
+        block[:, -1] = values.isna()
+    encoded = torch.from_numpy(block).to(dtype)
+    require(bool(encoded.isfinite().all()), _TOO_LARGE.format(column.name))
+    return encoded
+
+
+def _fill_category(
+    block: npt.NDArray[np.float64], values: "pd.Series[Any]", column: Column
+) -> None:
+    position = {name: at for at, name in enumerate(column.categories)}
+    # The last entry is what the code -1 of a missing value points at.
+    at = np.array([*(position.get(str(name), -1) for name in values.cat.categories), -1])
+    where = at[values.cat.codes.to_numpy()]
+    known = np.flatnonzero(where >= 0)
+    block[known, where[known]] = 1.0

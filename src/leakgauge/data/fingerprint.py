@@ -1,0 +1,88 @@
+"""A name for data by its content, equal for equal content on every machine."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types as dtypes
+from torch import Tensor
+
+from leakgauge.data.columns import numbers
+from leakgauge.types import Dataset
+
+
+def fingerprint(data: pd.DataFrame | Dataset | Mapping[str, Tensor]) -> str:
+    """The sha256 of a table's columns and values, or of a dataset's or model's tensors, in hex.
+
+    It does not depend on how a table stores its text or missing values, nor on the index. The
+    last digits of encoded numbers can differ between processors; a table's do not.
+
+    >>> fingerprint(pd.DataFrame({"age": [20, 30]}))[:16]
+    '1fdb9bea2d54fac8'
+    """
+    digest = hashlib.sha256()
+    for part in _parts(data):
+        # With their lengths, so that no two lists of parts run together.
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _parts(data: pd.DataFrame | Dataset | Mapping[str, Tensor]) -> Iterable[bytes]:
+    if isinstance(data, pd.DataFrame):
+        return _frame_parts(data)
+    if isinstance(data, Dataset):
+        return _dataset_parts(data)
+    return chain.from_iterable(_tensor_parts(name, tensor) for name, tensor in data.items())
+
+
+def _frame_parts(frame: pd.DataFrame) -> Iterable[bytes]:
+    yield f"table {len(frame)} {frame.shape[1]}".encode()
+    for position, name in enumerate(frame.columns):
+        yield str(name).encode("utf-8", "surrogatepass")
+        yield from _column_parts(frame.iloc[:, position])
+
+
+def _column_parts(column: "pd.Series[Any]") -> Iterable[bytes]:
+    plain = not isinstance(column.dtype, pd.CategoricalDtype)
+    if plain and dtypes.is_integer_dtype(column.dtype) and not column.isna().any():
+        yield b"integers"
+        yield column.to_numpy().astype("<i8").tobytes()
+    elif plain and dtypes.is_numeric_dtype(column.dtype) and not dtypes.is_bool_dtype(column.dtype):
+        values = numbers(column)
+        # One NaN for all, and no negative zero.
+        yield b"numbers"
+        yield np.where(np.isnan(values), np.nan, values + 0.0).astype("<f8").tobytes()
+    else:
+        codes, uniques = _factorized(column)
+        yield b"values"
+        yield codes.astype("<i8").tobytes()
+        for value in uniques:
+            yield f"{type(value).__name__ == 'str':d}{value}".encode("utf-8", "surrogatepass")
+
+
+def _factorized(column: "pd.Series[Any]") -> tuple[Any, Any]:
+    try:
+        return pd.factorize(column)
+    except TypeError:
+        # Lists and arrays have no hash; their text has.
+        plain = [v.tolist() if isinstance(v, np.ndarray) else v for v in column]
+        return pd.factorize(pd.Series([str(value) for value in plain], dtype=object))
+
+
+def _dataset_parts(data: Dataset) -> Iterable[bytes]:
+    yield from (b"dataset", *_tensor_parts("x", data.x), *_tensor_parts("y", data.y))
+    for name in sorted(data.secrets):
+        yield from _tensor_parts(f"secret {name}", data.secrets[name])
+    if data.users is not None:
+        yield from _tensor_parts("users", data.users)
+
+
+def _tensor_parts(name: str, tensor: Tensor) -> Iterable[bytes]:
+    array = tensor.detach().cpu().numpy()
+    ordered = array.astype(array.dtype.newbyteorder("<"))
+    yield f"{name} {ordered.dtype.str} {array.shape}".encode()
+    yield ordered.tobytes()

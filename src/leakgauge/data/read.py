@@ -1,0 +1,95 @@
+"""Reading a table from a file."""
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+from leakgauge.checks import InputError, require
+from leakgauge.data.columns import refuse_repeated
+
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+
+def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """Read a table with a header line from ``.csv``, ``.tsv`` (UTF-8) or ``.parquet``.
+
+    An index that has a name becomes a column; any other index is forgotten.
+
+    Raises:
+        InputError: there is no such file, it is no table, it has no rows or no columns, or two
+            columns share a name.
+
+    >>> read_table("people.xlsx")
+    Traceback (most recent call last):
+    leakgauge.checks.InputError: no file 'people.xlsx'
+    """
+    file = existing(path)
+    known = {".parquet": _read_parquet, **dict.fromkeys(_SEPARATORS, _read_text)}
+    reader = known.get(file.suffix.lower())
+    if reader is None:
+        raise InputError(f"cannot read {str(file)!r}; expected a .csv, .tsv or .parquet file")
+    frame = _readable(reader, file)
+    require(frame.shape[1] > 0, f"{str(file)!r} has no columns")
+    require(frame.shape[0] > 0, f"{str(file)!r} is empty: it has columns but no rows")
+    return frame
+
+
+def existing(path: str | os.PathLike[str]) -> Path:
+    """The path of a file that is there.
+
+    Raises:
+        InputError: it is not there, or is a folder.
+    """
+    file = Path(path)
+    require(not file.is_dir(), f"{str(file)!r} is a folder; expected a file")
+    require(file.is_file(), f"no file {str(file)!r}")
+    return file
+
+
+def _readable(reader: Callable[[Path], pd.DataFrame], file: Path) -> pd.DataFrame:
+    try:
+        return reader(file)
+    except InputError:
+        raise
+    except pd.errors.EmptyDataError as error:
+        raise InputError(f"{str(file)!r} is empty") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{str(file)!r} is not UTF-8 text; save it as UTF-8") from error
+    except pd.errors.ParserWarning as error:
+        raise InputError(f"{str(file)!r} has rows with more fields than its header") from error
+    except pd.errors.ParserError as error:
+        # pandas prefixes its reason with where in its own code it was found.
+        reason = " ".join(str(error).split("C error:")[-1].split())
+        raise InputError(f"{str(file)!r} is not a readable table: {reason}") from error
+    except (OSError, ValueError, NotImplementedError) as error:
+        # The errors of pyarrow are among these.
+        reason = " ".join(str(error).split())
+        raise InputError(f"{str(file)!r} cannot be read: {reason}") from error
+
+
+def _read_text(file: Path) -> pd.DataFrame:
+    separator = _SEPARATORS[file.suffix.lower()]
+    # pandas renames repeated names; the header as it stands shows them.
+    top = pd.read_csv(file, sep=separator, header=None, nrows=1, dtype=object, na_filter=False)
+    header = [str(name) for name in top.iloc[0]]
+    refuse_repeated(header, repr(str(file)))
+    other = next((s for s in ";\t,|" if s != separator and s in header[0]), None)
+    require(
+        len(header) > 1 or other is None,
+        f"{str(file)!r} has one column, {header[0][:60]!r}; is it separated by {other!r}? "
+        f"expected {separator!r}",
+    )
+    with warnings.catch_warnings():
+        # Rows longer than the header would lose their end with no more than a warning.
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        return pd.read_csv(file, sep=separator, index_col=False, low_memory=False)
+
+
+def _read_parquet(file: Path) -> pd.DataFrame:
+    frame = pd.read_parquet(file)
+    named = [name for name in frame.index.names if name is not None]
+    refuse_repeated([*named, *frame.columns], repr(str(file)))
+    return frame.reset_index(level=named) if named else frame

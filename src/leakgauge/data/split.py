@@ -1,0 +1,184 @@
+"""Private, public and test records that never overlap."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from leakgauge.checks import InputError, require
+
+PUBLIC_SHARE = 4
+"""Public takes at most one in this many of the records of any secret value."""
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Rows of a dataset by who holds them; ascending int64, no row twice.
+
+    Attributes:
+        private: the records that are trained on and attacked ``[k]``.
+        public: the adversary's own (shadow) records ``[k]``, equally many of each secret value.
+        test: records that neither side has seen ``[k]``.
+    """
+
+    private: Tensor
+    public: Tensor
+    test: Tensor
+
+
+def split_records(
+    secret: Tensor,
+    *,
+    rng: np.random.Generator,
+    users: Tensor | None = None,
+    shadow: int = 1000,
+    test_fraction: float = 0.2,
+    label: Tensor | None = None,
+    values: Sequence[str] = (),
+    classes: Sequence[str] = (),
+    need_private: int = 1,
+    need_public: int = 1,
+) -> Split:
+    """Draw who holds which records.
+
+    The test part is drawn first, at random. Of the rest, the public part takes equally many
+    records of each of the m secret values: ``shadow // m``, or less, so that no more than a
+    quarter of the records of any value leaves the private part. What is left is private.
+
+    With users, whole users are drawn. Records of public users that would break the balance are
+    left unused, so the three parts need not hold every record.
+
+    Args:
+        secret: codes of the secret ``[n]``, 0 to m - 1.
+        rng: draws the split.
+        users: the person of each record ``[n]``; none is on two sides.
+        shadow: how many public records to draw, at most.
+        test_fraction: of the records; with users it is met as nearly as whole users allow.
+        label: codes of the label ``[n]``; each that occurs must occur in the private part.
+        values: names of the secret's codes, ``classes`` of the label's: for refusals.
+        need_private: records of each secret value that the private part must have.
+        need_public: records of each secret value that the public part must have.
+
+    Raises:
+        InputError: a secret value or a label is too rare.
+
+    References:
+        Li et al., CCS 2024: a balanced set of shadow records.
+
+    >>> split = split_records(torch.arange(100) % 2, shadow=10, rng=np.random.default_rng(0))
+    >>> len(split.private), len(split.public), len(split.test)
+    (70, 10, 20)
+    """
+    require(0 <= test_fraction < 1, f"test_fraction is {test_fraction:g}; expected 0 up to 1")
+    require(shadow >= 0, f"shadow is {shadow}; expected 0 or more")
+    codes = secret.cpu().numpy().astype(np.int64)
+    require(len(codes) > 0, "there are no records to split")
+    people = np.arange(len(codes)) if users is None else users.cpu().numpy()
+    m = max(len(values), int(codes.max()) + 1)
+    require(
+        shadow // m >= need_public,
+        f"shadow is {shadow}, which leaves {shadow // m} records for each of {m} secret values; "
+        f"expected {m * need_public} or more",
+    )
+    sides = _sides(codes, people, m, shadow // m, test_fraction, rng)
+    _refuse_rare_secret(codes, sides, values, (need_private, need_public), 1 - test_fraction)
+    if label is not None:
+        _refuse_rare_label(label.cpu().numpy(), sides, classes)
+    private, public, test = (torch.from_numpy(np.flatnonzero(sides == side)) for side in _SIDES)
+    return Split(private=private, public=public, test=test)
+
+
+_SIDES = _PRIVATE, _PUBLIC, _TEST = 0, 1, 2
+_UNUSED = 3
+
+
+def _sides(
+    codes: Ints, people: Ints, m: int, size: int, fraction: float, rng: np.random.Generator
+) -> Ints:
+    """The side of each record ``[n]``; up to ``size`` public ones of each of the m values."""
+    _, person = np.unique(people, return_inverse=True)
+    counts = np.zeros((int(person.max()) + 1, m), dtype=np.int64)
+    np.add.at(counts, (person, codes), 1)
+    order = rng.permutation(len(counts))
+    in_test = _nearest_to(order, counts.sum(axis=1), round(fraction * len(codes)))
+    side = np.where(in_test, _TEST, _PRIVATE)
+    side[_public_people(order[~in_test[order]], counts, size)] = _PUBLIC
+    sides = side[person]
+    _balance(sides, codes, m, size, rng)
+    return sides
+
+
+def _nearest_to(order: Ints, sizes: Ints, target: int) -> npt.NDArray[np.bool_]:
+    """Take people in this order where each brings the number of records nearer to the target."""
+    taken = np.zeros(len(sizes), dtype=bool)
+    total = 0
+    for one in order.tolist():
+        size = int(sizes[one])
+        if 2 * total + size <= 2 * target:
+            taken[one] = True
+            total += size
+    return taken
+
+
+def _public_people(order: Ints, counts: Ints, size: int) -> list[int]:
+    """Take people in this order who bring values that are short, within each value's share."""
+    share = counts[order].sum(axis=0) // PUBLIC_SHARE
+    wanted = min(size, int(share.min()))
+    total = np.zeros_like(share)
+    taken = []
+    for one in order.tolist():
+        short = total < wanted
+        if not short.any():
+            break
+        brings = counts[one]
+        if brings[short].any() and (total + brings <= share).all():
+            taken.append(one)
+            total += brings
+    return taken
+
+
+def _balance(sides: Ints, codes: Ints, m: int, size: int, rng: np.random.Generator) -> None:
+    """Leave equally many public records of each value; mark the others unused, in place."""
+    found = [np.flatnonzero((sides == _PUBLIC) & (codes == value)) for value in range(m)]
+    size = min(size, *(len(rows) for rows in found))
+    for rows in found:
+        sides[rng.permutation(rows)[size:]] = _UNUSED
+
+
+def _refuse_rare_secret(
+    codes: Ints, sides: Ints, values: Sequence[str], need: tuple[int, int], remaining: float
+) -> None:
+    m = max(len(values), int(codes.max()) + 1)
+    # The rarest value limits the public part of all: it is named first.
+    for value in np.argsort(np.bincount(codes, minlength=m), kind="stable").tolist():
+        private, public = (int(((sides == s) & (codes == value)).sum()) for s in _SIDES[:2])
+        if private >= need[0] and public >= need[1]:
+            continue
+        least = max(PUBLIC_SHARE * need[1], ceil(need[0] * PUBLIC_SHARE / (PUBLIC_SHARE - 1)))
+        raise InputError(
+            f"secret value {_name(value, values)} has {int((codes == value).sum())} records, "
+            f"{private} of them private and {public} public; needed are {need[0]} private and "
+            f"{need[1]} public, so about {ceil(least / remaining)} records of each value; "
+            "merge or remove rare values, or bring more records"
+        )
+
+
+def _refuse_rare_label(label: Ints, sides: Ints, classes: Sequence[str]) -> None:
+    private = set(label[sides == _PRIVATE].tolist())
+    for value in range(max(len(classes), int(label.max()) + 1)):
+        count = int((label == value).sum())
+        require(
+            value in private or count == 0,
+            f"label value {_name(value, classes)} has {count} records, none of them private; "
+            "merge or remove rare labels",
+        )
+
+
+def _name(value: int, names: Sequence[str]) -> str:
+    return repr(names[value]) if value < len(names) else str(value)

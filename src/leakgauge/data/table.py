@@ -1,0 +1,273 @@
+"""From a user's table and what its columns are for to features, labels, secrets and people."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from leakgauge.checks import InputError, nearest, require
+from leakgauge.data.columns import (
+    Floats,
+    categories,
+    kind_of,
+    numbers,
+    quantile_bins,
+    quoted,
+    refuse_repeated,
+)
+
+MOST_SECRET_VALUES = 10
+MOST_CLASSES = 100
+MOST_CATEGORIES = 200
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the columns of a table are for. Columns without a role are features.
+
+    Attributes:
+        label: the column that the model learns to predict.
+        secrets: the columns that an adversary may want to know.
+        group: the column that names the person (or household, ...) of each row.
+        drop: columns to leave out.
+        bins: for a label or secret of numbers, into how many ranges to cut it; the ranges hold
+            about equally many rows.
+
+    Raises:
+        InputError: one column has two roles, or a number of bins is below 2.
+    """
+
+    label: str
+    secrets: tuple[str, ...] = ()
+    group: str | None = None
+    drop: tuple[str, ...] = ()
+    bins: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for names, what in ((self.secrets, "secrets"), (self.drop, "drop")):
+            require(not isinstance(names, str), f"{what} is {names!r}; expected ({names!r},)")
+        require(self.label not in self.secrets, f"{self.label!r} is both the label and a secret")
+        for name in self.coded:
+            require(self.coded.count(name) == 1, f"the secret {name!r} is named twice")
+            require(name != self.group, f"{name!r} is both the {self.role(name)} and the group")
+            require(name not in self.drop, f"{name!r} is the {self.role(name)}; it is also dropped")
+        for name, count in self.bins.items():
+            require(name in self.coded, f"bins for {name!r}, which is neither label nor secret")
+            require(count >= 2, f"{count} bins for {name!r}; expected 2 or more")
+
+    @property
+    def coded(self) -> tuple[str, ...]:
+        """The columns that become codes: the label, then the secrets."""
+        return (self.label, *self.secrets)
+
+    def role(self, name: str) -> str:
+        """``"label"``, ``"secret"`` or ``"group"``."""
+        return "label" if name == self.label else "secret" if name in self.secrets else "group"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A checked table, not yet encoded.
+
+    Attributes:
+        features: one column for each feature and each secret, in the original order: float64
+            (NaN where missing) or categorical.
+        label: the label's name; ``classes`` are its values by code.
+        y: labels ``[n]``, int64 codes.
+        secrets: for each secret its codes ``[n]``, int64; ``values`` are its values by code.
+        users: the person of each row ``[n]``, int64, or None.
+        notes: what was done to the data and should be known.
+    """
+
+    features: pd.DataFrame
+    label: str
+    y: Tensor
+    classes: tuple[str, ...]
+    secrets: Mapping[str, Tensor]
+    values: Mapping[str, tuple[str, ...]]
+    users: Tensor | None = None
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False) -> Table:
+    """Check a table and give its columns their roles.
+
+    Left out with a note: columns of dates, columns with one value, and columns of categories
+    that are nearly unique (different in more than half of the rows, or over 200 values).
+    Missing values of features are kept; the encoding marks them.
+
+    Args:
+        frame: the table, one row a record.
+        roles: what its columns are for.
+        drop_missing: leave out rows without a label, a secret or a group, instead of refusing.
+
+    Raises:
+        InputError: the table does not fit the roles, or cannot be used.
+
+    >>> frame = pd.DataFrame({"age": [20, 30, 40, 50], "sex": list("fmfm"), "ill": [0, 1, 1, 0]})
+    >>> table = make_table(frame, Roles(label="ill", secrets=("sex",)))
+    >>> table.values["sex"], table.secrets["sex"].tolist()
+    (('f', 'm'), [0, 1, 0, 1])
+    """
+    frame = _named(frame, roles)
+    frame, notes = _complete(frame, roles, drop_missing=drop_missing)
+    coded = {name: _coded(frame[name], roles, notes) for name in roles.coded}
+    features = _features(frame, roles, notes)
+    codes = {name: torch.tensor(found.codes, dtype=torch.int64) for name, found in coded.items()}
+    values = {name: tuple(map(str, found.categories)) for name, found in coded.items()}
+    return Table(
+        features=features,
+        label=roles.label,
+        y=codes.pop(roles.label),
+        classes=values.pop(roles.label),
+        secrets=codes,
+        values=values,
+        users=None if roles.group is None else _users(frame[roles.group]),
+        notes=tuple(notes),
+    )
+
+
+def _named(frame: pd.DataFrame, roles: Roles) -> pd.DataFrame:
+    """The frame with text as column names, without the columns to drop."""
+    names = [str(name) for name in frame.columns]
+    require(len(names) > 0, "the table has no columns")
+    require(len(frame) > 0, "the table is empty: it has columns but no rows")
+    refuse_repeated(names, "the table")
+    wanted = [("label", roles.label), *(("secret", name) for name in roles.secrets)]
+    wanted += [("group", roles.group)] if roles.group is not None else []
+    for role, name in [*wanted, *(("drop", name) for name in roles.drop)]:
+        if name not in names:
+            raise InputError(f"no column {name!r} for the {role}{nearest(name, names)}")
+    return frame.set_axis(names, axis=1).drop(columns=list(roles.drop)).reset_index(drop=True)
+
+
+def _complete(
+    frame: pd.DataFrame, roles: Roles, *, drop_missing: bool
+) -> tuple[pd.DataFrame, list[str]]:
+    """The rows that have a label, all secrets and a group; and notes on the others."""
+    notes = []
+    whole = np.ones(len(frame), dtype=bool)
+    for name in (*roles.coded, *([roles.group] if roles.group is not None else [])):
+        missing = _missing(frame[name])
+        count = int(missing.sum())
+        require(
+            count == 0 or drop_missing,
+            f"{roles.role(name)} {name!r} is missing in {count} of {len(frame)} rows; remove these "
+            "rows or pass drop_missing=True (--drop-missing)",
+        )
+        if count:
+            notes.append(f"{count} rows without a value of {name!r} were left out")
+        whole &= ~missing
+    require(bool(whole.any()), "no row has a label, all secrets and a group")
+    return frame[whole].reset_index(drop=True), notes
+
+
+def _missing(column: "pd.Series[Any]") -> np.ndarray[Any, np.dtype[np.bool_]]:
+    # A nullable column can hold NaN next to NA; as floats both are NaN.
+    if kind_of(column) == "number":
+        return np.isnan(numbers(column))
+    return column.isna().to_numpy(dtype=bool)
+
+
+def _coded(column: "pd.Series[Any]", roles: Roles, notes: list[str]) -> "pd.Categorical[Any]":
+    """The codes of the label or a secret."""
+    name, kind = str(column.name), kind_of(column)
+    what = f"{roles.role(name)} {name!r}"
+    require(kind != "date", f"{what} holds dates; turn it into a few values first")
+    if kind == "number":
+        _refuse_infinite(column, what)
+    require(
+        kind == "number" or name not in roles.bins, f"{what} is no column of numbers to cut in bins"
+    )
+    found = categories(column)
+    require(len(found.categories) > 1, f"{what} has one value only, {quoted(found.categories)}")
+    if name in roles.bins:
+        return _binned(numbers(column), what, roles.bins[name], notes)
+    most = MOST_SECRET_VALUES if kind == "number" and name != roles.label else MOST_CLASSES
+    _refuse_many(column, what, distinct=len(found.categories), most=most)
+    return found
+
+
+def _refuse_many(column: "pd.Series[Any]", what: str, *, distinct: int, most: int) -> None:
+    if kind_of(column) != "number":
+        require(
+            distinct <= most,
+            f"{what} has {distinct} different values; at most {most} can be used; merge some first",
+        )
+        return
+    values = numbers(column)
+    fraction = bool((values != np.floor(values)).any())
+    require(
+        not fraction and distinct <= most,
+        f"{what} has {distinct} different numbers{', with fractions' if fraction else ''}; "
+        f"cut it into N ranges with --bins {column.name}=N",
+    )
+
+
+def _binned(values: Floats, what: str, bins: int, notes: list[str]) -> "pd.Categorical[Any]":
+    found = quantile_bins(values, bins)
+    count = len(found.categories)
+    require(
+        count > 1,
+        f"{what} cannot be cut into {bins} ranges: {np.mean(values == values.max()):.0%} of its "
+        "values are equal; ask for more bins",
+    )
+    asked = "" if count == bins else f" ({bins} were asked for; equal values stay together)"
+    notes.append(f"{what} was cut into {count} ranges{asked}: {', '.join(found.categories)}")
+    return found
+
+
+def _features(frame: pd.DataFrame, roles: Roles, notes: list[str]) -> pd.DataFrame:
+    """The features and the secrets, as float64 or categorical columns."""
+    kept: dict[str, Any] = {}
+    for name in frame.columns.drop([roles.label, *([roles.group] if roles.group else [])]):
+        column = frame[name]
+        reason = None if name in roles.secrets else _unusable(column)
+        if reason:
+            notes.append(f"column {name!r} was left out: {reason}")
+        elif kind_of(column) == "number":
+            _refuse_infinite(column, f"column {name!r}")
+            kept[name] = numbers(column)
+        else:
+            kept[name] = categories(column)
+    require(
+        len(kept) > len(roles.secrets),
+        "no feature columns are left beside the label, the secrets and the group"
+        + (f"; {'; '.join(notes)}" if notes else ""),
+    )
+    return pd.DataFrame(kept)
+
+
+def _unusable(column: "pd.Series[Any]") -> str | None:
+    """Why a column is no feature, or None."""
+    if kind_of(column) == "date":
+        return "it holds dates"
+    if kind_of(column) == "number":
+        values = numbers(column)
+        if str(column.name).startswith("Unnamed:") and (values == np.arange(len(values))).all():
+            return "it has no name and numbers the rows"
+        return "it has one value" if len(pd.unique(values)) == 1 else None
+    distinct = int(column.nunique())
+    if distinct + int(column.isna().any()) == 1:
+        return "it has one value"
+    if distinct > MOST_CATEGORIES or 2 * distinct > len(column):
+        return f"it has {distinct} different values in {len(column)} rows"
+    return None
+
+
+def _refuse_infinite(column: "pd.Series[Any]", what: str) -> None:
+    count = int(np.isinf(numbers(column)).sum())
+    require(count == 0, f"{what} is infinite in {count} of {len(column)} rows; correct or drop it")
+
+
+def _users(column: "pd.Series[Any]") -> Tensor:
+    codes, uniques = pd.factorize(column)
+    require(len(uniques) > 1, f"group {str(column.name)!r} has one value only, {quoted(uniques)}")
+    return torch.tensor(codes, dtype=torch.int64)

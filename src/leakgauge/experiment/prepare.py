@@ -1,0 +1,212 @@
+"""From a user's table, or a user's own task, to the stages of a run and its description."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from leakgauge.audit import Settings, Stage, stage, versions
+from leakgauge.checks import require, require_positive
+from leakgauge.data import Split, Table, encode, fingerprint, split_records
+from leakgauge.gradients import params_of
+from leakgauge.inference import ATTACKS, AttributeInference, PropertyInference
+from leakgauge.models import mlp
+from leakgauge.records import Run
+from leakgauge.rng import stream, torch_stream
+from leakgauge.types import Dataset, Task
+
+NEED_PUBLIC = 10
+"""Fewer shadow records of a value than this teach no adversary."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked of one run, by names and plain values.
+
+    Attributes:
+        asks: names of games.
+        adversaries: names of attacks.
+        settings: how they are played.
+        shadow: shadow records, at most.
+        hidden: widths of the hidden layers of the network for tables.
+        device: where torch computes.
+    """
+
+    asks: tuple[str, ...]
+    adversaries: tuple[str, ...]
+    settings: Settings
+    shadow: int = 1000
+    hidden: tuple[int, ...] = (100,)
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        require_positive(self.shadow, "number of shadow records")
+        for width in self.hidden:
+            require_positive(width, "width of a hidden layer")
+        for names, what in ((self.asks, "questions"), (self.adversaries, "adversaries")):
+            require(len(set(names)) == len(names), f"{what} are named twice: {', '.join(names)}")
+
+    def about(self, secret: str) -> "Plan":
+        """The same plan for another secret."""
+        return replace(self, settings=replace(self.settings, secret=secret))
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Stages that are ready to run, and the description of the run.
+
+    Attributes:
+        stages: one for each question.
+        run: for ``run.yaml`` and the report.
+        dataset: the data's name; label, the label's.
+    """
+
+    stages: tuple[Stage, ...]
+    run: Run
+    dataset: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the data came from, for the description.
+
+    Attributes:
+        command: ``"audit"`` or ``"demo"``.
+        name: the data's name.
+        fingerprint: of the data as it came.
+        settings: further settings, which the reading of the data depends on.
+        notes: what was done to the data.
+    """
+
+    command: str
+    name: str
+    fingerprint: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+def from_table(table: Table, plan: Plan, origin: Origin) -> Prepared:
+    """An MLP on a table: split once, encoded for each question, one network for each.
+
+    Raises:
+        InputError: the table is too small for what is asked.
+    """
+    settings = plan.settings
+    values = table.values[settings.secret]
+    split = split_records(
+        table.secrets[settings.secret],
+        users=table.users,
+        label=table.y,
+        values=values,
+        classes=table.classes,
+        shadow=plan.shadow,
+        need_private=settings.batch_size,
+        need_public=NEED_PUBLIC,
+        rng=stream(settings.seed, "split"),
+    )
+    stages = []
+    for ask in plan.asks:
+        keep = {AttributeInference.name: (settings.secret,), PropertyInference.name: ()}[ask]
+        data = encode(table, fit_on=split.private, keep=keep)
+        model = mlp(
+            data.x.shape[1],
+            len(table.classes),
+            hidden=plan.hidden,
+            generator=torch_stream(settings.seed, "model"),
+        ).to(plan.device)
+        stages.append(_stage(ask, Task(model, cross_entropy), data, split, plan))
+    facts = {
+        "records": len(table),
+        "columns": table.features.shape[1],
+        "secret_values": _counts(table.secrets[settings.secret], values),
+        "persons": None if table.users is None else len(table.users.unique()),
+    }
+    notes = [*origin.notes, *table.notes]
+    return Prepared(
+        tuple(stages), _describe(stages, split, plan, origin, facts, notes), origin.name, table.label
+    )
+
+
+def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin) -> Prepared:
+    """The user's own model and data, the same for every question.
+
+    Raises:
+        InputError: the model or the data do not fit what is asked.
+    """
+    settings, schema = plan.settings, data.schema
+    codes = data.secrets[settings.secret]
+    names = schema.secrets[settings.secret] if schema else ()
+    split = split_records(
+        codes,
+        users=data.users,
+        label=data.y,
+        values=names,
+        classes=schema.classes if schema else (),
+        shadow=plan.shadow,
+        need_private=settings.batch_size,
+        need_public=NEED_PUBLIC,
+        rng=stream(settings.seed, "split"),
+    )
+    task = Task(task.model.to(plan.device), task.loss)
+    stages = [_stage(ask, task, data, split, plan) for ask in plan.asks]
+    values = names or tuple(str(value) for value in range(int(codes.max()) + 1))
+    facts = {
+        "records": len(data),
+        "columns": int(np.prod(data.x.shape[1:])),
+        "secret_values": _counts(codes, values),
+        "persons": None if data.users is None else len(data.users.unique()),
+    }
+    label = schema.label if schema else "label"
+    run = _describe(stages, split, plan, origin, facts, list(origin.notes))
+    return Prepared(tuple(stages), run, origin.name, label)
+
+
+def _stage(ask: str, task: Task, data: Dataset, split: Split, plan: Plan) -> Stage:
+    attacks = [ATTACKS[name]() for name in plan.adversaries]
+    return stage(ask, task, data, split, attacks=attacks, settings=plan.settings)
+
+
+def _counts(codes: torch.Tensor, values: Sequence[str]) -> dict[str, int]:
+    counts = torch.bincount(codes.cpu(), minlength=len(values)).tolist()
+    return dict(zip(values, counts, strict=True))
+
+
+def _describe(
+    stages: Sequence[Stage],
+    split: Split,
+    plan: Plan,
+    origin: Origin,
+    facts: Mapping[str, Any],
+    notes: Sequence[str],
+) -> Run:
+    return Run(
+        command=origin.command,
+        settings={
+            **origin.settings,
+            "ask": list(plan.asks),
+            "adversary": list(plan.adversaries),
+            **asdict(plan.settings),
+            "shadow": plan.shadow,
+            "hidden": list(plan.hidden),
+            "device": plan.device,
+        },
+        data={
+            "name": origin.name,
+            "fingerprint": origin.fingerprint,
+            **{name: fact for name, fact in facts.items() if fact is not None},
+            "private": len(split.private),
+            "public": len(split.public),
+            "test": len(split.test),
+            "blocks": {scene.game.name: int(scene.game.block.max()) + 1 for scene in stages},
+            "model": {scene.game.name: repr(scene.task.model) for scene in stages},
+            "parameters": {
+                scene.game.name: fingerprint(params_of(scene.task.model)) for scene in stages
+            },
+        },
+        notes=tuple(notes),
+        versions=versions(),
+    )

@@ -1,0 +1,76 @@
+"""An audit that can be stopped at any moment and started again with the same folder."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import takewhile
+
+from leakgauge.audit import Played, Stage, judge, play_round, trajectory
+from leakgauge.experiment.executors import spread
+from leakgauge.experiment.store import RunFolder
+from leakgauge.gradients import params_of
+from leakgauge.records import Record, write_records
+from leakgauge.types import Params
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and of how much."""
+
+
+def run_stages(
+    folder: RunFolder,
+    scenes: Sequence[Stage],
+    *,
+    dataset: str,
+    label: str,
+    workers: int,
+    progress: Progress = lambda what, done, of: None,
+) -> list[Record]:
+    """Train, attack and judge every scene; finished rounds are read back from the folder.
+
+    The records are the same however often the run was interrupted and however many workers there
+    are; ``records.jsonl`` is written at the end.
+    """
+    records: list[Record] = []
+    for scene in scenes:
+        starts, final = _trained(folder, scene, progress)
+        rounds = _played(folder, scene, starts, workers, progress)
+        records += judge(scene, rounds, final, dataset=dataset, label=label)
+    write_records(folder.path, records)
+    return records
+
+
+def _trained(folder: RunFolder, scene: Stage, progress: Progress) -> tuple[list[Params], Params]:
+    """The parameters at the start of every round, and the final ones."""
+    ask, total = scene.game.name, scene.settings.rounds
+    like = params_of(scene.task.model)
+    stored = (folder.params(ask, number, like=like) for number in range(1, total + 2))
+    kept: list[Params] = list(takewhile(lambda params: params is not None, stored))
+    ahead = trajectory(scene, after=len(kept) - 1, params=kept[-1]) if kept else trajectory(scene)
+    progress(f"{ask}: training", max(0, len(kept) - 1), total)
+    for params in ahead:
+        kept.append(params)
+        folder.keep_params(ask, len(kept), params)
+        progress(f"{ask}: training", len(kept) - 1, total)
+    return kept[:-1], kept[-1]
+
+
+def _played(
+    folder: RunFolder,
+    scene: Stage,
+    starts: Sequence[Params],
+    workers: int,
+    progress: Progress,
+) -> list[Played]:
+    ask, total = scene.game.name, len(starts)
+    done = {number: folder.played(ask, number) for number in range(1, total + 1)}
+    missing = [number for number, played in done.items() if played is None]
+    jobs = [partial(_job, scene, number, starts[number - 1]) for number in missing]
+    progress(f"{ask}: attacking", total - len(missing), total)
+    for count, (number, played) in enumerate(spread(jobs, workers=workers), start=1):
+        folder.keep_played(ask, number, played)
+        done[number] = played
+        progress(f"{ask}: attacking", total - len(missing) + count, total)
+    return [played for played in done.values() if played is not None]
+
+
+def _job(scene: Stage, number: int, params: Params) -> tuple[int, Played]:
+    return number, play_round(scene, number, params)

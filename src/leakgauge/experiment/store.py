@@ -1,0 +1,139 @@
+"""A run's folder: claimed once, survives a kill.
+
+Every file is written whole or not at all, so whatever is found is finished. ``run.yaml`` says
+which run the folder holds; a run with other settings, data or versions is refused.
+"""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from leakgauge.audit import Played
+from leakgauge.checks import InputError, require
+from leakgauge.records import RUN_FILE, Run, read_run, write_run
+from leakgauge.types import Params
+
+UNIDENTIFYING = frozenset({"workers"})
+"""Settings that do not change what a run finds."""
+
+
+class RunFolder:
+    """The folder of one run.
+
+    Attributes:
+        path: the folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def claim(cls, path: Path, run: Run) -> "RunFolder":
+        """Take a new or empty folder, or go on in one that holds this very run.
+
+        Raises:
+            InputError: the folder cannot be written, or holds something else.
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            probe = path / f".probe.{os.getpid()}"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise InputError(
+                f"cannot write to {str(path)!r} ({error.strerror}); choose another --out"
+            ) from error
+        if (path / RUN_FILE).exists():
+            difference = first_difference(_identity(read_run(path)), _identity(run))
+            require(
+                difference is None,
+                f"{str(path)!r} holds another run ({difference}); choose another --out",
+            )
+        else:
+            found = sorted(child.name for child in path.iterdir() if not child.name.startswith("."))
+            require(
+                not found,
+                f"{str(path)!r} holds other files ({', '.join(found[:3])}) and no run; choose "
+                "another --out",
+            )
+            write_run(path, run)
+        return cls(path)
+
+    def params(self, ask: str, number: int, *, like: Params) -> dict[str, Tensor] | None:
+        """The parameters at the start of round ``number``, if they were kept.
+
+        In the order and on the devices of ``like``: the file keeps neither.
+        """
+        path = self._params(ask, number)
+        if not path.exists():
+            return None
+        stored = load_file(path)
+        return {name: stored[name].to(leaf.device) for name, leaf in like.items()}
+
+    def keep_params(self, ask: str, number: int, params: Params) -> None:
+        """Keep the parameters at the start of round ``number``."""
+        path = self._params(ask, number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = _part(path)
+        save_file({name: leaf.cpu().contiguous() for name, leaf in params.items()}, part)
+        os.replace(part, path)
+
+    def played(self, ask: str, number: int) -> Played | None:
+        """What the adversaries said of round ``number``, if it was finished."""
+        path = self._round(ask, number)
+        if not path.exists():
+            return None
+        with np.load(path, allow_pickle=False) as stored:
+            told = json.loads(str(stored["told"]))
+            said = {name: stored[f"said/{name}"] for name in told["details"]}
+        return Played(said, told["details"], told["seconds"])
+
+    def keep_played(self, ask: str, number: int, played: Played) -> None:
+        """Keep a finished round."""
+        path = self._round(ask, number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        told = json.dumps({"details": dict(played.details), "seconds": dict(played.seconds)})
+        said = {f"said/{name}": array for name, array in played.log_posterior.items()}
+        part = _part(path)
+        with part.open("wb") as file:
+            np.savez(file, told=np.array(told), **said)  # type: ignore[arg-type]
+        os.replace(part, path)
+
+    def _params(self, ask: str, number: int) -> Path:
+        return self.path / "rounds" / ask / f"params-{number:04d}.safetensors"
+
+    def _round(self, ask: str, number: int) -> Path:
+        return self.path / "rounds" / ask / f"said-{number:04d}.npz"
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
+def _identity(run: Run) -> dict[str, Any]:
+    settings = {k: v for k, v in run.settings.items() if k not in UNIDENTIFYING}
+    plain = replace(run, settings=settings)
+    parts = {"settings": plain.settings, "data": plain.data, "versions": plain.versions}
+    whole: dict[str, Any] = json.loads(json.dumps(parts))
+    return whole
+
+
+def first_difference(there: Any, here: Any, where: str = "") -> str | None:
+    """The first place at which two plain values differ, in words.
+
+    >>> first_difference({"seed": 0}, {"seed": 1})
+    'seed is 0 there, 1 here'
+    """
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in [*there, *(key for key in here if key not in there)]:
+            found = first_difference(there.get(key), here.get(key), str(key))
+            if found:
+                return found
+        return None
+    return None if there == here else f"{where} is {there!r} there, {here!r} here"

@@ -1,0 +1,55 @@
+"""The adversary's two faces: an attack (settings) and what it becomes when fitted."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from leakgauge.inference.shadow import Shadow
+from leakgauge.types import Grads
+
+
+class Adversary(Protocol):
+    """Fitted, immutable."""
+
+    def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
+        """Natural log of P(a | g) ``[n, m]`` for observed gradients, leaf ``[n, *p]``."""
+        ...
+
+    @property
+    def details(self) -> str:
+        """What was fitted, in a line: settings, and what was chosen."""
+        ...
+
+
+class Attack(Protocol):
+    """Settings, frozen."""
+
+    @property
+    def name(self) -> str:
+        """The name at the command line."""
+        ...
+
+    def fit(
+        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
+    ) -> Adversary:
+        """Learn from the adversary's own bench alone; ``log_prior`` ``[m]`` is log P(a)."""
+        ...
+
+
+def with_prior(
+    log_likelihood: NDArray[np.float64], log_prior: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Bayes: ``log P(a | g)`` from ``log P(g | a)`` up to a constant a row, and ``log P(a)``.
+
+    The adversaries are fitted on balanced shadow batches, so their probabilities are proportional
+    to the likelihood, and the prior enters here alone (Li et al., CCS 2024, section 4.1).
+
+    Args:
+        log_likelihood: ``[n, m]``.
+        log_prior: ``[m]``.
+    """
+    joint = log_likelihood + log_prior
+    posterior: NDArray[np.float64] = joint - special.logsumexp(joint, axis=1, keepdims=True)
+    return posterior

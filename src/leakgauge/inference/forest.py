@@ -1,0 +1,70 @@
+"""The adversary of Li et al., CCS 2024, section 5.1.3: a random forest on pooled gradients."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestClassifier
+
+from leakgauge.checks import require_positive
+from leakgauge.inference.adversary import with_prior
+from leakgauge.inference.shadow import Shadow
+from leakgauge.inference.views import MaxPool, View
+from leakgauge.types import Grads
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Random forest on max-pooled gradients of bootstrapped shadow batches.
+
+    A posterior of 0 in one round would overrule all other rounds, and a forest gives it whenever
+    its trees agree. The T trees are therefore taken as T votes and smoothed as the posterior mean
+    under a Jeffreys prior does: ``(T p + 1/2) / (T + m/2)``. The paper does not say what it does.
+
+    Attributes:
+        trees: 50 in the paper.
+        kernel: of the 1-d max-pooling; 3 in the paper for tables.
+        batches: bootstrapped shadow batches; the paper does not give their number.
+    """
+
+    trees: int = 50
+    kernel: int = 3
+    batches: int = 2000
+    name: ClassVar[str] = "forest"
+
+    def __post_init__(self) -> None:
+        require_positive(self.trees, "number of trees")
+        require_positive(self.kernel, "pooling kernel")
+        require_positive(self.batches, "number of shadow batches")
+
+    def fit(
+        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
+    ) -> "FittedForest":
+        """Fit on balanced bootstrapped batches at this round's parameters (section 4.1)."""
+        view = MaxPool(self.kernel)
+        features, secret = shadow.observe(self.batches, view=view, rng=rng)
+        model = RandomForestClassifier(self.trees, random_state=int(rng.integers(2**31)))
+        return FittedForest(self, view, model.fit(features, secret), log_prior)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedForest:
+    """A fitted ``Forest``."""
+
+    settings: Forest
+    view: View
+    model: Any
+    log_prior: NDArray[np.float64]
+
+    @property
+    def details(self) -> str:
+        """The settings."""
+        return repr(self.settings)
+
+    def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
+        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        share = self.model.predict_proba(self.view(seen).cpu().numpy())
+        trees, values = self.settings.trees, share.shape[1]
+        smooth = (trees * share + 0.5) / (trees + 0.5 * values)
+        return with_prior(np.log(smooth), self.log_prior)

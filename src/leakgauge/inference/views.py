@@ -1,0 +1,60 @@
+"""What an adversary looks at: a stack of gradients, reduced to features.
+
+A view is applied to each chunk of gradients as it is made, so a stack of full gradients is never
+needed at once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import max_pool1d
+
+from leakgauge.checks import require_positive
+from leakgauge.types import Grads
+
+View = Callable[[Grads], Tensor]
+"""Gradients, leaf ``[n, *p]`` -> features ``[n, D]``; row by row."""
+
+
+@dataclass(frozen=True)
+class Flat:
+    """All coordinates, leaf after leaf.
+
+    >>> Flat()({"w": torch.ones(2, 3, 4), "b": torch.ones(2, 3)}).shape
+    torch.Size([2, 15])
+    """
+
+    def __call__(self, grads: Grads) -> Tensor:
+        """Flatten and join."""
+        return torch.cat([leaf.flatten(start_dim=1) for leaf in grads.values()], dim=1)
+
+
+@dataclass(frozen=True)
+class MaxPool:
+    """1-d max-pooling of each flattened leaf, stride as wide as the kernel.
+
+    The paper pools "the gradients" with kernel 3 for tables and does not say whether across
+    parameters. Here each parameter is pooled by itself, its last window possibly shorter, so that
+    no window mixes two layers.
+
+    References:
+        Li et al., CCS 2024, section 5.1.3.
+
+    >>> MaxPool(3)({"b": torch.tensor([[1.0, 5.0, 2.0, -1.0]])})
+    tensor([[ 5., -1.]])
+    """
+
+    kernel: int = 3
+
+    def __post_init__(self) -> None:
+        require_positive(self.kernel, "pooling kernel")
+
+    def __call__(self, grads: Grads) -> Tensor:
+        """Pool and join."""
+        pooled = [
+            max_pool1d(leaf.flatten(start_dim=1)[:, None], self.kernel, ceil_mode=True)[:, 0]
+            for leaf in grads.values()
+        ]
+        return torch.cat(pooled, dim=1)

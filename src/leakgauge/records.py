@@ -1,0 +1,163 @@
+"""What an audit found, one record a figure, and how it is written down."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import yaml
+
+from leakgauge.checks import InputError
+
+RECORDS_FILE = "records.jsonl"
+RUN_FILE = "run.yaml"
+REPORT_FILE = "report.html"
+ACCUMULATED = "accumulated"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure that was estimated from data.
+
+    Attributes:
+        value: the point estimate; low and high bound its interval.
+        confidence: of the interval, two-sided.
+        n: the number of trials (or records) behind it.
+        unit: what the figure counts, where its name does not say it.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    confidence: float = 0.95
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One figure of one cell.
+
+    Attributes:
+        question: the room that asked, for example ``"inference"``.
+        game: ``"property"``, ``"attribute"``, ...
+        dataset: the data's name, label, secret: as the report shows them.
+        defense: the defense's name; ``"none"`` without one.
+        knowledge: ``"static"`` or ``"adaptive"``: what the adversary knew of the defense.
+        adversary: the adversary's name as asked for.
+        metric: ``"auroc"``, ``"tpr_at_1_fpr"``, ``"success"``, ``"advantage"``, ``"accuracy"``.
+        round: 1, 2, ... for a single round, or ``"accumulated"`` over all of them.
+        seed: the run's seed.
+        estimate: the figure with its interval.
+        chance: what the metric shows where nothing leaks (for accuracy: the majority class).
+        curve: for ``auroc``, points (FPR, TPR) of the ROC, both ascending.
+        details: reprs of what was used (``"adversary": "Forest(trees=50, ...)"``), or what an
+            automatic choice picked.
+        versions: of the packages that computed it.
+        seconds: what it took; the one field that differs between equal runs.
+    """
+
+    question: str
+    game: str
+    dataset: str
+    label: str
+    secret: str
+    defense: str
+    knowledge: str
+    adversary: str
+    metric: str
+    round: int | str
+    seed: int
+    estimate: Estimate
+    chance: float
+    curve: tuple[tuple[float, float], ...] | None = None
+    details: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that is needed to repeat a run, and what its report says of its origin.
+
+    Attributes:
+        command: ``"audit"`` or ``"demo"``.
+        settings: every setting by name, plain values.
+        data: name, fingerprint (sha256), records and columns; sizes of the private, public and
+            test parts; the secret's values; how many records of each.
+        notes: what was done to the data and should be known (dropped columns, ...).
+        versions: of Python, leakgauge and the packages that compute.
+    """
+
+    command: str
+    settings: Mapping[str, Any]
+    data: Mapping[str, Any]
+    notes: Sequence[str] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+_RECORD = pydantic.TypeAdapter(Record)
+_RUN = pydantic.TypeAdapter(Run)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file or none of it: a kill leaves the old one in place."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def write_records(folder: Path, records: Iterable[Record]) -> None:
+    """Write ``records.jsonl``, one record a line."""
+    lines = [json.dumps(asdict(record), sort_keys=True, allow_nan=False) for record in records]
+    write_text(folder / RECORDS_FILE, "".join(f"{line}\n" for line in lines))
+
+
+def read_records(folder: Path) -> list[Record]:
+    """Read ``records.jsonl``.
+
+    Raises:
+        InputError: the file is missing or a line is no record.
+    """
+    path = folder / RECORDS_FILE
+    if not path.is_file():
+        raise InputError(f"no {RECORDS_FILE} in {str(folder)!r}; expected the --out of a finished run")
+    records = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            records.append(_RECORD.validate_json(line))
+        except pydantic.ValidationError as error:
+            raise InputError(f"{path}, line {number} is no record: {_first(error)}") from error
+    return records
+
+
+def write_run(folder: Path, run: Run) -> None:
+    """Write ``run.yaml``."""
+    plain = json.loads(json.dumps(asdict(run)))
+    write_text(folder / RUN_FILE, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+
+
+def read_run(folder: Path) -> Run:
+    """Read ``run.yaml``.
+
+    Raises:
+        InputError: the file is missing or is not one that ``write_run`` wrote.
+    """
+    path = folder / RUN_FILE
+    if not path.is_file():
+        raise InputError(f"no {RUN_FILE} in {str(folder)!r}; expected the --out of a run")
+    try:
+        return _RUN.validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except pydantic.ValidationError as error:
+        raise InputError(f"{path} is not the description of a run: {_first(error)}") from error
+    except yaml.YAMLError as error:
+        raise InputError(f"{path} is not YAML: {str(error).splitlines()[0]}") from error
+
+
+def _first(error: pydantic.ValidationError) -> str:
+    problem = error.errors()[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    return f"{where}: {problem['msg']}" if where else str(problem["msg"])

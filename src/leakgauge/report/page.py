@@ -1,0 +1,175 @@
+"""The page: records in, one HTML file out."""
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from leakgauge.checks import require
+from leakgauge.records import (
+    ACCUMULATED,
+    RECORDS_FILE,
+    REPORT_FILE,
+    Record,
+    Run,
+    read_records,
+    read_run,
+    write_text,
+)
+from leakgauge.report import charts, prose, wording
+from leakgauge.report.cells import METRICS, Cell, cells, utility
+from leakgauge.report.verdict import CLEAR_AUROC, STRONG_AUROC, verdict
+
+_ROWS = 600  # of the table of all rounds, over all tests: keeps the page far below 1 MB
+_GAUGE = (0.4, 1.0)  # the AUROCs at the two ends of a gauge
+
+
+def write_report(folder: Path) -> Path:
+    """Write ``report.html`` from a run's ``run.yaml`` and ``records.jsonl``.
+
+    Raises:
+        InputError: the folder holds no finished run.
+    """
+    run, records = read_run(folder), read_records(folder)
+    require(
+        bool(records), f"{str(folder / RECORDS_FILE)!r} is empty; the run ended before a figure"
+    )
+    path = folder / REPORT_FILE
+    write_text(path, render(run, records))
+    return path
+
+
+def render(run: Run, records: Sequence[Record]) -> str:
+    """One self-contained HTML page. The same records give the same bytes.
+
+    Args:
+        run: where the records come from.
+        records: at least one.
+
+    Raises:
+        InputError: there is no record, or two are the same figure.
+    """
+    require(len(records) > 0, "got no records; a report needs at least one")
+    tests = cells(records)
+    floors = {metric: charts.common_floor(tests, metric) for metric in ("auroc", "success")}
+    views = [_view(run, test, floors, f"c{i}") for i, test in enumerate(tests)]
+    judged = [view["verdict"] for view in views if view["verdict"] is not None]
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            run=run,
+            first=records[0],
+            views=views,
+            judged=judged,
+            summary=prose.summary(judged),
+            metrics=_metrics(tests),
+            guess=_common_chance(tests),
+            strong=STRONG_AUROC,
+            clear=CLEAR_AUROC,
+            knew=prose.knew(run, tests),
+            knew_not=prose.knew_not(run),
+            intervals=prose.interval_text(run, tests),
+            utility=[(record, prose.utility_text(record)) for record in utility(records)],
+            parts=prose.parts(run.data),
+            rest=prose.other_facts(run.data),
+            settings={"seed": records[0].seed, **run.settings},
+            command=prose.command_line(run),
+            step=_step(tests),
+        )
+    )
+
+
+def _view(run: Run, test: Cell, floors: Mapping[str, float], name: str) -> dict[str, Any]:
+    """What the template shows of one test."""
+    return {
+        "name": name,
+        "test": test,
+        "verdict": verdict(run, test),
+        "charts": _charts(test, floors, name),
+        "details": next((r.details for r in test.figures.values() if r.details), {}),
+    }
+
+
+def _charts(test: Cell, floors: Mapping[str, float], name: str) -> list[dict[str, Any]]:
+    drawn: list[tuple[str, str, Markup | None]] = [
+        (
+            METRICS[m] + " by round",
+            _says(test, m),
+            charts.over_rounds(test, m, floor=floors[m], name=f"{name}-{m}"),
+        )
+        for m in ("auroc", "success")
+    ]
+    drawn.append(
+        (
+            "ROC, true against false positive rate",
+            _says(test, "auroc"),
+            charts.roc(test, name=f"{name}-roc"),
+        )
+    )
+    return [{"title": t, "says": says, "svg": svg} for t, says, svg in drawn if svg is not None]
+
+
+def _says(test: Cell, metric: str) -> str:
+    """A chart in words, for readers who do not see it."""
+    said = f"{METRICS[metric]} of the test {test.title}."
+    single, whole = test.single(metric), test.at(metric, ACCUMULATED)
+    if single:
+        values = [record.estimate.value for record in single]
+        said += (
+            f" Single rounds from {wording.number(min(values))} to {wording.number(max(values))}."
+        )
+    if whole is not None:
+        said += f" All rounds together {wording.number(whole.estimate.value)}."
+    return f"{said} The table of all rounds has every figure."
+
+
+def _metrics(tests: Sequence[Cell]) -> dict[str, str]:
+    """Every metric of the run and its name, the known ones first."""
+    found = dict.fromkeys(metric for test in tests for metric in test.metrics)
+    order = [m for m in METRICS if m in found] + [m for m in found if m not in METRICS]
+    return {metric: METRICS.get(metric, wording.label(metric)) for metric in order}
+
+
+def _common_chance(tests: Sequence[Cell]) -> dict[str, float]:
+    """What guessing gives by metric, where it is the same in every test; else nothing."""
+    found = {(m, record.chance) for test in tests for (m, _), record in test.figures.items()}
+    common = dict(found)
+    return common if len(common) == len(found) else {}
+
+
+def _step(tests: Sequence[Cell]) -> int:
+    """Every how manieth round the table shows, so that a long run does not swell the page."""
+    return max(1, math.ceil(sum(len(test.rounds) for test in tests) / _ROWS))
+
+
+def _along(value: float) -> str:
+    """Where an AUROC stands on a gauge, as a CSS length."""
+    low, high = _GAUGE
+    return f"{100 * min(1.0, max(0.0, (value - low) / (high - low))):.2f}%"
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("leakgauge.report", "."),
+        autoescape=True,  # for every template: names, values and notes are the user's
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": wording.number,
+        "percent": wording.percent,
+        "count": wording.count,
+        "plain": wording.plain,
+        "interval": wording.interval,
+        "label": wording.label,
+        "marked": wording.marked,
+        "along": _along,
+    }
+    return environment

@@ -1,0 +1,86 @@
+"""How numbers and settings are written."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from leakgauge.records import Estimate
+
+
+def number(value: float) -> str:
+    """A figure with three decimals and a true minus sign.
+
+    >>> number(0.99712)
+    '0.997'
+    """
+    return f"{value:.3f}".replace("-0.000", "0.000").replace("-", "\u2212")
+
+
+def percent(value: float) -> str:
+    """A share in per cent.
+
+    >>> percent(0.99712), percent(0.5)
+    ('99.7 %', '50 %')
+    """
+    return f"{100 * value:.1f}".removesuffix(".0") + " %"
+
+
+def count(value: object) -> str:
+    """A whole number in groups of three; anything else as ``plain`` writes it.
+
+    >>> count(45222)
+    '45,222'
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return plain(value)
+
+
+def plain(value: Any) -> str:
+    """Any setting's value as a reader would write it.
+
+    >>> plain(["property", "attribute"]), plain(None), plain(True), plain({"F": 0.5})
+    ('property, attribute', 'not set', 'yes', 'F: 0.5')
+    """
+    if value is None or value in ("", [], (), {}):
+        return "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {plain(item)}" for key, item in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(plain(item) for item in value)
+    return str(value)
+
+
+def interval(estimate: Estimate) -> str:
+    """The interval's two ends.
+
+    >>> interval(Estimate(0.9, 0.85, 0.95, 100))
+    '0.850 to 0.950'
+    """
+    return f"{number(estimate.low)} to {number(estimate.high)}"
+
+
+def label(name: str) -> str:
+    """A key as a reader would write it.
+
+    >>> label("shadow_trials")
+    'Shadow trials'
+    """
+    words = name.replace("_", " ").strip()
+    return words[:1].upper() + words[1:]
+
+
+def marked(text: str) -> Markup:
+    """Plain text as HTML: escaped, `backticks` as code, numbers kept with their per cent sign.
+
+    >>> marked("can tell `<b>`: 5 %")
+    Markup('can tell <code>&lt;b&gt;</code>: 5\\xa0%')
+    """
+    safe = str(escape(text)).replace(" %", "\u00a0%")
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", safe))

@@ -1,0 +1,52 @@
+"""Plain SGD as a pure function: parameters in, parameters out."""
+
+import numpy as np
+import torch
+from torch.func import functional_call
+
+from leakgauge.types import Dataset, Params, Task
+
+
+def train_epoch(
+    task: Task,
+    params: Params,
+    data: Dataset,
+    *,
+    lr: float,
+    batch_size: int,
+    rng: np.random.Generator,
+) -> dict[str, torch.Tensor]:
+    """One pass over ``data`` in shuffled batches (Li et al., CCS 2024, section 5.1.4).
+
+    Args:
+        task: the model and its loss; the module is not changed.
+        params: the parameters to start from.
+        data: the private training records.
+        lr: the learning rate; the paper takes 0.01.
+        batch_size: records a step; the last batch of an epoch may be smaller.
+        rng: shuffles the records.
+
+    Returns:
+        The parameters after the pass, new tensors without gradients.
+    """
+    order = torch.from_numpy(rng.permutation(len(data))).to(data.y.device)
+    current = {name: value.detach().clone().requires_grad_() for name, value in params.items()}
+    leaves = list(current.values())
+    for batch in order.split(batch_size):
+        loss = task.loss(functional_call(task.model, current, (data.x[batch],)), data.y[batch])
+        steps = torch.autograd.grad(loss, leaves)
+        with torch.no_grad():
+            for leaf, step in zip(leaves, steps, strict=True):
+                leaf.sub_(step, alpha=lr)
+    return {name: value.detach() for name, value in current.items()}
+
+
+def predict(task: Task, params: Params, data: Dataset, *, chunk: int = 4096) -> torch.Tensor:
+    """The most probable class ``[n]`` of each record, from outputs ``[n, classes]``."""
+    with torch.no_grad():
+        return torch.cat(
+            [
+                functional_call(task.model, dict(params), (x,)).argmax(dim=1)
+                for x in data.x.split(chunk)
+            ]
+        )

@@ -1,0 +1,83 @@
+"""The floors of docs/architecture.md: imports point down, and never in a circle."""
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "leakgauge"
+
+FLOORS = [
+    {"leakgauge"},
+    {"cli"},
+    {"report", "experiment"},
+    {"audit"},
+    {"inference"},
+    {"training"},
+    {"data", "models"},
+    {"scores"},
+    {"records"},
+    {"gradients", "convolution"},
+    {"types", "rng", "checks", "threads"},
+]
+RANK = {name: height for height, names in enumerate(reversed(FLOORS)) for name in names}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in SOURCE.rglob("*.py")}
+
+
+def imported(name: str) -> set[str]:
+    """The modules of leakgauge that a module imports, also inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}: relative import"
+            base = node.module or ""
+            found |= {
+                f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base
+                for alias in node.names
+            }
+    return {target for target in found if target.split(".")[0] == "leakgauge"}
+
+
+def floor(name: str) -> str:
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else "leakgauge"
+
+
+def violations(graph: dict[str, set[str]]) -> list[str]:
+    return [
+        f"{importer} -> {target}"
+        for importer, targets in graph.items()
+        for target in targets
+        if floor(importer) != floor(target) and RANK[floor(importer)] <= RANK[floor(target)]
+    ]
+
+
+GRAPH = {name: imported(name) for name in MODULES}
+
+
+def test_every_place_has_a_floor() -> None:
+    assert {floor(name) for name in MODULES} <= set(RANK)
+
+
+def test_imports_point_down() -> None:
+    assert violations(GRAPH) == []
+
+
+def test_no_circle() -> None:
+    TopologicalSorter(GRAPH).prepare()
+
+
+@pytest.mark.parametrize("edge", [("scores", "audit"), ("inference", "report"), ("data", "models")])
+def test_a_back_edge_is_seen(edge: tuple[str, str]) -> None:
+    importer, target = (f"leakgauge.{name}" for name in edge)
+    assert violations({importer: {target}}) == [f"{importer} -> {target}"]
