@@ -2,6 +2,7 @@ import dataclasses
 import html
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +23,10 @@ from leakgauge.records import (
     write_records,
     write_run,
 )
-from leakgauge.report import render, smallest_visible, verdicts, write_report
+from leakgauge.report import render, verdicts, write_report
 from leakgauge.report.cells import cells
-from leakgauge.report.prose import command_line
+from leakgauge.report.repeat import OPTIONS, command_line
+from leakgauge.report.wording import label
 
 NORMAL = NormalDist()
 LIMIT = 1_000_000
@@ -33,24 +35,25 @@ HOSTILE = "<script>alert(1)</script></svg>`'\"{{ 7 * 7 }} $x$"
 
 def make_run(**changed: Any) -> Run:
     settings = {
+        "table": "tables/adult.csv",
         "label": "income",
-        "secret": "sex",
+        "group": "household",
+        "drop": ["fnlwgt"],
+        "bins": {"income": 2},
+        "drop_missing": False,
         "ask": ["property", "attribute"],
         "adversary": ["forest", "logistic"],
+        "secret": "sex",
         "batch_size": 16,
         "rounds": 5,
         "trials": 2000,
-        "shadow_trials": 4000,
-        "shadow": 12000,
-        "seed": 7,
-        "group": "household",
-        "drop": ["fnlwgt"],
-        "bins": 8,
         "lr": 0.05,
-        "hidden": [64, 32],
         "batches": "reuse",
         "prior": "uniform",
-        "workers": 4,
+        "seed": 7,
+        "shadow": 15000,
+        "hidden": [64, 32],
+        "device": "cpu",
     }
     data = {
         "name": "adult",
@@ -62,9 +65,8 @@ def make_run(**changed: Any) -> Run:
         "test": 9000,
         "persons": 31000,
         "secret_values": {"Female": 14695, "Male": 30527},
-        "model": "Mlp(in_features=101, hidden=(64, 32), classes=2)",
-        "blocks": 125,
-        "random_state": 7,
+        "blocks": {"property": 125, "attribute": 125},
+        "model": {"property": "Sequential(\n  (0): Linear(101, 64)\n  (1): ReLU()\n)"},
     }
     run = Run(
         command="audit",
@@ -197,16 +199,8 @@ def test_verdict_of_none_found_names_what_it_could_have_seen() -> None:
     assert "a stronger adversary may find more" in text
 
 
-def test_smallest_visible_of_a_tiny_test_exceeds_one() -> None:
-    assert smallest_visible(Estimate(0.6, 0.1, 0.99, 4)) > 1
+def test_verdict_of_a_tiny_test_says_that_it_is_too_small() -> None:
     assert "too small to find even strong leakage" in said(make_records(0.1, 0.45))[1]
-
-
-def test_smallest_visible_is_found_with_the_promised_power() -> None:
-    auroc = Estimate(0.5, 0.45, 0.55, 400)
-    error = 0.05 / NORMAL.inv_cdf(0.975)
-    power = 1 - NormalDist(smallest_visible(auroc), error).cdf(0.55)
-    assert power == pytest.approx(0.8)
 
 
 def test_verdict_below_chance_is_no_evidence_of_privacy() -> None:
@@ -244,7 +238,7 @@ def test_page_holds_every_number_and_setting() -> None:
         for value in (record.estimate.value, record.estimate.low, record.estimate.high):
             assert f"{value:.3f}".replace("-", "\u2212") in text
     for key in run.settings:
-        assert key.replace("_", " ").capitalize() in text
+        assert label(key) in text
     wanted = ("85.1 %", "75.2 %", "45,222", "14,695", "125 disjoint blocks", "9f2c" * 16, "2.13.0")
     for word in (*wanted, *run.notes, "Forest(trees=200, depth=12)", "strong from an AUROC of 0.9"):
         assert word in text
@@ -375,10 +369,55 @@ def test_write_report_reads_what_was_written(tmp_path: Path) -> None:
 
 
 def test_command_line_is_quoted() -> None:
-    run = Run("audit", {"label": "in come", "drop": ["a", "b;c"], "lr": 0.1}, {"name": "my data"})
-    assert command_line(run) == (
-        "leakgauge audit 'my data' --label 'in come' --drop a --drop 'b;c' --lr 0.1"
+    settings = {"table": "my data", "label": "in come", "drop": ["a", "b;c"], "bins": {"x y": 4}}
+    assert command_line(Run("audit", settings | {"drop_missing": True, "group": None}, {})) == (
+        "leakgauge audit 'my data' --label 'in come' --drop a --drop 'b;c' --bins 'x y=4' "
+        "--drop-missing"
     )
+
+
+def test_command_line_of_a_task_leaves_its_label_to_it() -> None:
+    settings = {"task": "model:build", "label": "income", "secret": "sex", "max_bytes": 9}
+    line = command_line(Run("audit", settings, {}))
+    assert line == "leakgauge audit --secret sex --task model:build"
+
+
+def test_no_command_line_where_no_command_repeats_the_run() -> None:
+    run = Run("audit", {"label": "income"}, {})
+    assert command_line(run) == ""
+    assert "To repeat it" not in render(run, make_records())
+
+
+@pytest.mark.parametrize("command", OPTIONS)
+def test_command_line_is_one_that_the_command_takes(command: str) -> None:
+    # Imported here: the floor above is asked only whether it still has these options.
+    from typer.main import get_command
+
+    from leakgauge.cli.app import app
+
+    words = shlex.split(command_line(make_run(command=command)))
+    known = get_command(app).commands[command]  # type: ignore[attr-defined]
+    given = known.make_context(command, words[2:]).params
+    for name in OPTIONS[command]:
+        assert name in given
+    assert given["rounds"] == 5
+    assert list(given["ask"]) == ["property", "attribute"]
+
+
+def test_an_automatic_choice_is_told_round_by_round() -> None:
+    records = [
+        dataclasses.replace(r, adversary="auto", details={"adversary": f"picked number {r.round}"})
+        for r in make_records(rounds=3)
+        if r.metric != "accuracy"
+    ]
+    text = visible(render(make_run(), records))
+    for when in (1, 2, 3, ACCUMULATED):
+        assert f"picked number {when}" in text
+
+
+def test_every_game_has_its_utility() -> None:
+    text = visible(render(make_run(), make_records() + make_records(game="attribute")))
+    assert text.count("85.1 %") == 2
 
 
 @pytest.fixture(scope="module")
@@ -394,11 +433,10 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="module", params=["one", "many", "hostile"])
+@pytest.fixture(scope="module", params=["many", "hostile"])
 def page_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     long = "a_column_name_without_any_place_to_break_" * 3 + HOSTILE
     made = {
-        "one": lambda: make_records(),
         "many": many,
         "hostile": lambda: make_records(adversary=long, secret=long, dataset=long, label=long),
     }

@@ -139,7 +139,7 @@ def test_a_label_without_private_records_is_refused_by_name():
     secret = torch.arange(400) % 2
     label = torch.zeros(400, dtype=torch.int64)
     label[int(draw(0, secret).test[0])] = 1
-    with pytest.raises(InputError, match="label value 'yes' has 1 records, none of them private"):
+    with pytest.raises(InputError, match="label value 'yes' has 1 records, 0 of them private"):
         draw(0, secret, label=label, classes=["no", "yes"])
     draw(1, secret, label=torch.arange(400) % 5)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from leakgauge import scores
 from leakgauge.checks import InputError, require, require_choice, require_positive
 from leakgauge.data import Split
-from leakgauge.gradients import check_task, iter_batch_gradients, params_of
+from leakgauge.gradients import check_vectorisable, iter_batch_gradients, params_of
 from leakgauge.inference import GAMES, Attack, Forest, Shadow, Trials, accumulate
 from leakgauge.inference.games import BatchGame
 from leakgauge.records import ACCUMULATED, Estimate, Record
@@ -147,7 +147,7 @@ def stage(
     require(secret in data.secrets, f"no secret {secret!r} in the data")
     device = next(iter(params_of(task.model).values())).device
     data = data.to(device)
-    check_task(task, data.x[: settings.batch_size], data.y[: settings.batch_size])
+    check_vectorisable(task, data.x[: settings.batch_size], data.y[: settings.batch_size])
     private, public, test = (
         data.rows(rows.to(device)) for rows in (split.private, split.public, split.test)
     )
@@ -298,34 +298,16 @@ def _utility(scene: Stage, final: Params, base: Record) -> Record:
     )
 
 
-def audit(
-    ask: str,
-    task: Task,
-    data: Dataset,
-    split: Split,
-    *,
-    attacks: Sequence[Attack] = (Forest(),),
-    settings: Settings,
-    dataset: str = "data",
-) -> list[Record]:
-    """Play all rounds in this process and return the records.
+def audit(scene: Stage, *, dataset: str = "data", label: str = "label") -> list[Record]:
+    """Train, attack and judge in this process.
 
     Args:
-        ask: the game's name, ``"property"`` or ``"attribute"``.
-        task: the model, at its initial parameters, and its loss.
-        data: all records.
-        split: whose they are.
-        attacks: with different names.
-        settings: how to play.
+        scene: from ``stage``.
         dataset: the data's name, for the records.
-
-    Raises:
-        InputError: the data, the model or the settings do not fit the game.
+        label: the label's name, for the records.
     """
-    scene = stage(ask, task, data, split, attacks=attacks, settings=settings)
     *starts, final = trajectory(scene)
     rounds = [play_round(scene, number, params) for number, params in enumerate(starts, start=1)]
-    label = data.schema.label if data.schema else "label"
     return list(judge(scene, rounds, final, dataset=dataset, label=label))
 
 

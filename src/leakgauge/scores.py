@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from leakgauge.records import Estimate
 
@@ -226,9 +226,8 @@ def bootstrap_interval(
     """
     replicates = replicates[np.isfinite(replicates)]
     tail = (1 - confidence) / 2
-    widened = stats.norm.cdf(
-        -np.sqrt(blocks / (blocks - 1)) * stats.t.ppf(1 - tail, blocks - 1)
-    )
+    t = special.stdtrit(blocks - 1, 1 - tail)
+    widened = special.ndtr(-np.sqrt(blocks / (blocks - 1)) * t)
     low, high = np.quantile(replicates, [widened, 1 - widened])
     reach = 1 - tail ** (1 / blocks)
     if low == high == value:
@@ -316,6 +315,6 @@ def smallest_detectable(estimate: Estimate, chance: float, *, power: float = 0.8
     >>> round(smallest_detectable(Estimate(0.5, 0.48, 0.52, n=100), 0.5), 4)
     0.5286
     """
-    z = stats.norm.ppf((1 + estimate.confidence) / 2)
+    z = special.ndtri((1 + estimate.confidence) / 2)
     error = (estimate.high - estimate.low) / (2 * z)
-    return float(chance + (z + stats.norm.ppf(power)) * error)
+    return float(chance + (z + special.ndtri(power)) * error)

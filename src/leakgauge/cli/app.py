@@ -1,12 +1,13 @@
 """The commands."""
 
+import re
 import sys
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
 
 from leakgauge.audit import REUSE, UNIFORM, Settings
 from leakgauge.checks import InputError, require
@@ -100,7 +101,7 @@ def audit(
         )
         return _from_table(table, roles, drop_missing, plan(str(secret)))
 
-    run(prepare, out, options.worker_count(workers, rounds), json_=json_)
+    run(prepare, out, options.worker_count(workers), json_=json_)
 
 
 @app.command()
@@ -128,11 +129,11 @@ def demo(
             "demo",
             "RAND Health Insurance Experiment",
             fingerprint(frame),
-            settings={"label": roles.label, "group": roles.group},
+            settings={"group": roles.group},
         )
         return from_table(make_table(frame, roles), plan, origin)
 
-    run(prepare, out, options.worker_count(workers, rounds), json_=json_)
+    run(prepare, out, options.worker_count(workers), json_=json_)
 
 
 @app.command()
@@ -147,7 +148,6 @@ def _from_table(path: Path, roles: Roles, drop_missing: bool, plan: Plan) -> Pre
     table = make_table(frame, roles, drop_missing=drop_missing)
     settings = {
         "table": str(path),
-        "label": roles.label,
         "group": roles.group,
         "drop": list(roles.drop),
         "bins": dict(roles.bins),
@@ -159,9 +159,7 @@ def _from_table(path: Path, roles: Roles, drop_missing: bool, plan: Plan) -> Pre
 def _from_task(spec: str, secret: str | None, plan: Plan) -> Prepared:
     task, data = load_task(spec, seed=plan.settings.seed)
     plan = plan.about(only_secret(data, secret))
-    label = data.schema.label if data.schema else "label"
-    settings = {"task": spec, "label": label}
-    return from_task(task, data, plan, Origin("audit", spec, fingerprint(data), settings))
+    return from_task(task, data, plan, Origin("audit", spec, fingerprint(data), {"task": spec}))
 
 
 def main() -> None:
@@ -171,10 +169,19 @@ def main() -> None:
     except InputError as error:
         sys.exit(_refuse(str(error)))
     except USAGE_ERROR as error:
-        sys.exit(_refuse(error.format_message()))  # type: ignore[attr-defined]
+        sys.exit(_refuse(_with_value(error.format_message())))  # type: ignore[attr-defined]
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     sys.exit(code or 0)
+
+
+def _with_value(message: str) -> str:
+    """Typer names the option, not what came: look that up in what was typed."""
+    found = re.search(r"'(--[a-z-]+)'", message)
+    typed = dict(pairwise(sys.argv))
+    if found is None or found[1] not in typed:
+        return message
+    return f"{message} (came: {typed[found[1]]!r})"
 
 
 def _refuse(reason: str) -> int:

@@ -1,6 +1,5 @@
 """The options that commands share, and how their words are checked."""
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,7 +34,7 @@ Hidden = Annotated[
     list[int] | None, typer.Option(help="width of a hidden layer (default 100); repeatable")
 ]
 Seed = Annotated[int, typer.Option(help="all randomness follows from it")]
-Workers = Annotated[int | None, typer.Option(help="processes (default: one a core)")]
+Workers = Annotated[int | None, typer.Option(help="processes (default: one a core where the work is worth it)")]
 Device = Annotated[str, typer.Option(help="where torch computes: cpu, cuda, cuda:1, ...")]
 Out = Annotated[
     Path | None, typer.Option(help=f"folder of the run (default: a new one in {RUNS}/)")
@@ -74,12 +73,11 @@ def torch_device(name: str) -> str:
     return name
 
 
-def worker_count(given: int | None, jobs: int) -> int:
-    """Processes: as given, or one a core; never more than there are jobs."""
+def worker_count(given: int | None) -> int | None:
+    """Processes, as given; None leaves it to the run."""
     if given is not None:
         require_positive(given, "--workers")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(given or cores or 1, jobs))
+    return given
 
 
 def only_with_table(given: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ INTERRUPTED = 130
 STYLES = {"strong": "bold red", "clear": "red", "weak": "yellow", "none": "green"}
 
 
-def run(prepare: Callable[[], Prepared], out: Path | None, workers: int, *, json_: bool) -> None:
+def run(prepare: Callable[[], Prepared], out: Path | None, workers: int | None, *, json_: bool) -> None:
     """Prepare, run to the end, write records and report, print the answer."""
     began = time.perf_counter()
     notices = Console(stderr=True)
@@ -46,7 +46,7 @@ def run(prepare: Callable[[], Prepared], out: Path | None, workers: int, *, json
 
 
 def _with_progress(
-    folder: RunFolder, prepared: Prepared, workers: int, notices: Console
+    folder: RunFolder, prepared: Prepared, workers: int | None, notices: Console
 ) -> list[Record]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=notices) as bars:

@@ -44,6 +44,7 @@ def split_records(
     classes: Sequence[str] = (),
     need_private: int = 1,
     need_public: int = 1,
+    need_label: int = 1,
 ) -> Split:
     """Draw who holds which records.
 
@@ -60,10 +61,11 @@ def split_records(
         users: the person of each record ``[n]``; none is on two sides.
         shadow: how many public records to draw, at most.
         test_fraction: of the records; with users it is met as nearly as whole users allow.
-        label: codes of the label ``[n]``; each that occurs must occur in the private part.
+        label: codes of the label ``[n]``.
         values: names of the secret's codes, ``classes`` of the label's: for refusals.
         need_private: records of each secret value that the private part must have.
         need_public: records of each secret value that the public part must have.
+        need_label: records of each label that the private part must have.
 
     Raises:
         InputError: a secret value or a label is too rare.
@@ -89,7 +91,7 @@ def split_records(
     sides = _sides(codes, people, m, shadow // m, test_fraction, rng)
     _refuse_rare_secret(codes, sides, values, (need_private, need_public), 1 - test_fraction)
     if label is not None:
-        _refuse_rare_label(label.cpu().numpy(), sides, classes)
+        _refuse_rare_label(label.cpu().numpy(), sides, classes, need_label)
     private, public, test = (torch.from_numpy(np.flatnonzero(sides == side)) for side in _SIDES)
     return Split(private=private, public=public, test=test)
 
@@ -169,14 +171,13 @@ def _refuse_rare_secret(
         )
 
 
-def _refuse_rare_label(label: Ints, sides: Ints, classes: Sequence[str]) -> None:
-    private = set(label[sides == _PRIVATE].tolist())
+def _refuse_rare_label(label: Ints, sides: Ints, classes: Sequence[str], need: int) -> None:
     for value in range(max(len(classes), int(label.max()) + 1)):
-        count = int((label == value).sum())
+        count, private = (int(((label == value) & on).sum()) for on in (True, sides == _PRIVATE))
         require(
-            value in private or count == 0,
-            f"label value {_name(value, classes)} has {count} records, none of them private; "
-            "merge or remove rare labels",
+            private >= need or count == 0,
+            f"label value {_name(value, classes)} has {count} records, {private} of them private; "
+            f"needed are {need} private; merge or remove rare labels",
         )
 
 

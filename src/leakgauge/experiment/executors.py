@@ -1,21 +1,36 @@
 """Independent jobs, spread over processes."""
 
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from joblib import Parallel, delayed
+from joblib import Parallel, cpu_count, delayed
 
 Result = TypeVar("Result")
 
+WORTH_STARTING = 20.0
+"""Seconds of work that starting processes (each imports torch anew) pays for."""
 
-def spread(jobs: Iterable[Callable[[], Result]], *, workers: int) -> Iterator[Result]:
+
+def spread(jobs: Sequence[Callable[[], Result]], *, workers: int | None) -> Iterator[Result]:
     """Run the jobs and yield what they return, in the order in which they end.
 
-    One worker runs them in this process, in order.
+    Args:
+        jobs: independent of each other.
+        workers: processes; 1 runs the jobs in this one, in order. None decides by the first job,
+            run here: processes of their own are started where the others would take long.
     """
-    if workers == 1:
+    if not jobs:
+        return
+    if workers is None:
+        began = time.perf_counter()
+        yield jobs[0]()
+        seconds = time.perf_counter() - began
+        jobs = jobs[1:]
+        workers = cpu_count() if seconds * len(jobs) > WORTH_STARTING else 1
+    if workers == 1 or len(jobs) < 2:
         for job in jobs:
             yield job()
         return
-    parallel = Parallel(n_jobs=workers, return_as="generator_unordered")
+    parallel = Parallel(n_jobs=min(workers, len(jobs)), return_as="generator_unordered")
     yield from parallel(delayed(job)() for job in jobs)

@@ -6,20 +6,25 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from leakgauge.audit import Settings, Stage, stage, versions
+from leakgauge.audit import Settings, Stage, audit, stage, versions
 from leakgauge.checks import require, require_positive
 from leakgauge.data import Split, Table, encode, fingerprint, split_records
 from leakgauge.gradients import params_of
 from leakgauge.inference import ATTACKS, AttributeInference, PropertyInference
+from leakgauge.inference.games import MIN_BLOCKS
 from leakgauge.models import mlp
-from leakgauge.records import Run
+from leakgauge.records import Record, Run
 from leakgauge.rng import stream, torch_stream
 from leakgauge.types import Dataset, Task
 
 NEED_PUBLIC = 10
 """Fewer shadow records of a value than this teach no adversary."""
+
+NEED_LABEL = 5
+"""Fewer private records of a label than this teach no model."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,14 @@ class Prepared:
     dataset: str
     label: str
 
+    def audit(self) -> list[Record]:
+        """Play every stage in this process, keeping nothing on disk."""
+        return [
+            record
+            for scene in self.stages
+            for record in audit(scene, dataset=self.dataset, label=self.label)
+        ]
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -82,14 +95,14 @@ class Origin:
         notes: what was done to the data.
     """
 
-    command: str
-    name: str
-    fingerprint: str
+    command: str = "audit"
+    name: str = "table"
+    fingerprint: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
 
-def from_table(table: Table, plan: Plan, origin: Origin) -> Prepared:
+def from_table(table: Table, plan: Plan, origin: Origin = Origin()) -> Prepared:  # noqa: B008
     """An MLP on a table: split once, encoded for each question, one network for each.
 
     Raises:
@@ -97,16 +110,8 @@ def from_table(table: Table, plan: Plan, origin: Origin) -> Prepared:
     """
     settings = plan.settings
     values = table.values[settings.secret]
-    split = split_records(
-        table.secrets[settings.secret],
-        users=table.users,
-        label=table.y,
-        values=values,
-        classes=table.classes,
-        shadow=plan.shadow,
-        need_private=settings.batch_size,
-        need_public=NEED_PUBLIC,
-        rng=stream(settings.seed, "split"),
+    split = _split(
+        table.secrets[settings.secret], table.users, table.y, values, table.classes, plan
     )
     stages = []
     for ask in plan.asks:
@@ -126,12 +131,11 @@ def from_table(table: Table, plan: Plan, origin: Origin) -> Prepared:
         "persons": None if table.users is None else len(table.users.unique()),
     }
     notes = [*origin.notes, *table.notes]
-    return Prepared(
-        tuple(stages), _describe(stages, split, plan, origin, facts, notes), origin.name, table.label
-    )
+    run = _describe(stages, split, plan, origin, table.label, facts, notes)
+    return Prepared(tuple(stages), run, origin.name, table.label)
 
 
-def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin) -> Prepared:
+def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin = Origin()) -> Prepared:  # noqa: B008
     """The user's own model and data, the same for every question.
 
     Raises:
@@ -140,17 +144,7 @@ def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin) -> Prepared
     settings, schema = plan.settings, data.schema
     codes = data.secrets[settings.secret]
     names = schema.secrets[settings.secret] if schema else ()
-    split = split_records(
-        codes,
-        users=data.users,
-        label=data.y,
-        values=names,
-        classes=schema.classes if schema else (),
-        shadow=plan.shadow,
-        need_private=settings.batch_size,
-        need_public=NEED_PUBLIC,
-        rng=stream(settings.seed, "split"),
-    )
+    split = _split(codes, data.users, data.y, names, schema.classes if schema else (), plan)
     task = Task(task.model.to(plan.device), task.loss)
     stages = [_stage(ask, task, data, split, plan) for ask in plan.asks]
     values = names or tuple(str(value) for value in range(int(codes.max()) + 1))
@@ -161,8 +155,31 @@ def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin) -> Prepared
         "persons": None if data.users is None else len(data.users.unique()),
     }
     label = schema.label if schema else "label"
-    run = _describe(stages, split, plan, origin, facts, list(origin.notes))
+    run = _describe(stages, split, plan, origin, label, facts, origin.notes)
     return Prepared(tuple(stages), run, origin.name, label)
+
+
+def _split(
+    secret: Tensor,
+    users: Tensor | None,
+    label: Tensor,
+    values: Sequence[str],
+    classes: Sequence[str],
+    plan: Plan,
+) -> Split:
+    """The same whatever is asked, so that the questions of one run are about the same records."""
+    return split_records(
+        secret,
+        users=users,
+        label=label,
+        values=values,
+        classes=classes,
+        shadow=plan.shadow,
+        need_private=MIN_BLOCKS,
+        need_public=NEED_PUBLIC,
+        need_label=NEED_LABEL,
+        rng=stream(plan.settings.seed, "split"),
+    )
 
 
 def _stage(ask: str, task: Task, data: Dataset, split: Split, plan: Plan) -> Stage:
@@ -170,7 +187,7 @@ def _stage(ask: str, task: Task, data: Dataset, split: Split, plan: Plan) -> Sta
     return stage(ask, task, data, split, attacks=attacks, settings=plan.settings)
 
 
-def _counts(codes: torch.Tensor, values: Sequence[str]) -> dict[str, int]:
+def _counts(codes: Tensor, values: Sequence[str]) -> dict[str, int]:
     counts = torch.bincount(codes.cpu(), minlength=len(values)).tolist()
     return dict(zip(values, counts, strict=True))
 
@@ -180,12 +197,14 @@ def _describe(
     split: Split,
     plan: Plan,
     origin: Origin,
+    label: str,
     facts: Mapping[str, Any],
     notes: Sequence[str],
 ) -> Run:
     return Run(
         command=origin.command,
         settings={
+            "label": label,
             **origin.settings,
             "ask": list(plan.asks),
             "adversary": list(plan.adversaries),

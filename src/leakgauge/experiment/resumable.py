@@ -21,7 +21,7 @@ def run_stages(
     *,
     dataset: str,
     label: str,
-    workers: int,
+    workers: int | None,
     progress: Progress = lambda what, done, of: None,
 ) -> list[Record]:
     """Train, attack and judge every scene; finished rounds are read back from the folder.
@@ -57,7 +57,7 @@ def _played(
     folder: RunFolder,
     scene: Stage,
     starts: Sequence[Params],
-    workers: int,
+    workers: int | None,
     progress: Progress,
 ) -> list[Played]:
     ask, total = scene.game.name, len(starts)

@@ -19,8 +19,8 @@ from leakgauge.checks import InputError, require
 from leakgauge.records import RUN_FILE, Run, read_run, write_run
 from leakgauge.types import Params
 
-UNIDENTIFYING = frozenset({"workers"})
-"""Settings that do not change what a run finds."""
+UNIDENTIFYING = frozenset({"table"})
+"""Settings that do not change what a run finds: where the file lies; its fingerprint counts."""
 
 
 class RunFolder:

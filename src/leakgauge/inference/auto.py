@@ -42,7 +42,7 @@ class Auto:
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
     ) -> "FittedAuto":
         """Judge each candidate on held-out shadow records, then fit the best on all."""
-        uniform = np.zeros_like(log_prior)
+        uniform = np.full_like(log_prior, -np.log(len(log_prior)))
         losses = np.zeros(len(self.candidates))
         for rest, fold in shadow.folds(self.folds, rng=rng):
             rows, secret = fold.draw(self.batches // self.folds, rng=rng)

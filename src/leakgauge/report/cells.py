@@ -63,6 +63,19 @@ class Cell:
         found = (self.at(metric, when) for when in self.rounds)
         return [record for record in found if record is not None]
 
+    def used(self) -> dict[str, str]:
+        """What was used, exactly; round by round where it differs, as an automatic choice may."""
+        whole = self.whole("auroc")
+        said = dict(whole.details) if whole is not None else {}
+        rounds = {record.round: dict(record.details) for record in self.single("auroc")}
+        if all(details == said for details in rounds.values()):
+            return said
+        return said | {
+            f"round {when}": ", ".join(details.values())
+            for when, details in rounds.items()
+            if details
+        }
+
     def whole(self, metric: str) -> Record | None:
         """The accumulated record; where nothing was accumulated, the last round's.
 
@@ -92,9 +105,9 @@ def cells(records: Sequence[Record]) -> list[Cell]:
 
 
 def utility(records: Sequence[Record]) -> list[Record]:
-    """The trained model's accuracy, one record a defense; the latest round where there are more."""
-    found: dict[str, Record] = {}
+    """The trained model's accuracy: the last record of each game and defense."""
+    found: dict[tuple[str, str], Record] = {}
     for record in records:
         if record.metric == UTILITY:
-            found[record.defense] = record
+            found[record.game, record.defense] = record
     return list(found.values())

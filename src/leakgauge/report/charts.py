@@ -86,7 +86,7 @@ def roc(cell: Cell, *, name: str) -> Markup | None:
     if record is None or not record.curve:
         return None
     left = _lowest_rate(record.curve)
-    points = _thinned([(max(fpr, left), tpr) for fpr, tpr in record.curve], left)
+    points = _thinned(_from(left, record.curve), left)
     with _chart(name) as (axes, svg):
         axes.set_xscale("log")
         axes.plot(*zip(*points, strict=True), color=ACCENT, linewidth=2)
@@ -139,7 +139,13 @@ def _ticks(rounds: Sequence[int]) -> dict[float, str]:
 def _lowest_rate(curve: Sequence[tuple[float, float]]) -> float:
     """The power of ten at or below the smallest false positive rate that was seen."""
     smallest = min((fpr for fpr, _ in curve if fpr > 0), default=1e-2)
-    return float(10.0 ** max(-4, min(-2, math.floor(math.log10(smallest)))))
+    return float(10.0 ** max(-4, min(-2, math.floor(math.log10(smallest) + 1e-9))))
+
+
+def _from(left: float, curve: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The curve from ``left`` on; it starts there as high as it is there."""
+    start = max((tpr for fpr, tpr in curve if fpr <= left), default=0.0)
+    return [(left, start), *(point for point in curve if point[0] > left)]
 
 
 def _thinned(points: Sequence[tuple[float, float]], left: float) -> list[tuple[float, float]]:

@@ -22,6 +22,7 @@ from leakgauge.records import (
 )
 from leakgauge.report import charts, prose, wording
 from leakgauge.report.cells import METRICS, Cell, cells, utility
+from leakgauge.report.repeat import command_line
 from leakgauge.report.verdict import CLEAR_AUROC, STRONG_AUROC, verdict
 
 _ROWS = 600  # of the table of all rounds, over all tests: keeps the page far below 1 MB
@@ -71,6 +72,7 @@ def render(run: Run, records: Sequence[Record]) -> str:
             guess=_common_chance(tests),
             strong=STRONG_AUROC,
             clear=CLEAR_AUROC,
+            games=prose.games(run, tests),
             knew=prose.knew(run, tests),
             knew_not=prose.knew_not(run),
             intervals=prose.interval_text(run, tests),
@@ -78,7 +80,7 @@ def render(run: Run, records: Sequence[Record]) -> str:
             parts=prose.parts(run.data),
             rest=prose.other_facts(run.data),
             settings={"seed": records[0].seed, **run.settings},
-            command=prose.command_line(run),
+            command=command_line(run),
             step=_step(tests),
         )
     )
@@ -91,7 +93,7 @@ def _view(run: Run, test: Cell, floors: Mapping[str, float], name: str) -> dict[
         "test": test,
         "verdict": verdict(run, test),
         "charts": _charts(test, floors, name),
-        "details": next((r.details for r in test.figures.values() if r.details), {}),
+        "used": test.used(),
     }
 
 

@@ -1,6 +1,5 @@
 """The paragraphs that follow from a run's settings."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ from leakgauge.report.cells import Cell
 from leakgauge.report.verdict import LEAKS, Verdict
 from leakgauge.report.wording import count, percent, plain
 
-PARTS = ("records", "columns", "private", "public", "test", "persons", "blocks")
+PARTS = ("records", "columns", "private", "public", "test", "persons")
 """Keys of a run's data that are sizes, in the order in which they are shown."""
 
 
@@ -25,17 +24,30 @@ def summary(found: Sequence[Verdict]) -> str:
     return "; ".join(said) + "."
 
 
+def games(run: Run, tests: Sequence[Cell]) -> list[str]:
+    """What the games of the run are, for those whose batches are all of one kind."""
+    played = {test.game for test in tests}
+    if not played & {"property", "attribute"}:
+        return []
+    secret = next(iter(tests[0].figures.values())).secret
+    said = [f"In each trial all records of a batch have the same value of `{secret}`."]
+    if run.settings.get("task") is None:  # with a task of the user's own nobody knows its inputs
+        if "property" in played:
+            said.append(f"Property inference: the model is not shown `{secret}`.")
+        if "attribute" in played:
+            said.append(f"Attribute inference: `{secret}` is one of the model's inputs.")
+    return said
+
+
 def knew(run: Run, tests: Sequence[Cell]) -> list[str]:
     """What every adversary of the run had."""
     ask = run.settings
     told = [
-        "The gradients it is to judge, as a server sees them that collects them from its clients.",
+        f"The gradients it is to judge, as a server sees them that collects them{_batches(ask)}.",
         f"The model: its architecture and its parameters at {_each_round(ask)}.",
         f"The learning algorithm: the loss{_learning(ask)}.",
         _shadow(run),
-        f"The prior: how often each value of the secret is met ({plain(ask['prior'])})."
-        if ask.get("prior") is not None
-        else "The prior: how often each value of the secret is met.",
+        f"The prior: how often each value of the secret is met{_prior(ask)}.",
     ]
     if any(test.defense != "none" for test in tests):
         told.append(
@@ -47,25 +59,25 @@ def knew(run: Run, tests: Sequence[Cell]) -> list[str]:
 
 def knew_not(run: Run) -> list[str]:
     """What was kept from it."""
-    private = run.data.get("private")
-    group = run.settings.get("group")
-    apart = "Public (shadow) and private records are disjoint"
-    apart += f", and no `{group}` has records on two sides." if group else "."
+    private, group = run.data.get("private"), run.settings.get("group")
     size = f" {count(private)}" if private is not None else ""
-    return [f"The{size} private records, and which of them are in a batch. {apart}"]
+    apart = "Public (shadow) and private records are disjoint"
+    if group:
+        apart += f", and no person (`{group}`) has records on two sides"
+    elif run.data.get("persons") is not None:
+        apart += ", and no person has records on two sides"
+    return [f"The{size} private records, and which of them are in a batch. {apart}."]
 
 
 def interval_text(run: Run, tests: Sequence[Cell]) -> list[str]:
     """How the intervals are made, and what they do not cover."""
     records = [record for test in tests for record in test.figures.values()]
     shown = sorted({record.estimate.confidence for record in records})
-    blocks = run.data.get("blocks")
-    into = f"{count(blocks)} disjoint blocks" if blocks is not None else "disjoint blocks"
     text = [
-        f"The private records are cut into {into}. Each trial draws its batch within one block. "
-        f"The {' and '.join(percent(level) for level in shown)} intervals come from resampling "
-        "whole blocks (a cluster bootstrap), so trials that share records do not make an interval "
-        "too narrow.",
+        f"The private records are cut into {_blocks(run)}. Each trial draws its batch within one "
+        f"block. The {' and '.join(percent(level) for level in shown)} intervals come from "
+        "resampling whole blocks (a cluster bootstrap), so trials that share records do not make "
+        "an interval too narrow.",
         "An interval covers the choice of the private records and of the trials. It does not "
         "cover another model, another training run or a better adversary.",
     ]
@@ -91,22 +103,6 @@ def utility_text(record: Record) -> str:
     return f"{figures} So the model has not learnt more than the most frequent class."
 
 
-def command_line(run: Run) -> str:
-    """The command that repeats the run, quoted for a shell.
-
-    >>> command_line(Run("audit", {"label": "income", "ask": ["property"]}, {"name": "my.csv"}))
-    'leakgauge audit my.csv --label income --ask property'
-    """
-    if isinstance(run.settings.get("command_line"), str):
-        return str(run.settings["command_line"])
-    words = ["leakgauge", run.command]
-    if run.command != "demo" and run.data.get("name") is not None:
-        words.append(str(run.data["name"]))
-    for key, value in run.settings.items():
-        words.extend(_option(key, value))
-    return shlex.join(words)
-
-
 def parts(data: Mapping[str, Any]) -> dict[str, Any]:
     """The sizes of the data and its parts."""
     return {key: data[key] for key in PARTS if data.get(key) is not None}
@@ -115,18 +111,42 @@ def parts(data: Mapping[str, Any]) -> dict[str, Any]:
 def other_facts(data: Mapping[str, Any]) -> dict[str, Any]:
     """What else is known of the data, without what has a place of its own."""
     placed = {*PARTS, "secret_values", "fingerprint"}
-    return {key: value for key, value in data.items() if key not in placed}
+    facts: dict[str, Any] = {}
+    for key, value in data.items():
+        if isinstance(value, Mapping) and key not in placed:
+            facts |= {f"{key}, {name}": item for name, item in value.items()}
+        elif key not in placed:
+            facts[key] = value
+    return facts
 
 
-def _option(key: str, value: Any) -> list[str]:
-    flag = f"--{key.replace('_', '-')}"
-    if value is None or value is False:
-        return []
-    if value is True:
-        return [flag]
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [word for item in value for word in (flag, str(item))]
-    return [flag, plain(value) if isinstance(value, Mapping) else str(value)]
+def _blocks(run: Run) -> str:
+    blocks = run.data.get("blocks")
+    if isinstance(blocks, Mapping):  # by game
+        several = len(set(blocks.values())) > 1
+        by_game = ", ".join(f"{game}: {count(n)}" for game, n in blocks.items())
+        blocks = None if several or not blocks else next(iter(blocks.values()))
+        if several:
+            return f"disjoint blocks ({by_game})"
+    return "disjoint blocks" if blocks is None else f"{count(blocks)} disjoint blocks"
+
+
+def _batches(ask: Mapping[str, Any]) -> str:
+    size = ask.get("batch_size")
+    batch = "" if size is None else f", each of a batch of {size} records"
+    how = {
+        "reuse": ", which is the same in every round",
+        "fresh": ", a new one with the same secret in each round",
+    }
+    return (
+        batch + how.get(str(ask.get("batches")), "") if batch and ask.get("rounds") != 1 else batch
+    )
+
+
+def _prior(ask: Mapping[str, Any]) -> str:
+    prior = ask.get("prior")
+    known = {"uniform": ": equally often", "empirical": ": as among the private records"}
+    return "" if prior is None else known.get(str(prior), f" ({plain(prior)})")
 
 
 def _each_round(ask: Mapping[str, Any]) -> str:
@@ -141,22 +161,16 @@ def _learning(ask: Mapping[str, Any]) -> str:
     if ask.get("lr") is not None:
         known += f", the learning rate {plain(ask['lr'])}"
     if ask.get("batch_size") is not None:
-        known += f", batches of {ask['batch_size']} records"
-    how = {
-        "reuse": "; one batch is seen in every round",
-        "fresh": "; each round has a batch of its own",
-    }
-    return known + how.get(str(ask.get("batches")), "")
+        known += f", steps on batches of {ask['batch_size']} records"
+    return known
 
 
 def _shadow(run: Run) -> str:
-    ask, public = run.settings, run.data.get("public")
-    asked = ask.get("shadow")
-    size = asked if isinstance(asked, int) and not isinstance(asked, bool) and asked > 1 else public
+    size = run.data.get("public", run.settings.get("shadow"))
     records = "Public records" if size is None else f"{count(size)} public records"
-    trials = ask.get("shadow_trials")
+    trials = run.settings.get("shadow_trials")
     made = "batches" if trials is None else f"{count(trials)} batches"
     return (
-        f"{records} of the same kind, with label and secret (the shadow data). From them it made "
-        f"{made} whose secret it knew, and learnt from their gradients."
+        f"{records} of the same kind, with label and secret (the shadow data). In each round it "
+        f"made {made} of them whose secret it knew, and learnt from their gradients."
     )

@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Literal
 
 from leakgauge.records import ACCUMULATED, Estimate, Record, Run
 from leakgauge.report.cells import Cell, cells
 from leakgauge.report.wording import number, percent
+from leakgauge.scores import smallest_detectable
 
 Level = Literal["strong", "clear", "weak", "none", "below"]
 
 STRONG_AUROC = 0.9
 CLEAR_AUROC = 0.7
 POWER = 0.8
-"""How often a leakage of ``smallest_visible`` would have been found."""
+"""How often the smallest leakage that a test could see would have been found."""
 
 HEADLINES: dict[Level, str] = {
     "strong": "Strong leakage",
@@ -62,20 +62,6 @@ def level_of(auroc: Estimate, chance: float = 0.5) -> Level:
     return "strong" if value >= STRONG_AUROC else "clear" if value >= CLEAR_AUROC else "weak"
 
 
-def smallest_visible(auroc: Estimate, chance: float = 0.5) -> float:
-    """The AUROC that a test with this interval would have told from chance with power ``POWER``.
-
-    The standard error is read from the interval's width, as if it were normal. It can exceed 1:
-    then the test was too small to see anything reliably.
-
-    >>> round(smallest_visible(Estimate(0.5, 0.45, 0.55, 400)), 3)
-    0.571
-    """
-    two_sided = NormalDist().inv_cdf((1 + auroc.confidence) / 2)
-    standard_error = (auroc.high - auroc.low) / (2 * two_sided)
-    return chance + (two_sided + NormalDist().inv_cdf(POWER)) * standard_error
-
-
 def verdicts(run: Run, records: Sequence[Record]) -> list[Verdict]:
     """One verdict a test, in the order of the records; tests without an AUROC have none."""
     found = (verdict(run, cell) for cell in cells(records))
@@ -113,7 +99,7 @@ def _leak(run: Run, record: Record) -> str:
 
 
 def _none_found(run: Run, record: Record) -> str:
-    visible = smallest_visible(record.estimate, record.chance)
+    visible = smallest_detectable(record.estimate, record.chance, power=POWER)
     limit = (
         f"The smallest leakage that this test could have seen is an AUROC of "
         f"{number(visible)} (found with {percent(POWER)} power)"

@@ -8,23 +8,34 @@ from markupsafe import Markup, escape
 
 from leakgauge.records import Estimate
 
+_NAMES = {"lr": "learning rate", "max_bytes": "memory bound in bytes"}
+
 
 def number(value: float) -> str:
-    """A figure with three decimals and a true minus sign.
+    """A figure with three decimals, or as many as tell it from 0 and 1, and a true minus sign.
 
-    >>> number(0.99712)
-    '0.997'
+    >>> number(0.99712), number(0.99996), number(1.0)
+    ('0.997', '0.99996', '1.000')
     """
-    return f"{value:.3f}".replace("-0.000", "0.000").replace("-", "\u2212")
+    return _fixed(value, 3, 1.0).replace("-0.000", "0.000").replace("-", "\u2212")
 
 
 def percent(value: float) -> str:
-    """A share in per cent.
+    """A share in per cent, with as many decimals as tell it from 0 and 100.
 
-    >>> percent(0.99712), percent(0.5)
-    ('99.7 %', '50 %')
+    >>> percent(0.99712), percent(0.99996), percent(0.5)
+    ('99.7 %', '99.996 %', '50 %')
     """
-    return f"{100 * value:.1f}".removesuffix(".0") + " %"
+    return _fixed(100 * value, 1, 100.0).removesuffix(".0") + " %"
+
+
+def _fixed(value: float, decimals: int, top: float) -> str:
+    """Rounded, but never to 0 or the top what is not: a figure of 1 would claim certainty."""
+    for places in range(decimals, decimals + 4):
+        text = f"{value:.{places}f}"
+        if float(text) == value or float(text) not in (0.0, top):
+            break
+    return text
 
 
 def count(value: object) -> str:
@@ -72,7 +83,7 @@ def label(name: str) -> str:
     >>> label("shadow_trials")
     'Shadow trials'
     """
-    words = name.replace("_", " ").strip()
+    words = _NAMES.get(name, name).replace("_", " ").strip()
     return words[:1].upper() + words[1:]
 
 

@@ -1,0 +1,127 @@
+"""How much faster than a plain autograd loop, and in how much memory.
+
+Run: ``python benchmarks/gradients.py [--threads 1] [--repetitions 7]``. Only ratios are printed:
+both sides run in turn in one process, and a ratio is taken within each turn.
+"""
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from leakgauge.gradients import batch_gradients, iter_batch_gradients, params_of
+from leakgauge.models import cnn, mlp
+from leakgauge.types import Task
+
+RECORDS, BATCH = 1000, 16
+
+
+def naive(task: Task, x: Tensor, y: Tensor, rows: Tensor | None) -> None:
+    """One batch after the other, each gradient written into its place."""
+    weights = list(task.model.parameters())
+    count = len(x) if rows is None else len(rows)
+    out = [value.new_empty(count, *value.shape) for value in weights]
+    for trial in range(count):
+        now = trial if rows is None else rows[trial]
+        found = torch.autograd.grad(task.loss(task.model(x[now]), y[now]), weights)
+        for stack, value in zip(out, found, strict=True):
+            stack[trial] = value
+
+
+def direct(task: Task, x: Tensor, y: Tensor) -> None:
+    batch_gradients(task, params_of(task.model), x, y)
+
+
+def from_pool(task: Task, x: Tensor, y: Tensor, rows: Tensor) -> None:
+    for _ in iter_batch_gradients(task, params_of(task.model), x, y, rows):
+        pass
+
+
+def ratios(slow: Callable[[], None], fast: Callable[[], None], repetitions: int) -> list[float]:
+    fast()
+    return [seconds(slow) / seconds(fast) for _ in range(repetitions)]
+
+
+def seconds(call: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def compare(name: str, model: nn.Module, shape: tuple[int, ...], trials: int, turns: int) -> None:
+    """Print both ratios of one model; arbitrary batches have no record twice."""
+    generator = torch.Generator().manual_seed(0)
+    task = Task(model, F.cross_entropy)
+    x = torch.randn(trials, BATCH, *shape, generator=generator)
+    y = torch.randint(0, 2, (trials, BATCH), generator=generator)
+    show(
+        f"{name}, direct",
+        ratios(lambda: naive(task, x, y, None), lambda: direct(task, x, y), turns),
+    )
+    pool_x, pool_y = x.flatten(0, 1)[:RECORDS], y.flatten()[:RECORDS]
+    rows = torch.randint(0, len(pool_x), (trials, BATCH), generator=generator)
+    found = ratios(
+        lambda: naive(task, pool_x, pool_y, rows),
+        lambda: from_pool(task, pool_x, pool_y, rows),
+        turns,
+    )
+    show(f"{name}, {trials} batches from {len(pool_x)} records", found)
+
+
+def show(name: str, found: list[float]) -> None:
+    middle = statistics.median(found)
+    print(f"{name:<42} {middle:6.2f}  ({min(found):.2f} to {max(found):.2f})", flush=True)
+
+
+def audit_mlp() -> nn.Module:
+    return mlp(108, 2, generator=torch.Generator().manual_seed(0))
+
+
+def small_cnn() -> nn.Module:
+    return cnn(3, 10, generator=torch.Generator().manual_seed(0))
+
+
+def peak_bytes(trials: int, threads: int) -> int:
+    """Peak memory of a fresh process that walks all gradients of ``trials`` batches."""
+    command = [sys.executable, __file__, "--walk", str(trials), "--threads", str(threads)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def walk(trials: int) -> None:
+    task = Task(audit_mlp(), F.cross_entropy)
+    x, y = torch.randn(RECORDS, 108), torch.zeros(RECORDS, dtype=torch.int64)
+    from_pool(task, x, y, torch.randint(0, RECORDS, (trials, BATCH)))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(peak * (1 if sys.platform == "darwin" else 1024))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--walk", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if options.walk:
+        walk(options.walk)
+        return
+    print(f"{options.threads} thread(s), batches of {BATCH}; times faster than the loop:")
+    print(f"{'':<42} median  (min to max of {options.repetitions})")
+    compare("MLP 108-100-2", audit_mlp(), (108,), 2000, options.repetitions)
+    compare("CNN 3x32x32", small_cnn(), (3, 32, 32), 500, options.repetitions)
+    compare("CNN 3x32x32", small_cnn(), (3, 32, 32), 2000, max(1, options.repetitions // 2))
+    few, many = peak_bytes(5000, options.threads), peak_bytes(50_000, options.threads)
+    size = sum(value.numel() * value.element_size() for value in audit_mlp().parameters())
+    print(f"Peak memory of 50000 MLP gradients over that of 5000: {many / few:.3f}")
+    print(f"  (their stack alone would be {50_000 * size / few:.1f} times that peak)")
+
+
+if __name__ == "__main__":
+    main()

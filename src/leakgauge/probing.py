@@ -1,0 +1,294 @@
+"""What a model allows: a trial run on a few records, before the long one.
+
+Everything runs on a private copy of the module, so whatever a forward pass leaves behind
+(buffers, cached attributes) never reaches the caller's model, also after an error.
+"""
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from leakgauge.checks import InputError, nearest, require
+from leakgauge.types import Grads, Params, Task
+
+Method = Literal["auto", "vmap", "loop"]
+
+# Torch reports a model that it cannot take by any of these; the probe is too small for the rest.
+_REFUSALS: tuple[type[Exception], ...] = (
+    *(RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError),
+    *(NotImplementedError, AssertionError, UserWarning),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How the gradients of one task are computed.
+
+    Attributes:
+        task: the caller's loss with a private copy of the model.
+        method: as asked for.
+        vectorised: whether ``torch.func`` takes the model.
+        convolves: whether the model convolves; its weight gradients are slow under ``vmap``.
+        writes_buffers: whether forward changes them; only a loop allows it.
+        bytes_per_record: what a forward pass keeps for the backward pass.
+        flops_per_record: of one forward pass.
+    """
+
+    task: Task
+    method: Method
+    vectorised: bool
+    convolves: bool
+    writes_buffers: bool
+    bytes_per_record: int
+    flops_per_record: float
+
+
+def private(task: Task) -> Task:
+    """The task on a copy of the module that shares its parameters and owns all else."""
+    shared: dict[int, Any] = {id(value): value for value in task.model.parameters()}
+    try:
+        return Task(copy.deepcopy(task.model, shared), task.loss)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(
+            f"{_name(task.model)} cannot be copied ({one_line(error)}); "
+            "remove what copy.deepcopy refuses, for example a cached output"
+        ) from error
+
+
+def trainable(model: nn.Module, params: Params) -> dict[str, Tensor]:
+    """``params`` detached, checked against the model's trainable parameters by name and shape."""
+    known = {name: value for name, value in model.named_parameters() if value.requires_grad}
+    require(bool(known), f"{_name(model)} has no trainable parameters; set requires_grad=True")
+    for name in params:
+        require(name in known, f"parameter {name!r} is not trainable here{nearest(name, known)}")
+    for name, value in known.items():
+        require(name in params, f"parameter {name!r} is missing; start from params_of(model)")
+        require(
+            params[name].shape == value.shape,
+            f"parameter {name!r} is {list(params[name].shape)}; expected {list(value.shape)}",
+        )
+    return {name: params[name].detach() for name in known}
+
+
+def make_plan(task: Task, params: Params, x: Tensor, y: Tensor, *, method: Method) -> Plan:
+    """Try the task on up to two records ``x [B, ...]``, ``y [B, ...]``.
+
+    Raises:
+        InputError: the gradients cannot be computed (by this method).
+    """
+    task, x, y = private(task), x[:2], y[:2]
+    seen = _Watch()
+    kept, flops = _try_once(task, params, x, y, seen, buffers_may_change=method == "loop")
+    return Plan(
+        task,
+        method=method,
+        vectorised=method != "loop" and _vectorises(task, params, x, y, required=method == "vmap"),
+        convolves=seen.convolves,
+        writes_buffers=bool(seen.written),
+        bytes_per_record=kept // len(x),
+        flops_per_record=flops / len(x),
+    )
+
+
+def gradient(
+    task: Task, params: Params, buffers: Params, x: Tensor, y: Tensor
+) -> dict[str, Tensor]:
+    """The gradient of one batch by plain autograd; writes into ``buffers`` what the model does."""
+    leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
+    with torch.enable_grad():
+        loss = task.loss(functional_call(task.model, {**leaves, **buffers}, (x,)), y)
+    found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    return {
+        name: torch.zeros_like(leaf) if value is None else value
+        for (name, leaf), value in zip(leaves.items(), found, strict=True)
+    }
+
+
+def gradient_function(task: Task) -> Callable[[Params, Tensor, Tensor], Grads]:
+    """``(params, x [B, ...], y [B, ...]) -> gradient``, to be vectorised by ``vmap``."""
+
+    def loss(params: Params, x: Tensor, y: Tensor) -> Tensor:
+        return task.loss(functional_call(task.model, dict(params), (x,)), y)
+
+    found: Callable[[Params, Tensor, Tensor], Grads] = grad(loss)
+    return found
+
+
+@contextmanager
+def vectorisable_kernels() -> Iterator[None]:
+    """Attention by plain matrix products: the fused kernels have no batching rule."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def fresh_buffers(task: Task) -> dict[str, Tensor]:
+    """Copies of the model's buffers."""
+    return {name: value.detach().clone() for name, value in task.model.named_buffers()}
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of what torch said."""
+    text = str(error).strip().splitlines()
+    return text[0][:200] if text else type(error).__name__
+
+
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes what a forward pass does: the random operation, the buffers written, convolutions."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.random = ""
+        self.written: list[str] = []
+        self.convolves = False
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.random = func.overloadpacket.__name__
+        self.convolves |= func.overloadpacket is torch.ops.aten.convolution
+        return func(*args, **(kwargs or {}))
+
+
+def _try_once(
+    task: Task, params: Params, x: Tensor, y: Tensor, seen: _Watch, *, buffers_may_change: bool
+) -> tuple[int, float]:
+    """One plain forward and backward pass; returns the bytes kept for backward, and the flops."""
+    buffers = fresh_buffers(task)
+    leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
+    given: dict[str, Tensor] = {**leaves, **buffers}
+    own = {value.untyped_storage().data_ptr() for value in given.values()}
+    kept: dict[int, int] = {}
+
+    def keep(value: Tensor) -> Tensor:
+        pointer = value.untyped_storage().data_ptr()
+        if pointer not in own:
+            kept[pointer] = max(kept.get(pointer, 0), value.nbytes)  # x may be a view
+        return value
+
+    counter = FlopCounterMode(display=False)
+    with torch.enable_grad(), torch.random.fork_rng(_cuda_devices(x)), vectorisable_kernels():
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
+            try:
+                with explained(f"{_name(task.model)} refuses inputs {_shown(x)}"), counter, seen:
+                    outputs = functional_call(task.model, given, (x,))
+            except InputError:
+                if not buffers_may_change:  # BatchNorm fails on a single record in train mode.
+                    _refuse_batchnorm(task.model)
+                raise
+            _refuse_random(task.model, seen)
+            seen.written = [k for k, v in buffers.items() if given[k] is not v or v._version]
+            if seen.written and not buffers_may_change:
+                _refuse_written(task.model, seen.written[0])
+            fits = f"the loss does not fit outputs {_shown(outputs)} and targets {_shown(y)}"
+            with explained(fits):
+                loss = task.loss(outputs, y)
+        _refuse_loss(loss)
+        with explained(f"{_name(task.model)} has no gradient"):
+            torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    return sum(kept.values()), float(counter.get_total_flops())
+
+
+def _vectorises(task: Task, params: Params, x: Tensor, y: Tensor, *, required: bool) -> bool:
+    """Whether two trials at once go through ``torch.func``, every step of them batched."""
+    function = vmap(gradient_function(task), in_dims=(None, 0, 0))
+    try:
+        with vectorisable_kernels(), warnings.catch_warnings():
+            # Torch would run such a step one trial at a time: the loop does that better.
+            warnings.filterwarnings("error", message=".*performance drop")
+            function(params, torch.stack([x, x]), torch.stack([y, y]))
+    except _REFUSALS as error:
+        if required:
+            raise InputError(
+                f"torch.func cannot vectorise {_name(task.model)} ({one_line(error)}); "
+                'pass method="loop", which is slower and exact'
+            ) from error
+        return False
+    return True
+
+
+def _refuse_random(model: nn.Module, seen: _Watch) -> None:
+    active = [
+        f"{name} ({_name(module)})"
+        for name, module in model.named_modules()
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.training and module.p > 0
+    ]
+    where = f" in {active[0]}" if active else ""
+    require(
+        not seen.random,
+        f"{_name(model)} draws random numbers ({seen.random}{where}), "
+        "so its gradients cannot be repeated; call model.eval() first",
+    )
+
+
+def _refuse_written(model: nn.Module, buffer: str) -> NoReturn:
+    _refuse_batchnorm(model)
+    owner = model.get_submodule(buffer.rpartition(".")[0])
+    raise InputError(
+        f"{_name(owner)} writes its buffer {buffer!r} in forward, so trials are not independent; "
+        'keep that state outside of forward (or pass method="loop")'
+    )
+
+
+def _refuse_batchnorm(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats:
+            where = f" {name!r}" if name else ""
+            require(
+                not module.training,
+                f"{_name(module)}{where} is in train mode and updates its running statistics; "
+                'call model.eval() first, or use GroupNorm (or pass method="loop")',
+            )
+
+
+def _refuse_loss(loss: Any) -> None:
+    require(isinstance(loss, Tensor), f"the loss returns {_name(loss)}; expected a scalar tensor")
+    require(
+        loss.dim() == 0 and loss.is_floating_point(),
+        f"the loss returns {_shown(loss)}; expected a scalar, for example by reduction='mean'",
+    )
+    require(loss.requires_grad, "the loss does not depend on any trainable parameter")
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Say in one line ``what`` failed and why, instead of torch's own error."""
+    try:
+        yield
+    except (InputError, torch.OutOfMemoryError):
+        raise
+    except _REFUSALS as error:
+        raise InputError(f"{what}: {one_line(error)}") from error
+
+
+def _cuda_devices(x: Tensor) -> list[torch.device]:
+    return [x.device] if x.device.type == "cuda" else []
+
+
+def _name(thing: object) -> str:
+    return type(thing).__name__
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return _name(value)
+    return f"{list(value.shape)} {str(value.dtype).removeprefix('torch.')}"

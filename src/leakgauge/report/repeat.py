@@ -1,0 +1,46 @@
+"""The command that repeats a run."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leakgauge.records import Run
+
+_PLAY = ("ask", "adversary", "batch_size", "rounds", "trials", "seed")
+_DATA = ("label", "secret", "task", "group", "drop", "bins", "drop_missing")
+OPTIONS = {
+    "audit": (*_DATA, *_PLAY, "shadow", "batches", "prior", "lr", "hidden", "device"),
+    "demo": _PLAY,
+}
+"""The settings that each command takes as options. The number of workers changes no figure."""
+
+
+def command_line(run: Run) -> str:
+    """The command that repeats the run, quoted for a shell; empty where no command does.
+
+    >>> command_line(Run("audit", {"table": "my.csv", "label": "income", "ask": ["property"]}, {}))
+    'leakgauge audit my.csv --label income --ask property'
+    """
+    settings, options = run.settings, OPTIONS.get(run.command, ())
+    table, task = settings.get("table"), settings.get("task")
+    words = ["leakgauge", run.command]
+    if run.command == "audit" and table is not None:
+        words.append(str(table))
+    elif not options or (run.command == "audit" and task is None):
+        return ""
+    for key in options:
+        if key in settings and not (task is not None and key == "label"):  # the task has its own
+            words.extend(_option(key, settings[key]))
+    return shlex.join(words)
+
+
+def _option(key: str, value: Any) -> list[str]:
+    flag = f"--{key.replace('_', '-')}"
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [flag]
+    if isinstance(value, Mapping):
+        value = [f"{name}={item}" for name, item in value.items()]
+    many = isinstance(value, Sequence) and not isinstance(value, str)
+    return [word for item in (value if many else [value]) for word in (flag, str(item))]
