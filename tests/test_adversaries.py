@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from synthetic import records, small_task
 from torch.nn.functional import cross_entropy
 
 from leakgauge.gradients import params_of
@@ -13,6 +12,7 @@ from leakgauge.inference.logistic import fit_slope
 from leakgauge.rng import stream
 from leakgauge.scores import auroc
 from references import inference as literal
+from synthetic import records, small_task
 
 UNIFORM = np.log([0.5, 0.5])
 
@@ -138,6 +138,13 @@ def test_slope_of_known_overconfidence() -> None:
     log_probability = np.stack([-np.logaddexp(0, odds), -np.logaddexp(0, -odds)], axis=1)
     assert fit_slope(log_probability, truth) == pytest.approx(1 / 3, abs=0.01)
     assert fit_slope(log_probability, rng.permutation(truth)) == pytest.approx(0, abs=0.01)
+
+
+def test_logistic_never_rules_out_a_secret() -> None:
+    """Where the secrets lie far apart, probabilities round to 0; their logs would be infinite."""
+    fitted = LOGISTIC.fit(bench(200.0), UNIFORM, rng=stream(0, "fit"))
+    log_posterior, _ = judge(fitted, bench(5e5), 50)
+    assert np.isfinite(log_posterior).all()
 
 
 def test_logistic_is_humble_where_nothing_leaks() -> None:

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import torch
-from synthetic import records, small_stage, small_task
 
 from leakgauge.audit import FRESH, Settings, audit, judge, play_round, stage, trajectory
 from leakgauge.checks import InputError
@@ -9,6 +8,7 @@ from leakgauge.data import Split, split_records
 from leakgauge.inference import Auto, Forest, Logistic
 from leakgauge.records import ACCUMULATED, Record
 from leakgauge.rng import stream
+from synthetic import records, small_stage, small_task
 
 FOREST = Forest(trees=20, batches=300)
 LOGISTIC = Logistic(batches=300)
@@ -86,7 +86,7 @@ def test_reused_batches_are_the_same_in_every_round_and_fresh_ones_are_not() -> 
 def test_private_shadow_and_test_records_never_overlap() -> None:
     scene = small_stage(records(1.0, users=500), FOREST)
     sides = [set(part.users.tolist()) for part in (scene.private, scene.public, scene.test)]
-    assert not (sides[0] & sides[1] or sides[0] & sides[2] or sides[1] & sides[2])
+    assert sum(map(len, sides)) == len(set().union(*sides))
 
 
 def test_memory_bound_does_not_change_what_is_found() -> None:

@@ -127,8 +127,8 @@ def test_workers_do_not_change_the_figures(
     out, _ = finished
     done = leakgauge(
         "audit", table, "--label", "income", "--secret", "sex", "--ask", "property", "--ask",
-        "attribute", "--adversary", "forest", "--group", "person", *SMALL, "--out", tmp_path / "two",
-        "--workers", 2, OMP_NUM_THREADS="2",
+        "attribute", "--adversary", "forest", "--group", "person", *SMALL, "--workers", 2,
+        "--out", tmp_path / "two", OMP_NUM_THREADS="2",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert figures(tmp_path / "two") == figures(out)
@@ -164,8 +164,8 @@ def nan():
     task, found = build(); found.x[3] = float("nan"); return task, found
 def infinite():
     task, found = build(); found.x[3, 0, 0, 0] = float("inf"); return task, found
-def wide(): 
-    task, _ = build(); return task, from_arrays(np.ones((600, 5)) * rng.normal(size=(600, 1)), y, {"s": s})
+def wide():
+    task, _ = build(); return task, from_arrays(rng.normal(size=(600, 5)), y, {"s": s})
 def constant(): return build()[0], from_arrays(x, y, {"s": s * 0})
 """
 

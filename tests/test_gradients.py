@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from leakgauge import batching, probing
+from leakgauge import batching, pooling, probing
 from leakgauge.checks import InputError
 from leakgauge.gradients import (
     batch_gradients,
@@ -298,12 +298,10 @@ def test_pool_is_held_once_and_shared(monkeypatch):
 def test_cost_decides_what_is_pooled(records):
     task, params, x, y = made("cnn", 256)
     rows = torch.randint(0, records, (64, 16), generator=generator())
-    pool = batching.start_pool(
-        task, params, x, y, rows, method="auto", pooled=None, max_bytes=2**28
-    )
+    pool = pooling.start_pool(task, params, x, y, rows, method="auto", pooled=None, max_bytes=2**28)
     assert (pool.shared is None) == (records == 32)
     linear, params, x, y = made("mlp", 256)
-    pool = batching.start_pool(
+    pool = pooling.start_pool(
         linear, params, x, y, rows, method="auto", pooled=None, max_bytes=2**28
     )
     assert pool.shared is False
@@ -340,7 +338,7 @@ def test_interacting_records_are_not_pooled(model, loss):
     params = params_of(model)
     x, y = image(4)(40), torch.arange(40) % CLASSES
     rows = torch.randint(0, 40, (3, 5), generator=generator())
-    pool = batching.start_pool(
+    pool = pooling.start_pool(
         task, params, x, y, rows, method="auto", pooled=False, max_bytes=2**28
     )
     assert pool.interact()

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from test_cli import figures, frame
 
 from leakgauge.rng import stream
+from test_cli import figures, frame
 
 ROUNDS = 6
 
@@ -18,8 +18,8 @@ ROUNDS = 6
 def command(table: Path, out: Path, workers: int = 1) -> list[str]:
     return [
         sys.executable, "-m", "leakgauge", "audit", str(table), "--label", "income", "--secret",
-        "sex", "--rounds", str(ROUNDS), "--trials", "2000", "--batch-size", "4", "--adversary",
-        "auto", "--workers", str(workers), "--out", str(out),
+        "sex", "--rounds", str(ROUNDS), "--trials", "2000", "--batch-size", "4",
+        "--workers", str(workers), "--out", str(out),
     ]  # fmt: skip
 
 

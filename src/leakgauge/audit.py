@@ -95,7 +95,8 @@ class Stage:
     @property
     def log_prior(self) -> NDArray[np.float64]:
         """Log P(a) ``[m]``."""
-        return np.log(np.asarray(self.game.prior))
+        log_prior: NDArray[np.float64] = np.log(np.asarray(self.game.prior))
+        return log_prior
 
     @property
     def majority(self) -> float:
@@ -164,13 +165,14 @@ def stage(
     )
     trials = game.play(settings.trials, rng=stream(settings.seed, ask, "trials"))
     present = len(np.unique(trials.secret.cpu().numpy()))
-    require(present == values, f"{settings.trials} trials show only {present} of {values} secrets; ask for more")
+    require(
+        present == values,
+        f"{settings.trials} trials show only {present} of {values} secrets; ask for more",
+    )
     return Stage(task, private, public, test, game, trials, tuple(attacks), settings)
 
 
-def trajectory(
-    scene: Stage, *, after: int = 0, params: Params | None = None
-) -> Iterator[Params]:
+def trajectory(scene: Stage, *, after: int = 0, params: Params | None = None) -> Iterator[Params]:
     """The parameters at the start of each round, then those at the end of the last.
 
     Args:
@@ -212,8 +214,13 @@ def play_round(scene: Stage, number: int, params: Params) -> Played:
 def _play_round(scene: Stage, number: int, params: Params) -> Played:
     settings, ask = scene.settings, scene.game.name
     shadow = Shadow(
-        scene.task, params, scene.public, settings.secret, scene.game.values,
-        settings.batch_size, settings.max_bytes,
+        scene.task,
+        params,
+        scene.public,
+        settings.secret,
+        scene.game.values,
+        settings.batch_size,
+        settings.max_bytes,
     )
     adversaries, seconds = {}, {}
     for attack in scene.attacks:
@@ -252,22 +259,37 @@ def judge(
         label: the label's name, for the records.
     """
     base = Record(
-        question="inference", game=scene.game.name, dataset=dataset, label=label,
-        secret=scene.settings.secret, defense="none", knowledge="static", adversary="",
-        metric="", round=0, seed=scene.settings.seed, estimate=Estimate(0, 0, 0, 0), chance=0.0,
+        question="inference",
+        game=scene.game.name,
+        dataset=dataset,
+        label=label,
+        secret=scene.settings.secret,
+        defense="none",
+        knowledge="static",
+        adversary="",
+        metric="",
+        round=0,
+        seed=scene.settings.seed,
+        estimate=Estimate(0, 0, 0, 0),
+        chance=0.0,
         versions=versions(),
     )
     for attack in scene.attacks:
         said = np.stack([played.log_posterior[attack.name] for played in rounds])
         for number, played in enumerate(rounds, start=1):
             one = replace(
-                base, adversary=attack.name, round=number,
+                base,
+                adversary=attack.name,
+                round=number,
                 details={"adversary": played.details[attack.name]},
                 seconds=played.seconds[attack.name],
             )
             yield from _scored(scene, said[number - 1], one)
         total = replace(
-            base, adversary=attack.name, round=ACCUMULATED, details={"adversary": repr(attack)},
+            base,
+            adversary=attack.name,
+            round=ACCUMULATED,
+            details={"adversary": repr(attack)},
             seconds=sum(played.seconds[attack.name] for played in rounds),
         )
         yield from _scored(scene, accumulate(said, scene.log_prior), total)
@@ -292,7 +314,9 @@ def _utility(scene: Stage, final: Params, base: Record) -> Record:
     block = np.arange(len(correct)) if users is None else users.cpu().numpy()
     rng = stream(scene.settings.seed, scene.game.name, "utility")
     return replace(
-        base, metric="accuracy", round=scene.settings.rounds,
+        base,
+        metric="accuracy",
+        round=scene.settings.rounds,
         estimate=scores.share(correct, block, rng=rng),
         chance=float(torch.bincount(scene.test.y).max()) / len(correct),
     )

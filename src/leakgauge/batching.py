@@ -1,15 +1,15 @@
-"""Many batches through one model: in vectorised blocks, in a loop, or by a shared pool."""
+"""Many batches through one model: in vectorised blocks or in a loop."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.func import vmap
 
-from leakgauge.checks import InputError, require, require_choice, require_positive
+from leakgauge.checks import require, require_choice, require_positive
 from leakgauge.probing import (
     Method,
     Plan,
@@ -23,14 +23,11 @@ from leakgauge.probing import (
 )
 from leakgauge.types import Grads, Params, Task
 
-BLOCK_BYTES = 2**25
-"""Of one vectorised step: larger ones leave the processor's cache and are slower."""
+BLOCK_BYTES = 2**24
+"""Of one vectorised step: larger ones leave the cache, and the system hands out fresh pages."""
 
 LOOPED_BATCH = 8
 """From this batch size on, a convolution is faster in a loop than under ``vmap``."""
-
-FLOPS_PER_SUM = 8
-"""Adding one stored number takes as long as this many operations of a matrix product."""
 
 Batches = Callable[[slice], tuple[Tensor, Tensor]]
 """The batches ``x [t, ...]``, ``y [t, ...]`` of some trials."""
@@ -53,8 +50,8 @@ class Job:
         return sum(value.numel() * value.element_size() for value in self.params.values())
 
     def empty(self, count: int) -> dict[str, Tensor]:
-        """Room for the gradients of ``count`` trials."""
-        return {name: value.new_empty(count, *value.shape) for name, value in self.params.items()}
+        """Room for the gradients of ``count`` trials, in memory that nothing has touched."""
+        return {name: _room(count, value) for name, value in self.params.items()}
 
     def block(self, batch: int, *, stacks: int = 1) -> int:
         """How many trials go through the model at once; an activation has a gradient, too."""
@@ -70,7 +67,10 @@ class Job:
     def direct(self, batches: Batches, count: int, batch: int) -> Grads:
         """Gradients of ``count`` batches of ``batch`` records, each by itself."""
         if self.looped(batch):
-            return self.loop(self._one, batches, count)
+            task, own = self.plan.task, dict(self.plan.task.model.named_parameters())
+            leaves = {name: own[name] for name in self.params}
+            one = lambda x, y: gradient(task, leaves, self._buffers(), x, y)  # noqa: E731
+            return self.loop(one, batches, count)
         function = vmap(gradient_function(self.plan.task), in_dims=(None, 0, 0))
         size = self.block(batch)
         return self.vectorised(lambda x, y: function(self.params, x, y), batches, count, size)
@@ -114,12 +114,14 @@ class Job:
     def _buffers(self) -> dict[str, Tensor]:
         return fresh_buffers(self.plan.task) if self.plan.writes_buffers else {}
 
-    def _one(self, x: Tensor, y: Tensor) -> Grads:
-        return gradient(self.plan.task, self.params, self._buffers(), x, y)
-
     def _client(self, x: Tensor, y: Tensor, lr: float) -> Grads:
         task, buffers = self.plan.task, self._buffers()
-        return _walk(self.params, lambda p, x, y: gradient(task, p, buffers, x, y), x, y, lr)
+
+        def of_batch(params: Params, x: Tensor, y: Tensor) -> Grads:
+            leaves = {name: value.requires_grad_() for name, value in params.items()}
+            return gradient(task, leaves, {**leaves, **buffers}, x, y)
+
+        return _walk(self.params, of_batch, x, y, lr)
 
 
 def start(
@@ -154,149 +156,12 @@ def slices(count: int, size: int) -> Iterator[slice]:
         yield slice(first, min(first + size, count))
 
 
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """Batches ``rows [T, B]`` out of a finite pool of records ``x [n, ...]``, ``y [n, ...]``.
-
-    Attributes:
-        shared: whether records share their gradients; None leaves it to the cost of each chunk.
-    """
-
-    job: Job
-    x: Tensor
-    y: Tensor
-    rows: Tensor
-    shared: bool | None
-
-    def chunks(self) -> Iterator[tuple[slice, Grads]]:
-        """The trials in order, a quarter of the memory at a time."""
-        # The caller may hold one chunk while the next is made; the other half is for the work.
-        job, size = self.job, max(1, self.job.max_bytes // 4 // self.job.bytes_per_gradient)
-        used = torch.unique(self.rows)
-        held: Grads | None = None
-        if self.shared is not False and len(used) * job.bytes_per_gradient <= job.max_bytes // 2:
-            held = self._direct(used[:, None])
-        for trials in slices(len(self.rows), size):
-            chunk = self.rows[trials]
-            if held is not None:
-                yield trials, _means(held, torch.searchsorted(used, chunk))
-            elif self.shared or (self.shared is None and pays(job, chunk)):
-                yield trials, self._means_by_block(chunk)
-            else:
-                yield trials, self._direct(chunk)
-
-    def interact(self) -> bool:
-        """Whether a batch's gradient is not the mean over its records, judged by one batch.
-
-        It holds up to 16 records of as many different targets: class weights in a loss show only
-        between classes.
-        """
-        used = torch.unique(self.rows)
-        targets = self.y[used].flatten(1) if self.y.dim() > 1 else self.y[used]
-        order = torch.unique(targets, dim=0, return_inverse=True)[1].argsort(stable=True)
-        spread = torch.linspace(0, len(used) - 1, min(16, len(used)), device=order.device)
-        picked = used[order[spread.long()]]
-        if len(picked) == 1:
-            picked = picked.repeat(2)
-        together = self._direct(picked[None])
-        try:
-            alone = self._direct(picked[:, None])
-        except InputError:  # BatchNorm cannot normalise a batch of one.
-            return True
-        return not all(_close(value[0], alone[name].mean(0)) for name, value in together.items())
-
-    def _direct(self, rows: Tensor) -> Grads:
-        def batches(trials: slice) -> tuple[Tensor, Tensor]:
-            return self.x[rows[trials]], self.y[rows[trials]]
-
-        return self.job.direct(batches, len(rows), rows.shape[1])
-
-    def _means_by_block(self, rows: Tensor) -> Grads:
-        """As ``_means``, where not all gradients fit: over a block of records at a time."""
-        out = {name: value.zero_() for name, value in self.job.empty(len(rows)).items()}
-        used, index = torch.unique(rows, return_inverse=True)
-        size = max(1, self.job.max_bytes // 4 // self.job.bytes_per_gradient)
-        for block in slices(len(used), size):
-            grads = self._direct(used[block][:, None])
-            inside = (index >= block.start) & (index < block.stop)
-            ends = inside.sum(1).cumsum(0)
-            offsets = torch.cat([ends.new_zeros(1), ends[:-1]])
-            local = index[inside] - block.start
-            for name, value in grads.items():
-                sums = F.embedding_bag(local, _flat(value), offsets, mode="sum")
-                out[name].add_(sums.view_as(out[name]), alpha=1 / rows.shape[1])
-        return out
-
-
-def start_pool(
-    task: Task,
-    params: Params,
-    x: Tensor,
-    y: Tensor,
-    rows: Tensor,
-    *,
-    method: Method,
-    pooled: bool | None,
-    max_bytes: int,
-) -> Pool:
-    """Check what came, and choose whether records share their gradients."""
-    require(
-        rows.dim() == 2 and 0 not in rows.shape and rows.dtype == torch.int64,
-        f"rows is {list(rows.shape)} {rows.dtype}; expected [T, B] torch.int64, none of them 0",
-    )
-    require(
-        len(x) == len(y) > 0,
-        f"x is {list(x.shape)}, y is {list(y.shape)}; expected the same [n, ...], n not 0",
-    )
-    low, high = int(rows.min()), int(rows.max())
-    require(
-        low >= 0 and high < len(x),
-        f"rows hold {low if low < 0 else high}; expected positions from 0 to {len(x) - 1}",
-    )
-    rows = rows.to(x.device)
-    first = rows[:1]
-    job = start(task, params, x[first], y[first], axes="T B", method=method, max_bytes=max_bytes)
-    if pooled is False or (pooled is None and not pays(job, rows)):
-        return Pool(job, x, y, rows, shared=False)
-    pool = Pool(job, x, y, rows, shared=pooled)
-    if not pool.interact():
-        return pool
-    require(
-        pooled is None,
-        "pooled=True, but a batch's gradient is not the mean of its records' gradients here: "
-        "records interact, in the model or in the loss; leave pooled at None",
-    )
-    return Pool(job, x, y, rows, shared=False)
-
-
-def pays(job: Job, rows: Tensor) -> bool:
-    """Whether one gradient for each distinct record is cheaper than one for each batch.
-
-    A backward pass costs twice a forward pass, and a gradient of its own for each record about
-    as much again.
-    """
-    once = 3 * job.plan.flops_per_record
-    weights = sum(value.numel() for value in job.params.values())
-    apart = 2 * once * len(torch.unique(rows)) + FLOPS_PER_SUM * weights * rows.numel()
-    return apart < once * rows.numel()
-
-
-def _means(grads: Grads, index: Tensor) -> Grads:
-    """The mean of ``grads`` over each row of ``index [t, B]``."""
-    return {
-        name: F.embedding_bag(index, _flat(value), mode="mean").view(-1, *value.shape[1:])
-        for name, value in grads.items()
-    }
-
-
-def _flat(value: Tensor) -> Tensor:
-    return value.reshape(len(value), -1)
-
-
-def _close(a: Tensor, b: Tensor) -> bool:
-    """Equal up to rounding; not where either is NaN."""
-    tolerance = torch.finfo(a.dtype).eps ** 0.5
-    return bool((a - b).norm() <= tolerance * a.norm() + torch.finfo(a.dtype).tiny)
+def _room(count: int, like: Tensor) -> Tensor:
+    """An uninitialised stack; NumPy asks for huge pages, which are much faster to touch first."""
+    if like.device.type != "cpu":
+        return like.new_empty(count, *like.shape)
+    memory = np.empty(count * like.nbytes, dtype=np.uint8)
+    return torch.from_numpy(memory).view(like.dtype).view(count, *like.shape)
 
 
 def _walk(

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from leakgauge.batching import stacked, start, start_pool
+from leakgauge.batching import stacked, start
 from leakgauge.checks import require_positive
+from leakgauge.pooling import start_pool
 from leakgauge.probing import Method, make_plan, trainable
 from leakgauge.types import Grads, Params, Task
 
@@ -196,7 +197,8 @@ def iter_batch_gradients(
         rows: ``[T, B]`` int64, positions in the pool.
         method: as for ``per_example_gradients``.
         pooled: as for ``pooled_batch_gradients``.
-        max_bytes: working memory, two chunks included; it alone sets where the chunks end.
+        max_bytes: working memory, two chunks included. The number of trials does not move where
+            chunks end, and where they end does not move the results.
 
     Returns:
         Pairs of the trials and their gradients, leaf ``[t, *p]``.

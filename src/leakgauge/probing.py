@@ -35,7 +35,7 @@ class Plan:
     """How the gradients of one task are computed.
 
     Attributes:
-        task: the caller's loss with a private copy of the model.
+        task: the caller's loss with a private copy of the model that has the parameters.
         method: as asked for.
         vectorised: whether ``torch.func`` takes the model.
         convolves: whether the model convolves; its weight gradients are slow under ``vmap``.
@@ -53,11 +53,14 @@ class Plan:
     flops_per_record: float
 
 
-def private(task: Task) -> Task:
-    """The task on a copy of the module that shares its parameters and owns all else."""
-    shared: dict[int, Any] = {id(value): value for value in task.model.parameters()}
+def private(task: Task, params: Params) -> Task:
+    """The task on a copy of the module whose trainable parameters are ``params``, not copied."""
+    memo: dict[int, Any] = {
+        id(value): nn.Parameter(params[name]) if name in params else value
+        for name, value in task.model.named_parameters()
+    }
     try:
-        return Task(copy.deepcopy(task.model, shared), task.loss)
+        return Task(copy.deepcopy(task.model, memo), task.loss)
     except (RuntimeError, TypeError) as error:
         raise InputError(
             f"{_name(task.model)} cannot be copied ({one_line(error)}); "
@@ -86,7 +89,7 @@ def make_plan(task: Task, params: Params, x: Tensor, y: Tensor, *, method: Metho
     Raises:
         InputError: the gradients cannot be computed (by this method).
     """
-    task, x, y = private(task), x[:2], y[:2]
+    task, x, y = private(task, params), x[:2], y[:2]
     seen = _Watch()
     kept, flops = _try_once(task, params, x, y, seen, buffers_may_change=method == "loop")
     return Plan(
@@ -101,12 +104,15 @@ def make_plan(task: Task, params: Params, x: Tensor, y: Tensor, *, method: Metho
 
 
 def gradient(
-    task: Task, params: Params, buffers: Params, x: Tensor, y: Tensor
+    task: Task, leaves: Params, replaced: Params, x: Tensor, y: Tensor
 ) -> dict[str, Tensor]:
-    """The gradient of one batch by plain autograd; writes into ``buffers`` what the model does."""
-    leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
+    """The gradient of one batch in ``leaves`` by plain autograd, ``replaced`` put into the model.
+
+    Writes into replaced buffers what the model writes.
+    """
     with torch.enable_grad():
-        loss = task.loss(functional_call(task.model, {**leaves, **buffers}, (x,)), y)
+        outputs = functional_call(task.model, dict(replaced), (x,)) if replaced else task.model(x)
+        loss = task.loss(outputs, y)
     found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     return {
         name: torch.zeros_like(leaf) if value is None else value

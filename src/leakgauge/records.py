@@ -124,7 +124,9 @@ def read_records(folder: Path) -> list[Record]:
     """
     path = folder / RECORDS_FILE
     if not path.is_file():
-        raise InputError(f"no {RECORDS_FILE} in {str(folder)!r}; expected the --out of a finished run")
+        raise InputError(
+            f"no {RECORDS_FILE} in {str(folder)!r}; expected the --out of a finished run"
+        )
     records = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:

@@ -8,12 +8,13 @@ stands in many batches as many records, and give intervals that are too narrow.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from leakgauge.checks import require
 from leakgauge.records import Estimate
 
 Floats = NDArray[np.float64]
@@ -42,6 +43,14 @@ class Judged:
     truth: Ints
     log_posterior: Floats
     block: Ints
+
+    def __post_init__(self) -> None:
+        bad = int((~np.isfinite(self.log_posterior)).any(axis=1).sum())
+        require(
+            bad == 0,
+            f"{bad} of {len(self.truth)} log posteriors are not finite; smooth the probabilities, "
+            "so that no value is ruled out for certain",
+        )
 
     def log_odds(self, value: int) -> Floats:
         """The log-odds ``[n]`` of secret ``value`` against all others.
@@ -136,7 +145,8 @@ def hits(judged: Judged) -> Floats:
     """
     top = judged.log_posterior == judged.log_posterior.max(axis=1, keepdims=True)
     true = top[np.arange(len(judged.truth)), judged.truth]
-    return true / top.sum(axis=1)
+    shared: Floats = true / top.sum(axis=1)
+    return shared
 
 
 def _one_against_rest(judged: Judged) -> Iterator[tuple[NDArray[np.bool_], Floats]]:
@@ -183,7 +193,9 @@ def advantage(success: float, majority: float) -> float:
     return (success - majority) / (1.0 - majority)
 
 
-def roc(judged: Judged, *, floor: float = 1e-3, points: int = 60) -> tuple[tuple[float, float], ...]:
+def roc(
+    judged: Judged, *, floor: float = 1e-3, points: int = 60
+) -> tuple[tuple[float, float], ...]:
     """ROC points (FPR, TPR) on a logarithmic grid of FPR from ``floor`` to 1.
 
     Macro-averaged over the secrets, one against the rest, where there are more than two.
@@ -207,11 +219,11 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """Percentile interval from block-bootstrap replicates, honest for few blocks and at a bound.
 
-    The percentiles are widened as a t interval with ``blocks - 1`` degrees of freedom is (Hesterberg
-    2015, "What teachers should know about the bootstrap", expanded percentile interval). Where
-    every replicate equals a value at its bound (no block showed a single error), the bootstrap sees
-    no spread; the interval then reaches as far as the exact binomial limit (Clopper-Pearson) of
-    "no failure in ``blocks`` blocks".
+    The percentiles are widened as a t interval with ``blocks - 1`` degrees of freedom is (expanded
+    percentile interval; Hesterberg 2015, "What teachers should know about the bootstrap"). Where
+    every replicate equals a value at its bound (no block showed a single error), the bootstrap
+    sees no spread; the interval then reaches as far as the exact binomial limit (Clopper-Pearson)
+    of "no failure in ``blocks`` blocks".
 
     Args:
         value: the estimate on all trials.
@@ -276,8 +288,13 @@ def score(
         )
         estimates[metric] = Estimate(float(value), low, high, len(index), confidence)
     success = estimates[SUCCESS]
-    gain = [advantage(s, majority) for s in (success.value, success.low, success.high)]
-    return {**estimates, ADVANTAGE: Estimate(*gain, len(index), confidence)}
+    gain = replace(
+        success,
+        value=advantage(success.value, majority),
+        low=advantage(success.low, majority),
+        high=advantage(success.high, majority),
+    )
+    return {**estimates, ADVANTAGE: gain}
 
 
 def share(
@@ -288,7 +305,7 @@ def share(
     replicates: int = 1000,
     confidence: float = 0.95,
 ) -> Estimate:
-    """The share of true bits ``[n]``, with an interval over ``block`` ``[n]`` (records or persons)."""
+    """The share of true bits ``[n]``; its interval resamples ``block`` ``[n]`` (say, persons)."""
     values = correct.astype(np.float64)
     _, index = np.unique(block, return_inverse=True)
     size = np.bincount(index).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Li et al., CCS 2024, sections 4.1 to 5.1.3, written down literally: loops, autograd, no tricks."""
+"""Li et al., CCS 2024, sections 4.1 to 5.1.3, literally: loops, autograd, no tricks."""
 
 from collections.abc import Callable
 

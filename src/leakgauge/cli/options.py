@@ -34,7 +34,9 @@ Hidden = Annotated[
     list[int] | None, typer.Option(help="width of a hidden layer (default 100); repeatable")
 ]
 Seed = Annotated[int, typer.Option(help="all randomness follows from it")]
-Workers = Annotated[int | None, typer.Option(help="processes (default: one a core where the work is worth it)")]
+Workers = Annotated[
+    int | None, typer.Option(help="processes (default: one a core where the work is worth it)")
+]
 Device = Annotated[str, typer.Option(help="where torch computes: cpu, cuda, cuda:1, ...")]
 Out = Annotated[
     Path | None, typer.Option(help=f"folder of the run (default: a new one in {RUNS}/)")

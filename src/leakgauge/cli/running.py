@@ -23,7 +23,9 @@ INTERRUPTED = 130
 STYLES = {"strong": "bold red", "clear": "red", "weak": "yellow", "none": "green"}
 
 
-def run(prepare: Callable[[], Prepared], out: Path | None, workers: int | None, *, json_: bool) -> None:
+def run(
+    prepare: Callable[[], Prepared], out: Path | None, workers: int | None, *, json_: bool
+) -> None:
     """Prepare, run to the end, write records and report, print the answer."""
     began = time.perf_counter()
     notices = Console(stderr=True)

@@ -102,7 +102,7 @@ class Origin:
     notes: Sequence[str] = ()
 
 
-def from_table(table: Table, plan: Plan, origin: Origin = Origin()) -> Prepared:  # noqa: B008
+def from_table(table: Table, plan: Plan, origin: Origin = Origin()) -> Prepared:
     """An MLP on a table: split once, encoded for each question, one network for each.
 
     Raises:
@@ -128,14 +128,14 @@ def from_table(table: Table, plan: Plan, origin: Origin = Origin()) -> Prepared:
         "records": len(table),
         "columns": table.features.shape[1],
         "secret_values": _counts(table.secrets[settings.secret], values),
-        "persons": None if table.users is None else len(table.users.unique()),
+        "persons": None if table.users is None else len(torch.unique(table.users)),
     }
     notes = [*origin.notes, *table.notes]
     run = _describe(stages, split, plan, origin, table.label, facts, notes)
     return Prepared(tuple(stages), run, origin.name, table.label)
 
 
-def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin = Origin()) -> Prepared:  # noqa: B008
+def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin = Origin()) -> Prepared:
     """The user's own model and data, the same for every question.
 
     Raises:
@@ -152,7 +152,7 @@ def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin = Origin()) 
         "records": len(data),
         "columns": int(np.prod(data.x.shape[1:])),
         "secret_values": _counts(codes, values),
-        "persons": None if data.users is None else len(data.users.unique()),
+        "persons": None if data.users is None else len(torch.unique(data.users)),
     }
     label = schema.label if schema else "label"
     run = _describe(stages, split, plan, origin, label, facts, origin.notes)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import takewhile
 
 from leakgauge.audit import Played, Stage, judge, play_round, trajectory
 from leakgauge.experiment.executors import spread
@@ -42,13 +41,14 @@ def _trained(folder: RunFolder, scene: Stage, progress: Progress) -> tuple[list[
     """The parameters at the start of every round, and the final ones."""
     ask, total = scene.game.name, scene.settings.rounds
     like = params_of(scene.task.model)
-    stored = (folder.params(ask, number, like=like) for number in range(1, total + 2))
-    kept: list[Params] = list(takewhile(lambda params: params is not None, stored))
+    kept: list[Params] = []
+    while len(kept) <= total and (params := folder.params(ask, len(kept) + 1, like=like)):
+        kept.append(params)
     ahead = trajectory(scene, after=len(kept) - 1, params=kept[-1]) if kept else trajectory(scene)
     progress(f"{ask}: training", max(0, len(kept) - 1), total)
-    for params in ahead:
-        kept.append(params)
-        folder.keep_params(ask, len(kept), params)
+    for current in ahead:
+        kept.append(current)
+        folder.keep_params(ask, len(kept), current)
         progress(f"{ask}: training", len(kept) - 1, total)
     return kept[:-1], kept[-1]
 

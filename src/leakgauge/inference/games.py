@@ -157,9 +157,8 @@ class BatchGame:
             ]
         )
         device = self.pool.y.device
-        return Trials(
-            *(torch.from_numpy(array).to(device) for array in (secret, rows, block)), self.pool
-        )
+        drawn = [torch.from_numpy(array).to(device) for array in (secret, rows, block)]
+        return Trials(drawn[0], drawn[1], drawn[2], self.pool)
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,4 +272,3 @@ def _members(
     cuts = np.bincount(block * values + codes, minlength=count * values).cumsum()[:-1]
     flat = np.split(order, cuts)
     return [flat[b * values : (b + 1) * values] for b in range(count)]
-

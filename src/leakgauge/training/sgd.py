@@ -32,7 +32,7 @@ def train_epoch(
     order = torch.from_numpy(rng.permutation(len(data))).to(data.y.device)
     current = {name: value.detach().clone().requires_grad_() for name, value in params.items()}
     leaves = list(current.values())
-    for batch in order.split(batch_size):
+    for batch in torch.split(order, batch_size):
         loss = task.loss(functional_call(task.model, current, (data.x[batch],)), data.y[batch])
         steps = torch.autograd.grad(loss, leaves)
         with torch.no_grad():
@@ -47,6 +47,6 @@ def predict(task: Task, params: Params, data: Dataset, *, chunk: int = 4096) -> 
         return torch.cat(
             [
                 functional_call(task.model, dict(params), (x,)).argmax(dim=1)
-                for x in data.x.split(chunk)
+                for x in torch.split(data.x, chunk)
             ]
         )

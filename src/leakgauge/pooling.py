@@ -1,0 +1,171 @@
+"""Batches that are drawn from a finite pool, and so can share the gradients of its records."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from leakgauge.batching import BLOCK_BYTES, Job, slices, start
+from leakgauge.checks import InputError, require
+from leakgauge.probing import Method
+from leakgauge.types import Grads, Params, Task
+
+FLOPS_PER_SUM = 8
+"""Adding one stored number takes as long as this many operations of a matrix product."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Batches ``rows [T, B]`` out of a finite pool of records ``x [n, ...]``, ``y [n, ...]``.
+
+    Attributes:
+        shared: whether records share their gradients; None leaves it to the cost of each chunk.
+    """
+
+    job: Job
+    x: Tensor
+    y: Tensor
+    rows: Tensor
+    shared: bool | None
+
+    def chunks(self) -> Iterator[tuple[slice, Grads]]:
+        """The trials in order, at most a quarter of the memory at a time."""
+        # The caller may hold one chunk while the next is made; the other half is for the work.
+        job, each = self.job, self.job.bytes_per_gradient
+        size = job.max_bytes // 4 // each
+        held: tuple[Tensor, Grads] | None = None
+        if self.shared is not False:
+            used = _distinct(self.rows)
+            if len(used) * each <= job.max_bytes // 2:
+                held = used, self._direct(used[:, None])
+        if held is not None or self.shared is False:
+            # Nothing is gained by more at once; half of a block leaves room for activations.
+            size = min(size, BLOCK_BYTES // 2 // each)
+        for trials in slices(len(self.rows), max(1, size)):
+            chunk = self.rows[trials]
+            if held is not None:
+                yield trials, _means(held[1], torch.searchsorted(held[0], chunk))
+            elif self.shared or (self.shared is None and pays(job, chunk)):
+                yield trials, self._means_by_block(chunk)
+            else:
+                yield trials, self._direct(chunk)
+
+    def interact(self) -> bool:
+        """Whether a batch's gradient is not the mean over its records, judged by one batch.
+
+        It holds up to 16 records of as many different targets: class weights in a loss show only
+        between classes.
+        """
+        used = _distinct(self.rows)
+        targets = self.y[used].flatten(1) if self.y.dim() > 1 else self.y[used]
+        order = torch.unique(targets, dim=0, return_inverse=True)[1].argsort(stable=True)
+        spread = torch.linspace(0, len(used) - 1, min(16, len(used)), device=order.device)
+        picked = used[order[spread.long()]]
+        if len(picked) == 1:
+            picked = picked.repeat(2)
+        together = self._direct(picked[None])
+        try:
+            alone = self._direct(picked[:, None])
+        except InputError:  # BatchNorm cannot normalise a batch of one.
+            return True
+        return not all(_close(value[0], alone[name].mean(0)) for name, value in together.items())
+
+    def _direct(self, rows: Tensor) -> Grads:
+        def batches(trials: slice) -> tuple[Tensor, Tensor]:
+            return self.x[rows[trials]], self.y[rows[trials]]
+
+        return self.job.direct(batches, len(rows), rows.shape[1])
+
+    def _means_by_block(self, rows: Tensor) -> Grads:
+        """As ``_means``, where not all gradients fit: over a block of records at a time."""
+        out = {name: value.zero_() for name, value in self.job.empty(len(rows)).items()}
+        used, index = torch.unique(rows, return_inverse=True)
+        size = max(1, self.job.max_bytes // 4 // self.job.bytes_per_gradient)
+        for block in slices(len(used), size):
+            grads = self._direct(used[block][:, None])
+            inside = (index >= block.start) & (index < block.stop)
+            ends = inside.sum(1).cumsum(0)
+            offsets = torch.cat([ends.new_zeros(1), ends[:-1]])
+            local = index[inside] - block.start
+            for name, value in grads.items():
+                sums = F.embedding_bag(local, _flat(value), offsets, mode="sum")
+                out[name].add_(sums.view_as(out[name]), alpha=1 / rows.shape[1])
+        return out
+
+
+def start_pool(
+    task: Task,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    rows: Tensor,
+    *,
+    method: Method,
+    pooled: bool | None,
+    max_bytes: int,
+) -> Pool:
+    """Check what came, and choose whether records share their gradients."""
+    require(
+        rows.dim() == 2 and 0 not in rows.shape and rows.dtype == torch.int64,
+        f"rows is {list(rows.shape)} {rows.dtype}; expected [T, B] torch.int64, none of them 0",
+    )
+    require(
+        len(x) == len(y) > 0,
+        f"x is {list(x.shape)}, y is {list(y.shape)}; expected the same [n, ...], n not 0",
+    )
+    low, high = int(rows.min()), int(rows.max())
+    require(
+        low >= 0 and high < len(x),
+        f"rows hold {low if low < 0 else high}; expected positions from 0 to {len(x) - 1}",
+    )
+    rows = rows.to(x.device)
+    first = rows[:1]
+    job = start(task, params, x[first], y[first], axes="T B", method=method, max_bytes=max_bytes)
+    if pooled is False or (pooled is None and not pays(job, rows)):
+        return Pool(job, x, y, rows, shared=False)
+    pool = Pool(job, x, y, rows, shared=pooled)
+    if not pool.interact():
+        return pool
+    require(
+        pooled is None,
+        "pooled=True, but a batch's gradient is not the mean of its records' gradients here: "
+        "records interact, in the model or in the loss; leave pooled at None",
+    )
+    return Pool(job, x, y, rows, shared=False)
+
+
+def pays(job: Job, rows: Tensor) -> bool:
+    """Whether one gradient for each distinct record is cheaper than one for each batch.
+
+    A backward pass costs twice a forward pass, and a gradient of its own for each record about
+    as much again.
+    """
+    once = 3 * job.plan.flops_per_record
+    weights = sum(value.numel() for value in job.params.values())
+    apart = 2 * once * len(_distinct(rows)) + FLOPS_PER_SUM * weights * rows.numel()
+    return apart < once * rows.numel()
+
+
+def _distinct(rows: Tensor) -> Tensor:
+    """The rows that occur, ascending; without the sort of ``torch.unique``."""
+    return torch.bincount(rows.flatten()).nonzero().flatten()
+
+
+def _means(grads: Grads, index: Tensor) -> Grads:
+    """The mean of ``grads`` over each row of ``index [t, B]``."""
+    return {
+        name: F.embedding_bag(index, _flat(value), mode="mean").view(-1, *value.shape[1:])
+        for name, value in grads.items()
+    }
+
+
+def _flat(value: Tensor) -> Tensor:
+    return value.reshape(len(value), -1)
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    """Equal up to rounding; not where either is NaN."""
+    tolerance = torch.finfo(a.dtype).eps ** 0.5
+    return bool((a - b).norm() <= tolerance * a.norm() + torch.finfo(a.dtype).tiny)
