@@ -62,7 +62,7 @@ def compare(name: str, model: nn.Module, shape: tuple[int, ...], trials: int, tu
     x = torch.randn(trials, BATCH, *shape, generator=generator)
     y = torch.randint(0, 2, (trials, BATCH), generator=generator)
     show(
-        f"{name}, direct",
+        f"{name}, {trials} arbitrary batches",
         ratios(lambda: naive(task, x, y, None), lambda: direct(task, x, y), turns),
     )
     pool_x, pool_y = x.flatten(0, 1)[:RECORDS], y.flatten()[:RECORDS]
@@ -77,7 +77,7 @@ def compare(name: str, model: nn.Module, shape: tuple[int, ...], trials: int, tu
 
 def show(name: str, found: list[float]) -> None:
     middle = statistics.median(found)
-    print(f"{name:<42} {middle:6.2f}  ({min(found):.2f} to {max(found):.2f})", flush=True)
+    print(f"{name:<46} {middle:6.2f}  ({min(found):.2f} to {max(found):.2f})", flush=True)
 
 
 def audit_mlp() -> nn.Module:
@@ -118,7 +118,7 @@ def main() -> None:
     print(f"Peak memory of 50000 MLP gradients over that of 5000: {many / few:.3f}")
     print(f"  (their stack alone would be {50_000 * size / few:.1f} times that peak)")
     print(f"{options.threads} thread(s), batches of {BATCH}; times faster than the loop:")
-    print(f"{'':<42} median  (min to max of {options.repetitions})")
+    print(f"{'':<46} median  (min to max of {options.repetitions})")
     compare("MLP 108-100-2", audit_mlp(), (108,), 2000, options.repetitions)
     compare("CNN 3x32x32", small_cnn(), (3, 32, 32), 300, options.repetitions)
     compare("CNN 3x32x32", small_cnn(), (3, 32, 32), 2000, max(1, options.repetitions // 2))

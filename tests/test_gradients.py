@@ -277,6 +277,14 @@ def test_a_block_stays_within_the_memory(monkeypatch):
     assert sum(sizes) == 64
 
 
+def test_a_plan_counts_the_activations_and_not_the_storage_behind_a_view():
+    task, params, x, y = made("mlp", 1000)
+    plan = probing.make_plan(task, params, x[:3], y[:3], method="auto")
+    inputs, hidden = 4 * 8, (5 + 6) * 8
+    assert inputs + hidden <= plan.bytes_per_record <= 3 * (inputs + hidden)
+    assert plan.flops_per_record == 2 * (4 * 5 + 5 * 6 + 6 * CLASSES)
+
+
 def test_pool_is_held_once_and_shared(monkeypatch):
     task, params, x, y = made("mlp", 8)
     rows = torch.randint(0, 8, (50, 4), generator=generator())
@@ -428,7 +436,7 @@ def test_the_model_and_the_global_randomness_stay_as_they_are(model, method, los
     rows = torch.arange(12).view(4, 3)
     before, weights = state(model), copy.deepcopy(model.state_dict())
     seed = torch.get_rng_state()
-    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(True)
     for call in (
         lambda task, p: batch_gradients(task, p, x[rows], y[rows], method=method),
         lambda task, p: pooled_batch_gradients(task, p, x, y, rows, method=method),
@@ -440,7 +448,7 @@ def test_the_model_and_the_global_randomness_stay_as_they_are(model, method, los
         for name, value in model.state_dict().items():
             assert torch.equal(value, weights[name])
     assert torch.equal(torch.get_rng_state(), seed)
-    assert torch.backends.mha.get_fastpath_enabled() == fast
+    assert torch.backends.mha.get_fastpath_enabled()
 
 
 X, Y = torch.randn(4, 4, generator=generator()), torch.tensor([2, 1, 0, 0])
