@@ -9,7 +9,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "leakgauge"
 
 FLOORS = [
-    {"leakgauge"},
+    {"leakgauge", "__main__"},
     {"cli"},
     {"report", "experiment"},
     {"audit"},
@@ -18,7 +18,10 @@ FLOORS = [
     {"data", "models"},
     {"scores"},
     {"records"},
-    {"gradients", "convolution"},
+    {"gradients"},
+    {"pooling"},
+    {"batching"},
+    {"probing"},
     {"types", "rng", "checks", "threads"},
 ]
 RANK = {name: height for height, names in enumerate(reversed(FLOORS)) for name in names}
