@@ -166,6 +166,14 @@ def infinite():
     task, found = build(); found.x[3, 0, 0, 0] = float("inf"); return task, found
 def wide():
     task, _ = build(); return task, from_arrays(rng.normal(size=(600, 5)), y, {"s": s})
+class Branch(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(36, 2)
+    def forward(self, x):
+        x = x.flatten(1)
+        return self.layer(x if x.abs().max() < 1e6 else -x)
+def branch(): return Task(Branch(), torch.nn.functional.cross_entropy), data()
 def constant(): return build()[0], from_arrays(x, y, {"s": s * 0})
 """
 
@@ -177,11 +185,12 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["build", "conv"])
-def test_own_task(tasks: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "method"), [("conv", "vmap"), ("branch", "auto")])
+def test_own_task(tasks: Path, tmp_path: Path, name: str, method: str) -> None:
     done = leakgauge(
-        "audit", "--task", f"mine:{name}", *SMALL, "--out", tmp_path / "run", "--json", cwd=tasks
-    )
+        "audit", "--task", f"mine:{name}", "--method", method, *SMALL, "--out", tmp_path / "run",
+        "--json", cwd=tasks,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (cell,) = json.loads(done.stdout)["cells"]
     assert cell["accumulated"]["auroc"]["value"] > 0.9
@@ -268,6 +277,7 @@ BASE = ("--label", "income", "--secret", "sex")
         (("--task", "mine:build", "--label", "y"), "--label is about a TABLE"),
         (("--task", "mine:batchnorm"), "BatchNorm"),
         (("--task", "mine:dropout"), "eval()"),
+        (("--task", "mine:branch"), 'pass method="auto"'),
         (("--task", "mine:nan"), "NaN"),
         (("--task", "mine:infinite"), "infinit"),
         (("--task", "mine:wide"), "mat"),

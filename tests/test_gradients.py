@@ -494,7 +494,7 @@ def test_a_late_label_without_an_output_is_named(method):
 def test_vmap_alone_refuses_what_the_loop_takes(model):
     x = image(4)(2).float() if isinstance(model, Branching) else image(4, 3)(2).float()
     task, params, y = Task(model, F.cross_entropy), params_of(model), torch.tensor([0, 1])
-    with pytest.raises(InputError, match=r'pass method="loop"') as caught:
+    with pytest.raises(InputError, match=r'pass method="auto"') as caught:
         batch_gradients(task, params, x[None], y[None], method="vmap")
     assert "\n" not in str(caught.value)
 

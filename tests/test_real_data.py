@@ -1,4 +1,4 @@
-"""Adult (UCI): the figures of Li et al., CCS 2024, and no false alarm where nothing is to be had."""
+"""Adult (UCI): the figures of Li et al., CCS 2024, and no false alarm without a leak."""
 
 import json
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from test_cli import leakgauge
 
 from leakgauge.audit import Settings
 from leakgauge.data import Roles, make_table, read_table
 from leakgauge.experiment.prepare import Plan, from_table
 from leakgauge.records import ACCUMULATED, Estimate
 from leakgauge.rng import stream
+from test_cli import leakgauge
 
 
 @pytest.fixture(scope="module")

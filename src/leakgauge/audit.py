@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 from leakgauge import scores
 from leakgauge.checks import InputError, require, require_choice, require_positive
 from leakgauge.data import Split
-from leakgauge.gradients import check_vectorisable, iter_batch_gradients, params_of
+from leakgauge.gradients import (
+    MAX_BYTES,
+    batch_gradients,
+    check_vectorisable,
+    iter_batch_gradients,
+    params_of,
+)
 from leakgauge.inference import GAMES, Attack, Forest, Shadow, Trials, accumulate
 from leakgauge.inference.games import BatchGame
 from leakgauge.records import ACCUMULATED, Estimate, Record
@@ -29,7 +35,7 @@ from leakgauge.types import Dataset, Params, Task
 
 REUSE, FRESH = "reuse", "fresh"
 UNIFORM, EMPIRICAL = "uniform", "empirical"
-MAX_BYTES = 256 * 2**20
+VMAP, AUTO = "vmap", "auto"
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,8 @@ class Settings:
         prior: ``"uniform"``, or ``"empirical"``: the secret's shares among the private records.
         seed: all randomness follows from it.
         max_bytes: bound on the gradients held at once.
+        method: ``"vmap"`` refuses a model that ``torch.func`` cannot vectorise; ``"auto"`` takes
+            it through a plain loop, which is slower and exact.
     """
 
     secret: str
@@ -58,6 +66,7 @@ class Settings:
     prior: str = UNIFORM
     seed: int = 0
     max_bytes: int = MAX_BYTES
+    method: str = VMAP
 
     def __post_init__(self) -> None:
         require_positive(self.batch_size, "batch size")
@@ -67,6 +76,7 @@ class Settings:
         require_positive(self.max_bytes, "memory bound in bytes")
         require_choice(self.batches, "batches", (REUSE, FRESH))
         require_choice(self.prior, "prior", (UNIFORM, EMPIRICAL))
+        require_choice(self.method, "method", (VMAP, AUTO))
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +158,11 @@ def stage(
     require(secret in data.secrets, f"no secret {secret!r} in the data")
     device = next(iter(params_of(task.model).values())).device
     data = data.to(device)
-    check_vectorisable(task, data.x[: settings.batch_size], data.y[: settings.batch_size])
+    first = data.rows(torch.arange(min(len(data), settings.batch_size), device=device))
+    if settings.method == VMAP:
+        check_vectorisable(task, first.x, first.y)
+    else:
+        batch_gradients(task, params_of(task.model), first.x[None], first.y[None])
     private, public, test = (
         data.rows(rows.to(device)) for rows in (split.private, split.public, split.test)
     )

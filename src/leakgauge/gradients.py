@@ -45,7 +45,7 @@ def check_vectorisable(task: Task, x: Tensor, y: Tensor) -> None:
     >>> check_vectorisable(Task(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2)), loss), x, y)
     Traceback (most recent call last):
     leakgauge.checks.InputError: BatchNorm1d '0' is in train mode and updates its running \
-statistics; call model.eval() first, or use GroupNorm (or pass method="loop")
+statistics; call model.eval() first, or use GroupNorm
     """
     make_plan(task, trainable(task.model, params_of(task.model)), x, y, method="vmap")
 

@@ -226,7 +226,7 @@ def _vectorises(task: Task, params: Params, x: Tensor, y: Tensor, *, required: b
         if required:
             raise InputError(
                 f"torch.func cannot vectorise {_name(task.model)} ({one_line(error)}); "
-                'pass method="loop", which is slower and exact'
+                'pass method="auto" to take a plain loop there, which is slower and exact'
             ) from error
         return False
     return True
@@ -251,7 +251,7 @@ def _refuse_written(model: nn.Module, buffer: str) -> NoReturn:
     owner = model.get_submodule(buffer.rpartition(".")[0])
     raise InputError(
         f"{_name(owner)} writes its buffer {buffer!r} in forward, so trials are not independent; "
-        'keep that state outside of forward (or pass method="loop")'
+        "keep that state outside of forward"
     )
 
 
@@ -262,7 +262,7 @@ def _refuse_batchnorm(model: nn.Module) -> None:
             require(
                 not module.training,
                 f"{_name(module)}{where} is in train mode and updates its running statistics; "
-                'call model.eval() first, or use GroupNorm (or pass method="loop")',
+                "call model.eval() first, or use GroupNorm",
             )
 
 

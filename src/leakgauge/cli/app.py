@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from leakgauge.audit import REUSE, UNIFORM, Settings
+from leakgauge.audit import REUSE, UNIFORM, VMAP, Settings
 from leakgauge.checks import InputError, require
 from leakgauge.cli import options
 from leakgauge.cli.running import INTERRUPTED, run
@@ -69,6 +69,7 @@ def audit(
     prior: options.Prior = UNIFORM,
     lr: options.LearningRate = 0.01,
     hidden: options.Hidden = None,
+    method: options.Method = VMAP,
     seed: options.Seed = 0,
     workers: options.Workers = None,
     device: options.Device = "cpu",
@@ -82,7 +83,9 @@ def audit(
         return Plan(
             asks=options.known_words(ask or ["property"], "--ask", GAMES),
             adversaries=options.known_words(adversary or ["forest"], "--adversary", ATTACKS),
-            settings=Settings(secret, batch_size, rounds, trials, lr, batches, prior, seed),
+            settings=Settings(
+                secret, batch_size, rounds, trials, lr, batches, prior, seed, method=method
+            ),
             shadow=shadow,
             hidden=tuple(hidden or (100,)),
             device=options.torch_device(device),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from leakgauge.audit import EMPIRICAL, FRESH, REUSE, UNIFORM
+from leakgauge.audit import AUTO, EMPIRICAL, FRESH, REUSE, UNIFORM, VMAP
 from leakgauge.checks import InputError, require, require_choice, require_positive
 from leakgauge.inference import ATTACKS, GAMES
 
@@ -32,6 +32,12 @@ Prior = Annotated[str, typer.Option(help=f"of the secret: {UNIFORM} or {EMPIRICA
 LearningRate = Annotated[float, typer.Option("--lr", help="learning rate of the training")]
 Hidden = Annotated[
     list[int] | None, typer.Option(help="width of a hidden layer (default 100); repeatable")
+]
+Method = Annotated[
+    str,
+    typer.Option(
+        help=f"{VMAP} refuses a model that torch.func cannot take; {AUTO} loops, which is slower"
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="all randomness follows from it")]
 Workers = Annotated[
