@@ -1,6 +1,6 @@
 """How much faster than a plain autograd loop, and in how much memory.
 
-Run: ``python benchmarks/gradients.py [--threads 1] [--repetitions 7]``. Only ratios are printed:
+Run: ``python benchmarks/gradients.py [--threads N] [--repetitions 7]``. Only ratios are printed:
 both sides run in turn in one process, and a ratio is taken within each turn.
 """
 
@@ -39,7 +39,7 @@ def direct(task: Task, x: Tensor, y: Tensor) -> None:
     batch_gradients(task, params_of(task.model), x, y)
 
 
-def from_pool(task: Task, x: Tensor, y: Tensor, rows: Tensor) -> None:
+def walked(task: Task, x: Tensor, y: Tensor, rows: Tensor) -> None:
     for _ in iter_batch_gradients(task, params_of(task.model), x, y, rows):
         pass
 
@@ -56,7 +56,7 @@ def seconds(call: Callable[[], None]) -> float:
 
 
 def compare(name: str, model: nn.Module, shape: tuple[int, ...], trials: int, turns: int) -> None:
-    """Print both ratios of one model; arbitrary batches have no record twice."""
+    """Print the ratios of one model; arbitrary batches have no record twice."""
     generator = torch.Generator().manual_seed(0)
     task = Task(model, F.cross_entropy)
     x = torch.randn(trials, BATCH, *shape, generator=generator)
@@ -65,11 +65,17 @@ def compare(name: str, model: nn.Module, shape: tuple[int, ...], trials: int, tu
         f"{name}, {trials} arbitrary batches",
         ratios(lambda: naive(task, x, y, None), lambda: direct(task, x, y), turns),
     )
-    pool_x, pool_y = x.flatten(0, 1)[:RECORDS], y.flatten()[:RECORDS]
+    all_x, all_y = x.flatten(0, 1), y.flatten()
+    apart = torch.arange(trials * BATCH).view(trials, BATCH)
+    show(
+        f"{name}, the same, chunk by chunk",
+        ratios(lambda: naive(task, x, y, None), lambda: walked(task, all_x, all_y, apart), turns),
+    )
+    pool_x, pool_y = all_x[:RECORDS], all_y[:RECORDS]
     rows = torch.randint(0, len(pool_x), (trials, BATCH), generator=generator)
     found = ratios(
         lambda: naive(task, pool_x, pool_y, rows),
-        lambda: from_pool(task, pool_x, pool_y, rows),
+        lambda: walked(task, pool_x, pool_y, rows),
         turns,
     )
     show(f"{name}, {trials} batches from {len(pool_x)} records", found)
@@ -97,14 +103,14 @@ def peak_bytes(trials: int, threads: int) -> int:
 def walk(trials: int) -> None:
     task = Task(audit_mlp(), F.cross_entropy)
     x, y = torch.randn(RECORDS, 108), torch.zeros(RECORDS, dtype=torch.int64)
-    from_pool(task, x, y, torch.randint(0, RECORDS, (trials, BATCH)))
+    walked(task, x, y, torch.randint(0, RECORDS, (trials, BATCH)))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(peak * (1 if sys.platform == "darwin" else 1024))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("--walk", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -199,10 +199,30 @@ def test_examples_equal_the_autograd_loop(name):
     assert_same(found, reference.loop(task, params, x[:, None], y[:, None]))
 
 
+def test_a_model_that_views_its_convolution_is_taken():
+    """``view`` refuses images whose channels lie innermost, as the fast loop lays them."""
+
+    class Viewing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolution = nn.Conv2d(2, 3, 3)
+            self.head = nn.Linear(3 * 4 * 4, CLASSES)
+
+        def forward(self, x):
+            return self.head(self.convolution(x).view(len(x), -1))
+
+    with torch.random.fork_rng():
+        task = Task(Viewing().double(), F.cross_entropy)
+    x, y = batched(image(2, 6, 6)(18), 2, 9), (torch.arange(18) % CLASSES).view(2, 9)
+    params = params_of(task.model)
+    found = batch_gradients(task, params, x, y, method="loop")
+    assert_same(found, reference.loop(task, params, x, y))
+
+
 @pytest.mark.parametrize("name", VECTORISED)
 def test_auto_vectorises(name):
     task, params, x, y = made(name, 4)
-    assert probing.make_plan(task, params, x, y, method="auto").vectorised
+    assert probing.make_plan(task, params, x, y, method="auto").vectorises()
 
 
 @pytest.mark.parametrize("pooled", [None, True, False])

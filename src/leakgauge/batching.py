@@ -1,10 +1,10 @@
 """Many batches through one model: in vectorised blocks or in a loop."""
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.func import vmap
@@ -25,6 +25,9 @@ from leakgauge.types import Grads, Params, Task
 
 BLOCK_BYTES = 2**24
 """Of one vectorised step: larger ones leave the cache, and the system hands out fresh pages."""
+
+GATHERED = 16
+"""Batches that a loop takes from the data at once."""
 
 LOOPED_BATCH = 8
 """From this batch size on, a convolution is faster in a loop than under ``vmap``."""
@@ -50,8 +53,8 @@ class Job:
         return sum(value.numel() * value.element_size() for value in self.params.values())
 
     def empty(self, count: int) -> dict[str, Tensor]:
-        """Room for the gradients of ``count`` trials, in memory that nothing has touched."""
-        return {name: _room(count, value) for name, value in self.params.items()}
+        """Room for the gradients of ``count`` trials."""
+        return {name: value.new_empty(count, *value.shape) for name, value in self.params.items()}
 
     def block(self, batch: int, *, stacks: int = 1) -> int:
         """How many trials go through the model at once; an activation has a gradient, too."""
@@ -62,17 +65,20 @@ class Job:
         """Whether batches of this size run one after the other."""
         if self.plan.method == "auto" and self.plan.convolves and batch >= LOOPED_BATCH:
             return True
-        return not self.plan.vectorised
+        return not self.plan.vectorises()
 
     def direct(self, batches: Batches, count: int, batch: int) -> Grads:
         """Gradients of ``count`` batches of ``batch`` records, each by itself."""
         if self.looped(batch):
-            task, own = self.plan.task, dict(self.plan.task.model.named_parameters())
+            task = self.plan.looped()
+            own = dict(task.model.named_parameters())
             leaves = {name: own[name] for name in self.params}
             one = lambda x, y: gradient(task, leaves, self._buffers(), x, y)  # noqa: E731
             return self.loop(one, batches, count)
         function = vmap(gradient_function(self.plan.task), in_dims=(None, 0, 0))
-        size = self.block(batch)
+        # At once, where that needs little beside the result: to copy blocks into it costs more.
+        beside = 2 * batch * self.plan.bytes_per_record * count
+        size = count if beside <= self.max_bytes // 2 else self.block(batch)
         return self.vectorised(lambda x, y: function(self.params, x, y), batches, count, size)
 
     def updates(self, batches: Batches, count: int, batch: int, steps: int, lr: float) -> Grads:
@@ -88,6 +94,7 @@ class Job:
 
     def vectorised(self, function: Function, batches: Batches, count: int, size: int) -> Grads:
         """``function`` of ``size`` trials at once."""
+        _keep_freed_blocks()
         with self._explained(), vectorisable_kernels():
             if count <= size:
                 return function(*batches(slice(0, count)))
@@ -101,10 +108,11 @@ class Job:
         """``function`` of one trial after the other."""
         out = self.empty(count)
         with self._explained():
-            for trial in range(count):
-                x, y = batches(slice(trial, trial + 1))
-                for name, value in function(x[0], y[0]).items():
-                    out[name][trial] = value
+            for trials in slices(count, GATHERED):
+                x, y = batches(trials)
+                for trial, batch in enumerate(zip(x, y, strict=True), start=trials.start):
+                    for name, value in function(*batch).items():
+                        out[name][trial] = value
         return out
 
     def _explained(self) -> AbstractContextManager[None]:
@@ -156,12 +164,14 @@ def slices(count: int, size: int) -> Iterator[slice]:
         yield slice(first, min(first + size, count))
 
 
-def _room(count: int, like: Tensor) -> Tensor:
-    """An uninitialised stack; NumPy asks for huge pages, which are much faster to touch first."""
-    if like.device.type != "cpu":
-        return like.new_empty(count, *like.shape)
-    memory = np.empty(count * like.nbytes, dtype=np.uint8)
-    return torch.from_numpy(memory).view(like.dtype).view(count, *like.shape)
+@functools.cache
+def _keep_freed_blocks() -> None:
+    """Let glibc keep freed blocks of this size, once and for all; harmless elsewhere.
+
+    It gives blocks back to the system that are larger than the largest one freed so far (32 MiB
+    at most), and to touch fresh pages again costs more than the arithmetic of a small network.
+    """
+    torch.empty(2**25 - 2**16, dtype=torch.uint8)
 
 
 def _walk(

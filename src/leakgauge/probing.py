@@ -5,6 +5,7 @@ Everything runs on a private copy of the module, so whatever a forward pass leav
 """
 
 import copy
+import functools
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -36,8 +37,9 @@ class Plan:
 
     Attributes:
         task: the caller's loss with a private copy of the model that has the parameters.
+        looped: the same for a loop over batches, laid out for the native kernels.
         method: as asked for.
-        vectorised: whether ``torch.func`` takes the model.
+        vectorises: tells whether ``torch.func`` takes the model; tried at the first call.
         convolves: whether the model convolves; its weight gradients are slow under ``vmap``.
         writes_buffers: whether forward changes them; only a loop allows it.
         bytes_per_record: what a forward pass keeps for the backward pass.
@@ -45,8 +47,9 @@ class Plan:
     """
 
     task: Task
+    looped: Callable[[], Task]
     method: Method
-    vectorised: bool
+    vectorises: Callable[[], bool]
     convolves: bool
     writes_buffers: bool
     bytes_per_record: int
@@ -89,18 +92,49 @@ def make_plan(task: Task, params: Params, x: Tensor, y: Tensor, *, method: Metho
     Raises:
         InputError: the gradients cannot be computed (by this method).
     """
-    task, x, y = private(task, params), x[:2], y[:2]
+    original, task, x, y = task, private(task, params), x[:2], y[:2]
     seen = _Watch()
     kept, flops = _try_once(task, params, x, y, seen, buffers_may_change=method == "loop")
+    if method == "vmap":
+        _vectorises(task, params, x, y, required=True)
+
+    @functools.cache
+    def vectorises() -> bool:
+        return method != "loop" and _vectorises(task, params, x, y, required=False)
+
+    @functools.cache
+    def looped() -> Task:
+        if seen.written or not (seen.convolves and x.dim() == 4):
+            return task
+        return _channels_last(private(original, params), x, y) or task
+
     return Plan(
         task,
+        looped,
         method=method,
-        vectorised=method != "loop" and _vectorises(task, params, x, y, required=method == "vmap"),
+        vectorises=vectorises,
         convolves=seen.convolves,
         writes_buffers=bool(seen.written),
         bytes_per_record=kept // len(x),
         flops_per_record=flops / len(x),
     )
+
+
+def _channels_last(task: Task, x: Tensor, y: Tensor) -> Task | None:
+    """The task with the channels of images and kernels innermost, where the model takes that.
+
+    Convolutions are up to 1.7 times as fast so. A model that calls ``view`` on one refuses.
+    """
+    inward = torch.channels_last
+    task.model.to(memory_format=inward)  # type: ignore[call-overload]
+    task.model.register_forward_pre_hook(
+        lambda _, given: (given[0].contiguous(memory_format=inward), *given[1:])
+    )
+    try:
+        task.loss(task.model(x), y)
+    except _REFUSALS:
+        return None
+    return task
 
 
 def gradient(
