@@ -29,13 +29,13 @@ def test_a_planted_secret_is_found(attack) -> None:
 
 @pytest.mark.parametrize("values", [2, 3])
 def test_no_secret_in_the_data_is_chance(values: int) -> None:
-    """Over seeds, the 95 % interval may miss now and then, not often."""
+    """Over seeds, the 95 % interval may miss now and then: 16 of 20 hold with probability 0.997."""
     held = []
-    for seed in range(8):
+    for seed in range(20):
         data = records(0.0, values=values, seed=seed)
         auroc = figure(audit(small_stage(data, FOREST, rounds=1, seed=seed)), "auroc").estimate
         held.append(auroc.low <= 0.5 <= auroc.high)
-    assert sum(held) >= 6
+    assert sum(held) >= 16
 
 
 def test_three_secrets_are_told_apart() -> None:

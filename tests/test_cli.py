@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -173,6 +174,25 @@ class Branch(torch.nn.Module):
     def forward(self, x):
         x = x.flatten(1)
         return self.layer(x if x.abs().max() < 1e6 else -x)
+def frozen():
+    task, found = build(); task.model.requires_grad_(False); return task, found
+def onebased(): return build()[0], from_arrays(x, y, {"s": s + 1})
+def arrays():
+    from leakgauge import Dataset
+    return build()[0], Dataset(x, torch.tensor(y), {"s": torch.tensor(s)})
+def leaves(): raise SystemExit(3)
+class Odd(torch.nn.Module):
+    "Unused and scalar parameters, one output, a loss of its own."
+    def __init__(self):
+        super().__init__()
+        self.unused = torch.nn.Parameter(torch.ones(3))
+        self.scale = torch.nn.Parameter(torch.ones(()))
+        self.layer = torch.nn.Linear(36, 1)
+    def forward(self, x):
+        return (self.scale * self.layer(x.flatten(1))).squeeze(1)
+def odd():
+    torch_loss = torch.nn.functional.binary_cross_entropy_with_logits
+    return Task(Odd(), lambda out, y: torch_loss(out, y.float())), data()
 def branch(): return Task(Branch(), torch.nn.functional.cross_entropy), data()
 def constant(): return build()[0], from_arrays(x, y, {"s": s * 0})
 """
@@ -185,15 +205,23 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("name", "method"), [("conv", "vmap"), ("branch", "auto")])
-def test_own_task(tasks: Path, tmp_path: Path, name: str, method: str) -> None:
+@pytest.mark.parametrize("args", [("mine:conv",), ("mine:branch", "--allow-loop")])
+def test_own_task(tasks: Path, tmp_path: Path, args: tuple[str, ...]) -> None:
     done = leakgauge(
-        "audit", "--task", f"mine:{name}", "--method", method, *SMALL, "--out", tmp_path / "run",
-        "--json", cwd=tasks,
-    )  # fmt: skip
+        "audit", "--task", *args, *SMALL, "--out", tmp_path / "run", "--json", cwd=tasks
+    )
     assert done.returncode == 0, done.stderr
     (cell,) = json.loads(done.stdout)["cells"]
     assert cell["accumulated"]["auroc"]["value"] > 0.9
+
+
+def test_a_model_with_one_output_has_no_accuracy(tasks: Path, tmp_path: Path) -> None:
+    done = leakgauge(
+        "audit", "--task", "mine:odd", *SMALL, "--out", tmp_path / "run", "--json", cwd=tasks
+    )
+    assert done.returncode == 0, done.stderr
+    (cell,) = json.loads(done.stdout)["cells"]
+    assert cell["utility"] == {"accuracy": None}
 
 
 @pytest.fixture
@@ -254,13 +282,13 @@ BASE = ("--label", "income", "--secret", "sex")
         (("{table}", *BASE, "--batch-size", 0), "batch size is 0"),
         (("{table}", *BASE, "--rounds", -1), "rounds is -1"),
         (("{table}", *BASE, "--trials", 0), "trials is 0"),
-        (("{table}", *BASE, "--shadow", -5), "shadow records is -5"),
+        (("{table}", *BASE, "--shadow", -5), "(--shadow) is -5"),
         (("{table}", *BASE, "--lr", 0), "learning rate is 0"),
         (("{table}", *BASE, "--workers", 0), "--workers is 0"),
         (("{table}", *BASE, "--rounds", "many"), "many"),
         (("{table}", *BASE, "--ask", "proprety"), "did you mean 'property'"),
         (("{table}", *BASE, "--adversary", "woods"), "known: 'forest'"),
-        (("{table}", *BASE, "--ask", "property", "--ask", "property"), "named twice"),
+        (("{table}", *BASE, "--ask", "property", "--ask", "property"), "names one twice"),
         (("{table}", *BASE, "--device", "cuda:99"), "--device cuda:99"),
         (("{table}", *BASE, "--sede", 1), "No such option"),
         (("{table}", *BASE, "--task", "mine:build"), "either a TABLE or --task"),
@@ -277,7 +305,18 @@ BASE = ("--label", "income", "--secret", "sex")
         (("--task", "mine:build", "--label", "y"), "--label is about a TABLE"),
         (("--task", "mine:batchnorm"), "BatchNorm"),
         (("--task", "mine:dropout"), "eval()"),
-        (("--task", "mine:branch"), 'pass method="auto"'),
+        (("--task", "mine:branch"), "--allow-loop"),
+        (("--task", "mine:frozen"), "no trainable parameters"),
+        (("--task", "mine:onebased"), "no record with code 0"),
+        (("--task", "mine:arrays"), "make the Dataset with leakgauge.from_arrays"),
+        (("--task", "mine:leaves"), "SystemExit"),
+        (("--task", "mine:build", "--hidden", 3), "--hidden is about a TABLE"),
+        (("{table}", *BASE, "--trials", 10), "--trials"),
+        (("{table}", *BASE, "--lr", "inf"), "learning rate is inf"),
+        (("{table}", *BASE, "--lr", "nan"), "learning rate is nan"),
+        (("{table}", *BASE, "--rounds=many"), "'many'"),
+        (("{table}", *BASE, "--bins", "age=\u00b2"), "expected COL=N"),
+        (("{table}", *BASE, "--device", "meta"), "--device meta"),
         (("--task", "mine:nan"), "NaN"),
         (("--task", "mine:infinite"), "infinit"),
         (("--task", "mine:wide"), "mat"),
@@ -369,6 +408,38 @@ def test_a_folder_with_other_files_is_refused(refused, table: Path, tmp_path: Pa
     assert "thesis.tex" in refused("audit", table, *BASE, "--out", tmp_path)
 
 
+def test_a_damaged_round_is_played_again(
+    finished: tuple[Path, dict], table: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(finished[0], out)
+    before = figures(out)
+    (out / "rounds" / "property" / "said-0001.npz").write_bytes(b"")
+    (out / "rounds" / "property" / "params-0003.safetensors").write_bytes(b"nonsense")
+    args = ("--ask", "property", "--ask", "attribute", "--group", "person")
+    done = leakgauge("audit", table, *BASE, *args, *SMALL, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert figures(out) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("records.jsonl", b"\xff\xfe"),
+        ("records.jsonl", b"{}\n"),
+        ("run.yaml", b"\xff\xfe"),
+        ("run.yaml", b"a: [\n"),
+        ("run.yaml", b"command: audit\n"),
+    ],
+)
+def test_a_damaged_run_is_one_line(
+    refused, finished: tuple[Path, dict], tmp_path: Path, name: str, content: bytes
+) -> None:
+    shutil.copytree(finished[0], tmp_path / "run")
+    (tmp_path / "run" / name).write_bytes(content)
+    assert name in refused("report", tmp_path / "run")
+
+
 def test_report_of_nothing(refused, tmp_path: Path) -> None:
     assert "no such folder" in refused("report", tmp_path / "absent")
     assert "run.yaml" in refused("report", tmp_path)
@@ -377,3 +448,4 @@ def test_report_of_nothing(refused, tmp_path: Path) -> None:
 def test_version_and_help() -> None:
     assert leakgauge("--version").stdout.strip()
     assert "audit" in leakgauge("--help").stdout
+    assert leakgauge().stdout == leakgauge("--help").stdout

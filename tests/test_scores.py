@@ -154,6 +154,43 @@ def test_perfect_separation_is_not_certainty() -> None:
     assert found["success"].low == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("values", [2, 3, 7])
+def test_perfect_separation_is_exactly_one_in_any_order(values: int) -> None:
+    """Rounding must not hide that no error was seen (nor show an area above 1)."""
+    for seed in range(20):
+        rng = stream(seed, "perfect")
+        truth = rng.integers(values, size=700)
+        logits = 30 * np.eye(values)[truth] + rng.normal(size=(700, values))
+        log_posterior = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+        case = judged(truth, log_posterior, np.arange(700) % 50)
+        found = scores.score(case, majority=1 / values, rng=rng, replicates=50)["auroc"]
+        assert (found.value, found.high) == (1.0, 1.0)
+        assert found.low == pytest.approx(stats.beta.ppf(0.025, 50, 1))
+
+
+def test_an_adversary_that_always_says_the_same_proves_nothing() -> None:
+    truth = np.arange(200) % 2
+    case = judged(truth, np.log(np.full((200, 2), 0.5)), np.arange(200) % 50)
+    found = scores.score(case, majority=0.5, rng=stream(0, "b"))["auroc"]
+    assert found.value == 0.5
+    assert found.low < 0.45
+    assert found.high > 0.55
+
+
+def test_chance_of_tpr_is_what_noise_reaches() -> None:
+    rng = stream(0, "noise")
+    truth = np.arange(120) % 2
+    found = [scores.tpr_at_fpr(truth == 1, rng.normal(size=120), 0.01) for _ in range(4000)]
+    assert scores.chance(truth, 0.5)["tpr_at_1_fpr"] == pytest.approx(np.mean(found), abs=0.003)
+
+
+def test_a_class_without_weight_has_no_figure() -> None:
+    positive, weights = np.array([True, True, False]), np.array([1.0, 1.0, 0.0])
+    for one in (positive, ~positive):
+        assert np.isnan(scores.auroc(one, np.arange(3.0), weights))
+        assert np.isnan(scores.tpr_at_fpr(one, np.arange(3.0), 0.01, weights))
+
+
 def test_accuracy_interval_covers_with_persons() -> None:
     held = 0
     for repetition in range(200):

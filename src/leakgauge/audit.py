@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from leakgauge import scores
-from leakgauge.checks import InputError, require, require_choice, require_positive
+from leakgauge.checks import InputError, require, require_choice, require_count, require_positive
 from leakgauge.data import Split
 from leakgauge.gradients import (
     MAX_BYTES,
@@ -26,7 +26,7 @@ from leakgauge.gradients import (
     params_of,
 )
 from leakgauge.inference import GAMES, Attack, Forest, Shadow, Trials, accumulate
-from leakgauge.inference.games import BatchGame
+from leakgauge.inference.games import MAX_BLOCKS, MIN_BLOCKS, BatchGame
 from leakgauge.records import ACCUMULATED, Estimate, Record
 from leakgauge.rng import stream
 from leakgauge.threads import one_thread
@@ -35,7 +35,6 @@ from leakgauge.types import Dataset, Params, Task
 
 REUSE, FRESH = "reuse", "fresh"
 UNIFORM, EMPIRICAL = "uniform", "empirical"
-VMAP, AUTO = "vmap", "auto"
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,8 @@ class Settings:
         prior: ``"uniform"``, or ``"empirical"``: the secret's shares among the private records.
         seed: all randomness follows from it.
         max_bytes: bound on the gradients held at once.
-        method: ``"vmap"`` refuses a model that ``torch.func`` cannot vectorise; ``"auto"`` takes
-            it through a plain loop, which is slower and exact.
+        allow_loop: take a model that ``torch.func`` cannot vectorise through a plain loop, which
+            is slower and exact; else it is refused.
     """
 
     secret: str
@@ -66,17 +65,16 @@ class Settings:
     prior: str = UNIFORM
     seed: int = 0
     max_bytes: int = MAX_BYTES
-    method: str = VMAP
+    allow_loop: bool = False
 
     def __post_init__(self) -> None:
-        require_positive(self.batch_size, "batch size")
-        require_positive(self.rounds, "number of rounds")
-        require_positive(self.trials, "number of trials")
+        require_count(self.batch_size, "batch size")
+        require_count(self.rounds, "number of rounds")
+        require_count(self.trials, "number of trials")
         require_positive(self.lr, "learning rate")
         require_positive(self.max_bytes, "memory bound in bytes")
         require_choice(self.batches, "batches", (REUSE, FRESH))
         require_choice(self.prior, "prior", (UNIFORM, EMPIRICAL))
-        require_choice(self.method, "method", (VMAP, AUTO))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,13 +154,15 @@ def stage(
     require(len(set(names)) == len(names) > 0, f"expected different attacks, got {names}")
     secret = settings.secret
     require(secret in data.secrets, f"no secret {secret!r} in the data")
-    device = next(iter(params_of(task.model).values())).device
+    params = params_of(task.model)
+    require(bool(params), "the model has no trainable parameters; set requires_grad=True")
+    device = next(iter(params.values())).device
     data = data.to(device)
     first = data.rows(torch.arange(min(len(data), settings.batch_size), device=device))
-    if settings.method == VMAP:
+    if not settings.allow_loop:
         check_vectorisable(task, first.x, first.y)
     else:
-        batch_gradients(task, params_of(task.model), first.x[None], first.y[None])
+        batch_gradients(task, params, first.x[None], first.y[None])
     private, public, test = (
         data.rows(rows.to(device)) for rows in (split.private, split.public, split.test)
     )
@@ -174,16 +174,24 @@ def stage(
         batch_size=settings.batch_size,
         values=values,
         prior=tuple(prior.tolist()) if settings.prior == EMPIRICAL else None,
-        max_blocks=max(8, min(500, settings.trials // 10)),
+        max_blocks=max(MIN_BLOCKS, min(MAX_BLOCKS, settings.trials // (5 * values))),
         rng=stream(settings.seed, ask, "blocks"),
     )
     trials = game.play(settings.trials, rng=stream(settings.seed, ask, "trials"))
-    present = len(np.unique(trials.secret.cpu().numpy()))
-    require(
-        present == values,
-        f"{settings.trials} trials show only {present} of {values} secrets; ask for more",
-    )
+    _refuse_few_trials(trials, values)
     return Stage(task, private, public, test, game, trials, tuple(attacks), settings)
+
+
+def _refuse_few_trials(trials: Trials, values: int) -> None:
+    """Each secret must be tried in several blocks, or resampled blocks may miss it."""
+    for value in range(values):
+        blocks = len(torch.unique(trials.block[trials.secret == value]))
+        require(
+            blocks >= MIN_BLOCKS,
+            f"{len(trials)} trials try one of the {values} secrets on {blocks} independent groups "
+            f"of records only; an interval needs {MIN_BLOCKS}: ask for at least "
+            f"{50 * values} --trials",
+        )
 
 
 def trajectory(scene: Stage, *, after: int = 0, params: Params | None = None) -> Iterator[Params]:
@@ -262,7 +270,7 @@ def _play_round(scene: Stage, number: int, params: Params) -> Played:
 
 def judge(
     scene: Stage, rounds: Sequence[Played], final: Params, *, dataset: str, label: str
-) -> Iterator[Record]:
+) -> list[Record]:
     """Score every adversary, in single rounds and accumulated, and the trained model.
 
     Args:
@@ -272,6 +280,13 @@ def judge(
         dataset: the data's name, for the records.
         label: the label's name, for the records.
     """
+    with one_thread():
+        return _judge(scene, rounds, final, dataset=dataset, label=label)
+
+
+def _judge(
+    scene: Stage, rounds: Sequence[Played], final: Params, *, dataset: str, label: str
+) -> list[Record]:
     base = Record(
         question="inference",
         game=scene.game.name,
@@ -288,6 +303,7 @@ def judge(
         chance=0.0,
         versions=versions(),
     )
+    found: list[Record] = []
     for attack in scene.attacks:
         said = np.stack([played.log_posterior[attack.name] for played in rounds])
         for number, played in enumerate(rounds, start=1):
@@ -298,7 +314,7 @@ def judge(
                 details={"adversary": played.details[attack.name]},
                 seconds=played.seconds[attack.name],
             )
-            yield from _scored(scene, said[number - 1], one)
+            found += _scored(scene, said[number - 1], one)
         total = replace(
             base,
             adversary=attack.name,
@@ -306,8 +322,8 @@ def judge(
             details={"adversary": repr(attack)},
             seconds=sum(played.seconds[attack.name] for played in rounds),
         )
-        yield from _scored(scene, accumulate(said, scene.log_prior), total)
-    yield _utility(scene, final, base)
+        found += _scored(scene, accumulate(said, scene.log_prior), total)
+    return [*found, *_utility(scene, final, base)]
 
 
 def _scored(scene: Stage, log_posterior: NDArray[np.float64], base: Record) -> Iterator[Record]:
@@ -316,20 +332,24 @@ def _scored(scene: Stage, log_posterior: NDArray[np.float64], base: Record) -> I
     )
     # the same resamples for every adversary and round, so that they can be compared
     rng = stream(scene.settings.seed, scene.game.name, "bootstrap")
-    chance = scores.chance(scene.majority)
+    chance = scores.chance(judged.truth, scene.majority)
     for metric, estimate in scores.score(judged, majority=scene.majority, rng=rng).items():
         curve = scores.roc(judged) if metric == scores.AUROC else None
         yield replace(base, metric=metric, estimate=estimate, chance=chance[metric], curve=curve)
 
 
-def _utility(scene: Stage, final: Params, base: Record) -> Record:
-    correct = (predict(scene.task, final, scene.test) == scene.test.y).cpu().numpy()
+def _utility(scene: Stage, final: Params, base: Record) -> Iterator[Record]:
+    """The trained model's accuracy; nothing where its outputs are no scores of classes."""
+    predicted = predict(scene.task, final, scene.test)
+    if predicted is None:
+        return
+    correct = (predicted == scene.test.y).cpu().numpy()
     users = scene.test.users
     block = np.arange(len(correct)) if users is None else users.cpu().numpy()
     rng = stream(scene.settings.seed, scene.game.name, "utility")
-    return replace(
+    yield replace(
         base,
-        metric="accuracy",
+        metric=scores.ACCURACY,
         round=scene.settings.rounds,
         estimate=scores.share(correct, block, rng=rng),
         chance=float(torch.bincount(scene.test.y).max()) / len(correct),
@@ -346,7 +366,7 @@ def audit(scene: Stage, *, dataset: str = "data", label: str = "label") -> list[
     """
     *starts, final = trajectory(scene)
     rounds = [play_round(scene, number, params) for number, params in enumerate(starts, start=1)]
-    return list(judge(scene, rounds, final, dataset=dataset, label=label))
+    return judge(scene, rounds, final, dataset=dataset, label=label)
 
 
 def versions() -> dict[str, str]:

@@ -12,12 +12,12 @@ from torch.func import vmap
 from leakgauge.checks import require, require_choice, require_positive
 from leakgauge.probing import (
     Method,
-    Plan,
+    Probed,
     explained,
     fresh_buffers,
     gradient,
     gradient_function,
-    make_plan,
+    probe,
     trainable,
     vectorisable_kernels,
 )
@@ -43,7 +43,7 @@ Function = Callable[[Tensor, Tensor], Grads]
 class Job:
     """One call: what is computed, how, and in how much memory."""
 
-    plan: Plan
+    plan: Probed
     params: Params
     max_bytes: int
 
@@ -150,7 +150,7 @@ def start(
     require_positive(max_bytes, "max_bytes")
     params = trainable(task.model, params)
     first = (0,) * (lead - 1)
-    return Job(make_plan(task, params, x[first], y[first], method=method), params, max_bytes)
+    return Job(probe(task, params, x[first], y[first], method=method), params, max_bytes)
 
 
 def stacked(x: Tensor, y: Tensor) -> Batches:

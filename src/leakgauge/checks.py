@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from math import isfinite
 
 
 class InputError(ValueError):
@@ -32,13 +33,24 @@ def require(condition: bool, message: str) -> None:
 
 
 def require_positive(value: float, name: str) -> None:
-    """Refuse zero and negative sizes.
+    """Refuse zero, negative and infinite numbers.
 
     >>> require_positive(-1, "batch size")
     Traceback (most recent call last):
     leakgauge.checks.InputError: batch size is -1; expected a number above 0
     """
-    require(value > 0, f"{name} is {value:g}; expected a number above 0")
+    require(value > 0 and isfinite(value), f"{name} is {value:g}; expected a number above 0")
+
+
+def require_count(value: int, name: str) -> None:
+    """Refuse what is no whole number above 0.
+
+    >>> require_count(2.5, "number of rounds")
+    Traceback (most recent call last):
+    leakgauge.checks.InputError: number of rounds is 2.5; expected a whole number above 0
+    """
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    require(whole and value > 0, f"{name} is {value!r}; expected a whole number above 0")
 
 
 def require_choice(value: str, name: str, choices: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from leakgauge.batching import stacked, start
 from leakgauge.checks import require_positive
 from leakgauge.pooling import start_pool
-from leakgauge.probing import Method, make_plan, trainable
+from leakgauge.probing import Method, probe, trainable
 from leakgauge.types import Grads, Params, Task
 
 MAX_BYTES = 2**28
@@ -47,7 +47,7 @@ def check_vectorisable(task: Task, x: Tensor, y: Tensor) -> None:
     leakgauge.checks.InputError: BatchNorm1d '0' is in train mode and updates its running \
 statistics; call model.eval() first, or use GroupNorm
     """
-    make_plan(task, trainable(task.model, params_of(task.model)), x, y, method="vmap")
+    probe(task, trainable(task.model, params_of(task.model)), x, y, method="vmap")
 
 
 def per_example_gradients(

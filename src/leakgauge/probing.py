@@ -32,7 +32,7 @@ _REFUSALS: tuple[type[Exception], ...] = (
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Probed:
     """How the gradients of one task are computed.
 
     Attributes:
@@ -86,7 +86,7 @@ def trainable(model: nn.Module, params: Params) -> dict[str, Tensor]:
     return {name: params[name].detach() for name in known}
 
 
-def make_plan(task: Task, params: Params, x: Tensor, y: Tensor, *, method: Method) -> Plan:
+def probe(task: Task, params: Params, x: Tensor, y: Tensor, *, method: Method) -> Probed:
     """Try the task on up to two records ``x [B, ...]``, ``y [B, ...]``.
 
     Raises:
@@ -108,7 +108,7 @@ def make_plan(task: Task, params: Params, x: Tensor, y: Tensor, *, method: Metho
             return task
         return _channels_last(private(original, params), x, y) or task
 
-    return Plan(
+    return Probed(
         task,
         looped,
         method=method,
@@ -260,7 +260,7 @@ def _vectorises(task: Task, params: Params, x: Tensor, y: Tensor, *, required: b
         if required:
             raise InputError(
                 f"torch.func cannot vectorise {_name(task.model)} ({one_line(error)}); "
-                'pass method="auto" to take a plain loop there, which is slower and exact'
+                'allow a plain loop, slower and exact (--allow-loop, or method="auto")'
             ) from error
         return False
     return True

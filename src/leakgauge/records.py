@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pydantic
 import yaml
@@ -35,6 +35,8 @@ class Estimate:
     n: int
     confidence: float = 0.95
     unit: str = ""
+
+    __pydantic_config__: ClassVar[pydantic.ConfigDict] = pydantic.ConfigDict(allow_inf_nan=False)
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def read_records(folder: Path) -> list[Record]:
             f"no {RECORDS_FILE} in {str(folder)!r}; expected the --out of a finished run"
         )
     records = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(_text(path).splitlines(), start=1):
         try:
             records.append(_RECORD.validate_json(line))
         except pydantic.ValidationError as error:
@@ -152,11 +154,18 @@ def read_run(folder: Path) -> Run:
     if not path.is_file():
         raise InputError(f"no {RUN_FILE} in {str(folder)!r}; expected the --out of a run")
     try:
-        return _RUN.validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return _RUN.validate_python(yaml.safe_load(_text(path)))
     except pydantic.ValidationError as error:
         raise InputError(f"{path} is not the description of a run: {_first(error)}") from error
     except yaml.YAMLError as error:
         raise InputError(f"{path} is not YAML: {str(error).splitlines()[0]}") from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({error}); expected what a run wrote") from error
 
 
 def _first(error: pydantic.ValidationError) -> str:

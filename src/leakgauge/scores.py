@@ -24,6 +24,7 @@ AUROC = "auroc"
 TPR_AT_1_FPR = "tpr_at_1_fpr"
 SUCCESS = "success"
 ADVANTAGE = "advantage"
+ACCURACY = "accuracy"
 METRICS = (AUROC, TPR_AT_1_FPR, SUCCESS, ADVANTAGE)
 
 MAX_WEIGHTS = 4_000_000
@@ -73,31 +74,35 @@ def _tie_ends(sorted_score: Floats) -> Ints:
 def _cumulative(
     positive: NDArray[np.bool_], score: Floats, weights: Floats | None
 ) -> tuple[Floats, Floats]:
-    """Shares of negatives and of positives at or above each distinct score, from 0 to 1.
+    """Weights of the negatives and of the positives at or above each distinct score, from 0 on.
 
-    Both have shape ``[..., g + 1]`` for g distinct scores, highest score first.
+    Both have shape ``[..., g + 1]`` for g distinct scores, highest score first. Not yet divided
+    by their sums: whole numbers add up exactly, and a perfect area is then exactly 1.
     """
     weights = np.ones(len(score)) if weights is None else weights
     order = np.argsort(-score, kind="stable")
     ends = _tie_ends(score[order])
     sorted_weights = weights[..., order]
-    shares = []
+    masses = []
     for member in (~positive[order], positive[order]):
         mass = np.cumsum(sorted_weights * member, axis=-1)[..., ends]
-        mass = np.concatenate([np.zeros((*mass.shape[:-1], 1)), mass], axis=-1)
-        with np.errstate(invalid="ignore"):  # a resample may hold no positive: nan, dropped later
-            shares.append(mass / mass[..., -1:])
-    return shares[0], shares[1]
+        masses.append(np.concatenate([np.zeros((*mass.shape[:-1], 1)), mass], axis=-1))
+    return masses[0], masses[1]
 
 
-def _area(fpr: Floats, tpr: Floats) -> Floats:
-    area: Floats = np.sum(np.diff(fpr) * (tpr[..., 1:] + tpr[..., :-1]) / 2, axis=-1)
+def _area(negatives: Floats, positives: Floats) -> Floats:
+    won = np.sum(np.diff(negatives) * (positives[..., 1:] + positives[..., :-1]) / 2, axis=-1)
+    with np.errstate(invalid="ignore"):
+        area: Floats = won / (negatives[..., -1] * positives[..., -1])
     return area
 
 
-def _best(fpr: Floats, tpr: Floats, limit: float) -> Floats:
-    best: Floats = np.max(np.where(fpr <= limit + 1e-12, tpr, 0.0), axis=-1)
-    return best
+def _best(negatives: Floats, positives: Floats, limit: float) -> Floats:
+    accepted = negatives <= limit * negatives[..., -1:] + 1e-9
+    most = np.max(np.where(accepted, positives, 0.0), axis=-1)
+    with np.errstate(invalid="ignore"):
+        best: Floats = most / positives[..., -1]
+    return np.where(negatives[..., -1] > 0, best, np.nan)
 
 
 def auroc(
@@ -126,7 +131,8 @@ def tpr_at_fpr(
 ) -> NDArray[np.float64]:
     """The largest true positive rate of a threshold whose false positive rate is at most ``fpr``.
 
-    No interpolation between thresholds: trials of equal score are accepted together.
+    No interpolation between thresholds: trials of equal score are accepted together. nan where a
+    class has no weight.
 
     >>> label = np.repeat([False, True], 100)
     >>> score = np.concatenate([np.arange(100), np.arange(100) + 9.5])
@@ -171,9 +177,9 @@ def figures(judged: Judged, weights: Floats | None = None) -> dict[str, Floats]:
     weights = np.ones(len(judged.truth)) if weights is None else weights
     areas, rates = [], []
     for positive, log_odds in _one_against_rest(judged):
-        fpr, tpr = _cumulative(positive, log_odds, weights)
-        areas.append(_area(fpr, tpr))
-        rates.append(_best(fpr, tpr, 0.01))
+        masses = _cumulative(positive, log_odds, weights)
+        areas.append(_area(*masses))
+        rates.append(_best(*masses, 0.01))
     return {
         AUROC: np.mean(areas, axis=0),
         TPR_AT_1_FPR: np.mean(rates, axis=0),
@@ -201,8 +207,8 @@ def roc(
     Macro-averaged over the secrets, one against the rest, where there are more than two.
     """
     grid = np.append(0.0, np.geomspace(floor, 1.0, points))
-    curves = [_cumulative(pos, score, None) for pos, score in _one_against_rest(judged)]
-    tpr = np.mean([[_best(*curve, limit) for limit in grid] for curve in curves], axis=0)
+    masses = [_cumulative(pos, score, None) for pos, score in _one_against_rest(judged)]
+    tpr = np.mean([[_best(*mass, limit) for limit in grid] for mass in masses], axis=0)
     return tuple(zip(grid.tolist(), tpr.tolist(), strict=True))
 
 
@@ -221,9 +227,9 @@ def bootstrap_interval(
 
     The percentiles are widened as a t interval with ``blocks - 1`` degrees of freedom is (expanded
     percentile interval; Hesterberg 2015, "What teachers should know about the bootstrap"). Where
-    every replicate equals a value at its bound (no block showed a single error), the bootstrap
-    sees no spread; the interval then reaches as far as the exact binomial limit (Clopper-Pearson)
-    of "no failure in ``blocks`` blocks".
+    every replicate is the same (no block showed a single error, or all said the same), the
+    bootstrap sees no spread; the interval then reaches as far as the exact binomial limit
+    (Clopper-Pearson) of "none in ``blocks`` blocks".
 
     Args:
         value: the estimate on all trials.
@@ -232,20 +238,25 @@ def bootstrap_interval(
         confidence: two-sided.
         bounds: the smallest and largest possible value.
 
+    Raises:
+        InputError: there are fewer than two blocks, or no replicate has a value.
+
     >>> low, high = bootstrap_interval(1.0, np.ones(1000), blocks=100)
     >>> round(low, 4), high
     (0.9638, 1.0)
     """
     replicates = replicates[np.isfinite(replicates)]
+    require(
+        blocks >= 2 and len(replicates) > 0,
+        f"{blocks} groups of trials are too few to resample; bring more trials, or more records",
+    )
     tail = (1 - confidence) / 2
     t = special.stdtrit(blocks - 1, 1 - tail)
     widened = special.ndtr(-np.sqrt(blocks / (blocks - 1)) * t)
     low, high = np.quantile(replicates, [widened, 1 - widened])
-    reach = 1 - tail ** (1 / blocks)
-    if low == high == value:
-        span = bounds[1] - bounds[0]
-        low = min(low, bounds[1] - reach * span) if value == bounds[1] else low
-        high = max(high, bounds[0] + reach * span) if value == bounds[0] else high
+    if low == high:
+        reach = (1 - tail ** (1 / blocks)) * (bounds[1] - bounds[0])
+        low, high = max(bounds[0], value - reach), min(bounds[1], value + reach)
     return min(float(low), value), max(float(high), value)
 
 
@@ -275,6 +286,7 @@ def score(
         ``{"auroc", "tpr_at_1_fpr", "success", "advantage"}``; all but the advantage lie in [0, 1].
     """
     names, index = np.unique(judged.block, return_inverse=True)
+    require(len(names) >= 2, "all trials draw on the same records; an interval needs two blocks")
     drawn = draw_blocks(len(names), replicates, rng)
     chunk = max(1, MAX_WEIGHTS // len(index))  # so that many trials do not need much memory
     parts = [figures(judged, drawn[i : i + chunk, index]) for i in range(0, replicates, chunk)]
@@ -312,15 +324,31 @@ def share(
     right = np.bincount(index, weights=values)
     drawn = draw_blocks(len(size), replicates, rng)
     value = float(values.mean())
+    if len(size) < 2:  # one person tells nothing about others
+        return Estimate(value, 0.0, 1.0, n=len(values), confidence=confidence)
     low, high = bootstrap_interval(
         value, (drawn @ right) / (drawn @ size), blocks=len(size), confidence=confidence
     )
     return Estimate(value, low, high, n=len(values), confidence=confidence)
 
 
-def chance(majority: float) -> dict[str, float]:
-    """What each metric shows where nothing leaks; ``majority`` as for ``score``."""
-    return {AUROC: 0.5, TPR_AT_1_FPR: 0.01, SUCCESS: majority, ADVANTAGE: 0.0}
+def chance(truth: Ints, majority: float) -> dict[str, float]:
+    """What each metric shows on average where nothing leaks.
+
+    With n negatives, floor(n / 100) of them may be accepted at 1 % FPR, and a positive lies above
+    the next one with probability (floor(n / 100) + 1) / (n + 1): more than 1 % where n is small.
+
+    Args:
+        truth: the secrets ``[n]`` of the trials.
+        majority: as for ``score``.
+
+    >>> chance(np.arange(5000) % 2, 0.5)["tpr_at_1_fpr"].__round__(5)
+    0.0104
+    """
+    counts = np.bincount(truth)
+    negatives = [len(truth) - count for count in (counts[1:] if len(counts) == 2 else counts)]
+    accepted = np.mean([(n // 100 + 1) / (n + 1) for n in negatives])
+    return {AUROC: 0.5, TPR_AT_1_FPR: float(accepted), SUCCESS: majority, ADVANTAGE: 0.0}
 
 
 def smallest_detectable(estimate: Estimate, chance: float, *, power: float = 0.8) -> float:

@@ -9,20 +9,18 @@ from typing import Annotated
 
 import typer
 
-from leakgauge.audit import REUSE, UNIFORM, VMAP, Settings
+from leakgauge.audit import REUSE, UNIFORM, Settings
 from leakgauge.checks import InputError, require
 from leakgauge.cli import options
 from leakgauge.cli.running import INTERRUPTED, run
 from leakgauge.cli.usertask import load_task, only_secret
 from leakgauge.data import Roles, fingerprint, make_table, randhie, read_table
 from leakgauge.experiment.prepare import Origin, Plan, Prepared, from_table, from_task
-from leakgauge.inference import ATTACKS, GAMES
 from leakgauge.report import write_report
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -31,12 +29,14 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def root(
+    context: typer.Context,
     show_version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
 ) -> None:
     """Measures how much private information leaks through the gradients of a training run."""
     if show_version:
         print(version("leakgauge"))
-        raise typer.Exit
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 @app.command()
@@ -69,7 +69,7 @@ def audit(
     prior: options.Prior = UNIFORM,
     lr: options.LearningRate = 0.01,
     hidden: options.Hidden = None,
-    method: options.Method = VMAP,
+    allow_loop: options.AllowLoop = False,
     seed: options.Seed = 0,
     workers: options.Workers = None,
     device: options.Device = "cpu",
@@ -81,10 +81,10 @@ def audit(
 
     def plan(secret: str) -> Plan:
         return Plan(
-            asks=options.known_words(ask or ["property"], "--ask", GAMES),
-            adversaries=options.known_words(adversary or ["forest"], "--adversary", ATTACKS),
+            asks=tuple(ask or ["property"]),
+            adversaries=tuple(adversary or ["forest"]),
             settings=Settings(
-                secret, batch_size, rounds, trials, lr, batches, prior, seed, method=method
+                secret, batch_size, rounds, trials, lr, batches, prior, seed, allow_loop=allow_loop
             ),
             shadow=shadow,
             hidden=tuple(hidden or (100,)),
@@ -94,7 +94,14 @@ def audit(
     def prepare() -> Prepared:
         if table is None:
             options.only_with_table(
-                {"--label": label, "--group": group, "--drop": drop, "--bins": bins}
+                {
+                    "--label": label,
+                    "--group": group,
+                    "--drop": drop,
+                    "--bins": bins,
+                    "--drop-missing": drop_missing,
+                    "--hidden": hidden,
+                }
             )
             return _from_task(str(task), secret, plan(secret or ""))
         require(label is not None, "--label is missing; name the column that the model predicts")
@@ -123,8 +130,8 @@ def demo(
 
     def prepare() -> Prepared:
         plan = Plan(
-            asks=options.known_words(ask or ["property"], "--ask", GAMES),
-            adversaries=options.known_words(adversary or ["forest"], "--adversary", ATTACKS),
+            asks=tuple(ask or ["property"]),
+            adversaries=tuple(adversary or ["forest"]),
             settings=Settings("female", batch_size, rounds, trials, seed=seed),
         )
         frame, roles = randhie(), Roles("any_visit", ("female",), group="zper")
@@ -171,6 +178,10 @@ def main() -> None:
         code = app(standalone_mode=False)
     except InputError as error:
         sys.exit(_refuse(str(error)))
+    except MemoryError:
+        sys.exit(
+            _refuse("this needs more memory than there is; lower --trials, --hidden, --shadow")
+        )
     except USAGE_ERROR as error:
         sys.exit(_refuse(_with_value(error.format_message())))  # type: ignore[attr-defined]
     except (typer.Abort, KeyboardInterrupt):
@@ -181,7 +192,9 @@ def main() -> None:
 def _with_value(message: str) -> str:
     """Typer names the option, not what came: look that up in what was typed."""
     found = re.search(r"'(--[a-z-]+)'", message)
-    typed = dict(pairwise(sys.argv))
+    typed = dict(pairwise(sys.argv)) | dict(
+        word.split("=", 1) for word in sys.argv if word.startswith("--") and "=" in word
+    )
     if found is None or found[1] not in typed:
         return message
     return f"{message} (came: {typed[found[1]]!r})"

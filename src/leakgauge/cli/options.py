@@ -1,14 +1,14 @@
 """The options that commands share, and how their words are checked."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
 
-from leakgauge.audit import AUTO, EMPIRICAL, FRESH, REUSE, UNIFORM, VMAP
-from leakgauge.checks import InputError, require, require_choice, require_positive
+from leakgauge.audit import EMPIRICAL, FRESH, REUSE, UNIFORM
+from leakgauge.checks import InputError, require, require_count
 from leakgauge.inference import ATTACKS, GAMES
 
 RUNS = Path("leakgauge-runs")
@@ -33,10 +33,10 @@ LearningRate = Annotated[float, typer.Option("--lr", help="learning rate of the 
 Hidden = Annotated[
     list[int] | None, typer.Option(help="width of a hidden layer (default 100); repeatable")
 ]
-Method = Annotated[
-    str,
+AllowLoop = Annotated[
+    bool,
     typer.Option(
-        help=f"{VMAP} refuses a model that torch.func cannot take; {AUTO} loops, which is slower"
+        "--allow-loop", help="take a model that torch.func cannot vectorise; slower, exact"
     ),
 ]
 Seed = Annotated[int, typer.Option(help="all randomness follows from it")]
@@ -50,21 +50,13 @@ Out = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 
 
-def known_words(given: Sequence[str], option: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The words, each of which must be known."""
-    options = list(known)
-    for word in given:
-        require_choice(word, option, options)
-    return tuple(given)
-
-
 def bin_counts(given: Sequence[str]) -> Mapping[str, int]:
     """``["age=4"]`` as ``{"age": 4}``."""
     counts: dict[str, int] = {}
     for text in given:
         name, equals, number = text.rpartition("=")
         require(
-            bool(name and equals and number.isdigit()),
+            bool(name and equals and number.isdecimal()),
             f"--bins is {text!r}; expected COL=N, for example age=4",
         )
         counts[name] = int(number)
@@ -74,17 +66,19 @@ def bin_counts(given: Sequence[str]) -> Mapping[str, int]:
 def torch_device(name: str) -> str:
     """The device's name, where torch has it."""
     try:
-        torch.empty(1, device=name)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"--device {name} cannot be used here: {reason}") from error
+        torch.zeros(1, device=name).sum().item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().splitlines()[0][:120]
+        raise InputError(
+            f"--device {name} cannot be used here ({reason}); cpu always can"
+        ) from error
     return name
 
 
 def worker_count(given: int | None) -> int | None:
     """Processes, as given; None leaves it to the run."""
     if given is not None:
-        require_positive(given, "--workers")
+        require_count(given, "--workers")
     return given
 
 

@@ -17,7 +17,7 @@ from leakgauge.experiment.prepare import Prepared
 from leakgauge.experiment.resumable import run_stages
 from leakgauge.experiment.store import RunFolder
 from leakgauge.records import Record, Run
-from leakgauge.report import verdicts, write_report
+from leakgauge.report import utility, verdicts, write_report
 
 INTERRUPTED = 130
 STYLES = {"strong": "bold red", "clear": "red", "weak": "yellow", "none": "green"}
@@ -77,13 +77,12 @@ def _tell(run: Run, records: list[Record], report: Path, seconds: float) -> None
             + Text(f" ({verdict.test})", style="dim")
         )
         console.print(Text(verdict.text.replace("`", "'")))
-    for record in records:
-        if record.metric == "accuracy":
-            console.print(
-                Text(
-                    f"\nThe model trained for '{record.game}' is right on "
-                    f"{record.estimate.value:.1%} of the test records "
-                    f"(always guessing the most frequent label: {record.chance:.1%})."
-                )
+    for record in utility(records):
+        console.print(
+            Text(
+                f"\nThe model trained for '{record.game}' is right on "
+                f"{record.estimate.value:.1%} of the test records "
+                f"(always guessing the most frequent label: {record.chance:.1%})."
             )
+        )
     console.print(Text(f"\nreport: {report}  ({seconds:.0f} s)"), soft_wrap=True)

@@ -5,6 +5,7 @@ import os
 import random
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def load_task(spec: str, *, seed: int) -> tuple[Task, Dataset]:
     torch.manual_seed(derive(seed, "task"))
     try:
         returned = function()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"--task {spec}: the function raised {_told(error)}") from error
     if not (isinstance(returned, tuple) and len(returned) == 2):
         raise InputError(f"--task {spec} returned {type(returned).__name__}; {WANTED}")
@@ -41,8 +42,20 @@ def load_task(spec: str, *, seed: int) -> tuple[Task, Dataset]:
     if not (isinstance(task, Task) and isinstance(data, Dataset)):
         found = f"({type(task).__name__}, {type(data).__name__})"
         raise InputError(f"--task {spec} returned {found}; {WANTED}")
-    from_arrays(data.x, data.y, data.secrets, users=data.users)  # refuses what cannot be used
-    return task, data
+    return task, _checked(spec, data)
+
+
+def _checked(spec: str, data: Dataset) -> Dataset:
+    """The same data with what can be repaired without doubt (types of codes), or a refusal."""
+    parts = {"x": data.x, "y": data.y, **data.secrets}
+    for name, part in parts.items():
+        require(
+            isinstance(part, torch.Tensor),
+            f"--task {spec}: {name} of the Dataset is {type(part).__name__}, not a tensor; make "
+            "the Dataset with leakgauge.from_arrays",
+        )
+    plain = from_arrays(data.x, data.y, data.secrets, users=data.users, dtype=data.x.dtype)
+    return replace(plain, x=data.x, schema=data.schema)
 
 
 def _function(spec: str) -> Callable[[], Any]:
@@ -55,7 +68,7 @@ def _function(spec: str) -> Callable[[], Any]:
         sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"--task {spec}: cannot import {module_name!r} from the working folder or the "
             f"installed packages: {_told(error)}"
@@ -66,7 +79,7 @@ def _function(spec: str) -> Callable[[], Any]:
     return function
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 

@@ -52,6 +52,13 @@ def from_arrays(
     features = _features(_array(x), dtype)
     n = len(features)
     codes = {name: _codes(_array(found), f"secret {name!r}", n) for name, found in secrets.items()}
+    for name, found in codes.items():
+        absent = (torch.bincount(found) == 0).nonzero().flatten().tolist()
+        first = absent[0] if absent else 0
+        require(
+            not absent,
+            f"secret {name!r} has no record with code {first}; number its values 0, 1, ...",
+        )
     return Dataset(
         x=features,
         y=_codes(_array(y), "y", n),

@@ -1,5 +1,6 @@
 """Independent jobs, spread over processes."""
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -33,4 +34,10 @@ def spread(jobs: Sequence[Callable[[], Result]], *, workers: int | None) -> Iter
             yield job()
         return
     parallel = Parallel(n_jobs=min(workers, len(jobs)), return_as="generator_unordered")
-    yield from parallel(delayed(job)() for job in jobs)
+    yield from parallel(delayed(_undisturbed)(job) for job in jobs)
+
+
+def _undisturbed(job: Callable[[], Result]) -> Result:
+    """Ctrl-C reaches every process of the terminal; only the one that started the run answers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return job()

@@ -1,5 +1,6 @@
 """From a user's table, or a user's own task, to the stages of a run and its description."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -10,10 +11,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from leakgauge.audit import Settings, Stage, audit, stage, versions
-from leakgauge.checks import require, require_positive
+from leakgauge.checks import nearest, require, require_choice, require_count
 from leakgauge.data import Split, Table, encode, fingerprint, split_records
-from leakgauge.gradients import params_of
-from leakgauge.inference import ATTACKS, AttributeInference, PropertyInference
+from leakgauge.inference import ATTACKS, GAMES, AttributeInference, PropertyInference
 from leakgauge.inference.games import MIN_BLOCKS
 from leakgauge.models import mlp
 from leakgauge.records import Record, Run
@@ -48,11 +48,18 @@ class Plan:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        require_positive(self.shadow, "number of shadow records")
+        require_count(self.shadow, "number of shadow records (--shadow)")
         for width in self.hidden:
-            require_positive(width, "width of a hidden layer")
-        for names, what in ((self.asks, "questions"), (self.adversaries, "adversaries")):
-            require(len(set(names)) == len(names), f"{what} are named twice: {', '.join(names)}")
+            require_count(width, "width of a hidden layer (--hidden)")
+        words = (("--ask", self.asks, GAMES), ("--adversary", self.adversaries, ATTACKS))
+        for option, names, known in words:
+            require(
+                isinstance(names, tuple) and len(names) > 0,
+                f"{option} is {names!r}; expected a tuple of one or more of {', '.join(known)}",
+            )
+            for name in names:
+                require_choice(name, option, known)
+            require(len(set(names)) == len(names), f"{option} names one twice: {', '.join(names)}")
 
     def about(self, secret: str) -> "Plan":
         """The same plan for another secret."""
@@ -109,6 +116,7 @@ def from_table(table: Table, plan: Plan, origin: Origin = Origin()) -> Prepared:
         InputError: the table is too small for what is asked.
     """
     settings = plan.settings
+    _refuse_unknown(settings.secret, table.secrets)
     values = table.values[settings.secret]
     split = _split(
         table.secrets[settings.secret], table.users, table.y, values, table.classes, plan
@@ -142,10 +150,12 @@ def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin = Origin()) 
         InputError: the model or the data do not fit what is asked.
     """
     settings, schema = plan.settings, data.schema
+    _refuse_unknown(settings.secret, data.secrets)
     codes = data.secrets[settings.secret]
     names = schema.secrets[settings.secret] if schema else ()
     split = _split(codes, data.users, data.y, names, schema.classes if schema else (), plan)
-    task = Task(task.model.to(plan.device), task.loss)
+    if plan.device != "cpu":  # the caller's model stays where it is
+        task = Task(copy.deepcopy(task.model).to(plan.device), task.loss)
     stages = [_stage(ask, task, data, split, plan) for ask in plan.asks]
     values = names or tuple(str(value) for value in range(int(codes.max()) + 1))
     facts = {
@@ -157,6 +167,10 @@ def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin = Origin()) 
     label = schema.label if schema else "label"
     run = _describe(stages, split, plan, origin, label, facts, origin.notes)
     return Prepared(tuple(stages), run, origin.name, label)
+
+
+def _refuse_unknown(secret: str, known: Mapping[str, Tensor]) -> None:
+    require(secret in known, f"no secret {secret!r} in the data{nearest(secret, known)}")
 
 
 def _split(
@@ -223,7 +237,7 @@ def _describe(
             "blocks": {scene.game.name: int(scene.game.block.max()) + 1 for scene in stages},
             "model": {scene.game.name: repr(scene.task.model) for scene in stages},
             "parameters": {
-                scene.game.name: fingerprint(params_of(scene.task.model)) for scene in stages
+                scene.game.name: fingerprint(scene.task.model.state_dict()) for scene in stages
             },
         },
         notes=tuple(notes),

@@ -6,11 +6,13 @@ which run the folder holds; a run with other settings, data or versions is refus
 
 import json
 import os
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -21,6 +23,9 @@ from leakgauge.types import Params
 
 UNIDENTIFYING = frozenset({"table"})
 """Settings that do not change what a run finds: where the file lies; its fingerprint counts."""
+
+UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, SafetensorError)
+"""A file that is missing or damaged is computed anew."""
 
 
 class RunFolder:
@@ -70,11 +75,11 @@ class RunFolder:
 
         In the order and on the devices of ``like``: the file keeps neither.
         """
-        path = self._params(ask, number)
-        if not path.exists():
+        try:
+            stored = load_file(self._params(ask, number))
+            return {name: stored[name].to(leaf.device) for name, leaf in like.items()}
+        except UNREADABLE:
             return None
-        stored = load_file(path)
-        return {name: stored[name].to(leaf.device) for name, leaf in like.items()}
 
     def keep_params(self, ask: str, number: int, params: Params) -> None:
         """Keep the parameters at the start of round ``number``."""
@@ -86,12 +91,12 @@ class RunFolder:
 
     def played(self, ask: str, number: int) -> Played | None:
         """What the adversaries said of round ``number``, if it was finished."""
-        path = self._round(ask, number)
-        if not path.exists():
+        try:
+            with np.load(self._round(ask, number), allow_pickle=False) as stored:
+                told = json.loads(str(stored["told"]))
+                said = {name: stored[f"said/{name}"] for name in told["details"]}
+        except UNREADABLE:
             return None
-        with np.load(path, allow_pickle=False) as stored:
-            told = json.loads(str(stored["told"]))
-            said = {name: stored[f"said/{name}"] for name in told["details"]}
         return Played(said, told["details"], told["seconds"])
 
     def keep_played(self, ask: str, number: int, played: Played) -> None:

@@ -3,7 +3,7 @@
 from leakgauge.inference.adversary import Adversary, Attack
 from leakgauge.inference.auto import Auto
 from leakgauge.inference.forest import Forest
-from leakgauge.inference.games import GAMES, AttributeInference, Game, PropertyInference, Trials
+from leakgauge.inference.games import GAMES, AttributeInference, PropertyInference, Trials
 from leakgauge.inference.logistic import Logistic
 from leakgauge.inference.rounds import accumulate
 from leakgauge.inference.shadow import Shadow
@@ -19,7 +19,6 @@ __all__ = [
     "AttributeInference",
     "Auto",
     "Forest",
-    "Game",
     "Logistic",
     "PropertyInference",
     "Shadow",

@@ -6,15 +6,18 @@ secret is one of the features, so the model is trained on it; in *property infer
 
 **Blocks.** Batches from a finite pool share records, so trials are not independent, and an
 interval that takes them for independent is too narrow. The pool is therefore dealt at random into
-disjoint blocks, each with at least B records of every secret value, and every trial draws its
-batch without replacement from one block. Taken alone, each batch is still a uniformly random
-subset of the records with its secret, as in the paper; but trials of different blocks share no
-record (and no person), and the scores resample blocks.
+disjoint blocks, each with at least B records of every secret value (4 B where there are enough),
+and every trial draws its batch without replacement from one block. Taken alone, each batch is
+still a uniformly random subset of the records with its secret, as in the paper; but trials of
+different blocks share no record, and the scores resample blocks.
+
+Where records belong to persons, whole persons are dealt, so that no person stands in two blocks.
+A batch then holds fewer different persons than one that is drawn from all records would.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -27,7 +30,11 @@ from leakgauge.types import Dataset, Schema
 MIN_BLOCKS = 8
 """Fewer independent groups of records than this carry no interval worth printing."""
 
+ENOUGH_BLOCKS = 50
+"""From here on, larger blocks are better than more: batches of one block differ more then."""
+
 MAX_BLOCKS = 500
+BATCHES_IN_A_BLOCK = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +65,6 @@ class Trials:
     def y(self) -> Tensor:
         """Labels ``[n, B]``."""
         return self.pool.y[self.rows]
-
-
-class Game(Protocol):
-    """A secret and how data depends on it."""
-
-    def play(self, n: int, *, rng: np.random.Generator) -> Trials:
-        """Play n times."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,9 +230,17 @@ def deal_blocks(
     require(
         batch_size <= fewest,
         f"batch size is {batch_size}, but only {fewest} private records have the secret value "
-        f"{name!r}; lower --batch-size",
+        f"{name!r}; lower --batch-size to at most {max(1, fewest // MIN_BLOCKS)}",
     )
-    blocks = min(max_blocks, fewest // batch_size)
+    if users is not None:
+        persons = min(len(np.unique(users[codes == value])) for value in range(values))
+        require(
+            persons >= MIN_BLOCKS,
+            f"only {persons} private persons have records with some secret value; an interval "
+            f"needs at least {MIN_BLOCKS} of each value: bring more persons",
+        )
+    roomy = fewest // (BATCHES_IN_A_BLOCK * batch_size)
+    blocks = min(max_blocks, max(roomy, min(ENOUGH_BLOCKS, fewest // batch_size)))
     while blocks >= MIN_BLOCKS:
         block = _deal(codes, users, blocks, rng)
         held = np.zeros((blocks, values), dtype=np.int64)

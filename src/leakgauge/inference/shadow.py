@@ -80,6 +80,14 @@ class Shadow:
         Splitting bootstrapped batches instead would let a record stand on both sides.
         """
         codes = self.data.secrets[self.secret].cpu().numpy()
+        units = np.arange(len(codes)) if self.data.users is None else self.data.users.cpu().numpy()
+        fewest = min(len(np.unique(units[codes == value])) for value in range(self.values))
+        what = "records" if self.data.users is None else "persons"
+        require(
+            fewest >= 2 * count,
+            f"{count} folds of the shadow {what} need {2 * count} with each secret value, there "
+            f"are {fewest}; raise --shadow, or choose --adversary forest, which needs no folds",
+        )
         kind = StratifiedKFold if self.data.users is None else StratifiedGroupKFold
         users = None if self.data.users is None else self.data.users.cpu().numpy()
         splitter = kind(count, shuffle=True, random_state=int(rng.integers(2**31)))

@@ -28,7 +28,7 @@ class Flat:
 
     def __call__(self, grads: Grads) -> Tensor:
         """Flatten and join."""
-        return torch.cat([leaf.flatten(start_dim=1) for leaf in grads.values()], dim=1)
+        return torch.cat([leaf.reshape(len(leaf), -1) for leaf in grads.values()], dim=1)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class MaxPool:
     def __call__(self, grads: Grads) -> Tensor:
         """Pool and join."""
         pooled = [
-            max_pool1d(leaf.flatten(start_dim=1)[:, None], self.kernel, ceil_mode=True)[:, 0]
+            max_pool1d(leaf.reshape(len(leaf), 1, -1), self.kernel, ceil_mode=True)[:, 0]
             for leaf in grads.values()
         ]
         return torch.cat(pooled, dim=1)

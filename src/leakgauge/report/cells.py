@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from leakgauge.checks import InputError
 from leakgauge.records import ACCUMULATED, Record
+from leakgauge.scores import ACCURACY
 
-UTILITY = "accuracy"
 METRICS = {
     "auroc": "AUROC",
     "tpr_at_1_fpr": "TPR at 1 % FPR",
@@ -92,7 +92,7 @@ def cells(records: Sequence[Record]) -> list[Cell]:
     """
     grouped: dict[tuple[str, str, str, str], dict[tuple[str, int | str], Record]] = {}
     for record in records:
-        if record.metric == UTILITY:
+        if record.metric == ACCURACY:
             continue
         key = (record.game, record.defense, record.knowledge, record.adversary)
         figures = grouped.setdefault(key, {})
@@ -108,6 +108,6 @@ def utility(records: Sequence[Record]) -> list[Record]:
     """The trained model's accuracy: the last record of each game and defense."""
     found: dict[tuple[str, str], Record] = {}
     for record in records:
-        if record.metric == UTILITY:
+        if record.metric == ACCURACY:
             found[record.game, record.defense] = record
     return list(found.values())

@@ -168,9 +168,8 @@ def _learning(ask: Mapping[str, Any]) -> str:
 def _shadow(run: Run) -> str:
     size = run.data.get("public", run.settings.get("shadow"))
     records = "Public records" if size is None else f"{count(size)} public records"
-    trials = run.settings.get("shadow_trials")
-    made = "batches" if trials is None else f"{count(trials)} batches"
     return (
-        f"{records} of the same kind, with label and secret (the shadow data). In each round it "
-        f"made {made} of them whose secret it knew, and learnt from their gradients."
+        f"{records} of the same kind, with label and secret (the shadow data), encoded as the "
+        "private ones are. In each round it made batches of them whose secret it knew, and learnt "
+        "from their gradients."
     )

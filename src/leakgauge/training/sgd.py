@@ -34,19 +34,27 @@ def train_epoch(
     leaves = list(current.values())
     for batch in torch.split(order, batch_size):
         loss = task.loss(functional_call(task.model, current, (data.x[batch],)), data.y[batch])
-        steps = torch.autograd.grad(loss, leaves)
+        steps = torch.autograd.grad(loss, leaves, allow_unused=True)
         with torch.no_grad():
             for leaf, step in zip(leaves, steps, strict=True):
-                leaf.sub_(step, alpha=lr)
+                if step is not None:
+                    leaf.sub_(step, alpha=lr)
     return {name: value.detach() for name, value in current.items()}
 
 
-def predict(task: Task, params: Params, data: Dataset, *, chunk: int = 4096) -> torch.Tensor:
-    """The most probable class ``[n]`` of each record, from outputs ``[n, classes]``."""
+def predict(task: Task, params: Params, data: Dataset, *, chunk: int = 4096) -> torch.Tensor | None:
+    """The most probable class ``[n]`` of each record.
+
+    None where the model's outputs are no scores ``[n, classes]`` of two classes or more: what
+    they mean is between the model and its loss.
+    """
+    found = []
     with torch.no_grad():
-        return torch.cat(
-            [
-                functional_call(task.model, dict(params), (x,)).argmax(dim=1)
-                for x in torch.split(data.x, chunk)
-            ]
-        )
+        for x in torch.split(data.x, chunk):
+            outputs = functional_call(task.model, dict(params), (x,))
+            if not (isinstance(outputs, torch.Tensor) and outputs.ndim == 2):
+                return None
+            if outputs.shape[1] < 2:
+                return None
+            found.append(outputs.argmax(dim=1))
+    return torch.cat(found) if found else None
