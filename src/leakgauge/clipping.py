@@ -1,0 +1,199 @@
+"""Gradients of batches whose records' gradients are clipped one by one, before the mean.
+
+The mean of clipped gradients is the gradient of a re-weighted loss: with factors
+c_i = min(1, clip / norm_i), of the mean over i of c_i * loss_i. So a record's norm is measured
+once, its gradient is let go of, and a batch's gradient costs what it would without clipping.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from leakgauge.batching import BLOCK_BYTES, Job, slices, stacked, start
+from leakgauge.checks import InputError, require_positive
+from leakgauge.gradients import MAX_BYTES
+from leakgauge.pooling import Pool, pays, start_pool
+from leakgauge.probing import (
+    Method,
+    fresh_buffers,
+    gradient,
+    gradient_function,
+    vectorisable_kernels,
+)
+from leakgauge.types import Grads, Params, Task
+
+
+def iter_clipped_batch_gradients(
+    task: Task,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    rows: Tensor,
+    *,
+    clip: float,
+    method: Method = "auto",
+    max_bytes: int = MAX_BYTES,
+) -> Iterator[tuple[slice, Grads]]:
+    """``iter_batch_gradients`` with each record's gradient clipped before the mean.
+
+    A record's gradient is that of the loss on a batch of one, as in ``per_example_gradients``.
+
+    Args:
+        task: the model and its loss.
+        params: all trainable parameters by name, as from ``params_of``.
+        x: the pool's records ``[n, ...]``.
+        y: the pool's targets ``[n, ...]``.
+        rows: ``[T, B]`` int64, positions in the pool; a repeated row counts as often.
+        clip: largest l2 norm of a record's gradient, over all parameters together.
+        method: as for ``per_example_gradients``.
+        max_bytes: working memory, two chunks included. Where chunks end does not move the
+            results.
+
+    Returns:
+        Pairs of the trials and their gradients, leaf ``[t, *p]``: the mean over a trial's rows of
+        g_i * min(1, clip / norm(g_i)).
+
+    Raises:
+        InputError: as for ``iter_batch_gradients``; or ``clip`` is not above 0. At the call, and
+            not at the first chunk.
+
+    References:
+        Lee and Kifer, Scaling up differentially private deep learning with fast per-example
+        gradient clipping, PoPETs 2021 (re-weighted losses).
+
+    >>> from torch import nn
+    >>> from leakgauge.gradients import params_of
+    >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
+    >>> x, y = torch.ones(9, 3), torch.zeros(9, dtype=torch.int64)
+    >>> rows = torch.zeros(5, 4, dtype=torch.int64)
+    >>> ((trials, grads),) = iter_clipped_batch_gradients(
+    ...     task, params_of(task.model), x, y, rows, clip=0.1
+    ... )
+    >>> together = torch.cat([leaf.flatten(1) for leaf in grads.values()], dim=1)
+    >>> together.norm(dim=1)
+    tensor([0.1000, 0.1000, 0.1000, 0.1000, 0.1000])
+    """
+    require_positive(clip, "clip")
+    plain = start_pool(task, params, x, y, rows, method=method, pooled=False, max_bytes=max_bytes)
+    factors = _factors(plain, clip)
+    index = torch.arange(len(y), device=x.device)
+
+    def weighted(vectorised: bool) -> Pool:
+        loss = WeightedLoss(task.loss, y, factors, vectorised=vectorised)
+        own = Task(task.model, loss)
+        return start_pool(
+            own, params, x, index, rows, method=method, pooled=False, max_bytes=max_bytes
+        )
+
+    try:
+        pool = weighted(vectorised=True)
+    except InputError:  # The loss branches on its data: plain, it was tried above.
+        pool = weighted(vectorised=False)
+    if pays(pool.job, pool.rows):
+        pool = replace(pool, shared=None)
+    if pool.interact():  # Each record's gradient is of a batch of one, whatever batches do.
+        pool = replace(pool, shared=True)
+    return pool.chunks()
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedLoss:
+    """The mean of ``factors[i] * loss(outputs_i, y[i])`` over the records i of a batch.
+
+    Targets are the records' positions, so that factors come along; a record's own loss is that
+    of a batch of one.
+    """
+
+    loss: Callable[[Tensor, Tensor], Tensor]
+    y: Tensor
+    factors: Tensor
+    vectorised: bool
+
+    def __call__(self, outputs: Tensor, index: Tensor) -> Tensor:
+        """The loss of outputs ``[B, ...]`` for positions ``[B]``."""
+        outputs, y = outputs[:, None], self.y[index][:, None]
+        if self.vectorised:
+            each = vmap(self.loss)(outputs, y)
+        else:
+            each = torch.stack([self.loss(*one) for one in zip(outputs, y, strict=True)])
+        return (self.factors[index] * each).mean()
+
+
+def clipped_gradient_function(
+    task: Task, params: Params, x: Tensor, y: Tensor, *, clip: float, method: Method = "auto"
+) -> Callable[[Params, Tensor, Tensor], dict[str, Tensor]]:
+    """For training: ``(params, x [B, ...], y [B, ...]) -> mean of clipped gradients, leaf [*p]``.
+
+    The model is tried once, on the first of the records given here, and not at every step. A step
+    holds the gradients of its B records at once.
+
+    Args:
+        task: the model and its loss.
+        params: all trainable parameters by name, as from ``params_of``.
+        x: records ``[n, ...]``.
+        y: targets ``[n, ...]``.
+        clip: largest l2 norm of a record's gradient.
+        method: as for ``per_example_gradients``.
+
+    Raises:
+        InputError: as for ``per_example_gradients``; or ``clip`` is not above 0.
+
+    >>> from torch import nn
+    >>> from leakgauge.gradients import params_of
+    >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
+    >>> x, y = torch.ones(9, 3), torch.zeros(9, dtype=torch.int64)
+    >>> step = clipped_gradient_function(task, params_of(task.model), x, y, clip=0.1)
+    >>> {name: list(leaf.shape) for name, leaf in step(params_of(task.model), x, y).items()}
+    {'weight': [2, 3], 'bias': [2]}
+    """
+    require_positive(clip, "clip")
+    job = start(
+        task, params, x[:, None], y[:, None], axes="n 1", method=method, max_bytes=MAX_BYTES
+    )
+    alone = gradient_function(job.plan.task)
+    each = vmap(alone, in_dims=(None, 0, 0)) if job.plan.vectorises() else _looped(job)
+
+    def step(params: Params, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        params = {name: params[name].detach() for name in job.params}
+        with vectorisable_kernels():
+            grads = each(params, x[:, None], y[:, None])
+        weights = (clip / _norms(grads)).clamp(max=1) / len(x)
+        return {name: torch.tensordot(weights, leaf, 1) for name, leaf in grads.items()}
+
+    return step
+
+
+def _looped(job: Job) -> Callable[[Params, Tensor, Tensor], Grads]:
+    def each(params: Params, x: Tensor, y: Tensor) -> Grads:
+        leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
+        task, found = job.plan.task, []
+        for one_x, one_y in zip(x, y, strict=True):
+            found.append(gradient(task, leaves, {**leaves, **fresh_buffers(task)}, one_x, one_y))
+        return {name: torch.stack([grads[name] for grads in found]) for name in leaves}
+
+    return each
+
+
+def _factors(pool: Pool, clip: float) -> Tensor:
+    """min(1, clip / norm) ``[n]`` of the records that the pool's batches hold; 1 of others."""
+    job = pool.job
+    used = torch.unique(pool.rows)
+    size = max(1, min(job.max_bytes // 2, BLOCK_BYTES) // job.bytes_per_gradient)
+    first = next(iter(job.params.values()))
+    factors = first.new_ones(len(pool.x))
+    for block in slices(len(used), size):
+        records = used[block]
+        x, y = pool.x[records][:, None], pool.y[records][:, None]
+        grads = job.direct(stacked(x, y), len(records), 1)
+        factors[records] = (clip / _norms(grads)).clamp(max=1)
+    return factors
+
+
+def _norms(grads: Grads) -> Tensor:
+    """The l2 norm of each row over all leaves."""
+    each = [torch.linalg.vector_norm(leaf.flatten(1), dim=1) for leaf in grads.values()]
+    found: Tensor = torch.linalg.vector_norm(torch.stack(each), dim=0)
+    return found

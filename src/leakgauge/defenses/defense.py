@@ -1,0 +1,202 @@
+"""Defenses: where on a client's path something is done to its gradient, and what."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from leakgauge.checks import InputError, require_count
+from leakgauge.defenses.perturb import PGD, Perturb, train_network
+from leakgauge.defenses.plain import ClipNorm, GaussianNoise, Prune, Sign, StochasticQuantise
+from leakgauge.defenses.transform import Identity, Transform, knowing
+from leakgauge.defenses.vib import Bottleneck
+from leakgauge.types import Grads, Task
+
+
+class TaskTransform(Protocol):
+    """A task -> another one, for records ``[n, *shape]``; the first stays as it is."""
+
+    def __call__(self, task: Task, *, shape: Sequence[int], generator: torch.Generator) -> Task:
+        """Change the model or its loss; initial weights come from ``generator``."""
+        ...
+
+
+class Learn(Protocol):
+    """Flattened public gradients ``[n, D]`` and their secrets ``[n]`` -> a transform."""
+
+    def __call__(
+        self, features: Tensor, secret: Tensor, *, classes: int, generator: torch.Generator
+    ) -> Transform:
+        """Learn, at the parameters of one round."""
+        ...
+
+
+@dataclass(frozen=True)
+class Defense:
+    """What a client does before it sends: to the model, to each record's gradient, to the mean.
+
+    Attributes:
+        name: as ``parse_defense`` reads it.
+        per_example: done to the gradient of each record, before the mean over the batch; the
+            bounded-memory path is ``leakgauge.clipping``.
+        update: done to the mean.
+        task: done once to the model and its loss, before training.
+        learn: makes ``update`` anew in each round.
+
+    >>> defense = prune(rate=0.5)
+    >>> defense.name, defense.update({"w": torch.tensor([[3.0, -1.0]])}, [])
+    ('prune:rate=0.5', {'w': tensor([[3., 0.]])})
+    """
+
+    name: str
+    per_example: Transform | None = None
+    update: Transform = field(default_factory=Identity)
+    task: TaskTransform | None = None
+    learn: Learn | None = None
+
+    def prepare(self, task: Task, *, shape: Sequence[int], generator: torch.Generator) -> Task:
+        """The task that is trained under this defense, for records ``[n, *shape]``."""
+        return task if self.task is None else self.task(task, shape=shape, generator=generator)
+
+    def learned(
+        self, features: Tensor, secret: Tensor, *, classes: int, generator: torch.Generator
+    ) -> "Defense":
+        """The defense for one round; itself where there is nothing to learn.
+
+        Args:
+            features: flattened gradients of public batches at the round's parameters ``[n, D]``.
+            secret: their secrets ``[n]``; ``classes`` is m.
+            generator: all the randomness there is.
+        """
+        if self.learn is None:
+            return self
+        update = self.learn(features, secret, classes=classes, generator=generator)
+        return replace(self, update=update, learn=None)
+
+    def knowing(self, secret: Tensor) -> "Defense":
+        """The defense for N updates with the secrets ``[N]``, which the defender knows.
+
+        Itself where that changes nothing. Leave it out for updates without one secret.
+        """
+        return replace(self, update=knowing(self.update, secret))
+
+
+@dataclass(frozen=True)
+class LearnPerturb:
+    """Trains the network of ``Perturb``."""
+
+    pgd: PGD
+
+    def __call__(
+        self, features: Tensor, secret: Tensor, *, classes: int, generator: torch.Generator
+    ) -> Perturb:
+        """Train it on public gradients."""
+        network = train_network(features, secret, classes=classes, generator=generator)
+        return Perturb(network, self.pgd)
+
+
+@dataclass(frozen=True)
+class NotLearned:
+    """Stands where a transform will be, and refuses to let a gradient pass as if defended."""
+
+    def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
+        """Refuse."""
+        raise InputError(
+            "this defense is learned from public gradients; "
+            "call Defense.learned in each round, and use what it returns"
+        )
+
+
+def none() -> Defense:
+    """No defense."""
+    return Defense("none")
+
+
+def prune(rate: float = 0.99) -> Defense:
+    """Only the largest coordinates of the update are sent; see ``Prune``."""
+    return Defense(_named("prune", rate=rate), update=Prune(rate))
+
+
+def sign() -> Defense:
+    """Only the signs of the update are sent; see ``Sign``."""
+    return Defense("sign", update=Sign())
+
+
+def perturb(
+    gamma: float = 0.005, alpha: float = 0.002, steps: int = 5, *, targeted: bool = False
+) -> Defense:
+    """The update is perturbed so that a network misreads its secret; see ``Perturb``."""
+    settings = {
+        "gamma": gamma,
+        "alpha": alpha,
+        "steps": steps,
+        **({"targeted": 1} if targeted else {}),
+    }
+    learn = LearnPerturb(PGD(gamma, alpha, steps, targeted))
+    return Defense(_named("perturb", **settings), update=NotLearned(), learn=learn)
+
+
+def vib(beta: float = 0.01) -> Defense:
+    """The model gets a noisy code before its last layer; see ``Bottleneck``."""
+    return Defense(_named("vib", beta=beta), task=Bottleneck(beta))
+
+
+def dpsgd(clip: float = 2.0, noise: float = 0.1, *, batch_size: int) -> Defense:
+    """DP-SGD: each record's gradient is clipped, and noise is added to the mean.
+
+    The paper's noise on the mean over k records has the standard deviation noise / sqrt(k) in
+    each coordinate. What that is in the words of Opacus tells ``noise_multiplier``. Its scale is
+    that of the batch size given here: a smaller batch, such as the last of an epoch, would need
+    more noise for the same guarantee.
+
+    Args:
+        clip: largest l2 norm of a record's gradient.
+        noise: sigma; 0 leaves clipping alone.
+        batch_size: k, the records of a batch.
+
+    References:
+        Li et al., CCS 2024, section 6.1 (clip 2, sigma 0.1); Abadi et al., CCS 2016.
+
+    >>> dpsgd(batch_size=16).update
+    GaussianNoise(std=0.025)
+    """
+    require_count(batch_size, "dpsgd's batch size")
+    std = GaussianNoise(noise).std / math.sqrt(batch_size)
+    name = _named("dpsgd", clip=clip, noise=noise)
+    return Defense(name, per_example=ClipNorm(clip), update=GaussianNoise(std))
+
+
+def noise_multiplier(clip: float, noise: float, batch_size: int) -> float:
+    """Opacus' and the accountants' ratio for ``dpsgd(clip, noise, batch_size=batch_size)``.
+
+    There, the noise on the *sum* of clipped gradients has the standard deviation
+    multiplier * clip, so on the mean multiplier * clip / k; here it is noise / sqrt(k). Hence
+    multiplier = noise * sqrt(k) / clip. The unit of privacy is one record, added or removed.
+
+    >>> noise_multiplier(2.0, 0.1, 16)
+    0.2
+    """
+    return noise * math.sqrt(batch_size) / clip
+
+
+def clip(l2: float) -> Defense:
+    """Each record's gradient is clipped, as in DP-SGD, and no noise is added: no guarantee."""
+    return Defense(_named("clip", l2=l2), per_example=ClipNorm(l2))
+
+
+def gaussian(std: float) -> Defense:
+    """Noise is added to the update, which is not clipped: no guarantee; see ``GaussianNoise``."""
+    return Defense(_named("noise", std=std), update=GaussianNoise(std))
+
+
+def quantise(levels: int) -> Defense:
+    """The update is rounded at random to few levels; see ``StochasticQuantise``."""
+    return Defense(_named("quantise", levels=levels), update=StochasticQuantise(levels))
+
+
+def _named(name: str, **settings: float) -> str:
+    """The name and settings as ``parse_defense`` reads them."""
+    return f"{name}:" + ",".join(f"{key}={value:.12g}" for key, value in settings.items())
