@@ -6,6 +6,7 @@ from torch.nn.functional import cross_entropy
 
 from leakgauge.audit import Settings, Stage, stage
 from leakgauge.data import from_arrays, split_records
+from leakgauge.defenses import Defense
 from leakgauge.inference import Attack
 from leakgauge.models import mlp
 from leakgauge.rng import stream, torch_stream
@@ -30,9 +31,17 @@ def small_task(data: Dataset, *, seed: int = 0) -> Task:
     return Task(model.to(data.x.dtype), cross_entropy)
 
 
-def small_stage(data: Dataset, *attacks: Attack, ask: str = "property", **settings) -> Stage:
+def small_stage(
+    data: Dataset,
+    *attacks: Attack,
+    ask: str = "property",
+    defense: Defense | None = None,
+    **settings,
+) -> Stage:
     chosen = Settings("s", **{"batch_size": 8, "rounds": 2, "trials": 400, **settings})
     split = split_records(
         data.secrets["s"], users=data.users, shadow=600, rng=stream(chosen.seed, "split")
     )
-    return stage(ask, small_task(data), data, split, attacks=attacks, settings=chosen)
+    return stage(
+        ask, small_task(data), data, split, attacks=attacks, settings=chosen, defense=defense
+    )

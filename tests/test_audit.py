@@ -78,7 +78,7 @@ def test_reused_batches_are_the_same_in_every_round_and_fresh_ones_are_not() -> 
     for batches in ("reuse", FRESH):
         scene = small_stage(records(1.0), FOREST, batches=batches)
         params = {k: v.detach() for k, v in frozen.items()}
-        first, second = (play_round(scene, n, params).log_posterior["forest"] for n in (1, 2))
+        first, second = (play_round(scene, n, params).log_posterior["static forest"] for n in (1, 2))
         said[batches] = np.corrcoef(first[:, 0], second[:, 0])[0, 1]
     assert said["reuse"] > said[FRESH] + 0.1
 
@@ -94,7 +94,7 @@ def test_memory_bound_does_not_change_what_is_found() -> None:
     found = []
     for max_bytes in (2**28, 2**17):
         scene = small_stage(data, LOGISTIC, rounds=1, max_bytes=max_bytes)
-        found.append(play_round(scene, 1, next(trajectory(scene))).log_posterior["logistic"])
+        found.append(play_round(scene, 1, next(trajectory(scene))).log_posterior["static logistic"])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6, atol=1e-9)
 
 

@@ -215,6 +215,25 @@ def test_own_task(tasks: Path, tmp_path: Path, args: tuple[str, ...]) -> None:
     assert cell["accumulated"]["auroc"]["value"] > 0.9
 
 
+def test_defenses_stand_beside_no_defense(table: Path, tmp_path: Path) -> None:
+    args = ("--defense", "sign", "--defense", "noise:std=0.1", "--out", tmp_path / "run", "--json")
+    done = leakgauge("audit", table, *BASE, *SMALL, *args)
+    assert done.returncode == 0, done.stderr
+    cells = [(c["defense"], c["knowledge"]) for c in json.loads(done.stdout)["cells"]]
+    assert cells == [
+        ("none", "static"),
+        ("sign", "static"),
+        ("sign", "adaptive"),
+        ("noise:std=0.1", "static"),
+        ("noise:std=0.1", "adaptive"),
+    ]
+    before = figures(tmp_path / "run")
+    for path in (tmp_path / "run" / "rounds").glob("*/said-0002.npz"):
+        path.unlink()
+    assert leakgauge("audit", table, *BASE, *SMALL, *args).returncode == 0
+    assert figures(tmp_path / "run") == before
+
+
 def test_a_model_with_one_output_has_no_accuracy(tasks: Path, tmp_path: Path) -> None:
     done = leakgauge(
         "audit", "--task", "mine:odd", *SMALL, "--out", tmp_path / "run", "--json", cwd=tasks
@@ -294,6 +313,10 @@ BASE = ("--label", "income", "--secret", "sex")
         (("{table}", *BASE, "--task", "mine:build"), "either a TABLE or --task"),
         (BASE, "either a TABLE or --task"),
         (("{table}", *BASE, "--out", "/dev/null/x"), "cannot write to"),
+        (("{table}", *BASE, "--defense", "prun"), "did you mean 'prune'"),
+        (("{table}", *BASE, "--defense", "prune:rat=0.5"), "did you mean 'rate'"),
+        (("{table}", *BASE, "--defense", "prune:rate=2"), "rate"),
+        (("{table}", *BASE, "--defense", "vib"), "cannot play the defense 'vib"),
         (("--task", "absent:build"), "cannot import 'absent'"),
         (("--task", "mine"), "expected MODULE:FUNCTION"),
         (("--task", "mine:bild"), "did you mean 'build'"),

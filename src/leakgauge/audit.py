@@ -7,8 +7,9 @@ rounds into records. ``audit`` does them in a row.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
+from itertools import product
 from platform import python_version
 
 import numpy as np
@@ -18,23 +19,25 @@ from numpy.typing import NDArray
 from leakgauge import scores
 from leakgauge.checks import InputError, require, require_choice, require_count, require_positive
 from leakgauge.data import Split
+from leakgauge.defenses import Defense, none
 from leakgauge.gradients import (
     MAX_BYTES,
     batch_gradients,
     check_vectorisable,
-    iter_batch_gradients,
     params_of,
 )
 from leakgauge.inference import GAMES, Attack, Forest, Shadow, Trials, accumulate
 from leakgauge.inference.games import MAX_BLOCKS, MIN_BLOCKS, BatchGame
+from leakgauge.inference.observing import sent_gradients
 from leakgauge.records import ACCUMULATED, Estimate, Record
-from leakgauge.rng import stream
+from leakgauge.rng import derive, stream
 from leakgauge.threads import one_thread
 from leakgauge.training import predict, train_epoch
 from leakgauge.types import Dataset, Params, Task
 
 REUSE, FRESH = "reuse", "fresh"
 UNIFORM, EMPIRICAL = "uniform", "empirical"
+STATIC, ADAPTIVE = "static", "adaptive"
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ class Stage:
         trials: played once; the rounds redraw their batches where ``settings.batches`` says so.
         attacks: in the order of the caller.
         settings: how it is played.
+        defense: what the clients do to their gradients, in training and when attacked.
     """
 
     task: Task
@@ -99,12 +103,24 @@ class Stage:
     trials: Trials
     attacks: tuple[Attack, ...]
     settings: Settings
+    defense: Defense = field(default_factory=none)
 
     @property
     def log_prior(self) -> NDArray[np.float64]:
         """Log P(a) ``[m]``."""
         log_prior: NDArray[np.float64] = np.log(np.asarray(self.game.prior))
         return log_prior
+
+    @property
+    def name(self) -> str:
+        """Game and defense, for people and for folders."""
+        undefended = self.defense.name == "none"
+        return self.game.name if undefended else f"{self.game.name}, {self.defense.name}"
+
+    @property
+    def knowledge(self) -> tuple[str, ...]:
+        """What the adversaries know of the defense; where there is none, there is nothing to."""
+        return (STATIC,) if self.defense.name == "none" else (STATIC, ADAPTIVE)
 
     @property
     def majority(self) -> float:
@@ -114,7 +130,7 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """What each adversary said of one round, by its name.
+    """What each adversary said of one round, by its knowledge and name: ``"static forest"``.
 
     Attributes:
         log_posterior: ``[n, m]``.
@@ -135,6 +151,7 @@ def stage(
     *,
     attacks: Sequence[Attack] = (Forest(),),
     settings: Settings,
+    defense: Defense | None = None,
 ) -> Stage:
     """Deal the private records and play the trials.
 
@@ -145,6 +162,7 @@ def stage(
         split: whose they are.
         attacks: with different names.
         settings: how to play.
+        defense: what the clients do to their gradients; None for nothing.
 
     Raises:
         InputError: the data, the model or the settings do not fit the game.
@@ -179,7 +197,10 @@ def stage(
     )
     trials = game.play(settings.trials, rng=stream(settings.seed, ask, "trials"))
     _refuse_few_trials(trials, values)
-    return Stage(task, private, public, test, game, trials, tuple(attacks), settings)
+    chosen = none() if defense is None else defense
+    if chosen.task is not None or chosen.learn is not None:
+        raise InputError(f"the audit cannot play the defense {chosen.name!r} yet; take another")
+    return Stage(task, private, public, test, game, trials, tuple(attacks), settings, chosen)
 
 
 def _refuse_few_trials(trials: Trials, values: int) -> None:
@@ -215,6 +236,8 @@ def trajectory(scene: Stage, *, after: int = 0, params: Params | None = None) ->
                 lr=settings.lr,
                 batch_size=settings.batch_size,
                 rng=stream(settings.seed, scene.game.name, "train", number),
+                defense=scene.defense,
+                noise_seed=derive(settings.seed, scene.name, "train noise", number),
             )
         if not all(bool(torch.isfinite(leaf).all()) for leaf in current.values()):
             raise InputError(
@@ -235,7 +258,7 @@ def play_round(scene: Stage, number: int, params: Params) -> Played:
 
 def _play_round(scene: Stage, number: int, params: Params) -> Played:
     settings, ask = scene.settings, scene.game.name
-    shadow = Shadow(
+    clean = Shadow(
         scene.task,
         params,
         scene.public,
@@ -243,19 +266,29 @@ def _play_round(scene: Stage, number: int, params: Params) -> Played:
         scene.game.values,
         settings.batch_size,
         settings.max_bytes,
+        noise_seed=derive(settings.seed, scene.name, "shadow noise", number),
     )
+    bench = {STATIC: clean, ADAPTIVE: replace(clean, defense=scene.defense)}
     adversaries, seconds = {}, {}
-    for attack in scene.attacks:
-        began = time.perf_counter()
-        rng = stream(settings.seed, ask, "fit", attack.name, number)
-        adversaries[attack.name] = attack.fit(shadow, scene.log_prior, rng=rng)
-        seconds[attack.name] = time.perf_counter() - began
+    for knowledge in scene.knowledge:
+        for attack in scene.attacks:
+            began = time.perf_counter()
+            rng = stream(settings.seed, ask, "fit", attack.name, number)
+            fitted = attack.fit(bench[knowledge], scene.log_prior, rng=rng)
+            adversaries[f"{knowledge} {attack.name}"] = fitted
+            seconds[f"{knowledge} {attack.name}"] = time.perf_counter() - began
     trials = scene.trials
     if settings.batches == FRESH:
         trials = scene.game.redraw(trials, rng=stream(settings.seed, ask, "redraw", number))
     said: dict[str, list[NDArray[np.float64]]] = {name: [] for name in adversaries}
-    for _, grads in iter_batch_gradients(
-        scene.task, params, trials.pool.x, trials.pool.y, trials.rows, max_bytes=settings.max_bytes
+    for grads in sent_gradients(
+        scene.task,
+        params,
+        trials.pool,
+        trials.rows,
+        defense=scene.defense,
+        noise_seed=derive(settings.seed, scene.name, "noise", number),
+        max_bytes=settings.max_bytes,
     ):
         for name, adversary in adversaries.items():
             began = time.perf_counter()
@@ -293,8 +326,8 @@ def _judge(
         dataset=dataset,
         label=label,
         secret=scene.settings.secret,
-        defense="none",
-        knowledge="static",
+        defense=scene.defense.name,
+        knowledge=STATIC,
         adversary="",
         metric="",
         round=0,
@@ -304,23 +337,23 @@ def _judge(
         versions=versions(),
     )
     found: list[Record] = []
-    for attack in scene.attacks:
-        said = np.stack([played.log_posterior[attack.name] for played in rounds])
+    for knowledge, attack in product(scene.knowledge, scene.attacks):
+        key = f"{knowledge} {attack.name}"
+        said = np.stack([played.log_posterior[key] for played in rounds])
+        cell = replace(base, knowledge=knowledge, adversary=attack.name)
         for number, played in enumerate(rounds, start=1):
             one = replace(
-                base,
-                adversary=attack.name,
+                cell,
                 round=number,
-                details={"adversary": played.details[attack.name]},
-                seconds=played.seconds[attack.name],
+                details={"adversary": played.details[key]},
+                seconds=played.seconds[key],
             )
             found += _scored(scene, said[number - 1], one)
         total = replace(
-            base,
-            adversary=attack.name,
+            cell,
             round=ACCUMULATED,
             details={"adversary": repr(attack)},
-            seconds=sum(played.seconds[attack.name] for played in rounds),
+            seconds=sum(played.seconds[key] for played in rounds),
         )
         found += _scored(scene, accumulate(said, scene.log_prior), total)
     return [*found, *_utility(scene, final, base)]

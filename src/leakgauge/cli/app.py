@@ -61,6 +61,7 @@ def audit(
     ] = False,
     ask: options.Ask = None,
     adversary: options.Adversary = None,
+    defense: options.Defenses = None,
     batch_size: options.BatchSize = 16,
     rounds: options.Rounds = 10,
     trials: options.Trials = 5000,
@@ -89,6 +90,7 @@ def audit(
             shadow=shadow,
             hidden=tuple(hidden or (100,)),
             device=options.torch_device(device),
+            defenses=tuple(defense or ()),
         )
 
     def prepare() -> Prepared:

@@ -21,6 +21,14 @@ Adversary = Annotated[
     list[str] | None,
     typer.Option(help=f"who infers it: {', '.join(ATTACKS)} (default forest); repeatable"),
 ]
+Defenses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--defense",
+        help="NAME[:key=value,...]: prune:rate=0.99, sign, clip:l2=1, noise:std=0.01, "
+        "quantise:levels=4, dpsgd:clip=2,noise=0.1; repeatable",
+    ),
+]
 BatchSize = Annotated[int, typer.Option(help="records in a private batch and in a training step")]
 Rounds = Annotated[int, typer.Option(help="rounds of training; a round is an epoch")]
 Trials = Annotated[int, typer.Option(help="private batches that are attacked")]

@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from leakgauge.audit import Settings, Stage, audit, stage, versions
 from leakgauge.checks import nearest, require, require_choice, require_count
 from leakgauge.data import Split, Table, encode, fingerprint, split_records
+from leakgauge.defenses import Defense, parse_defense
 from leakgauge.inference import ATTACKS, GAMES, AttributeInference, PropertyInference
 from leakgauge.inference.games import MIN_BLOCKS
 from leakgauge.models import mlp
@@ -38,6 +39,7 @@ class Plan:
         shadow: shadow records, at most.
         hidden: widths of the hidden layers of the network for tables.
         device: where torch computes.
+        defenses: ``"prune:rate=0.99"``, ...; training without a defense always stands beside them.
     """
 
     asks: tuple[str, ...]
@@ -46,6 +48,7 @@ class Plan:
     shadow: int = 1000
     hidden: tuple[int, ...] = (100,)
     device: str = "cpu"
+    defenses: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_count(self.shadow, "number of shadow records (--shadow)")
@@ -60,6 +63,13 @@ class Plan:
             for name in names:
                 require_choice(name, option, known)
             require(len(set(names)) == len(names), f"{option} names one twice: {', '.join(names)}")
+
+    @property
+    def parsed_defenses(self) -> list[Defense]:
+        """No defense, then each of the others once."""
+        texts = ("none", *self.defenses)
+        found = [parse_defense(text, batch_size=self.settings.batch_size) for text in texts]
+        return list({defense.name: defense for defense in found}.values())
 
     def about(self, secret: str) -> "Plan":
         """The same plan for another secret."""
@@ -121,7 +131,7 @@ def from_table(table: Table, plan: Plan, origin: Origin = Origin()) -> Prepared:
     split = _split(
         table.secrets[settings.secret], table.users, table.y, values, table.classes, plan
     )
-    stages = []
+    stages: list[Stage] = []
     for ask in plan.asks:
         keep = {AttributeInference.name: (settings.secret,), PropertyInference.name: ()}[ask]
         data = encode(table, fit_on=split.private, keep=keep)
@@ -131,7 +141,7 @@ def from_table(table: Table, plan: Plan, origin: Origin = Origin()) -> Prepared:
             hidden=plan.hidden,
             generator=torch_stream(settings.seed, "model"),
         ).to(plan.device)
-        stages.append(_stage(ask, Task(model, cross_entropy), data, split, plan))
+        stages += _stages(ask, Task(model, cross_entropy), data, split, plan)
     facts = {
         "records": len(table),
         "columns": table.features.shape[1],
@@ -156,7 +166,7 @@ def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin = Origin()) 
     split = _split(codes, data.users, data.y, names, schema.classes if schema else (), plan)
     if plan.device != "cpu":  # the caller's model stays where it is
         task = Task(copy.deepcopy(task.model).to(plan.device), task.loss)
-    stages = [_stage(ask, task, data, split, plan) for ask in plan.asks]
+    stages = [one for ask in plan.asks for one in _stages(ask, task, data, split, plan)]
     values = names or tuple(str(value) for value in range(int(codes.max()) + 1))
     facts = {
         "records": len(data),
@@ -196,9 +206,13 @@ def _split(
     )
 
 
-def _stage(ask: str, task: Task, data: Dataset, split: Split, plan: Plan) -> Stage:
+def _stages(ask: str, task: Task, data: Dataset, split: Split, plan: Plan) -> list[Stage]:
+    """One without a defense, and one for each: the same records, trials and initial model."""
     attacks = [ATTACKS[name]() for name in plan.adversaries]
-    return stage(ask, task, data, split, attacks=attacks, settings=plan.settings)
+    return [
+        stage(ask, task, data, split, attacks=attacks, settings=plan.settings, defense=defense)
+        for defense in plan.parsed_defenses
+    ]
 
 
 def _counts(codes: Tensor, values: Sequence[str]) -> dict[str, int]:
@@ -222,6 +236,7 @@ def _describe(
             **origin.settings,
             "ask": list(plan.asks),
             "adversary": list(plan.adversaries),
+            "defense": [defense.name for defense in plan.parsed_defenses[1:]],
             **asdict(plan.settings),
             "shadow": plan.shadow,
             "hidden": list(plan.hidden),

@@ -39,17 +39,17 @@ def run_stages(
 
 def _trained(folder: RunFolder, scene: Stage, progress: Progress) -> tuple[list[Params], Params]:
     """The parameters at the start of every round, and the final ones."""
-    ask, total = scene.game.name, scene.settings.rounds
+    name, total = scene.name, scene.settings.rounds
     like = params_of(scene.task.model)
     kept: list[Params] = []
-    while len(kept) <= total and (params := folder.params(ask, len(kept) + 1, like=like)):
+    while len(kept) <= total and (params := folder.params(name, len(kept) + 1, like=like)):
         kept.append(params)
     ahead = trajectory(scene, after=len(kept) - 1, params=kept[-1]) if kept else trajectory(scene)
-    progress(f"{ask}: training", max(0, len(kept) - 1), total)
+    progress(f"{name}: training", max(0, len(kept) - 1), total)
     for current in ahead:
         kept.append(current)
-        folder.keep_params(ask, len(kept), current)
-        progress(f"{ask}: training", len(kept) - 1, total)
+        folder.keep_params(name, len(kept), current)
+        progress(f"{name}: training", len(kept) - 1, total)
     return kept[:-1], kept[-1]
 
 
@@ -60,15 +60,15 @@ def _played(
     workers: int | None,
     progress: Progress,
 ) -> list[Played]:
-    ask, total = scene.game.name, len(starts)
-    done = {number: folder.played(ask, number) for number in range(1, total + 1)}
+    name, total = scene.name, len(starts)
+    done = {number: folder.played(name, number) for number in range(1, total + 1)}
     missing = [number for number, played in done.items() if played is None]
     jobs = [partial(_job, scene, number, starts[number - 1]) for number in missing]
-    progress(f"{ask}: attacking", total - len(missing), total)
+    progress(f"{name}: attacking", total - len(missing), total)
     for count, (number, played) in enumerate(spread(jobs, workers=workers), start=1):
-        folder.keep_played(ask, number, played)
+        folder.keep_played(name, number, played)
         done[number] = played
-        progress(f"{ask}: attacking", total - len(missing) + count, total)
+        progress(f"{name}: attacking", total - len(missing) + count, total)
     return [played for played in done.values() if played is not None]
 
 

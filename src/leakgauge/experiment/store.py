@@ -6,6 +6,7 @@ which run the folder holds; a run with other settings, data or versions is refus
 
 import json
 import os
+import re
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -70,38 +71,38 @@ class RunFolder:
             write_run(path, run)
         return cls(path)
 
-    def params(self, ask: str, number: int, *, like: Params) -> dict[str, Tensor] | None:
+    def params(self, name: str, number: int, *, like: Params) -> dict[str, Tensor] | None:
         """The parameters at the start of round ``number``, if they were kept.
 
         In the order and on the devices of ``like``: the file keeps neither.
         """
         try:
-            stored = load_file(self._params(ask, number))
-            return {name: stored[name].to(leaf.device) for name, leaf in like.items()}
+            stored = load_file(self._params(name, number))
+            return {key: stored[key].to(leaf.device) for key, leaf in like.items()}
         except UNREADABLE:
             return None
 
-    def keep_params(self, ask: str, number: int, params: Params) -> None:
+    def keep_params(self, name: str, number: int, params: Params) -> None:
         """Keep the parameters at the start of round ``number``."""
-        path = self._params(ask, number)
+        path = self._params(name, number)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = _part(path)
-        save_file({name: leaf.cpu().contiguous() for name, leaf in params.items()}, part)
+        save_file({key: leaf.cpu().contiguous() for key, leaf in params.items()}, part)
         os.replace(part, path)
 
-    def played(self, ask: str, number: int) -> Played | None:
+    def played(self, name: str, number: int) -> Played | None:
         """What the adversaries said of round ``number``, if it was finished."""
         try:
-            with np.load(self._round(ask, number), allow_pickle=False) as stored:
+            with np.load(self._round(name, number), allow_pickle=False) as stored:
                 told = json.loads(str(stored["told"]))
                 said = {name: stored[f"said/{name}"] for name in told["details"]}
         except UNREADABLE:
             return None
         return Played(said, told["details"], told["seconds"])
 
-    def keep_played(self, ask: str, number: int, played: Played) -> None:
+    def keep_played(self, name: str, number: int, played: Played) -> None:
         """Keep a finished round."""
-        path = self._round(ask, number)
+        path = self._round(name, number)
         path.parent.mkdir(parents=True, exist_ok=True)
         told = json.dumps({"details": dict(played.details), "seconds": dict(played.seconds)})
         said = {f"said/{name}": array for name, array in played.log_posterior.items()}
@@ -110,11 +111,16 @@ class RunFolder:
             np.savez(file, told=np.array(told), **said)  # type: ignore[arg-type]
         os.replace(part, path)
 
-    def _params(self, ask: str, number: int) -> Path:
-        return self.path / "rounds" / ask / f"params-{number:04d}.safetensors"
+    def _params(self, name: str, number: int) -> Path:
+        return self.path / "rounds" / _folder(name) / f"params-{number:04d}.safetensors"
 
-    def _round(self, ask: str, number: int) -> Path:
-        return self.path / "rounds" / ask / f"said-{number:04d}.npz"
+    def _round(self, name: str, number: int) -> Path:
+        return self.path / "rounds" / _folder(name) / f"said-{number:04d}.npz"
+
+
+def _folder(name: str) -> str:
+    """A stage's name as a folder's: what systems disagree on is replaced."""
+    return re.sub(r"[^A-Za-z0-9.=_-]+", "-", name)
 
 
 def _part(path: Path) -> Path:

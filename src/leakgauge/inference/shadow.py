@@ -6,7 +6,7 @@ own as it likes, from any part of its records; that is all that fitting may use.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from leakgauge.checks import require
-from leakgauge.gradients import iter_batch_gradients
+from leakgauge.defenses import Defense, none
+from leakgauge.inference.observing import sent_gradients
 from leakgauge.inference.views import View
 from leakgauge.types import Dataset, Grads, Params, Task
 
@@ -30,6 +31,9 @@ class Shadow:
         secret: the secret's name; ``values`` is m.
         batch_size: B of the private batches.
         max_bytes: bound on the gradients held at once.
+        defense: what is done to the gradients that the adversary learns from: ``none()`` for a
+            static adversary, the client's own defense for an adaptive one.
+        noise_seed: of the defense.
     """
 
     task: Task
@@ -39,6 +43,13 @@ class Shadow:
     values: int
     batch_size: int
     max_bytes: int
+    defense: Defense = field(default_factory=none)
+    noise_seed: int = 0
+
+    @property
+    def undefended(self) -> "Shadow":
+        """The same bench, with gradients as they are before any defense."""
+        return replace(self, defense=none())
 
     def draw(
         self, n: int, *, rng: np.random.Generator
@@ -61,10 +72,15 @@ class Shadow:
     def gradients(self, rows: NDArray[np.int64]) -> Iterator[Grads]:
         """The gradients of batches ``[n, B]``, chunk by chunk in order."""
         index = torch.from_numpy(rows).to(self.data.y.device)
-        for _, grads in iter_batch_gradients(
-            self.task, self.params, self.data.x, self.data.y, index, max_bytes=self.max_bytes
-        ):
-            yield grads
+        return sent_gradients(
+            self.task,
+            self.params,
+            self.data,
+            index,
+            defense=self.defense,
+            noise_seed=self.noise_seed,
+            max_bytes=self.max_bytes,
+        )
 
     def observe(
         self, n: int, *, view: View, rng: np.random.Generator

@@ -1,9 +1,13 @@
 """Plain SGD as a pure function: parameters in, parameters out."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch.func import functional_call
 
+from leakgauge.clipping import clipped_gradient_function
+from leakgauge.defenses import ClipNorm, Defense
 from leakgauge.types import Dataset, Params, Task
 
 
@@ -15,6 +19,8 @@ def train_epoch(
     lr: float,
     batch_size: int,
     rng: np.random.Generator,
+    defense: Defense | None = None,
+    noise_seed: int = 0,
 ) -> dict[str, torch.Tensor]:
     """One pass over ``data`` in shuffled batches (Li et al., CCS 2024, section 5.1.4).
 
@@ -25,21 +31,42 @@ def train_epoch(
         lr: the learning rate; the paper takes 0.01.
         batch_size: records a step; the last batch of an epoch may be smaller.
         rng: shuffles the records.
+        defense: acts on every step's gradient, as on what is sent (game step 7 of the paper).
+        noise_seed: of the defense.
 
     Returns:
         The parameters after the pass, new tensors without gradients.
     """
     order = torch.from_numpy(rng.permutation(len(data))).to(data.y.device)
     current = {name: value.detach().clone().requires_grad_() for name, value in params.items()}
-    leaves = list(current.values())
+    gradient = _gradient_of(task, current, data, defense)
+    noise = torch.Generator(order.device).manual_seed(noise_seed)
     for batch in torch.split(order, batch_size):
-        loss = task.loss(functional_call(task.model, current, (data.x[batch],)), data.y[batch])
-        steps = torch.autograd.grad(loss, leaves, allow_unused=True)
+        step = gradient(current, data.x[batch], data.y[batch])
+        if defense is not None:
+            sent = defense.update({name: leaf[None] for name, leaf in step.items()}, [noise])
+            step = {name: leaf[0] for name, leaf in sent.items()}
         with torch.no_grad():
-            for leaf, step in zip(leaves, steps, strict=True):
-                if step is not None:
-                    leaf.sub_(step, alpha=lr)
+            for name, leaf in step.items():
+                current[name].sub_(leaf, alpha=lr)
     return {name: value.detach() for name, value in current.items()}
+
+
+def _gradient_of(
+    task: Task, params: Params, data: Dataset, defense: Defense | None
+) -> Callable[[Params, torch.Tensor, torch.Tensor], dict[str, torch.Tensor]]:
+    """``(params, x [B, ...], y [B]) -> gradient``, of clipped records where the defense clips."""
+    if defense is not None and isinstance(defense.per_example, ClipNorm):
+        clip = defense.per_example.l2
+        return clipped_gradient_function(task, params, data.x, data.y, clip=clip)
+
+    def gradient(params: Params, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+        loss = task.loss(functional_call(task.model, dict(params), (x,)), y)
+        found = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
+        pairs = zip(params, found, strict=True)
+        return {name: leaf for name, leaf in pairs if leaf is not None}
+
+    return gradient
 
 
 def predict(task: Task, params: Params, data: Dataset, *, chunk: int = 4096) -> torch.Tensor | None:

@@ -1,0 +1,57 @@
+"""What leaves a client: the gradients of batches, after the defense."""
+
+import hashlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from leakgauge.checks import InputError
+from leakgauge.clipping import iter_clipped_batch_gradients
+from leakgauge.defenses import ClipNorm, Defense
+from leakgauge.gradients import iter_batch_gradients
+from leakgauge.rng import derive
+from leakgauge.types import Dataset, Grads, Params, Task
+
+
+def sent_gradients(
+    task: Task,
+    params: Params,
+    data: Dataset,
+    rows: Tensor,
+    *,
+    defense: Defense,
+    noise_seed: int,
+    max_bytes: int,
+) -> Iterator[Grads]:
+    """The defended gradients of batches, chunk by chunk in order.
+
+    Args:
+        task: the model and its loss.
+        params: the parameters of the round.
+        data: the pool that the batches are drawn from.
+        rows: ``[n, B]`` positions in it.
+        defense: what the client does to its gradient before it sends.
+        noise_seed: the defense's randomness in this round follows from it and from ``rows``; each
+            batch has a generator of its own, so chunks do not matter.
+        max_bytes: bound on the gradients held at once.
+
+    Yields:
+        Leaves ``[chunk, *p]``.
+    """
+    if defense.per_example is None:
+        chunks = iter_batch_gradients(task, params, data.x, data.y, rows, max_bytes=max_bytes)
+    elif isinstance(defense.per_example, ClipNorm):
+        chunks = iter_clipped_batch_gradients(
+            task, params, data.x, data.y, rows, clip=defense.per_example.l2, max_bytes=max_bytes
+        )
+    else:
+        raise InputError(f"{defense.per_example!r} per record is not supported; expected ClipNorm")
+    drawn = hashlib.sha256(rows.cpu().numpy().tobytes()).hexdigest()
+    for trials, grads in chunks:
+        device = next(iter(grads.values())).device
+        generators = [
+            torch.Generator(device).manual_seed(derive(noise_seed, drawn, number))
+            for number in range(trials.start, trials.stop)
+        ]
+        yield defense.update(grads, generators)
