@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -25,6 +25,7 @@ from leakgauge.records import (
 )
 from leakgauge.report import render, verdicts, write_report
 from leakgauge.report.cells import cells
+from leakgauge.report.defenses import answer, panels
 from leakgauge.report.repeat import OPTIONS, command_line
 from leakgauge.report.wording import label
 
@@ -95,7 +96,7 @@ def make_records(
         label=names.get("label", "income"),
         secret=names.get("secret", "sex"),
         defense=defense,
-        knowledge="static",
+        knowledge=names.get("knowledge", "static"),
         adversary=adversary,
         metric="auroc",
         round=ACCUMULATED,
@@ -151,6 +152,38 @@ def many() -> list[Record]:
                 shift * (1 - 0.1 * j), 0.02, 20, game=game, adversary=adversary, defense=defense
             )
     return made
+
+
+DEFENSES = {  # name -> accuracy, shift of a static and of an adaptive adversary
+    "none": (0.85, 3.9, None),
+    "prune:rate=0.99": (0.83, 0.1, 2.9),
+    "sign": (0.845, -0.6, 3.6),
+    "dpsgd:clip=2,noise=0.1": (0.79, 0.0, 0.5),
+}
+
+
+def defended(
+    defenses: dict[str, tuple[float, float, float | None]] = DEFENSES, half: float = 0.02
+) -> list[Record]:
+    """Two adversaries, and for each defense what they find, static and adaptive."""
+    made: list[Record] = []
+    for name, (accuracy, *shifts) in defenses.items():
+        for knowledge, shift in zip(("static", "adaptive"), shifts, strict=True):
+            for share, adversary in ((1.0, "forest"), (0.9, "logistic")):
+                if shift is not None:
+                    made += make_records(
+                        *(shift * share, half, 3),
+                        adversary=adversary,
+                        defense=name,
+                        knowledge=knowledge,
+                    )[:-1]
+        estimate = Estimate(accuracy, accuracy - 0.007, accuracy + 0.007, 9000)
+        made.append(dataclasses.replace(make_records(defense=name)[-1], estimate=estimate))
+    return made
+
+
+def section(page: str, name: str = "defenses") -> str:
+    return page.split(f'<section id="{name}"')[1].split("</section>")[0]
 
 
 def said(records: list[Record], run: Run | None = None) -> tuple[str, str]:
@@ -304,7 +337,7 @@ def test_everything_of_the_users_is_escaped() -> None:
     ]
     page = render(run, [*hostile, *records])
     assert "<script" not in page
-    assert page.count("<svg") == page.count("</svg>") == 3
+    assert page.count("<svg") == page.count("</svg>") == 4
     assert "{{ 7 * 7 }}" in visible(page)
 
 
@@ -420,6 +453,129 @@ def test_every_game_has_its_utility() -> None:
     assert text.count("85.1 %") == 2
 
 
+def test_defenses_stand_side_by_side() -> None:
+    page = render(make_run(settings={"defense": list(DEFENSES)[1:]}), defended())
+    found = section(page)
+    assert found.count("<svg") == found.count("<table") == 1
+    marks = re.findall(r"<text[^>]*>(\d[ab])</text>", found)
+    assert sorted(marks) == sorted(["0a", "0b", *(f"{i}{x}" for i in (1, 2, 3) for x in "aabb")])
+    for name, (accuracy, *_) in DEFENSES.items():
+        assert f"<code>{name}</code>" in found
+        assert f"{100 * accuracy:g} %" in visible(found)
+    for record in defended():
+        if record.metric == "auroc" and record.round == ACCUMULATED:
+            assert f"{record.estimate.value:.3f}" in visible(found)
+    assert "A static one learnt from undefended gradients" in visible(section(page, "adversary"))
+
+
+def test_the_answer_is_the_worst_case_of_adaptive_adversaries() -> None:
+    text = " ".join(visible(section(render(make_run(), defended()))).split())
+    # The static forest is at 0.336 under sign and at 0.5 under dpsgd: neither is what counts.
+    assert (
+        " dpsgd:clip=2,noise=0.1 most lowers the AUROC of the strongest adaptive adversary shown: "
+        "from 0.997 (0.977 to 1.000; forest) without a defense to 0.638 (0.618 to 0.658; forest); "
+        "the model's test accuracy goes from 85 % (84.3 % to 85.7 %) to 79 % (78.3 % to 79.7 %), "
+        "which is a cost of 6.0 percentage points."
+    ) in text
+    assert "worst case over the 2 adversaries is shown" in text
+    assert "low AUROC of a static adversary alone is no protection" in text
+    assert "below 0.5 is a shift of features, not privacy" in text
+
+
+def test_a_defense_that_does_not_help_is_not_praised() -> None:
+    text = answered({"none": (0.85, 2.0, None), "sign": (0.85, 0.0, 2.1)})
+    assert text.startswith("No defense lowers the AUROC of the strongest adaptive adversary")
+    text = answered({"none": (0.85, 2.0, None), "sign": (0.849, 0.0, 1.95)})
+    assert text.startswith("No defense clearly (the intervals overlap), and `sign` most, lowers")
+    assert "a cost of 0.1 percentage points, within the intervals" in text
+
+
+def test_a_tie_and_a_worthless_model_are_named() -> None:
+    bare = ("none", (0.85, 2.0, None))
+    text = answered(dict([bare, ("a", (0.84, 0.0, 0.5)), ("b", (0.755, 0.0, 0.49))]))
+    assert "overlaps with that of `a`: between these it does not decide" in text
+    assert "and no more than always naming the most frequent class gives" in text
+
+
+def test_a_defense_without_a_valid_adaptive_adversary_is_not_compared() -> None:
+    text = answered({"none": (0.85, 2.0, None), "a": (0.85, 0.0, None), "b": (0.8, 0.0, -0.9)})
+    assert text == (
+        "This run does not show that any defense protects. Not compared: `a` (no adaptive "
+        "adversary was tried); `b` (its adversaries did worse than guessing, so the test does not "
+        "count)."
+    )
+
+
+def test_defenses_may_lack_the_undefended_test_and_accuracies() -> None:
+    assert "no undefended test to compare it with" in answered({"a": (0.85, 0.0, 1.0)})
+    bare = [r for r in defended() if r.metric != "accuracy"]
+    found = section(render(make_run(), bare))
+    assert "<svg" not in found
+    assert "what it costs in test accuracy was not measured" in visible(found)
+    partly = [r for r in defended() if r.metric != "accuracy" or r.defense != "sign"]
+    assert "and so not drawn: sign" in " ".join(
+        visible(section(render(make_run(), partly))).split()
+    )
+
+
+def answered(defenses: dict[str, tuple[float, float, float | None]]) -> str:
+    records = defended(defenses)
+    return answer(panels(cells(records), records)[0])
+
+
+def test_hostile_defenses_are_escaped_and_not_in_the_chart() -> None:
+    names = {"none": DEFENSES["none"], HOSTILE: DEFENSES["sign"], "a,b:<i>": DEFENSES["sign"]}
+    page = render(make_run(settings={"defense": [HOSTILE]}), defended(names))
+    assert "<script" not in page
+    assert "<i>" not in section(page)
+    assert html.escape(HOSTILE, quote=False).split("`")[0] in section(page)
+    chart = re.findall(r"<svg.*?</svg>", section(page), flags=re.S)
+    assert len(chart) == 1
+    assert "alert" not in chart[0]
+    assert "{{ 7 * 7 }}" in visible(section(page))
+
+
+def test_defenses_give_the_same_bytes() -> None:
+    first = render(make_run(), defended())
+    with matplotlib.rc_context({"lines.linewidth": 9, "font.size": 30}):
+        assert render(make_run(), defended()) == first
+
+
+def test_a_page_without_defenses_has_no_trace_of_them() -> None:
+    pages = [
+        render(make_run(), records)
+        for records in (make_records(), [r for r in defended() if r.defense == "none"])
+    ]
+    for page in pages:
+        body = page.split("</style>")[1]
+        assert "efense" not in body
+        assert re.findall(r'<section id="(\w+)"', body) == [
+            *("verdict", "figures", "adversary", "utility", "data", "settings")
+        ]
+
+
+@pytest.mark.parametrize(
+    ("knowledge", "words"),
+    [
+        ("static", "shifted between what a static adversary learnt and what it sees"),
+        ("adaptive", "shifted between the defended gradients that the adversary learnt from"),
+    ],
+)
+def test_verdict_below_chance_under_a_defense(knowledge: str, words: str) -> None:
+    level, text = said(make_records(-0.6, 0.02, defense="sign", knowledge=knowledge))
+    assert level == "below"
+    assert words in text
+    assert "not evidence of privacy" in text
+
+
+def test_command_line_has_defenses_of_an_audit_only() -> None:
+    settings = {"table": "t.csv", "defense": ["sign", "dpsgd:clip=2,noise=0.1"]}
+    assert command_line(Run("audit", settings, {})) == (
+        "leakgauge audit t.csv --defense sign --defense dpsgd:clip=2,noise=0.1"
+    )
+    assert command_line(Run("demo", settings, {})) == "leakgauge demo"
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     found = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -433,11 +589,12 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="module", params=["many", "hostile"])
+@pytest.fixture(scope="module", params=["many", "hostile", "defended"])
 def page_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     long = "a_column_name_without_any_place_to_break_" * 3 + HOSTILE
-    made = {
+    made: dict[str, Callable[[], list[Record]]] = {
         "many": many,
+        "defended": lambda: defended(DEFENSES | {long: (0.8, 0.0, 1.0)}),
         "hostile": lambda: make_records(adversary=long, secret=long, dataset=long, label=long),
     }
     path = tmp_path_factory.mktemp("page") / f"{request.param}.html"

@@ -18,6 +18,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from leakgauge.records import ACCUMULATED, Record
 from leakgauge.report.cells import Cell
+from leakgauge.report.defenses import ADAPTIVE, NONE, Panel, Point
 
 # Colours that stand for CSS variables until the SVG is written.
 ACCENT, INK, MUTED, GRID = "#a10001", "#a10002", "#a10003", "#a10004"
@@ -45,7 +46,9 @@ _STYLE: dict[str, Any] = {
     "xtick.major.pad": 8,
 }
 _WIDTH, _HEIGHT = 5.0, 3.55  # inches; 72 units each, so a unit is about a pixel on the page
+_WIDE = (6.6, 4.3)  # of the chart of defenses
 _MARKERS = 40  # single rounds up to which each has its own dot
+_MARK = (17.0, 11.0)  # the room of a number beside its point, in pixels
 _ROC_STEP = 0.004  # of the axes' length: nearer points look like one
 
 
@@ -101,6 +104,33 @@ def roc(cell: Cell, *, name: str) -> Markup | None:
     return svg[0]
 
 
+def tradeoff(panel: Panel, *, name: str) -> Markup | None:
+    """AUROC against the model's accuracy, a numbered point for each defense and adversary.
+
+    Args:
+        panel: the defenses of one game.
+        name: a word that no other chart of the page has.
+    """
+    points = panel.points
+    if not points:
+        return None
+    with _chart(name, _WIDE) as (axes, svg):
+        axes.axhline(0.5, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
+        for majority in panel.majorities:
+            axes.axvline(majority, color=MUTED, linewidth=1.2, linestyle=(0, (1, 2)))
+        for point in points:
+            _draw_point(axes, point)
+        across = [x for p in points for x in (p.accuracy.low, p.accuracy.high)]
+        across += panel.majorities
+        pad = max(0.01, 0.08 * (max(across) - min(across)))
+        axes.set_xlim(min(across) - pad, max(across) + pad)
+        axes.set_ylim(math.floor(10 * (min(0.5, *(p.auroc.low for p in points)) - 0.04)) / 10, 1.04)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+        axes.set_xlabel("test accuracy of the model")
+        _draw_marks(axes, points)
+    return svg[0]
+
+
 def common_floor(cells: Sequence[Cell], metric: str) -> float:
     """A lower end for the axis that holds every interval and chance, on a round number."""
     drawn = [record for cell in cells for record in (*cell.single(metric), cell.whole(metric))]
@@ -131,6 +161,54 @@ def _draw_chance(axes: Axes, chance: float) -> None:
     axes.axhline(chance, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
 
 
+def _draw_point(axes: Axes, point: Point) -> None:
+    x, y = point.accuracy, point.auroc
+    colour = INK if point.kind == NONE else ACCENT
+    axes.plot([x.low, x.high], [y.value] * 2, color=colour, linewidth=1, alpha=0.4)
+    axes.plot([x.value] * 2, [y.low, y.high], color=colour, linewidth=1.4, alpha=0.6)
+    axes.plot(
+        [x.value],
+        [y.value],
+        linestyle="",
+        marker="D" if point.kind == NONE else "o",
+        markersize=7,
+        color=colour,
+        markerfacecolor=colour if point.kind in (NONE, ADAPTIVE) else "none",
+        markeredgewidth=1.6,
+    )
+
+
+def _draw_marks(axes: Axes, points: Sequence[Point]) -> None:
+    """The points' numbers, each at the nearest free place around its point."""
+    centres = [axes.transData.transform((p.accuracy.value, p.auroc.value)) for p in points]
+    taken = [(float(x), float(y)) for x, y in centres]
+    around = [(r, turn * math.pi / 8) for r in range(14, 90, 12) for turn in range(16)]
+    for point, (x, y) in zip(points, list(taken), strict=True):
+        spots = [(r * math.cos(angle), r * math.sin(angle)) for r, angle in around]
+        free = [
+            (right, up)
+            for right, up in spots
+            if axes.bbox.x0 + 8 < x + right < axes.bbox.x1 - 8
+            and axes.bbox.y0 + 7 < y + up < axes.bbox.y1 - 7
+            and all(abs(x + right - a) > _MARK[0] or abs(y + up - b) > _MARK[1] for a, b in taken)
+        ]
+        right, up = free[0] if free else spots[0]
+        taken.append((x + right, y + up))
+        far = math.hypot(right, up) > 20
+        line = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 4}
+        axes.annotate(
+            point.mark,
+            (point.accuracy.value, point.auroc.value),
+            xytext=(right, up),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=10.5,
+            color=INK,
+            arrowprops=line if far else None,
+        )
+
+
 def _ticks(rounds: Sequence[int]) -> dict[float, str]:
     step = math.ceil(len(rounds) / 8)
     return {float(when): str(when) for when in rounds[::step]}
@@ -159,24 +237,26 @@ def _thinned(points: Sequence[tuple[float, float]], left: float) -> list[tuple[f
 
 
 @contextmanager
-def _chart(name: str) -> Iterator[tuple[Axes, list[Markup]]]:
+def _chart(
+    name: str, size: tuple[float, float] = (_WIDTH, _HEIGHT)
+) -> Iterator[tuple[Axes, list[Markup]]]:
     """Axes to draw on; on leaving, the list holds their SVG. No global figure is touched."""
     with style.context(["default", _STYLE]):
-        figure = Figure(figsize=(_WIDTH, _HEIGHT), dpi=72)
+        figure = Figure(figsize=size, dpi=72)
         axes = figure.add_axes((0.115, 0.19, 0.835, 0.785))
         svg: list[Markup] = []
         yield axes, svg
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    svg.append(_inline(buffer.getvalue(), name))
+    svg.append(_inline(buffer.getvalue(), name, size))
 
 
-def _inline(text: str, name: str) -> Markup:
+def _inline(text: str, name: str, inches: tuple[float, float]) -> Markup:
     """SVG to stand in HTML: no prologue, metadata or style of its own, and ids of its own."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.S)
     body = text[text.index(">") + 1 :]
-    size = f"{72 * _WIDTH:g} {72 * _HEIGHT:g}"
+    size = f"{72 * inches[0]:g} {72 * inches[1]:g}"
     text = f'<svg viewBox="0 0 {size}" aria-hidden="true" focusable="false">{body}'
     text = text.replace("xlink:href", "href")
     text = _with_used_ids(text)

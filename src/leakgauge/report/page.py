@@ -20,7 +20,7 @@ from leakgauge.records import (
     read_run,
     write_text,
 )
-from leakgauge.report import charts, prose, wording
+from leakgauge.report import charts, defenses, prose, wording
 from leakgauge.report.cells import METRICS, Cell, cells, utility
 from leakgauge.report.repeat import command_line
 from leakgauge.report.verdict import CLEAR_AUROC, STRONG_AUROC, verdict
@@ -72,6 +72,7 @@ def render(run: Run, records: Sequence[Record]) -> str:
             guess=_common_chance(tests),
             strong=STRONG_AUROC,
             clear=CLEAR_AUROC,
+            defenses=_defenses(tests, records),
             games=prose.games(run, tests),
             knew=prose.knew(run, tests),
             knew_not=prose.knew_not(run),
@@ -95,6 +96,21 @@ def _view(run: Run, test: Cell, floors: Mapping[str, float], name: str) -> dict[
         "charts": _charts(test, floors, name),
         "used": test.used(),
     }
+
+
+def _defenses(tests: Sequence[Cell], records: Sequence[Record]) -> list[dict[str, Any]]:
+    """What the template shows of each game's defenses; empty for a run without them."""
+    return [
+        {
+            "panel": panel,
+            "name": f"d{i}",
+            "svg": charts.tradeoff(panel, name=f"d{i}-tradeoff"),
+            "says": defenses.answer(panel),
+            "chosen": defenses.chosen(panel),
+            "caution": defenses.CAUTION,
+        }
+        for i, panel in enumerate(defenses.panels(tests, records))
+    ]
 
 
 def _charts(test: Cell, floors: Mapping[str, float], name: str) -> list[dict[str, Any]]:

@@ -51,8 +51,9 @@ def knew(run: Run, tests: Sequence[Cell]) -> list[str]:
     ]
     if any(test.defense != "none" for test in tests):
         told.append(
-            "The defense only where its knowledge is called adaptive: then it imitated the "
-            "defense too. A static adversary expected undefended gradients."
+            "The defense, only where its knowledge is called adaptive: such an adversary learnt "
+            "from defended gradients. A static one learnt from undefended gradients and then "
+            "judged defended ones."
         )
     return told
 

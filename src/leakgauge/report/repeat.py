@@ -9,7 +9,10 @@ from leakgauge.records import Run
 _PLAY = ("ask", "adversary", "batch_size", "rounds", "trials", "seed")
 _DATA = ("label", "secret", "task", "group", "drop", "bins", "drop_missing")
 OPTIONS = {
-    "audit": (*_DATA, *_PLAY, "shadow", "batches", "prior", "lr", "hidden", "device", "allow_loop"),
+    "audit": (
+        *(*_DATA, *_PLAY, "defense"),
+        *("shadow", "batches", "prior", "lr", "hidden", "device", "allow_loop"),
+    ),
     "demo": _PLAY,
 }
 """The settings that each command takes as options. The number of workers changes no figure."""

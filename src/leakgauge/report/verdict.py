@@ -106,19 +106,26 @@ def _none_found(run: Run, record: Record) -> str:
         if visible < 1
         else "This test was too small to find even strong leakage reliably"
     )
+    unaware = record.defense != "none" and _known(record) == "static"
+    who = f"a stronger adversary{', or one that knows the defense,' if unaware else ''}"
     return (
         f"No leakage of `{record.secret}` found by {_who(record)} in {_seen(run, record)}: its "
         f"AUROC is {number(record.estimate.value)} ({_interval(record, share=False)}) and guessing "
-        f"gives {number(record.chance)}. {limit}; a stronger adversary may find more."
+        f"gives {number(record.chance)}. {limit}; {who} may find more."
     )
 
 
 def _below(run: Run, record: Record) -> str:
+    shift = {
+        "none": "the shadow and the private data",
+        "static": "what a static adversary learnt and what it sees",
+        "adaptive": "the defended gradients that the adversary learnt from and those that it sees",
+    }["none" if record.defense == "none" else _known(record)]
     return (
         f"This test does not count: {_who(record)} did worse than guessing `{record.secret}` from "
         f"{_seen(run, record)}, with an AUROC of {number(record.estimate.value)} "
         f"({_interval(record, share=False)}; guessing gives {number(record.chance)}). The features "
-        "shifted between the shadow and the private data; it is not evidence of privacy."
+        f"shifted between {shift}; it is not evidence of privacy."
     )
 
 
@@ -131,8 +138,12 @@ def _interval(record: Record, *, share: bool = True) -> str:
 def _who(record: Record) -> str:
     if record.defense == "none":
         return f"the {record.adversary} adversary"
-    aware = "that knows the defense" if record.knowledge == "adaptive" else "unaware of the defense"
+    aware = "that knows the defense" if _known(record) == "adaptive" else "unaware of the defense"
     return f"the {record.adversary} adversary ({aware} `{record.defense}`)"
+
+
+def _known(record: Record) -> str:
+    return "adaptive" if record.knowledge == "adaptive" else "static"
 
 
 def _fresh(run: Run, record: Record) -> bool:
