@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from leakgauge.gradients import params_of
 from leakgauge.inference import Auto, Forest, Logistic, Shadow, accumulate
-from leakgauge.inference.logistic import fit_slope
+from leakgauge.inference.calibration import HeldOut, fit_slope
 from leakgauge.rng import stream
 from leakgauge.scores import auroc
 from references import inference as literal
@@ -135,9 +135,9 @@ def test_slope_of_known_overconfidence() -> None:
     rng = stream(0, "slope")
     truth = rng.integers(2, size=100_000)
     odds = 3 * (2 * truth - 1 + rng.normal(size=len(truth))) * 2  # N(+-1, 1): log-odds 2 x
-    log_probability = np.stack([-np.logaddexp(0, odds), -np.logaddexp(0, -odds)], axis=1)
-    assert fit_slope(log_probability, truth) == pytest.approx(1 / 3, abs=0.01)
-    assert fit_slope(log_probability, rng.permutation(truth)) == pytest.approx(0, abs=0.01)
+    said = np.stack([-odds / 2, odds / 2], axis=1)
+    assert fit_slope(HeldOut(said, truth)) == pytest.approx(1 / 3, abs=0.01)
+    assert fit_slope(HeldOut(said, rng.permutation(truth))) == pytest.approx(0, abs=0.01)
 
 
 def test_logistic_never_rules_out_a_secret() -> None:

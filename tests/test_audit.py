@@ -78,7 +78,9 @@ def test_reused_batches_are_the_same_in_every_round_and_fresh_ones_are_not() -> 
     for batches in ("reuse", FRESH):
         scene = small_stage(records(1.0), FOREST, batches=batches)
         params = {k: v.detach() for k, v in frozen.items()}
-        first, second = (play_round(scene, n, params).log_posterior["static forest"] for n in (1, 2))
+        first, second = (
+            play_round(scene, n, params).log_posterior["static forest"] for n in (1, 2)
+        )
         said[batches] = np.corrcoef(first[:, 0], second[:, 0])[0, 1]
     assert said["reuse"] > said[FRESH] + 0.1
 

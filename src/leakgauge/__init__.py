@@ -14,7 +14,7 @@ from leakgauge.data import (
     split_records,
 )
 from leakgauge.experiment.prepare import Plan, from_table, from_task
-from leakgauge.inference import Auto, Forest, Logistic
+from leakgauge.inference import Auto, Discriminant, Energies, Forest, Logistic, PcaForest
 from leakgauge.records import Estimate, Record, Run, read_records, read_run
 from leakgauge.report import render, verdicts, write_report
 from leakgauge.types import Dataset, Schema, Task
@@ -24,10 +24,13 @@ __version__ = "0.1.0"
 __all__ = [
     "Auto",
     "Dataset",
+    "Discriminant",
+    "Energies",
     "Estimate",
     "Forest",
     "InputError",
     "Logistic",
+    "PcaForest",
     "Plan",
     "Record",
     "Roles",

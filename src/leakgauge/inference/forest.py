@@ -9,6 +9,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from leakgauge.checks import require_positive
 from leakgauge.inference.adversary import with_prior
+from leakgauge.inference.calibration import smoothed_votes
 from leakgauge.inference.shadow import Shadow
 from leakgauge.inference.views import MaxPool, View
 from leakgauge.types import Grads
@@ -65,6 +66,4 @@ class FittedForest:
     def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
         """``[n, m]`` for gradients with leaves ``[n, *p]``."""
         share = self.model.predict_proba(self.view(seen).cpu().numpy())
-        trees, values = self.settings.trees, share.shape[1]
-        smooth = (trees * share + 0.5) / (trees + 0.5 * values)
-        return with_prior(np.log(smooth), self.log_prior)
+        return with_prior(smoothed_votes(share, self.settings.trees), self.log_prior)

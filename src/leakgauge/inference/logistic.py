@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -13,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from leakgauge.checks import require_positive
 from leakgauge.inference.adversary import with_prior
+from leakgauge.inference.calibration import Judge, fit_slope, hold_out, two_sided
 from leakgauge.inference.shadow import Shadow
 from leakgauge.inference.views import Flat, View
 from leakgauge.types import Grads
@@ -50,14 +50,15 @@ class Logistic:
     ) -> "FittedLogistic":
         """Calibrate on held-out shadow records, then fit on all."""
         view = Flat()
-        held_out = []
-        for rest, fold in shadow.folds(self.folds, rng=rng):
-            model = self._regress(rest, view, rng)
-            features, secret = fold.observe(self.batches // self.folds, view=view, rng=rng)
-            held_out.append((_log_odds(model, features), secret))
-        log_odds = np.concatenate([scores for scores, _ in held_out])
-        slope = fit_slope(log_odds, np.concatenate([secret for _, secret in held_out]))
-        return FittedLogistic(self, view, self._regress(shadow, view, rng), slope, log_prior)
+
+        def judge_of(bench: Shadow) -> Judge:
+            model = self._regress(bench, view, rng)
+            return lambda grads: _said(model, view, grads)
+
+        held_out = hold_out(shadow, judge_of, folds=self.folds, batches=self.batches)
+        return FittedLogistic(
+            self, view, self._regress(shadow, view, rng), fit_slope(held_out), log_prior
+        )
 
     def _regress(self, shadow: Shadow, view: View, rng: np.random.Generator) -> Any:
         features, secret = shadow.observe(self.batches, view=view, rng=rng)
@@ -91,29 +92,9 @@ class FittedLogistic:
 
     def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
         """``[n, m]`` for gradients with leaves ``[n, *p]``."""
-        log_odds = _log_odds(self.model, self.view(seen).cpu().numpy())
-        return with_prior(self.slope * log_odds, self.log_prior)
+        return with_prior(self.slope * _said(self.model, self.view, seen), self.log_prior)
 
 
-def _log_odds(model: Any, features: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Log probabilities ``[n, m]`` up to a constant a row; never infinite, as log(0) would be."""
-    decision: NDArray[np.float64] = model.decision_function(features).astype(np.float64)
-    return decision if decision.ndim == 2 else np.stack([-decision / 2, decision / 2], axis=1)
-
-
-def fit_slope(log_odds: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
-    """The s in [0, 2] that maximises the likelihood of ``softmax(s * log_odds)``.
-
-    Temperature scaling (Guo et al., ICML 2017) with s = 1 / T.
-
-    Args:
-        log_odds: ``[n, m]``, of records that the classifier was not fitted on.
-        truth: ``[n]``.
-    """
-
-    def loss(slope: float) -> float:
-        scaled = slope * log_odds
-        chosen = scaled[np.arange(len(truth)), truth] - special.logsumexp(scaled, axis=1)
-        return -float(chosen.mean())
-
-    return float(optimize.minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded").x)
+def _said(model: Any, view: View, grads: Grads) -> NDArray[np.float64]:
+    """Log-odds ``[n, m]``, not calibrated."""
+    return two_sided(model.decision_function(view(grads).cpu().numpy()))

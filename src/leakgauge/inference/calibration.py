@@ -1,0 +1,170 @@
+"""Held-out shadow records: what an adversary says of records that it was not fitted on.
+
+An adversary is sure of the records that it has seen. What its log-odds are worth shows on others:
+the shadow records are parted into folds, by person where there are persons; the attack is fitted
+on all folds but one and judges batches of that one. The same shadow records give the same folds
+and the same batches in every round, so what is said of them can be compared over the rounds.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from leakgauge.inference.shadow import Shadow
+from leakgauge.rng import stream
+from leakgauge.types import Grads
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+Judge = Callable[[Grads], Floats]
+"""Gradients, leaf ``[n, *p]`` -> log-odds ``[n, m]`` up to a constant a row."""
+
+_ROW = "leakgauge: row"
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """What was said of held-out shadow batches.
+
+    Attributes:
+        log_odds: ``[n, m]``, natural logs up to a constant a row, under a uniform prior.
+        secret: ``[n]``, the truth.
+    """
+
+    log_odds: Floats
+    secret: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One fold. All rows are of the shadow's records.
+
+    Attributes:
+        rest: to fit on ``[k]``; they share no record (and no person) with the batches.
+        batches: to judge ``[n, B]``, bootstrapped from the fold.
+        secret: of the batches ``[n]``, balanced.
+    """
+
+    rest: Ints
+    batches: Ints
+    secret: Ints
+
+
+def panel(shadow: Shadow, *, folds: int, batches: int) -> Iterator[Part]:
+    """Part the shadow records, and draw batches to judge, ``batches`` over all folds.
+
+    They depend on the shadow records alone: not on the round, nor on the attack.
+    """
+    rng = stream(0, "panel")
+    for rest, fold in _folds(shadow, folds, rng):
+        rows, secret = only(shadow, fold).draw(batches // folds, rng=rng)
+        yield Part(rest, fold[rows], secret)
+
+
+def only(shadow: Shadow, rows: Ints) -> Shadow:
+    """The same bench with the records ``rows`` alone."""
+    index = torch.from_numpy(rows).to(shadow.data.y.device)
+    return replace(shadow, data=shadow.data.rows(index))
+
+
+def hold_out(
+    shadow: Shadow, fit: Callable[[Shadow], Judge], *, folds: int, batches: int
+) -> HeldOut:
+    """Fit on each rest, and judge the batches of its fold."""
+    said, truth = [], []
+    for part in panel(shadow, folds=folds, batches=batches):
+        judge = fit(only(shadow, part.rest))
+        said += [judge(grads) for grads in shadow.gradients(part.batches)]
+        truth.append(part.secret)
+    return HeldOut(np.concatenate(said), np.concatenate(truth))
+
+
+def log_loss(held_out: HeldOut, slope: float = 1.0) -> float:
+    """Mean of ``-log softmax(slope * log_odds)`` at the true secrets, in nats.
+
+    >>> round(log_loss(HeldOut(np.zeros((5, 4)), np.zeros(5, dtype=np.int64))), 4)
+    1.3863
+    """
+    scaled = slope * held_out.log_odds
+    chosen = scaled[np.arange(len(scaled)), held_out.secret]
+    return float((special.logsumexp(scaled, axis=1) - chosen).mean())
+
+
+def fit_slope(held_out: HeldOut, *, most: float = 10.0) -> float:
+    """The s in [0, most] for which ``softmax(s * log_odds)`` is calibrated on held-out batches.
+
+    No intercept: a small shadow set does not determine it. The truth is smoothed, so that
+    batches that are all told apart do not make the adversary surer than their number warrants.
+
+    References:
+        Guo et al., ICML 2017 (temperature scaling, s = 1 / T).
+
+    >>> truth = np.arange(1000) % 2
+    >>> right = np.arange(1000) % 10 > 0  # 9 of 10 are told right, which odds of 9 would express
+    >>> odds = np.where(right == (truth == 1), 6.0, -6.0)
+    >>> told = HeldOut(np.stack([0 * odds, odds], axis=1), truth)
+    >>> round(fit_slope(told) * 6, 2), round(float(np.log(9)), 2)
+    (2.18, 2.2)
+    """
+    truth = smoothed_truth(held_out.secret, held_out.log_odds.shape[1])
+
+    def loss(slope: float) -> float:
+        log_probability = special.log_softmax(slope * held_out.log_odds, axis=1)
+        return -float((truth * log_probability).sum() / len(truth))
+
+    return float(optimize.minimize_scalar(loss, bounds=(0.0, most), method="bounded").x)
+
+
+def smoothed_truth(secret: Ints, values: int) -> Floats:
+    """Target probabilities ``[n, m]``: with k batches a value, all but 1 / (k + 2) for the truth.
+
+    References:
+        Platt, Probabilistic outputs for support vector machines, 1999, section 2.2.
+
+    >>> smoothed_truth(np.array([0, 1]), 2).round(4).tolist()
+    [[0.6667, 0.3333], [0.3333, 0.6667]]
+    """
+    doubt = 1 / (len(secret) / values + 2)
+    truth = np.full((len(secret), values), doubt / (values - 1))
+    truth[np.arange(len(secret)), secret] = 1 - doubt
+    return truth
+
+
+def two_sided(decision: NDArray[np.floating]) -> Floats:
+    """A classifier's decision function ``[n]`` or ``[n, m]`` as log-odds ``[n, m]``.
+
+    Decisions do not round to 0 or 1 as probabilities do, so no log is infinite.
+
+    >>> two_sided(np.array([3.0])).tolist()
+    [[-1.5, 1.5]]
+    """
+    said: Floats = decision.astype(np.float64)
+    return said if said.ndim == 2 else said[:, None] * np.array([-0.5, 0.5])
+
+
+def smoothed_votes(share: Floats, trees: int) -> Floats:
+    """Log of the posterior mean under a Jeffreys prior, with T trees as T votes.
+
+    Args:
+        share: of the votes ``[n, m]``.
+        trees: T.
+
+    >>> np.exp(smoothed_votes(np.array([[1.0, 0.0]]), 50)).round(4).tolist()
+    [[0.9902, 0.0098]]
+    """
+    log_share: Floats = np.log((trees * share + 0.5) / (trees + 0.5 * share.shape[1]))
+    return log_share
+
+
+def _folds(shadow: Shadow, count: int, rng: np.random.Generator) -> Iterator[tuple[Ints, Ints]]:
+    """The rows that ``shadow.folds`` parts."""
+    data = shadow.data
+    row = torch.arange(len(data), device=data.y.device)
+    marked = replace(shadow, data=replace(data, secrets={**data.secrets, _ROW: row}))
+    for rest, fold in marked.folds(count, rng=rng):
+        yield rest.data.secrets[_ROW].cpu().numpy(), fold.data.secrets[_ROW].cpu().numpy()

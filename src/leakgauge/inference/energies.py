@@ -1,0 +1,172 @@
+"""An adversary that looks at where a gradient is large, not at its sign."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from torch import Tensor
+
+from leakgauge.checks import require_positive
+from leakgauge.inference.adversary import with_prior
+from leakgauge.inference.calibration import HeldOut, fit_slope, hold_out, two_sided
+from leakgauge.inference.shadow import Shadow
+from leakgauge.inference.views import View
+from leakgauge.types import Grads
+
+SMALL_LEAF = 16
+"""A leaf with at most this many coordinates is also shown as it is, with its signs."""
+
+MOST_DEVIATIONS = 8.0
+"""A feature further from the shadow mean says no more than one at this many deviations."""
+
+
+@dataclass(frozen=True)
+class EnergyView:
+    """Log energies (squared norms) of the gradient's parts.
+
+    Of the first leaf with two or more axes, which multiplies the inputs, the energy of each input
+    column; of every leaf the energy of each output row (of each coordinate where it has one axis);
+    and the small leaves themselves, as the last bias.
+
+    Where a batch has no record of a category, its input column gets no gradient at all. So an
+    energy never counts for less than ``floor`` times the mean energy of the leaf's parts.
+
+    Attributes:
+        floor: the least energy, relative to the mean.
+        most: features; where there are more parts, neighbours are summed.
+
+    >>> view = EnergyView(floor=1e-9)
+    >>> weight, bias = torch.tensor([[[3.0, 0.0], [4.0, 1.0]]]), torch.tensor([[2.0, 1.0]])
+    >>> view({"weight": weight, "bias": bias})[0, :6].exp().round(decimals=3).tolist()
+    [25.0, 1.0, 9.0, 17.0, 4.0, 1.0]
+    >>> view({"weight": weight, "bias": bias})[0, 6:].tolist()  # leaves of up to 16 numbers
+    [3.0, 0.0, 4.0, 1.0, 2.0, 1.0]
+    """
+
+    floor: float = 1e-5
+    most: int = 2048
+
+    def __post_init__(self) -> None:
+        require_positive(self.floor, "least energy")
+        require_positive(self.most, "number of features")
+
+    def __call__(self, grads: Grads) -> Tensor:
+        """Features ``[n, D]``."""
+        first = next((name for name, leaf in grads.items() if leaf.dim() > 2), None)
+        each = max(1, self.most // (len(grads) + 1))
+        parts = []
+        for name, leaf in grads.items():
+            scale = leaf.flatten(1).abs().amax(dim=1)  # squares of what is left do not overflow
+            scale = scale.clamp_min(torch.finfo(leaf.dtype).tiny)
+            scaled = leaf.flatten(2) if leaf.dim() > 2 else leaf[:, :, None]
+            scaled = scaled / scale[:, None, None]
+            for axis in (1, 2) if name == first else (2,):
+                energy = torch.linalg.vector_norm(scaled, dim=axis).square()
+                parts.append(self._log(energy, each) + 2 * scale.log()[:, None])
+        small = [leaf.flatten(1) for leaf in grads.values() if leaf[0].numel() <= SMALL_LEAF]
+        return torch.cat([*parts, *small], dim=1)
+
+    def _log(self, energy: Tensor, most: int) -> Tensor:
+        width = -(-energy.shape[1] // most)
+        if width > 1:
+            padded = torch.nn.functional.pad(energy, (0, -energy.shape[1] % width))
+            energy = padded.view(len(energy), -1, width).sum(2)
+        least = self.floor * energy.mean(dim=1, keepdim=True)
+        return (energy + least).clamp_min(torch.finfo(energy.dtype).tiny).log()
+
+
+@dataclass(frozen=True)
+class Energies:
+    """Logistic regression on log energies: the strongest where gradients come as they are.
+
+    As a model becomes calibrated, the mean gradient of every group of records goes to 0, and with
+    it what a linear adversary can see. The energies stay: a record moves the weights of the
+    inputs that it has, in whichever direction. They say nothing under strong noise.
+
+    The log-odds are scaled by one slope, fitted on held-out shadow records.
+
+    Attributes:
+        inverse_penalty: scikit-learn's C, on standardised features.
+        batches: bootstrapped shadow batches.
+        folds: of the shadow records, for the calibration.
+        view: gradients to features.
+    """
+
+    inverse_penalty: float = 0.01
+    batches: int = 2000
+    folds: int = 3
+    view: View = EnergyView()
+    name: ClassVar[str] = "energies"
+
+    def __post_init__(self) -> None:
+        require_positive(self.inverse_penalty, "inverse penalty")
+        require_positive(self.batches, "number of shadow batches")
+        require_positive(self.folds - 1, "number of folds less one")
+
+    def fit(
+        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
+    ) -> "FittedEnergies":
+        """Calibrate on held-out shadow records, then fit on all."""
+
+        def regress(bench: Shadow) -> Regression:
+            features, secret = bench.observe(self.batches, view=self.view, rng=rng)
+            model = make_pipeline(
+                StandardScaler(),
+                FunctionTransformer(_bounded),
+                LogisticRegression(C=self.inverse_penalty, max_iter=1000),
+            )
+            return Regression(self.view, model.fit(features.astype(np.float64), secret))
+
+        held_out = hold_out(shadow, regress, folds=self.folds, batches=self.batches)
+        slope = fit_slope(held_out)
+        scaled = HeldOut(slope * held_out.log_odds, held_out.secret)
+        return FittedEnergies(self, regress(shadow), slope, log_prior, scaled)
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """A fitted classifier on features of gradients."""
+
+    view: View
+    model: Any
+
+    def __call__(self, seen: Grads) -> NDArray[np.float64]:
+        """Log-odds ``[n, m]``, not calibrated."""
+        return two_sided(self.model.decision_function(self.view(seen).double().cpu().numpy()))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedEnergies:
+    """Fitted ``Energies``.
+
+    Attributes:
+        settings: what was asked for.
+        regression: fitted on all shadow records.
+        slope: of its log-odds.
+        log_prior: ``[m]``.
+        held_out: what such adversaries said of held-out shadow batches.
+    """
+
+    settings: Energies
+    regression: Regression
+    slope: float
+    log_prior: NDArray[np.float64]
+    held_out: HeldOut
+
+    @property
+    def details(self) -> str:
+        """The settings and the calibrated slope."""
+        return f"{self.settings!r}, slope {self.slope:.3f}"
+
+    def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
+        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        return with_prior(self.slope * self.regression(seen), self.log_prior)
+
+
+def _bounded(standardised: NDArray[np.float64]) -> NDArray[np.float64]:
+    return standardised.clip(-MOST_DEVIATIONS, MOST_DEVIATIONS)

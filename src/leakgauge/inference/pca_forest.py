@@ -1,0 +1,113 @@
+"""The adversary of Li et al., CCS 2024, Table 2: a random forest on principal components."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.utils.extmath import randomized_svd
+from torch import Tensor
+
+from leakgauge.checks import require_positive
+from leakgauge.inference.adversary import with_prior
+from leakgauge.inference.calibration import smoothed_votes
+from leakgauge.inference.noise import noiseless
+from leakgauge.inference.shadow import Shadow
+from leakgauge.inference.views import Flat
+from leakgauge.types import Grads
+
+LARGEST = 1e30
+"""Well within single precision, in which trees compare."""
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """Principal components of flattened gradients.
+
+    Attributes:
+        mean: ``[D]``, float64.
+        axes: ``[D, k]``, orthonormal, float64.
+
+    >>> view = Projection(torch.zeros(2).double(), torch.tensor([[0.0], [1.0]]).double())
+    >>> view({"b": torch.tensor([[5.0, 7.0]])}).tolist()
+    [[7.0]]
+    """
+
+    mean: Tensor
+    axes: Tensor
+
+    @classmethod
+    def learn(cls, flat: Tensor, components: int, *, rng: np.random.Generator) -> "Projection":
+        """From gradients ``[n, D]``; at most ``components`` axes."""
+        mean = flat.mean(dim=0)
+        _, _, axes = randomized_svd(
+            (flat - mean).cpu().numpy(),
+            min(components, *flat.shape),
+            n_iter=2,  # the leading components need no more
+            random_state=int(rng.integers(2**31)),
+        )
+        return cls(mean.double(), torch.from_numpy(axes.T.copy()).to(mean.double()))
+
+    def __call__(self, grads: Grads) -> Tensor:
+        """Features ``[n, k]``, within what a forest takes."""
+        features = (Flat()(grads).double() - self.mean) @ self.axes
+        return features.clamp(-LARGEST, LARGEST)
+
+
+@dataclass(frozen=True)
+class PcaForest:
+    """Random forest on the leading principal components of shadow batches' gradients.
+
+    The axes are learnt without the Gaussian noise of the shadow's defense, and keep most of it
+    out; the forest is fitted on what is seen, noise included. The paper names neither the number
+    of components nor what the forest was fitted on.
+
+    Attributes:
+        components: kept, at most.
+        trees: 50 in the paper.
+        batches: bootstrapped shadow batches.
+    """
+
+    components: int = 16
+    trees: int = 50
+    batches: int = 2000
+    name: ClassVar[str] = "pca-forest"
+
+    def __post_init__(self) -> None:
+        require_positive(self.components, "number of components")
+        require_positive(self.trees, "number of trees")
+        require_positive(self.batches, "number of shadow batches")
+
+    def fit(
+        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
+    ) -> "FittedPcaForest":
+        """Learn axes and forest on the same balanced bootstrapped batches."""
+        rows, secret = shadow.draw(self.batches, rng=rng)
+        clean = replace(shadow, defense=noiseless(shadow.defense))
+        flat = torch.cat([Flat()(grads) for grads in clean.gradients(rows)])
+        view = Projection.learn(flat, self.components, rng=rng)
+        features = torch.cat([view(grads) for grads in shadow.gradients(rows)]).cpu().numpy()
+        model = RandomForestClassifier(self.trees, random_state=int(rng.integers(2**31)))
+        return FittedPcaForest(self, view, model.fit(features, secret), log_prior)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedPcaForest:
+    """A fitted ``PcaForest``."""
+
+    settings: PcaForest
+    view: Projection
+    model: Any
+    log_prior: NDArray[np.float64]
+
+    @property
+    def details(self) -> str:
+        """The settings."""
+        return repr(self.settings)
+
+    def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
+        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        share = self.model.predict_proba(self.view(seen).cpu().numpy())
+        return with_prior(smoothed_votes(share, self.settings.trees), self.log_prior)

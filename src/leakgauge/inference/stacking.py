@@ -1,0 +1,122 @@
+"""Weights for the rounds, learnt on shadow data: for rounds that say the same thing again.
+
+Where a trial's batch is the same in every round, the rounds are dependent given the secret, and
+the plain product over rounds (``rounds.accumulate``) counts one piece of evidence many times. How
+dependent they are shows on held-out shadow batches, if every round judges the same ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from leakgauge.checks import require, require_positive
+from leakgauge.inference.adversary import Adversary, Attack, with_prior
+from leakgauge.inference.calibration import HeldOut, hold_out, smoothed_truth
+from leakgauge.inference.shadow import Shadow
+
+Floats = NDArray[np.float64]
+
+
+def judge_held_out(
+    attack: Attack,
+    fitted: Adversary,
+    shadow: Shadow,
+    *,
+    folds: int = 3,
+    batches: int = 2000,
+    rng: np.random.Generator,
+) -> HeldOut:
+    """What such adversaries say of held-out shadow batches, the same ones in every round.
+
+    An adversary that was calibrated on them has it at hand (``held_out``); otherwise the attack is
+    fitted once more for each fold.
+
+    Args:
+        attack: the settings.
+        fitted: the same attack, fitted on all of the shadow.
+        shadow: of this round.
+        folds: of the shadow records.
+        batches: judged, over all folds.
+        rng: for the fits.
+    """
+    at_hand = getattr(fitted, "held_out", None)
+    if isinstance(at_hand, HeldOut):
+        return at_hand
+    uniform = np.full(shadow.values, -np.log(shadow.values))
+    return hold_out(
+        shadow,
+        lambda bench: attack.fit(bench, uniform, rng=rng).log_posterior,
+        folds=folds,
+        batches=batches,
+    )
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Weights of at least 0 that make the weighted sum of the rounds' log-odds predict best.
+
+    Logistic regression without an intercept on the rounds' log-odds. Rounds are hard to tell apart
+    where they say nearly the same; the penalty draws the weights to one another, not to 0.
+
+    Attributes:
+        penalty: on half the sum of squared deviations of the weights from their mean, against the
+            mean log loss in nats.
+    """
+
+    penalty: float = 0.01
+
+    def __post_init__(self) -> None:
+        require_positive(self.penalty, "penalty")
+
+    def fit(self, held_out: Sequence[HeldOut]) -> Floats:
+        """The weights ``[R]``.
+
+        Args:
+            held_out: one for each round, of the same batches in the same order.
+        """
+        secret = held_out[0].secret
+        require(
+            all(np.array_equal(one.secret, secret) for one in held_out),
+            "the rounds judged different held-out batches; judge the same ones in every round",
+        )
+        log_odds = np.stack([one.log_odds for one in held_out])
+        log_odds = log_odds - log_odds.mean(axis=2, keepdims=True)
+        truth = smoothed_truth(secret, log_odds.shape[2])
+
+        def loss(weights: Floats) -> tuple[float, Floats]:
+            log_probability = special.log_softmax(np.tensordot(weights, log_odds, 1), axis=1)
+            apart = weights - weights.mean()
+            value = -(truth * log_probability).sum() / len(secret)
+            slope = ((np.exp(log_probability) - truth) * log_odds).sum(axis=(1, 2)) / len(secret)
+            return value + self.penalty / 2 * apart @ apart, slope + self.penalty * apart
+
+        start = np.full(len(held_out), 1 / len(held_out))
+        bounds = [(0.0, None)] * len(held_out)
+        found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
+        weights: Floats = found.x
+        return weights
+
+
+def accumulate_weighted(log_posteriors: Floats, log_prior: Floats, weights: Floats) -> Floats:
+    """Combine the rounds' posteriors with a weight for each round's evidence.
+
+    ``P(a | g_1 .. g_R)`` is proportional to ``P(a) prod_r (P(a | g_r) / P(a)) ** w_r``; weights of
+    1 give ``rounds.accumulate``.
+
+    Args:
+        log_posteriors: ``[R, n, m]``, natural logs.
+        log_prior: ``[m]``.
+        weights: ``[R]``.
+
+    Returns:
+        ``[n, m]``.
+
+    >>> twice_the_same = np.log([[[0.8, 0.2]], [[0.8, 0.2]]])
+    >>> uniform = np.log([0.5, 0.5])
+    >>> np.exp(accumulate_weighted(twice_the_same, uniform, np.array([0.5, 0.5]))).round(4)
+    array([[0.8, 0.2]])
+    """
+    return with_prior(np.tensordot(weights, log_posteriors - log_prior, 1), log_prior)
