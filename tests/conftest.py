@@ -1,11 +1,20 @@
 """What several test files share."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from leakgauge.data.named import DATA_VARIABLE
 from leakgauge.data.named import data_folder as named_folder
+from leakgauge.threads import one_thread
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> Iterator[None]:
+    """As in an audit; small problems on several threads mostly wait for each other."""
+    with one_thread():
+        yield
 
 
 @pytest.fixture(scope="session")

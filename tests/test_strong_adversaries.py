@@ -430,6 +430,17 @@ def test_noise_on_a_round_that_was_seen_weighs_nothing() -> None:
     assert 0 <= weights[1] < 0.05
 
 
+def test_weights_are_never_negative() -> None:
+    """The second round shows the first one's error alone; a free weight would subtract it."""
+    rng = stream(0, "stack")
+    secret = rng.integers(2, size=5000)
+    error = rng.normal(size=len(secret))
+    once = told(gaussian(rng, secret, 2.0) + error, secret)
+    weights = Stack(penalty=1e-6).fit([once, told(error, secret)])
+    assert weights[0] > 0.3
+    assert weights[1] == 0
+
+
 def test_weights_find_the_minimum_by_brute_force() -> None:
     rng = stream(0, "stack")
     secret = rng.integers(3, size=300)
