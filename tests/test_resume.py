@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,13 @@ def test_killed_five_times_at_random(
 
 def test_interrupted_from_the_keyboard(table: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    running = subprocess.Popen(command(table, out), stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        command(table, out),
+        stderr=subprocess.PIPE,
+        text=True,
+        # a suite that runs in the background may itself ignore Ctrl-C, and children inherit that
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
     while not list(out.glob("rounds/property/said-*.npz")):
         assert running.poll() is None, "it ended before it could be stopped"
         time.sleep(0.02)
