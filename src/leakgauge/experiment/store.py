@@ -95,7 +95,7 @@ class RunFolder:
         try:
             with np.load(self._round(name, number), allow_pickle=False) as stored:
                 told = json.loads(str(stored["told"]))
-                said = {name: stored[f"said/{name}"] for name in told["details"]}
+                said = {key: stored[f"said/{key}"] for key in told["details"]}
         except UNREADABLE:
             return None
         return Played(said, told["details"], told["seconds"])

@@ -1,7 +1,7 @@
 """The adversary of Li et al., CCS 2024, section 5.1.3: a random forest on pooled gradients."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,18 +45,41 @@ class Forest:
         """Fit on balanced bootstrapped batches at this round's parameters (section 4.1)."""
         view = MaxPool(self.kernel)
         features, secret = shadow.observe(self.batches, view=view, rng=rng)
-        model = RandomForestClassifier(self.trees, random_state=int(rng.integers(2**31)))
-        return FittedForest(self, view, model.fit(features, secret), log_prior)
+        return FittedForest.grow(self, view, features, secret, log_prior, rng=rng)
+
+
+class ForestSettings(Protocol):
+    """An attack that ends in a forest."""
+
+    @property
+    def trees(self) -> int:
+        """How many."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
 class FittedForest:
-    """A fitted ``Forest``."""
+    """A fitted ``Forest``, or another attack that grows one on features of its own."""
 
-    settings: Forest
+    settings: ForestSettings
     view: View
     model: Any
     log_prior: NDArray[np.float64]
+
+    @classmethod
+    def grow(
+        cls,
+        settings: ForestSettings,
+        view: View,
+        features: NDArray[np.float32],
+        secret: NDArray[np.int64],
+        log_prior: NDArray[np.float64],
+        *,
+        rng: np.random.Generator,
+    ) -> "FittedForest":
+        """Fit on features ``[n, D]`` of ``view`` and their secrets ``[n]``."""
+        model = RandomForestClassifier(settings.trees, random_state=int(rng.integers(2**31)))
+        return cls(settings, view, model.fit(features, secret), log_prior)
 
     @property
     def details(self) -> str:

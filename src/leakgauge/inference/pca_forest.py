@@ -1,18 +1,16 @@
 """The adversary of Li et al., CCS 2024, Table 2: a random forest on principal components."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
 from leakgauge.checks import require_positive
-from leakgauge.inference.adversary import with_prior
-from leakgauge.inference.calibration import smoothed_votes
+from leakgauge.inference.forest import FittedForest
 from leakgauge.inference.noise import noiseless
 from leakgauge.inference.shadow import Shadow
 from leakgauge.inference.views import Flat
@@ -82,32 +80,11 @@ class PcaForest:
 
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
-    ) -> "FittedPcaForest":
+    ) -> FittedForest:
         """Learn axes and forest on the same balanced bootstrapped batches."""
         rows, secret = shadow.draw(self.batches, rng=rng)
         clean = replace(shadow, defense=noiseless(shadow.defense))
         flat = torch.cat([Flat()(grads) for grads in clean.gradients(rows)])
         view = Projection.learn(flat, self.components, rng=rng)
         features = torch.cat([view(grads) for grads in shadow.gradients(rows)]).cpu().numpy()
-        model = RandomForestClassifier(self.trees, random_state=int(rng.integers(2**31)))
-        return FittedPcaForest(self, view, model.fit(features, secret), log_prior)
-
-
-@dataclass(frozen=True, eq=False)
-class FittedPcaForest:
-    """A fitted ``PcaForest``."""
-
-    settings: PcaForest
-    view: Projection
-    model: Any
-    log_prior: NDArray[np.float64]
-
-    @property
-    def details(self) -> str:
-        """The settings."""
-        return repr(self.settings)
-
-    def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
-        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
-        share = self.model.predict_proba(self.view(seen).cpu().numpy())
-        return with_prior(smoothed_votes(share, self.settings.trees), self.log_prior)
+        return FittedForest.grow(self, view, features, secret, log_prior, rng=rng)
