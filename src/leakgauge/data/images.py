@@ -1,0 +1,350 @@
+"""Images from folders, Parquet files and arrays, as pixels of one size beside a table."""
+
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence, Sized
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from leakgauge.checks import InputError, nearest, require, require_count
+from leakgauge.data.read import existing, read_table
+
+Pixels = npt.NDArray[np.uint8]
+
+FILE_COLUMN = "file"
+PIXEL_ARRAY = "x"
+
+# Named, because Pillow also knows formats that start other programs (EPS).
+_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+_EIGHT_BITS = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr")
+_DAMAGED = (
+    OSError,
+    ValueError,
+    SyntaxError,  # of Pillow's PNG reader
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
+_ROWS = 1024  # encoded images held at once
+_LOOKED_AT = 8  # values that tell whether a column of bytes holds images
+_SHOWN = 3  # names in a message
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Images and what is known of each.
+
+    Attributes:
+        frame: one row an image; its columns are for labels, secrets and groups.
+        pixels: uint8 ``[n, c, side, side]``, in the order of the rows.
+        notes: what was done to the data and should be known.
+    """
+
+    frame: pd.DataFrame
+    pixels: Pixels
+    notes: tuple[str, ...] = ()
+
+
+def read_image_folder(folder: str | os.PathLike[str], *, side: int = 32) -> Images:
+    """Read a folder of images and the one CSV in it.
+
+    The CSV's column ``file`` names each image, by its path from the folder; the other columns
+    become the frame. Images become RGB, stand as their camera was held, lose transparency, and
+    are resized to a square (Lanczos; the ratio of width to height is not kept).
+
+    Args:
+        folder: the folder; images that the CSV does not name are not read.
+        side: height and width of the result, in pixels.
+
+    Raises:
+        InputError: there is not exactly one CSV, it has no column ``file`` or no other, or an
+            image is missing or cannot be decoded.
+    """
+    require_count(side, "side of images, in pixels")
+    root = Path(folder)
+    table = _only_csv(root)
+    frame = read_table(table)
+    if FILE_COLUMN not in frame:
+        hint = nearest(FILE_COLUMN, frame.columns)
+        raise InputError(
+            f"{str(table)!r} has no column {FILE_COLUMN!r}, which names the images{hint}"
+        )
+    _refuse_nothing_known(frame.columns.drop(FILE_COLUMN), str(table))
+    unnamed = int(frame[FILE_COLUMN].isna().sum())
+    require(
+        unnamed == 0,
+        f"column {FILE_COLUMN!r} of {str(table)!r} is empty in {unnamed} of {len(frame)} rows; "
+        "remove these",
+    )
+    names = [str(name) for name in frame.pop(FILE_COLUMN)]
+    absent = [name for name in names if not (root / name).is_file()]
+    require(
+        not absent,
+        f"{len(absent)} of {len(names)} images that {str(table)!r} names are missing: "
+        f"{_first(absent)}; paths start at the folder {str(root)!r}",
+    )
+    return Images(
+        frame, decode([(repr(str(root / name)), root / name) for name in names], side=side)
+    )
+
+
+def image_column(path: str | os.PathLike[str]) -> str | None:
+    """The column of a Parquet file that holds encoded images, or None.
+
+    Such a column holds the bytes of image files, or structs with a field ``bytes``.
+
+    Raises:
+        InputError: the file is not there or no Parquet, or there is more than one such column.
+    """
+    file = existing(path)
+    try:
+        with pq.ParquetFile(file) as parquet:
+            possible = [field.name for field in parquet.schema_arrow if _holds_bytes(field.type)]
+            found = [name for name in possible if _starts_with_images(parquet, name)]
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise _unreadable(file, error) from error
+    require(
+        len(found) <= 1,
+        f"{str(file)!r} has {len(found)} columns of images: {_first(found)}; keep one",
+    )
+    return found[0] if found else None
+
+
+def read_image_parquet(path: str | os.PathLike[str], *, side: int = 32) -> Images:
+    """Read a Parquet file with one column of encoded images, treated as those of a folder.
+
+    The encoded images are held a thousand at a time.
+
+    Args:
+        path: the file.
+        side: height and width of the result, in pixels.
+
+    Raises:
+        InputError: there is not exactly one column of images, no other column, or an image is
+            missing or cannot be decoded.
+    """
+    require_count(side, "side of images, in pixels")
+    file, column = existing(path), image_column(path)
+    if column is None:
+        raise InputError(f"{str(file)!r} has no column of encoded images")
+    beside = [name for name in pq.read_schema(file).names if name != column]
+    others = [name for name in beside if not name.startswith("__index_level_")]
+    _refuse_nothing_known(others, str(file))
+    try:
+        frame = pd.read_parquet(file, columns=others)
+        with pq.ParquetFile(file) as parquet:
+            chunks = _chunks(parquet, column, _ROWS)
+            parts = [decode(_named(chunk, column, file), side=side) for chunk in chunks]
+    except InputError:
+        raise
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise _unreadable(file, error) from error
+    named = [name for name in frame.index.names if name is not None]
+    frame = frame.reset_index(level=named) if named else frame.reset_index(drop=True)
+    return Images(frame, np.concatenate(parts))
+
+
+def read_image_arrays(path: str | os.PathLike[str], *, side: int = 32) -> Images:
+    """Read a ``.npz`` file: images in the array ``x``, and a column for each array ``[n]``.
+
+    Images of another size are resized as those of a folder; gray ones keep their one channel.
+
+    Args:
+        path: the file. ``x`` is uint8 ``[n, h, w]`` or ``[n, h, w, c]``, c one of 1, 3, 4.
+        side: height and width of the result, in pixels.
+
+    Raises:
+        InputError: the file cannot be read, ``x`` is missing or not of this kind, no array has
+            one value for each image, or an array holds Python objects.
+    """
+    require_count(side, "side of images, in pixels")
+    file = existing(path)
+    arrays = _read_npz(file)
+    if PIXEL_ARRAY not in arrays:
+        hint = nearest(PIXEL_ARRAY, arrays)
+        raise InputError(f"no array {PIXEL_ARRAY!r} of images in {str(file)!r}{hint}")
+    images, notes = _checked(arrays.pop(PIXEL_ARRAY), f"{PIXEL_ARRAY!r} in {str(file)!r}")
+    n, height, width = images.shape[:3]
+    columns = {name: found for name, found in arrays.items() if found.shape == (n,)}
+    _refuse_nothing_known(columns, str(file))
+    for name in arrays.keys() - columns.keys():
+        shape = arrays[name].shape
+        notes.append(f"array {name!r} of shape {shape} was left out: columns have shape ({n},)")
+    if (height, width) != (side, side):
+        images = _resized(images, side)
+        notes.append(f"images of {height} x {width} pixels were resized to {side} x {side}")
+    pixels = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+    return Images(pd.DataFrame(columns), pixels, tuple(sorted(notes)))
+
+
+def decode(encoded: Sequence[tuple[str, bytes | Path]], *, side: int) -> Pixels:
+    """The pixels of image files, uint8 ``[n, 3, side, side]``.
+
+    Args:
+        encoded: of each image its name, for messages, and its bytes or path.
+        side: height and width of the result, in pixels.
+
+    Raises:
+        InputError: an image cannot be decoded; it names the first.
+    """
+    require(len(encoded) > 0, "there are no images to decode")
+    pixels = np.empty((len(encoded), side, side, 3), dtype=np.uint8)
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        # In order and one by one: the first bad image is the one that is named.
+        decoded = pool.map(lambda named: _decode(*named, side=side), encoded)
+        for row, image in enumerate(decoded):
+            pixels[row] = image
+    return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+
+
+def _decode(name: str, content: bytes | Path, *, side: int) -> Pixels:
+    try:
+        source = BytesIO(content) if isinstance(content, bytes) else content
+        with Image.open(source, formats=_FORMATS) as image:
+            require(
+                image.mode in _EIGHT_BITS,
+                f"image {name} has pixels of mode {image.mode!r}; expected 8 bits a channel",
+            )
+            return np.asarray(_square(_rgb(image), side))
+    except InputError:
+        raise
+    except UnidentifiedImageError as error:
+        raise InputError(f"image {name} is none of {', '.join(_FORMATS)}") from error
+    except _DAMAGED as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"image {name} cannot be decoded: {reason}") from error
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    upright = ImageOps.exif_transpose(image)
+    # Pillow wants palettes with transparent entries to pass through RGBA.
+    whole = upright.convert("RGBA") if "transparency" in upright.info else upright
+    return whole.convert("RGB")
+
+
+def _square(image: Image.Image, side: int) -> Image.Image:
+    return image.resize((side, side), Image.Resampling.LANCZOS)
+
+
+def _resized(images: Pixels, side: int) -> Pixels:
+    """Images ``[n, h, w, c]`` as ``[n, side, side, c]``."""
+    flat = images[..., 0] if images.shape[3] == 1 else images
+    resized = np.stack([np.asarray(_square(Image.fromarray(one), side)) for one in flat])
+    return resized.reshape(len(images), side, side, images.shape[3])
+
+
+def _only_csv(folder: Path) -> Path:
+    require(folder.is_dir(), f"no folder {str(folder)!r}")
+    found = sorted(one for one in folder.iterdir() if one.suffix.lower() == ".csv")
+    wanted = f"expected one, with a column {FILE_COLUMN!r} that names the images"
+    require(len(found) > 0, f"no CSV in the folder {str(folder)!r}; {wanted}")
+    names = [one.name for one in found]
+    require(
+        len(found) == 1,
+        f"{len(found)} CSVs in the folder {str(folder)!r}: {_first(names)}; {wanted}",
+    )
+    return found[0]
+
+
+def _refuse_nothing_known(columns: Sized, where: str) -> None:
+    require(
+        len(columns) > 0,
+        f"{where!r} says nothing about its images; expected columns of labels and secrets, with "
+        "one value for each image",
+    )
+
+
+def _first(names: Sequence[str]) -> str:
+    more = "" if len(names) <= _SHOWN else ", ..."
+    return ", ".join(repr(name) for name in names[:_SHOWN]) + more
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return bool(kind.get_field_index("bytes") >= 0 and _holds_bytes(kind.field("bytes").type))
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _starts_with_images(parquet: pq.ParquetFile, column: str) -> bool:
+    first = next(_chunks(parquet, column, _LOOKED_AT), {})
+    return any(_is_image(value) for value in first.values() if value is not None)
+
+
+def _is_image(value: bytes) -> bool:
+    try:
+        with Image.open(BytesIO(value), formats=_FORMATS):
+            return True
+    except _DAMAGED:
+        return False
+
+
+def _chunks(parquet: pq.ParquetFile, column: str, rows: int) -> Iterator[dict[int, bytes | None]]:
+    """The values of a column of bytes by row, some rows at a time."""
+    start = 0
+    for batch in parquet.iter_batches(batch_size=rows, columns=[column]):
+        values = batch.column(0)
+        if pa.types.is_struct(values.type):
+            values = values.field(values.type.get_field_index("bytes"))
+        yield dict(enumerate(values.to_pylist(), start))
+        start += len(values)
+
+
+def _named(
+    chunk: dict[int, bytes | None], column: str, file: Path
+) -> list[tuple[str, bytes | Path]]:
+    named: list[tuple[str, bytes | Path]] = []
+    for row, value in chunk.items():
+        name = f"row {row} of column {column!r} of {str(file)!r}"
+        if value is None:
+            raise InputError(f"{name} holds no image; remove rows without an image")
+        named.append((name, value))
+    return named
+
+
+def _read_npz(file: Path) -> dict[str, npt.NDArray[Any]]:
+    # Checked here because NumPy would take another file for a pickle.
+    require(zipfile.is_zipfile(file), f"{str(file)!r} is no .npz file, or only a part of one")
+    found = {}
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            for name in arrays:
+                found[name] = arrays[name]
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        # NumPy's own message advises allow_pickle=True, which would run code from the file.
+        if "allow_pickle" in str(error):
+            raise InputError(
+                f"array {name!r} in {str(file)!r} holds Python objects; save it as text or numbers"
+            ) from error
+        raise _unreadable(file, error) from error
+    return found
+
+
+def _checked(images: npt.NDArray[Any], what: str) -> tuple[Pixels, list[str]]:
+    """Images ``[n, h, w, c]``, c 1 or 3, and notes."""
+    shape = images.shape
+    expected = "expected uint8 [n, h, w] or [n, h, w, c] with 1, 3 or 4 channels"
+    require(images.ndim in (3, 4), f"{what} has shape {shape}; {expected}")
+    require(images.dtype == np.uint8, f"{what} holds {images.dtype}; {expected}")
+    require(images.size > 0, f"{what} is empty, of shape {shape}; {expected}")
+    images = images[..., None] if images.ndim == 3 else images
+    turn = "; put the channels last: x.transpose(0, 2, 3, 1)" if shape[1] in (1, 3, 4) else ""
+    require(images.shape[3] in (1, 3, 4), f"{what} has shape {shape}; {expected}{turn}")
+    if images.shape[3] < 4:
+        return images, []
+    return images[..., :3], ["the fourth channel of the images (transparency) was left out"]
+
+
+def _unreadable(file: Path, error: Exception) -> InputError:
+    return InputError(f"{str(file)!r} cannot be read: {' '.join(str(error).split())}")

@@ -1,0 +1,59 @@
+"""Images as records: pixels for features, a table for everything else."""
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from leakgauge.checks import require
+from leakgauge.data.table import Roles, Table, make_table
+from leakgauge.types import Dataset, Schema
+
+_ROW = "leakgauge: row"
+
+
+def make_picture_table(
+    frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False
+) -> tuple[Table, NDArray[np.int64]]:
+    """The roles of the columns beside the images, and the images ``[n]`` that are left.
+
+    Columns without a role are no features: the pixels are.
+
+    Raises:
+        InputError: as ``make_table``.
+    """
+    wanted = [*roles.coded, *([] if roles.group is None else [roles.group])]
+    known = [name for name in frame.columns if str(name) in wanted]
+    numbered = frame[known].assign(**{_ROW: np.arange(len(frame))})
+    plain = Roles(roles.label, roles.secrets, roles.group, bins=roles.bins)
+    table = make_table(numbered, plain, drop_missing=drop_missing)
+    return table, table.features[_ROW].to_numpy().astype(np.int64)
+
+
+def encode_pictures(
+    table: Table, pixels: NDArray[np.uint8], rows: NDArray[np.int64], *, fit_on: Tensor
+) -> Dataset:
+    """Standardise each channel by its mean and spread over the private images.
+
+    Args:
+        table: from ``make_picture_table``, as are ``rows``.
+        pixels: of all images ``[N, c, h, w]``.
+        rows: the images ``[n]`` of the table's records.
+        fit_on: the private records ``[k]``, int64; nothing else is learnt from.
+
+    Returns:
+        ``x [n, c, h, w]``, float32; the schema has no columns.
+    """
+    require(len(fit_on) > 0, "there are no private images to learn the encoding from")
+    x = torch.from_numpy(pixels[rows]).float() / 255
+    seen = x[fit_on]
+    mean = seen.mean(dim=(0, 2, 3), keepdim=True)
+    spread = seen.std(dim=(0, 2, 3), keepdim=True, correction=0)
+    return Dataset(
+        x=(x - mean) / torch.where(spread > 0, spread, 1.0),
+        y=table.y,
+        secrets=dict(table.secrets),
+        users=table.users,
+        schema=Schema((), table.label, table.classes, dict(table.values)),
+    )

@@ -1,0 +1,115 @@
+"""Data by one word: the name of a dataset, a file, or a folder of images."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from leakgauge.checks import InputError, nearest, require_count
+from leakgauge.data.fingerprint import fingerprint
+from leakgauge.data.images import (
+    Images,
+    Pixels,
+    image_column,
+    read_image_arrays,
+    read_image_folder,
+    read_image_parquet,
+)
+from leakgauge.data.named import IMAGES, ROLES, TABLES
+from leakgauge.data.read import read_table
+from leakgauge.data.table import Roles
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Data as they came, before any column has a role.
+
+    Attributes:
+        name: for records and the report.
+        frame: one row a record; every column that can be a label, a secret, a group or a feature.
+        pixels: of images, uint8 ``[n, c, side, side]`` in the order of the rows: they are the
+            features then, and the columns are for roles alone. None for a table.
+        roles: what a named dataset's columns are for; None for what came by path.
+        fingerprint: of the content, 64 hex digits. That of decoded images can differ between
+            versions of Pillow.
+        notes: what was done to the data and should be known.
+    """
+
+    name: str
+    frame: pd.DataFrame
+    pixels: Pixels | None
+    roles: Roles | None
+    fingerprint: str
+    notes: tuple[str, ...] = ()
+
+
+def open_data(spec: str | os.PathLike[str], *, side: int = 32) -> Source:
+    """Open a dataset by its name, or a table or images by their path.
+
+    Args:
+        spec: a path if there is one of these, or else a name (``leakgauge.data.DATASETS``):
+
+            - ``.csv``, ``.tsv`` or ``.parquet``: a table (``read_table``);
+            - ``.parquet`` with a column of encoded images (``read_image_parquet``);
+            - ``.npz`` of images and columns (``read_image_arrays``);
+            - a folder of images with one CSV (``read_image_folder``).
+        side: height and width of images, in pixels; tables do not use it.
+
+    Raises:
+        InputError: there is nothing of this path or name, or it cannot be used.
+
+    >>> source = open_data("randhie")
+    >>> source.frame.shape, source.roles.label, source.roles.secrets
+    ((20190, 22), 'any_visit', ('female',))
+    """
+    require_count(side, "side of images, in pixels")
+    path, word = Path(spec), str(spec)
+    if path.exists():
+        return _from_path(path, word, side)
+    if word in TABLES:
+        return _source(word, TABLES[word](), ROLES[word])
+    if word in IMAGES:
+        return _image_source(word, IMAGES[word](side=side), ROLES[word])
+    raise InputError(f"no file {word!r} and no dataset of that name{nearest(word, DATASETS)}")
+
+
+DATASETS = (*TABLES, *IMAGES)
+"""The names that ``open_data`` knows."""
+
+
+def _from_path(path: Path, word: str, side: int) -> Source:
+    try:
+        images = _images(path, side)
+        name = path.resolve().name
+        return _source(name, read_table(path)) if images is None else _image_source(name, images)
+    except InputError as error:
+        if word not in DATASETS:
+            raise
+        raise InputError(
+            f"{error}; {word!r} is a path here, which hides the dataset of that name"
+        ) from error
+
+
+def _images(path: Path, side: int) -> Images | None:
+    """The images at a path, or None where there is a table."""
+    kind = path.suffix.lower()
+    if path.is_dir():
+        return read_image_folder(path, side=side)
+    if kind == ".npz":
+        return read_image_arrays(path, side=side)
+    if kind == ".parquet" and image_column(path) is not None:
+        return read_image_parquet(path, side=side)
+    return None
+
+
+def _source(name: str, frame: pd.DataFrame, roles: Roles | None = None) -> Source:
+    return Source(name, frame, None, roles, fingerprint(frame))
+
+
+def _image_source(name: str, images: Images, roles: Roles | None = None) -> Source:
+    pixels = fingerprint({"pixels": torch.from_numpy(images.pixels)})
+    both = hashlib.sha256(f"{fingerprint(images.frame)} {pixels}".encode()).hexdigest()
+    return Source(name, images.frame, images.pixels, roles, both, images.notes)
