@@ -213,6 +213,7 @@ def test_words() -> None:
     assert bounds.describe_bound(1.79, 6).startswith("This bound is nearly vacuous")
     assert bounds.describe_bound(1.7918, 6).startswith("This bound is vacuous")
     assert bounds.describe_bound(math.inf, 6).startswith("This bound is vacuous")
+    assert "up to 24,800 nats" in bounds.describe_bound(24787.7, 6)
     assert "no certificate" in bounds.describe_bound(0.4, 6, measured=True)
     assert "guessing is right 90.0 %" in bounds.describe_bound(0.01, 2, majority=0.9)
 

@@ -13,9 +13,12 @@ import matplotlib
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from leakgauge.certificates import guarantees
 from leakgauge.checks import InputError
+from leakgauge.defenses import parse_defense
 from leakgauge.records import (
     ACCUMULATED,
+    STACKED,
     Estimate,
     Record,
     Run,
@@ -182,6 +185,28 @@ def defended(
     return made
 
 
+def promised_run(*names: str, games: tuple[str, ...] = ("property",), **changed: Any) -> Run:
+    """A run that knows what its defenses promise, as an audit would write it down."""
+    asked: dict[str, Any] = {"batch_size": 16, "records": 20005, "rounds": 5, "parameters": 6500}
+    asked |= {"classes": 2, "majority": 0.5} | changed
+    known = {
+        name: guarantees(parse_defense(name, batch_size=16), **asked) for name in ("none", *names)
+    }
+    return make_run(guarantees=dict.fromkeys(games, known))
+
+
+def stacked(records: list[Record]) -> list[Record]:
+    """The records, and as a second accumulation figures of their own."""
+    again = [
+        dataclasses.replace(
+            r, round=STACKED, estimate=dataclasses.replace(r.estimate, value=r.estimate.low)
+        )
+        for r in records
+        if r.round == ACCUMULATED
+    ]
+    return [*records, *again]
+
+
 def section(page: str, name: str = "defenses") -> str:
     return page.split(f'<section id="{name}"')[1].split("</section>")[0]
 
@@ -307,7 +332,7 @@ def test_a_long_run_stays_small() -> None:
     ]
     page = render(make_run(), records)
     assert len(page.encode()) < LIMIT
-    assert "One round in 3 is shown" in visible(page)
+    assert "One round in 5 is shown" in visible(page)
 
 
 def test_ids_are_unique_and_references_have_a_target() -> None:
@@ -413,6 +438,13 @@ def test_command_line_of_a_task_leaves_its_label_to_it() -> None:
     settings = {"task": "model:build", "label": "income", "secret": "sex", "max_bytes": 9}
     line = command_line(Run("audit", settings, {}))
     assert line == "leakgauge audit --secret sex --task model:build"
+
+
+def test_command_line_has_what_the_games_need() -> None:
+    settings = {"table": "t.csv", "secret": "", "ask": ["user"], "stack": True, "candidates": 3}
+    assert command_line(Run("audit", settings, {})) == (
+        "leakgauge audit t.csv --ask user --stack --candidates 3"
+    )
 
 
 def test_no_command_line_where_no_command_repeats_the_run() -> None:
@@ -589,16 +621,18 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="module", params=["many", "hostile", "defended"])
+@pytest.fixture(scope="module", params=["many", "hostile", "defended", "promised"])
 def page_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     long = "a_column_name_without_any_place_to_break_" * 3 + HOSTILE
     made: dict[str, Callable[[], list[Record]]] = {
         "many": many,
         "defended": lambda: defended(DEFENSES | {long: (0.8, 0.0, 1.0)}),
+        "promised": lambda: stacked(defended()),
         "hostile": lambda: make_records(adversary=long, secret=long, dataset=long, label=long),
     }
     path = tmp_path_factory.mktemp("page") / f"{request.param}.html"
-    path.write_text(render(make_run(), made[request.param]()), encoding="utf-8")
+    run = promised_run(*list(DEFENSES)[1:]) if request.param == "promised" else make_run()
+    path.write_text(render(run, made[request.param]()), encoding="utf-8")
     return path
 
 

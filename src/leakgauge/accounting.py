@@ -10,22 +10,28 @@ References:
     Abadi et al., Deep Learning with Differential Privacy, CCS 2016.
 """
 
+import importlib.util
 import logging
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from dp_accounting import dp_event, pld, rdp
-from scipy import optimize, special
+import numpy as np
+from scipy import optimize, special, stats
 
 from leakgauge.checks import require, require_choice, require_count, require_positive
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
 
 Accountant = Literal["rdp", "pld"]
 
 CLASSIC = "classic"
 GAUSSIAN = "gaussian"
+EXTRA = "pip install 'leakgauge[dp]'"
+"""Brings dp-accounting; the closed forms need SciPy alone."""
 
 RECORD_LEVEL = (
     "Epsilon is a promise to a single record: whether it was used changes little. It certifies "
@@ -102,6 +108,62 @@ def epsilon_gaussian(sensitivity: float, sigma: float, delta: float) -> Epsilon:
     # delta <= Phi(-t) < exp(-t^2 / 2) for epsilon = mu^2 / 2 + mu t: there it is small enough.
     high = mu * (mu / 2 + math.sqrt(-2 * target))
     value = optimize.brentq(lambda e: _log_delta(e, mu) - target, 0.0, high, xtol=1e-14, rtol=1e-13)
+    return Epsilon(float(value), delta, GAUSSIAN)
+
+
+def epsilon_passes(
+    noise_multiplier: float,
+    passes: int,
+    delta: float,
+    *,
+    last_multiplier: float | None = None,
+    last_share: float = 0.0,
+) -> Epsilon:
+    """The epsilon of epochs in which each record is in one batch, however the batches are made.
+
+    A record moves one release an epoch, so T epochs are T releases of the Gaussian mechanism to
+    it, and nothing is gained from not knowing its batch. A removed record counts as a gradient of
+    zero; the others stay in their batches.
+
+    The last batch of an epoch may be smaller, and the same noise on its mean is then less noise on
+    its sum. A record is in it with a fixed chance, which depends on no record, so that its delta
+    is at most the mean of the deltas over the number of epochs in which it is there.
+
+    Args:
+        noise_multiplier: of a full batch; see ``noise_multiplier_of``.
+        passes: T, number of epochs.
+        delta: in (0, 1).
+        last_multiplier: of the smaller batch; None where all are full.
+        last_share: the chance of a record to be in it, in each epoch by itself.
+
+    >>> round(epsilon_passes(2.0, 4, 1e-5).value, 3), round(epsilon_gaussian(1, 1, 1e-5).value, 3)
+    (4.377, 4.377)
+
+    References:
+        Balle and Wang, ICML 2018, Theorem 8; Dong, Roth and Su, Gaussian Differential Privacy,
+        2022, Corollary 3.3 (composition).
+    """
+    require_positive(noise_multiplier, "noise multiplier")
+    require_count(passes, "passes")
+    _require_delta(delta)
+    last = noise_multiplier if last_multiplier is None else last_multiplier
+    require_positive(last, "noise multiplier of the last batch")
+    require(0 <= last_share <= 1, f"share is {last_share:g}; expected a number from 0 to 1")
+    times = np.arange(passes + 1)
+    chance = stats.binom.logpmf(times, passes, last_share)
+    times, chance = times[chance > -np.inf], chance[chance > -np.inf]
+    mus = np.sqrt((passes - times) / noise_multiplier**2 + times / last**2)
+    target = math.log(delta)
+
+    def excess(epsilon: float) -> float:
+        deltas = [_log_delta(epsilon, float(mu)) for mu in mus]
+        return float(special.logsumexp(chance + deltas)) - target
+
+    if excess(0.0) <= 0:
+        return Epsilon(0.0, delta, GAUSSIAN)
+    most = float(mus.max())
+    high = most * (most / 2 + math.sqrt(-2 * target))
+    value = optimize.brentq(excess, 0.0, high, xtol=1e-13, rtol=1e-12)
     return Epsilon(float(value), delta, GAUSSIAN)
 
 
@@ -193,13 +255,24 @@ def epsilon_composed(
     require_count(steps, "steps")
     _require_delta(delta)
     require_choice(accountant, "accountant", get_args(Accountant))
+    require(
+        accountants_installed(),
+        f"dp-accounting is not installed; the epsilon of a whole run needs it: {EXTRA}",
+    )
     value = _rdp(noise_multiplier, sampling_rate, steps, delta)
     if accountant == "pld":
         value = _pld(noise_multiplier, sampling_rate, steps, delta, about=value)
     return Epsilon(value, delta, accountant)
 
 
+def accountants_installed() -> bool:
+    """Whether ``epsilon_composed`` has what it needs: dp-accounting is an extra."""
+    return importlib.util.find_spec("dp_accounting") is not None
+
+
 def _rdp(noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
+    from dp_accounting import rdp
+
     with _muted():
         accountant = rdp.RdpAccountant()
         accountant.compose(_training(noise_multiplier, sampling_rate, steps))
@@ -210,6 +283,8 @@ def _pld(
     noise_multiplier: float, sampling_rate: float, steps: int, delta: float, *, about: float
 ) -> float:
     """At most ``about``, the RDP epsilon, which also sets how finely losses are discretised."""
+    from dp_accounting import pld
+
     accountant = pld.PLDAccountant(value_discretization_interval=max(1e-4, 1e-5 * about))
     try:
         accountant.compose(_training(noise_multiplier, sampling_rate, steps))
@@ -218,7 +293,9 @@ def _pld(
         return about
 
 
-def _training(noise_multiplier: float, sampling_rate: float, steps: int) -> dp_event.DpEvent:
+def _training(noise_multiplier: float, sampling_rate: float, steps: int) -> "dp_event.DpEvent":
+    from dp_accounting import dp_event
+
     step = dp_event.GaussianDpEvent(noise_multiplier)
     return dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(sampling_rate, step), steps)
 

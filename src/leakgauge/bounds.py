@@ -221,11 +221,12 @@ def describe_bound(
     'This bound is vacuous: up to 5 nats may get through and 1.79 are enough to know a secret of 6 values, so an adversary who is always right is not excluded.'
     """  # noqa: E501
     secret = f"a secret of {classes} values"
+    nats = f"{float(f'{information_nats:.3g}'):,.12g}"
     if measured:
         _require_information(information_nats)
         _guess(classes, majority)
         return (
-            f"The adversary learnt at least {information_nats:.3g} nats about {secret}. This is "
+            f"The adversary learnt at least {nats} nats about {secret}. This is "
             "measured: another adversary may learn more, so it is no certificate."
         )
     guess = _guess(classes, majority)
@@ -233,13 +234,13 @@ def describe_bound(
     advantage = (success - guess) / (1 - guess)
     if success >= 1:
         return (
-            f"This bound is vacuous: up to {information_nats:.3g} nats may get through and "
+            f"This bound is vacuous: up to {nats} nats may get through and "
             f"{-math.log(guess):.3g} are enough to know {secret}, so an adversary who is always "
             "right is not excluded."
         )
     nearly = "This bound is nearly vacuous. " if advantage > 0.99 else ""
     return (
-        f"{nearly}At most {information_nats:.3g} nats about {secret} get through, so no adversary "
+        f"{nearly}At most {nats} nats about {secret} get through, so no adversary "
         f"is right more often than {success:.1%} of the time (advantage at most {advantage:.3f}; "
         f"guessing is right {guess:.1%} of the time).".replace("%", " %")
     )

@@ -15,7 +15,7 @@ from leakgauge.checks import InputError
 RECORDS_FILE = "records.jsonl"
 RUN_FILE = "run.yaml"
 REPORT_FILE = "report.html"
-ACCUMULATED = "accumulated"
+ACCUMULATED, STACKED = "accumulated", "stacked"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class Record:
         knowledge: ``"static"`` or ``"adaptive"``: what the adversary knew of the defense.
         adversary: the adversary's name as asked for.
         metric: ``"auroc"``, ``"tpr_at_1_fpr"``, ``"success"``, ``"advantage"``, ``"accuracy"``.
-        round: 1, 2, ... for a single round, or ``"accumulated"`` over all of them.
+        round: 1, 2, ... for a single round; over all of them, ``"accumulated"`` (their plain
+            sum) or ``"stacked"`` (weighted, with weights learnt on shadow data).
         seed: the run's seed.
         estimate: the figure with its interval.
         chance: what the metric shows where nothing leaks (for accuracy: the majority class).
@@ -92,6 +93,8 @@ class Run:
             test parts; the secret's values; how many records of each.
         notes: what was done to the data and should be known (dropped columns, ...).
         versions: of Python, leakgauge and the packages that compute.
+        guarantees: by game and defense, what is known of the defense without any measurement:
+            ``{game: {defense: {"epsilon": {...} | None, "channel": {...} | None}}}``.
     """
 
     command: str
@@ -99,6 +102,7 @@ class Run:
     data: Mapping[str, Any]
     notes: Sequence[str] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    guarantees: Mapping[str, Any] = field(default_factory=dict)
 
 
 _RECORD = pydantic.TypeAdapter(Record)

@@ -2,6 +2,22 @@
 
 from leakgauge.report.cells import Cell, cells, utility
 from leakgauge.report.page import render, write_report
+from leakgauge.report.promises import NO_CERTIFICATE, Implied, Promise, guarantee, implied, promises
 from leakgauge.report.verdict import Level, Verdict, verdicts
 
-__all__ = ["Cell", "Level", "Verdict", "cells", "render", "utility", "verdicts", "write_report"]
+__all__ = [
+    "NO_CERTIFICATE",
+    "Cell",
+    "Implied",
+    "Level",
+    "Promise",
+    "Verdict",
+    "cells",
+    "guarantee",
+    "implied",
+    "promises",
+    "render",
+    "utility",
+    "verdicts",
+    "write_report",
+]

@@ -54,6 +54,10 @@ class Cell:
         """The single rounds, ascending."""
         return sorted({when for _, when in self.figures if isinstance(when, int)})
 
+    def has(self, when: int | str) -> bool:
+        """Whether a round (or a sum of them) was scored."""
+        return any(when == found for _, found in self.figures)
+
     def at(self, metric: str, when: int | str) -> Record | None:
         """The record of ``metric`` in a round, or None where there is none."""
         return self.figures.get((metric, when))
@@ -63,8 +67,12 @@ class Cell:
         found = (self.at(metric, when) for when in self.rounds)
         return [record for record in found if record is not None]
 
-    def used(self) -> dict[str, str]:
-        """What was used, exactly; round by round where it differs, as an automatic choice may."""
+    def used(self, *, step: int = 1) -> dict[str, str]:
+        """What was used, exactly; round by round where it differs, as an automatic choice may.
+
+        Args:
+            step: every how manieth round is told.
+        """
         whole = self.whole("auroc")
         said = dict(whole.details) if whole is not None else {}
         rounds = {record.round: dict(record.details) for record in self.single("auroc")}
@@ -72,7 +80,7 @@ class Cell:
             return said
         return said | {
             f"round {when}": ", ".join(details.values())
-            for when, details in rounds.items()
+            for when, details in [*rounds.items()][::step]
             if details
         }
 

@@ -65,7 +65,7 @@ def over_rounds(cell: Cell, metric: str, *, floor: float, name: str) -> Markup |
     whole = cell.at(metric, ACCUMULATED)
     if not single:
         return None
-    with _chart(name) as (axes, svg):
+    with chart(name) as (axes, svg):
         rounds = [int(record.round) for record in single]
         _draw_rounds(axes, rounds, single)
         ticks = _ticks(rounds)
@@ -90,7 +90,7 @@ def roc(cell: Cell, *, name: str) -> Markup | None:
         return None
     left = _lowest_rate(record.curve)
     points = _thinned(_from(left, record.curve), left)
-    with _chart(name) as (axes, svg):
+    with chart(name) as (axes, svg):
         axes.set_xscale("log")
         axes.plot(*zip(*points, strict=True), color=ACCENT, linewidth=2)
         diagonal = [left ** (1 - step / 60) for step in range(61)]
@@ -114,7 +114,7 @@ def tradeoff(panel: Panel, *, name: str) -> Markup | None:
     points = panel.points
     if not points:
         return None
-    with _chart(name, _WIDE) as (axes, svg):
+    with chart(name, _WIDE) as (axes, svg):
         axes.axhline(0.5, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
         for majority in panel.majorities:
             axes.axvline(majority, color=MUTED, linewidth=1.2, linestyle=(0, (1, 2)))
@@ -237,7 +237,7 @@ def _thinned(points: Sequence[tuple[float, float]], left: float) -> list[tuple[f
 
 
 @contextmanager
-def _chart(
+def chart(
     name: str, size: tuple[float, float] = (_WIDTH, _HEIGHT)
 ) -> Iterator[tuple[Axes, list[Markup]]]:
     """Axes to draw on; on leaving, the list holds their SVG. No global figure is touched."""
@@ -264,6 +264,7 @@ def _inline(text: str, name: str, inches: tuple[float, float]) -> Markup:
     text = re.sub(r'href="#', f'href="#{name}-', text)
     text = re.sub(r"url\(#", f"url(#{name}-", text)
     text = re.sub(r"font-family: [^;]*; ", "", text)  # the page has the font
+    text = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", text)
     text = re.sub(r"(\d\.\d\d)\d+", r"\1", text)  # a hundredth of a pixel is enough
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, f"var({variable})")

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,20 @@ from leakgauge.records import (
     ACCUMULATED,
     RECORDS_FILE,
     REPORT_FILE,
+    STACKED,
     Record,
     Run,
     read_records,
     read_run,
     write_text,
 )
-from leakgauge.report import charts, defenses, prose, wording
+from leakgauge.report import asking, charts, choice, defenses, promises, prose, wording
 from leakgauge.report.cells import METRICS, Cell, cells, utility
 from leakgauge.report.repeat import command_line
 from leakgauge.report.verdict import CLEAR_AUROC, STRONG_AUROC, verdict
 
-_ROWS = 600  # of the table of all rounds, over all tests: keeps the page far below 1 MB
+_ROWS = 400  # of the table of all rounds, over all tests: keeps the page far below 1 MB
+_USED = 200  # rounds of which it is told what was used, over all tests that are shown at length
 _GAUGE = (0.4, 1.0)  # the AUROCs at the two ends of a gauge
 
 
@@ -57,23 +60,37 @@ def render(run: Run, records: Sequence[Record]) -> str:
     require(len(records) > 0, "got no records; a report needs at least one")
     tests = cells(records)
     floors = {metric: charts.common_floor(tests, metric) for metric in ("auroc", "success")}
-    views = [_view(run, test, floors, f"c{i}") for i, test in enumerate(tests)]
+    promised = promises.promises(run)
+    shown = choice.drawn(tests)
+    told = _step(shown, _USED)
+    views = [
+        _view(run, test, floors, f"c{i}", told if test in shown else 0)
+        for i, test in enumerate(tests)
+    ]
     judged = [view["verdict"] for view in views if view["verdict"] is not None]
-    return (
-        _environment()
+    page = (
+        environment()
         .get_template("page.html.j2")
         .render(
             run=run,
             first=records[0],
             views=views,
-            judged=judged,
+            judged=[view["verdict"] for view in views if view["verdict"] and view["shown"]],
+            others=[view["verdict"] for view in views if view["verdict"] and not view["shown"]],
+            several=len(judged) > 1,
+            chosen=choice.told(len(shown), len(tests)),
             summary=prose.summary(judged),
             metrics=_metrics(tests),
             guess=_common_chance(tests),
             strong=STRONG_AUROC,
             clear=CLEAR_AUROC,
             defenses=_defenses(tests, records),
-            games=prose.games(run, tests),
+            stacked=any(when == STACKED for test in tests for _, when in test.figures),
+            promises=promised,
+            epsilon_notes=promises.epsilon_notes(promised),
+            channel_notes=promises.channel_notes(promised),
+            implied=promises.all_implied(run, tests),
+            games=asking.rules(run, tests),
             knew=prose.knew(run, tests),
             knew_not=prose.knew_not(run),
             intervals=prose.interval_text(run, tests),
@@ -82,19 +99,32 @@ def render(run: Run, records: Sequence[Record]) -> str:
             rest=prose.other_facts(run.data),
             settings={"seed": records[0].seed, **run.settings},
             command=command_line(run),
-            step=_step(tests),
+            step=_step(tests, _ROWS),
+            told=told,
         )
     )
+    return re.sub(r"\n\s+<", "\n<", page)  # what the templates indent; a user's < is escaped
 
 
-def _view(run: Run, test: Cell, floors: Mapping[str, float], name: str) -> dict[str, Any]:
-    """What the template shows of one test."""
+def _view(
+    run: Run, test: Cell, floors: Mapping[str, float], name: str, told: int
+) -> dict[str, Any]:
+    """What the template shows of one test.
+
+    Args:
+        run: where it comes from.
+        test: the test.
+        floors: of the charts' axes, by metric.
+        name: a word that no other test has.
+        told: every how manieth round is told of; 0 for a test that is not shown at length.
+    """
     return {
         "name": name,
         "test": test,
         "verdict": verdict(run, test),
-        "charts": _charts(test, floors, name),
-        "used": test.used(),
+        "shown": told > 0,
+        "charts": _charts(test, floors, name) if told else [],
+        "used": test.used(step=told) if told else {},
     }
 
 
@@ -160,9 +190,9 @@ def _common_chance(tests: Sequence[Cell]) -> dict[str, float]:
     return common if len(common) == len(found) else {}
 
 
-def _step(tests: Sequence[Cell]) -> int:
-    """Every how manieth round the table shows, so that a long run does not swell the page."""
-    return max(1, math.ceil(sum(len(test.rounds) for test in tests) / _ROWS))
+def _step(tests: Sequence[Cell], rows: int) -> int:
+    """Every how manieth round is shown, so that a long run does not swell the page."""
+    return max(1, math.ceil(sum(len(test.rounds) for test in tests) / rows))
 
 
 def _along(value: float) -> str:
@@ -172,7 +202,8 @@ def _along(value: float) -> str:
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """What the pages' templates know: filters, and that everything is escaped."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("leakgauge.report", "."),
         autoescape=True,  # for every template: names, values and notes are the user's
@@ -182,6 +213,8 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {
         "number": wording.number,
+        "short": wording.short,
+        "bits": promises.bits,
         "percent": wording.percent,
         "count": wording.count,
         "plain": wording.plain,
@@ -190,4 +223,5 @@ def _environment() -> jinja2.Environment:
         "marked": wording.marked,
         "along": _along,
     }
+    environment.globals["no_certificate"] = promises.NO_CERTIFICATE
     return environment

@@ -4,9 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leakgauge.records import Record, Run
+from leakgauge.report.asking import USER
 from leakgauge.report.cells import Cell
 from leakgauge.report.verdict import LEAKS, Verdict
 from leakgauge.report.wording import count, percent, plain
+
+MATCHING, ENCODER = "matching", "encoder"
+"""Adversaries that are told more than the others."""
 
 PARTS = ("records", "columns", "private", "public", "test", "persons")
 """Keys of a run's data that are sizes, in the order in which they are shown."""
@@ -24,21 +28,6 @@ def summary(found: Sequence[Verdict]) -> str:
     return "; ".join(said) + "."
 
 
-def games(run: Run, tests: Sequence[Cell]) -> list[str]:
-    """What the games of the run are, for those whose batches are all of one kind."""
-    played = {test.game for test in tests}
-    if not played & {"property", "attribute"}:
-        return []
-    secret = next(iter(tests[0].figures.values())).secret
-    said = [f"In each trial all records of a batch have the same value of `{secret}`."]
-    if run.settings.get("task") is None:  # with a task of the user's own nobody knows its inputs
-        if "property" in played:
-            said.append(f"Property inference: the model is not shown `{secret}`.")
-        if "attribute" in played:
-            said.append(f"Attribute inference: `{secret}` is one of the model's inputs.")
-    return said
-
-
 def knew(run: Run, tests: Sequence[Cell]) -> list[str]:
     """What every adversary of the run had."""
     ask = run.settings
@@ -49,6 +38,7 @@ def knew(run: Run, tests: Sequence[Cell]) -> list[str]:
         _shadow(run),
         f"The prior: how often each value of the secret is met{_prior(ask)}.",
     ]
+    told += _auxiliary(run, tests)
     if any(test.defense != "none" for test in tests):
         told.append(
             "The defense, only where its knowledge is called adaptive: such an adversary learnt "
@@ -67,7 +57,10 @@ def knew_not(run: Run) -> list[str]:
         apart += f", and no person (`{group}`) has records on two sides"
     elif run.data.get("persons") is not None:
         apart += ", and no person has records on two sides"
-    return [f"The{size} private records, and which of them are in a batch. {apart}."]
+    kept = f"The{size} private records, and which of them are in a batch"
+    if _told_more(run, ()):
+        kept += ", but for what is said of single adversaries"
+    return [f"{kept}. {apart}."]
 
 
 def interval_text(run: Run, tests: Sequence[Cell]) -> list[str]:
@@ -111,7 +104,7 @@ def parts(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def other_facts(data: Mapping[str, Any]) -> dict[str, Any]:
     """What else is known of the data, without what has a place of its own."""
-    placed = {*PARTS, "secret_values", "fingerprint"}
+    placed = {*PARTS, "secret_values", "fingerprint", "games"}
     facts: dict[str, Any] = {}
     for key, value in data.items():
         if isinstance(value, Mapping) and key not in placed:
@@ -119,6 +112,34 @@ def other_facts(data: Mapping[str, Any]) -> dict[str, Any]:
         elif key not in placed:
             facts[key] = value
     return facts
+
+
+def _told_more(run: Run, tests: Sequence[Cell]) -> list[str]:
+    """The adversaries that hold a part of the private data, by name."""
+    asked = run.settings.get("adversary") or ()
+    known = {asked} if isinstance(asked, str) else set(asked)
+    known |= {test.adversary for test in tests}
+    games = {test.game for test in tests} | set(run.settings.get("ask") or ())
+    return [
+        *([MATCHING] if MATCHING in known else []),
+        *([ENCODER] if ENCODER in known or USER in games else []),
+    ]
+
+
+def _auxiliary(run: Run, tests: Sequence[Cell]) -> list[str]:
+    more, said = _told_more(run, tests), []
+    if MATCHING in more:
+        said.append(
+            "Only the matching adversary, in attribute inference: all other features and the "
+            "labels of the private batch (the auxiliary knowledge phi(x)). It fills in each value "
+            "of the secret, makes the gradients itself and compares."
+        )
+    if ENCODER in more:
+        said.append(
+            "In user inference: a batch of each candidate's other records. None of them is in the "
+            "batch that is judged, and the candidates are no shadow persons."
+        )
+    return said
 
 
 def _blocks(run: Run) -> str:

@@ -11,7 +11,8 @@ _DATA = ("label", "secret", "task", "group", "drop", "bins", "drop_missing")
 OPTIONS = {
     "audit": (
         *(*_DATA, *_PLAY, "defense"),
-        *("shadow", "batches", "prior", "lr", "hidden", "device", "allow_loop"),
+        *("shadow", "batches", "stack", "ratio_bins", "candidates", "prior", "lr", "hidden"),
+        *("device", "allow_loop"),
     ),
     "demo": _PLAY,
 }
@@ -39,7 +40,7 @@ def command_line(run: Run) -> str:
 
 def _option(key: str, value: Any) -> list[str]:
     flag = f"--{key.replace('_', '-')}"
-    if value is None or value is False:
+    if value is None or value is False or value == "":
         return []
     if value is True:
         return [flag]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from leakgauge.records import ACCUMULATED, Estimate, Record, Run
+from leakgauge.report.asking import cases, thing, values
 from leakgauge.report.cells import Cell, cells
 from leakgauge.report.wording import number, percent
 from leakgauge.scores import smallest_detectable
@@ -82,18 +83,18 @@ def _leak(run: Run, record: Record) -> str:
     yes = {"strong": "Yes", "clear": "Yes, clearly", "weak": "Yes, weakly"}[
         level_of(record.estimate, record.chance)
     ]
-    several = len(run.data.get("secret_values") or ()) > 2
+    several = len(values(run, record.game)) > 2
     case = "series of batches" if _fresh(run, record) else "batch"
+    pair, kind = cases(record.game, case, several=several)
     skill = (
-        f"shown one {case} with a given value and one with another value, it tells which is which "
-        f"{percent(record.estimate.value)} of the time on average over the values"
-        if several
-        else f"shown one {case} of each kind, it names the right one "
-        f"{percent(record.estimate.value)} of the time"
+        f"shown {pair}, it tells which is which {percent(record.estimate.value)} of the time on "
+        f"average over the {kind}s"
+        if kind
+        else f"shown {pair}, it names the right one {percent(record.estimate.value)} of the time"
     )
-    macro = "; macro AUROC, each value against the rest" if several else ""
+    macro = f"; macro AUROC, each {kind} against the rest" if several else ""
     return (
-        f"{yes}: from {_seen(run, record)} {_who(record)} can tell `{record.secret}`: {skill} "
+        f"{yes}: from {_seen(run, record)} {_who(record)} can tell {_thing(record)}: {skill} "
         f"({_interval(record)}; guessing gives {percent(record.chance)}{macro})."
     )
 
@@ -109,7 +110,7 @@ def _none_found(run: Run, record: Record) -> str:
     unaware = record.defense != "none" and _known(record) == "static"
     who = f"a stronger adversary{', or one that knows the defense,' if unaware else ''}"
     return (
-        f"No leakage of `{record.secret}` found by {_who(record)} in {_seen(run, record)}: its "
+        f"No leakage of {_thing(record)} found by {_who(record)} in {_seen(run, record)}: its "
         f"AUROC is {number(record.estimate.value)} ({_interval(record, share=False)}) and guessing "
         f"gives {number(record.chance)}. {limit}; {who} may find more."
     )
@@ -122,7 +123,7 @@ def _below(run: Run, record: Record) -> str:
         "adaptive": "the defended gradients that the adversary learnt from and those that it sees",
     }["none" if record.defense == "none" else _known(record)]
     return (
-        f"This test does not count: {_who(record)} did worse than guessing `{record.secret}` from "
+        f"This test does not count: {_who(record)} did worse than guessing {_thing(record)} from "
         f"{_seen(run, record)}, with an AUROC of {number(record.estimate.value)} "
         f"({_interval(record, share=False)}; guessing gives {number(record.chance)}). The features "
         f"shifted between {shift}; it is not evidence of privacy."
@@ -140,6 +141,10 @@ def _who(record: Record) -> str:
         return f"the {record.adversary} adversary"
     aware = "that knows the defense" if _known(record) == "adaptive" else "unaware of the defense"
     return f"the {record.adversary} adversary ({aware} `{record.defense}`)"
+
+
+def _thing(record: Record) -> str:
+    return thing(record.game, record.secret)
 
 
 def _known(record: Record) -> str:

@@ -68,6 +68,19 @@ def plain(value: Any) -> str:
     return str(value)
 
 
+def short(value: float) -> str:
+    """Three digits, for figures of any size.
+
+    >>> short(24787.7), short(0.012345), short(0.0), short(4.3e14)
+    ('24,800', '0.0123', '0', 'above a million')
+    """
+    if value > 1e6:
+        return "above a million"
+    if 0 < value < 1e-4:
+        return "below 0.0001"
+    return f"{float(f'{value:.3g}'):,.12g}"
+
+
 def interval(estimate: Estimate) -> str:
     """The interval's two ends.
 

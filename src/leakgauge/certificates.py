@@ -1,0 +1,203 @@
+"""What a defense promises before anything is measured, as plain values for a run's description.
+
+Two promises are known, both of DP-SGD, where each record's gradient is clipped to the l2 norm C and
+Gaussian noise is added to the mean:
+
+- *epsilon*, to a single record (``accounting``);
+- *channel*, about the secret of a whole batch (``bounds``): the clipped mean lies in a ball of
+  radius C, and noise of the standard deviation s in each of D coordinates lets at most
+  ``D/2 log(1 + C^2 / (D s^2))`` nats through. The noise is fresh in each round and independent of
+  all the rest, so that R rounds let at most R times as much through, by the chain rule. That
+  holds for every secret of the batch and every adversary, whatever else it knows.
+
+References:
+    Li et al., CCS 2024, section 6.3.
+    Cover and Thomas, Elements of Information Theory, sections 7.9 (chain rule) and 9.4.
+"""
+
+import math
+from typing import Any
+
+from leakgauge.accounting import (
+    EXTRA,
+    RECORD_LEVEL,
+    accountants_installed,
+    epsilon_classic,
+    epsilon_composed,
+    epsilon_gaussian,
+    epsilon_passes,
+)
+from leakgauge.bounds import (
+    advantage_bound,
+    advantage_bound_paper,
+    describe_bound,
+    gaussian_channel_information,
+    success_bound,
+)
+from leakgauge.checks import require_count
+from leakgauge.defenses import Chain, ClipNorm, Defense, GaussianNoise, Identity, Transform
+
+Plain = dict[str, Any]
+
+LEAST = 1e-6
+"""Less noise than this, as a noise multiplier, counts as none: epsilon is beyond 10^11."""
+
+UNIT = "record, added or removed"
+UNLIMITED = (
+    "Nothing is promised: no noise of known size is added to gradients of a limited norm, and "
+    "without that a gradient may carry any amount of information."
+)
+NO_NOISE = "Without noise epsilon is infinite, and a gradient may carry any amount of information."
+NOT_VALID = "not valid above 1: the formula is proven for an epsilon of at most 1 only"
+SAMPLED = (
+    "by dp-accounting, as if each step drew every record independently (Poisson sampling); the "
+    "batches of a shuffled epoch are not drawn so, and this is no promise for them"
+)
+UNSAMPLED = (
+    "each record is in one batch of each round, and nothing is gained from not knowing in which; "
+    "this holds for shuffled epochs too (a removed record counts as a gradient of zero)"
+)
+
+
+def guarantees(
+    defense: Defense,
+    *,
+    batch_size: int,
+    records: int,
+    rounds: int,
+    parameters: int,
+    classes: int,
+    majority: float,
+    delta: float = 1e-5,
+) -> Plain:
+    """What is known of a defense without any measurement; JSON values throughout.
+
+    Args:
+        defense: as the run plays it.
+        batch_size: k, records of a batch.
+        records: n, private records that are trained on.
+        rounds: R; each passes once over the records.
+        parameters: D, coordinates of a gradient.
+        classes: m, number of values of the secret.
+        majority: the prior probability of the most probable one.
+        delta: of epsilon.
+
+    Returns:
+        ``{"epsilon": {...} | None, "channel": {...} | None, "note": str}``. Values that are
+        infinite are None, and a note says why; the note is empty where both promises are there.
+
+    >>> from leakgauge.defenses import dpsgd, sign
+    >>> asked = dict(batch_size=16, records=1600, rounds=1, parameters=9, classes=2, majority=0.5)
+    >>> found = guarantees(dpsgd(clip=1.0, noise=8.0, batch_size=16), **asked)
+    >>> round(found["channel"]["information_nats"], 4), found["epsilon"]["noise_multiplier"]
+    (0.1233, 32.0)
+    >>> guarantees(sign(), **asked)["channel"] is None
+    True
+    """
+    require_count(parameters, "parameters")
+    for name, value in (("batch size", batch_size), ("records", records), ("rounds", rounds)):
+        require_count(value, name)
+    found = _clip_and_noise(defense)
+    if found is None:
+        return {"epsilon": None, "channel": None, "note": UNLIMITED}
+    clip, std = found
+    multiplier, channel = std * batch_size / clip, None
+    if multiplier >= LEAST:
+        nats = gaussian_channel_information((clip / std) ** 2 / parameters, 1.0, parameters)
+        channel = _channel(nats, rounds, classes, majority)
+    return {
+        "epsilon": _epsilon(multiplier, batch_size, records, rounds, delta),
+        "channel": channel,
+        "note": "" if channel else NO_NOISE,
+    }
+
+
+def _clip_and_noise(defense: Defense) -> tuple[float, float] | None:
+    """C and s; what is done to the update after the noise takes nothing back."""
+    if not isinstance(defense.per_example, ClipNorm):
+        return None
+    variances = []
+    for transform in _flat(defense.update):
+        if isinstance(transform, GaussianNoise):
+            variances.append(transform.std**2)
+        elif not isinstance(transform, Identity):
+            break
+    return (defense.per_example.l2, math.sqrt(sum(variances))) if variances else None
+
+
+def _flat(transform: Transform) -> list[Transform]:
+    if isinstance(transform, Chain):
+        return [one for part in transform.transforms for one in _flat(part)]
+    return [transform]
+
+
+def _channel(nats: float, rounds: int, classes: int, majority: float) -> Plain:
+    total = rounds * nats
+    advantage = advantage_bound(total, classes, majority=majority)
+    return {
+        "information_nats": total,
+        "information_nats_per_round": nats,
+        "rounds": rounds,
+        "advantage_bound": advantage,
+        "success_bound": success_bound(total, classes, majority=majority),
+        "paper_advantage_bound": _paper(total, classes, majority),
+        "vacuous": advantage >= 1,
+        "text": describe_bound(total, classes, majority=majority),
+    }
+
+
+def _paper(nats: float, classes: int, majority: float) -> Plain:
+    """The paper's Eq. 7, where it is defined."""
+    why = "not defined for 2 values: it divides by log(m - 1)" if classes == 2 else ""
+    if not why and majority > 1 / classes + 1e-9:
+        why = "not defined for an uneven prior"
+    value = None if why else advantage_bound_paper(nats, classes)
+    note = why or ("vacuous: 1 or more" if value is not None and value >= 1 else "")
+    return {"value": value, "note": note}
+
+
+def _epsilon(multiplier: float, batch_size: int, records: int, rounds: int, delta: float) -> Plain:
+    """Of one step of a full batch and of the whole run."""
+    rate, steps = min(1.0, batch_size / records), rounds * math.ceil(records / batch_size)
+    found: Plain = {
+        "delta": delta,
+        "unit": UNIT,
+        "noise_multiplier": multiplier,
+        "sampling_rate": rate,
+        "steps": steps,
+        "step_classic": {"value": None, "valid": False, "note": NO_NOISE},
+        "step_exact": None,
+        "run": {"value": None, "accountant": "rdp", "note": NO_NOISE},
+        "run_unamplified": {"value": None, "accountant": "gaussian", "note": NO_NOISE},
+        "note": RECORD_LEVEL,
+    }
+    if multiplier < LEAST:
+        return found
+    classic = epsilon_classic(1.0, multiplier, delta)
+    found["step_classic"] |= {"value": _finite(classic.value), "valid": classic.valid}
+    found["step_classic"]["note"] = "" if classic.valid else NOT_VALID
+    found["step_exact"] = _finite(epsilon_gaussian(1.0, multiplier, delta).value)
+    found["run"] |= _composed(multiplier, rate, steps, delta)
+    found["run_unamplified"] |= _passes(multiplier, batch_size, records, rounds, delta)
+    return found
+
+
+def _composed(multiplier: float, rate: float, steps: int, delta: float) -> Plain:
+    if not accountants_installed():
+        return {"value": None, "note": f"dp-accounting is not installed: {EXTRA}"}
+    value = epsilon_composed(multiplier, rate, steps, delta, accountant="rdp").value
+    return {"value": _finite(value), "note": SAMPLED}
+
+
+def _passes(multiplier: float, batch_size: int, records: int, rounds: int, delta: float) -> Plain:
+    rest = records % batch_size
+    last = multiplier * rest / batch_size if rest else None
+    value = epsilon_passes(
+        multiplier, rounds, delta, last_multiplier=last, last_share=rest / records
+    ).value
+    note = f"; the last batch of a round has {rest} records, and less noise for its sum"
+    return {"value": _finite(value), "note": UNSAMPLED + (note if rest else "")}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
