@@ -1,12 +1,14 @@
 """Defenses in the audit: in training, on what is sent, and in what an adaptive adversary learns."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from leakgauge.audit import Stage, play_round, trajectory
-from leakgauge.checks import InputError
-from leakgauge.defenses import NAMES, clip, dpsgd, gaussian, none, perturb, prune, sign
+from leakgauge.audit import Stage, judge, play_round, trajectory
+from leakgauge.audit.rounds import defense_of_round
+from leakgauge.defenses import Perturb, clip, dpsgd, gaussian, none, perturb, prune, sign, vib
 from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Forest
 from leakgauge.inference.observing import sent_gradients
@@ -102,7 +104,52 @@ def test_noise_is_fresh_in_every_round() -> None:
     assert not np.array_equal(first, second)
 
 
-def test_what_cannot_be_played_yet_is_refused() -> None:
-    with pytest.raises(InputError, match="cannot play the defense 'perturb"):
-        defended(perturb())
-    assert "perturb" in NAMES
+def test_perturbation_is_small_and_an_adaptive_adversary_sees_it() -> None:
+    """The change itself tells the secret, which the defender knows, to whoever has seen it."""
+    scene = small_stage(records(0.0), FOREST, defense=perturb(gamma=0.05, alpha=0.02, steps=4))
+    assert told_apart(scene, "adaptive") > 0.9  # without the defense there is nothing to tell
+    assert told_apart(scene, "adaptive") > told_apart(scene, "static")
+
+
+def test_perturbation_is_learnt_in_each_round_on_public_gradients_alone() -> None:
+    scene = defended(perturb())
+    params = next(trajectory(scene))
+    other = replace(scene, private=scene.private.rows(torch.arange(100)))
+    for one, same in zip(learnt(scene, 1, params), learnt(other, 1, params), strict=True):
+        assert torch.equal(one, same)
+    assert not all(
+        torch.equal(one, later)
+        for one, later in zip(learnt(scene, 1, params), learnt(scene, 2, params), strict=True)
+    )
+
+
+def learnt(scene: Stage, number: int, params) -> list[torch.Tensor]:
+    update = defense_of_round(scene, number, params).update
+    assert isinstance(update, Perturb)
+    return list(update.network.parameters())
+
+
+def test_vib_trains_and_is_attacked_with_its_noise_and_judged_without() -> None:
+    scene = defended(vib(beta=0.01))
+    first, *_, last = trajectory(scene)
+    assert any("log_variance" in name for name in first)
+    assert not torch.equal(first["mean.weight"], last["mean.weight"])
+    assert told_apart(scene, "adaptive") > 0.9
+    played = [play_round(scene, number, first) for number in (1, 2)]
+    accuracy = judge(scene, played, last, dataset="d", label="l")[-1]
+    assert accuracy.metric == "accuracy"
+    assert accuracy.estimate.value > 0.5
+    names = ("static forest", "adaptive forest")  # there is no gradient without the code's noise
+    assert np.array_equal(*(played[0].log_posterior[name] for name in names))
+
+
+def test_a_code_has_fresh_noise_in_each_round() -> None:
+    scene = defended(vib())
+    one, again, next_round, adversary = (
+        scene.in_round(scene.private, whose, number).x
+        for whose, number in (("client", 1), ("client", 1), ("client", 2), ("adversary", 1))
+    )
+    assert torch.equal(one, again)
+    assert not torch.equal(one, next_round)
+    assert not torch.equal(one, adversary)
+    assert torch.equal(one[:, :6], next_round[:, :6])

@@ -12,7 +12,7 @@ FLOORS = [
     {"leakgauge", "__main__"},
     {"cli"},
     {"report", "experiment"},
-    {"audit"},
+    {"audit", "certificates"},
     {"inference"},
     {"training"},
     {"defenses"},

@@ -5,7 +5,8 @@ from scipy import stats
 
 from leakgauge.checks import InputError
 from leakgauge.inference import AttributeInference, PropertyInference
-from leakgauge.inference.games import MIN_BLOCKS, deal_blocks
+from leakgauge.inference.blocks import MIN_BLOCKS, deal_blocks
+from leakgauge.inference.mixing import Pure
 from leakgauge.rng import stream
 from leakgauge.types import Column, Dataset, Schema
 
@@ -19,7 +20,7 @@ def pool(n: int = 600, *, users: int | None = None, seed: int = 0) -> Dataset:
 
 def game(data: Dataset, batch_size: int = 8, **kwargs) -> PropertyInference:
     return PropertyInference.deal(
-        data, "sex", batch_size=batch_size, values=2, rng=stream(0, "deal"), **kwargs
+        data, "sex", batch_size=batch_size, mix=Pure(2), rng=stream(0, "deal"), **kwargs
     )
 
 
@@ -55,7 +56,7 @@ def test_a_batch_alone_is_uniform_over_the_records_with_its_secret() -> None:
     counts = np.zeros(200)
     for deal in range(200):
         played = PropertyInference.deal(
-            data, "sex", batch_size=4, values=2, rng=stream(deal, "deal")
+            data, "sex", batch_size=4, mix=Pure(2), rng=stream(deal, "deal")
         ).play(20, rng=stream(deal, "play"))
         np.add.at(counts, played.rows[played.secret == 1][:1].numpy().ravel(), 1)
     assert stats.chisquare(counts[members]).pvalue > 1e-3
@@ -105,7 +106,7 @@ def test_each_game_refuses_the_other_ones_data() -> None:
         data = pool()
         return Dataset(data.x, data.y, data.secrets, schema=schema)
 
-    kwargs = {"batch_size": 4, "values": 2, "rng": stream(0, "deal")}
+    kwargs = {"batch_size": 4, "mix": Pure(2), "rng": stream(0, "deal")}
     with pytest.raises(InputError, match="'sex' is one"):
         PropertyInference.deal(with_columns("age", "sex"), "sex", **kwargs)
     with pytest.raises(InputError, match="'sex' is not among the encoded features"):

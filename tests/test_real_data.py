@@ -9,7 +9,8 @@ import pytest
 
 from leakgauge.audit import Settings
 from leakgauge.data import Roles, make_table, read_table
-from leakgauge.experiment.prepare import Plan, from_table
+from leakgauge.experiment.plan import Plan
+from leakgauge.experiment.prepare import from_table
 from leakgauge.records import ACCUMULATED, Estimate
 from leakgauge.rng import stream
 from test_cli import leakgauge

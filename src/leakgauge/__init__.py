@@ -9,12 +9,23 @@ from leakgauge.data import (
     encode,
     from_arrays,
     make_table,
+    open_data,
     read_arrays,
     read_table,
     split_records,
 )
-from leakgauge.experiment.prepare import Plan, from_table, from_task
-from leakgauge.inference import Auto, Discriminant, Energies, Forest, Logistic, PcaForest
+from leakgauge.experiment.plan import Plan
+from leakgauge.experiment.prepare import from_source, from_table, from_task
+from leakgauge.inference import (
+    Auto,
+    Discriminant,
+    Encoder,
+    Energies,
+    Forest,
+    Logistic,
+    Matching,
+    PcaForest,
+)
 from leakgauge.records import Estimate, Record, Run, read_records, read_run
 from leakgauge.report import render, verdicts, write_report
 from leakgauge.types import Dataset, Schema, Task
@@ -25,11 +36,13 @@ __all__ = [
     "Auto",
     "Dataset",
     "Discriminant",
+    "Encoder",
     "Energies",
     "Estimate",
     "Forest",
     "InputError",
     "Logistic",
+    "Matching",
     "PcaForest",
     "Plan",
     "Record",
@@ -44,9 +57,11 @@ __all__ = [
     "audit",
     "encode",
     "from_arrays",
+    "from_source",
     "from_table",
     "from_task",
     "make_table",
+    "open_data",
     "read_arrays",
     "read_records",
     "read_run",

@@ -11,11 +11,21 @@ import typer
 
 from leakgauge.audit import REUSE, UNIFORM, Settings
 from leakgauge.checks import InputError, require
-from leakgauge.cli import options
+from leakgauge.cli import experiment, options
 from leakgauge.cli.running import INTERRUPTED, run
 from leakgauge.cli.usertask import load_task, only_secret
-from leakgauge.data import Roles, fingerprint, make_table, randhie, read_table
-from leakgauge.experiment.prepare import Origin, Plan, Prepared, from_table, from_task
+from leakgauge.data import Roles, Source, fingerprint, make_table, open_data, randhie
+from leakgauge.data.source import DATASETS
+from leakgauge.data.usual import filled_in
+from leakgauge.experiment.plan import Plan
+from leakgauge.experiment.prepare import (
+    PERSON,
+    Origin,
+    Prepared,
+    from_source,
+    from_table,
+    from_task,
+)
 from leakgauge.report import write_report
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
@@ -41,7 +51,13 @@ def root(
 
 @app.command()
 def audit(
-    table: Annotated[Path | None, typer.Argument(help="a CSV or Parquet file")] = None,
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            help="a CSV or Parquet file, images (.npz, or a folder with a CSV), or a dataset's "
+            f"name: {', '.join(DATASETS)}"
+        ),
+    ] = None,
     label: Annotated[str | None, typer.Option(help="the column that the model predicts")] = None,
     secret: Annotated[str | None, typer.Option(help="the column that nobody should learn")] = None,
     task: Annotated[
@@ -67,6 +83,9 @@ def audit(
     trials: options.Trials = 5000,
     shadow: options.Shadow = 1000,
     batches: options.Batches = REUSE,
+    stack: options.Stack = False,
+    ratio_bins: options.RatioBins = 6,
+    candidates: options.CandidateCount = 2,
     prior: options.Prior = UNIFORM,
     lr: options.LearningRate = 0.01,
     hidden: options.Hidden = None,
@@ -80,18 +99,28 @@ def audit(
     """Does a secret leak through the gradients of training on this table?"""
     require((table is None) != (task is None), "expected either a TABLE or --task MODULE:FUNCTION")
 
-    def plan(secret: str) -> Plan:
-        return Plan(
-            asks=tuple(ask or ["property"]),
-            adversaries=tuple(adversary or ["forest"]),
-            settings=Settings(
-                secret, batch_size, rounds, trials, lr, batches, prior, seed, allow_loop=allow_loop
-            ),
-            shadow=shadow,
-            hidden=tuple(hidden or (100,)),
-            device=options.torch_device(device),
-            defenses=tuple(defense or ()),
-        )
+    plan = Plan(
+        asks=tuple(ask or ["property"]),
+        adversaries=tuple(adversary or []),
+        settings=Settings(
+            secret or "",
+            batch_size,
+            rounds,
+            trials,
+            lr,
+            batches,
+            prior,
+            seed,
+            allow_loop=allow_loop,
+            ratio_bins=ratio_bins,
+            candidates=candidates,
+            stack=stack,
+        ),
+        shadow=shadow,
+        hidden=tuple(hidden or (100,)),
+        device=options.torch_device(device),
+        defenses=tuple(defense or ()),
+    )
 
     def prepare() -> Prepared:
         if table is None:
@@ -105,13 +134,18 @@ def audit(
                     "--hidden": hidden,
                 }
             )
-            return _from_task(str(task), secret, plan(secret or ""))
-        require(label is not None, "--label is missing; name the column that the model predicts")
-        require(secret is not None, "--secret is missing; name the column that nobody should learn")
-        roles = Roles(
-            str(label), (str(secret),), group, tuple(drop or ()), options.bin_counts(bins or ())
+            return _from_task(str(task), secret, plan)
+        source = open_data(table)
+        roles = filled_in(
+            source.roles,
+            label=label,
+            secret=secret,
+            group=group,
+            drop=drop or (),
+            bins=options.bin_counts(bins or ()),
+            secret_needed=plan.about_more_than_persons,
         )
-        return _from_table(table, roles, drop_missing, plan(str(secret)))
+        return _from_source(table, source, roles, drop_missing, plan)
 
     run(prepare, out, options.worker_count(workers), json_=json_)
 
@@ -133,7 +167,7 @@ def demo(
     def prepare() -> Prepared:
         plan = Plan(
             asks=tuple(ask or ["property"]),
-            adversaries=tuple(adversary or ["forest"]),
+            adversaries=tuple(adversary or []),
             settings=Settings("female", batch_size, rounds, trials, seed=seed),
         )
         frame, roles = randhie(), Roles("any_visit", ("female",), group="zper")
@@ -152,25 +186,34 @@ def demo(
 def report(folder: Annotated[Path, typer.Argument(help="the --out of a finished run")]) -> None:
     """Rebuild the page of a finished run from its records."""
     require(folder.is_dir(), f"no such folder: {str(folder)!r}; expected the --out of a run")
-    print(f"report: {write_report(folder)}")
+    write = experiment.report_grid if experiment.is_grid(folder) else write_report
+    print(f"report: {write(folder)}")
 
 
-def _from_table(path: Path, roles: Roles, drop_missing: bool, plan: Plan) -> Prepared:
-    frame = read_table(path)
-    table = make_table(frame, roles, drop_missing=drop_missing)
+app.command("run")(experiment.run)
+
+
+def _from_source(
+    word: str, source: Source, roles: Roles, drop_missing: bool, plan: Plan
+) -> Prepared:
     settings = {
-        "table": str(path),
+        "table": word,
         "group": roles.group,
         "drop": list(roles.drop),
         "bins": dict(roles.bins),
         "drop_missing": drop_missing,
     }
-    return from_table(table, plan, Origin("audit", path.name, fingerprint(frame), settings))
+    secret = roles.secrets[0] if roles.secrets else str(roles.group)
+    origin = Origin("audit", source.name, source.fingerprint, settings)
+    return from_source(source, roles, plan.about(secret), origin, drop_missing=drop_missing)
 
 
 def _from_task(spec: str, secret: str | None, plan: Plan) -> Prepared:
     task, data = load_task(spec, seed=plan.settings.seed)
-    plan = plan.about(only_secret(data, secret))
+    if plan.about_more_than_persons:
+        plan = plan.about(only_secret(data, secret))
+    elif secret is None:
+        plan = plan.about(PERSON)
     return from_task(task, data, plan, Origin("audit", spec, fingerprint(data), {"task": spec}))
 
 

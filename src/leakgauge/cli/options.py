@@ -19,14 +19,18 @@ Ask = Annotated[
 ]
 Adversary = Annotated[
     list[str] | None,
-    typer.Option(help=f"who infers it: {', '.join(ATTACKS)} (default forest); repeatable"),
+    typer.Option(
+        help=f"who infers it: {', '.join(ATTACKS)} (default: the paper's; forest, for user "
+        "encoder); repeatable"
+    ),
 ]
 Defenses = Annotated[
     list[str] | None,
     typer.Option(
         "--defense",
-        help="NAME[:key=value,...]: prune:rate=0.99, sign, clip:l2=1, noise:std=0.01, "
-        "quantise:levels=4, dpsgd:clip=2,noise=0.1; repeatable",
+        help="NAME[:key=value,...]: prune:rate=0.99, sign, "
+        "perturb:gamma=0.005,alpha=0.002,steps=5, vib:beta=0.01, dpsgd:clip=2,noise=0.1, "
+        "clip:l2=1, noise:std=0.01, quantise:levels=4; repeatable",
     ),
 ]
 BatchSize = Annotated[int, typer.Option(help="records in a private batch and in a training step")]
@@ -35,6 +39,19 @@ Trials = Annotated[int, typer.Option(help="private batches that are attacked")]
 Shadow = Annotated[int, typer.Option(help="records that the adversary has of its own, at most")]
 Batches = Annotated[
     str, typer.Option(help=f"{REUSE}: one batch in all rounds; {FRESH}: a new one each round")
+]
+Stack = Annotated[
+    bool,
+    typer.Option(
+        "--stack",
+        help="weight the rounds by what held-out shadow batches show, for every adversary; slower",
+    ),
+]
+RatioBins = Annotated[
+    int, typer.Option(help="proportion: the ranges of the share that are told apart")
+]
+CandidateCount = Annotated[
+    int, typer.Option("--candidates", help="user: the persons that a batch may be of")
 ]
 Prior = Annotated[str, typer.Option(help=f"of the secret: {UNIFORM} or {EMPIRICAL}")]
 LearningRate = Annotated[float, typer.Option("--lr", help="learning rate of the training")]

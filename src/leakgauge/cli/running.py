@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from leakgauge.cli.options import RUNS
-from leakgauge.cli.summary import as_json
+from leakgauge.cli.summary import as_json, information_lines, promise_lines
 from leakgauge.experiment.prepare import Prepared
 from leakgauge.experiment.resumable import run_stages
 from leakgauge.experiment.store import RunFolder
@@ -85,4 +85,6 @@ def _tell(run: Run, records: list[Record], report: Path, seconds: float) -> None
                 f"(always guessing the most frequent label: {record.chance:.1%})."
             )
         )
+    for line in [*promise_lines(run), *information_lines(run, records)]:
+        console.print(Text(f"\n{line}"), soft_wrap=True)
     console.print(Text(f"\nreport: {report}  ({seconds:.0f} s)"), soft_wrap=True)

@@ -1,22 +1,27 @@
-"""From a user's table, or a user's own task, to the stages of a run and its description."""
+"""From a user's table or images, or a user's own task, to the stages of a run."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from leakgauge.audit import Settings, Stage, audit, stage, versions
-from leakgauge.checks import nearest, require, require_choice, require_count
-from leakgauge.data import Split, Table, encode, fingerprint, split_records
-from leakgauge.defenses import Defense, parse_defense
-from leakgauge.inference import ATTACKS, GAMES, AttributeInference, PropertyInference
-from leakgauge.inference.games import MIN_BLOCKS
-from leakgauge.models import mlp
+from leakgauge.certificates import guarantees
+from leakgauge.checks import nearest, require
+from leakgauge.data import Roles, Source, Split, Table, encode, fingerprint, split_records
+from leakgauge.data.pictures import encode_pictures, make_picture_table
+from leakgauge.data.split_users import split_users
+from leakgauge.data.table import make_table
+from leakgauge.experiment.plan import Plan
+from leakgauge.gradients import params_of
+from leakgauge.inference import AttributeInference, UserInference
+from leakgauge.inference.blocks import MIN_BLOCKS
+from leakgauge.models import cnn, mlp
 from leakgauge.records import Record, Run
 from leakgauge.rng import stream, torch_stream
 from leakgauge.types import Dataset, Task
@@ -27,53 +32,8 @@ NEED_PUBLIC = 10
 NEED_LABEL = 5
 """Fewer private records of a label than this teach no model."""
 
-
-@dataclass(frozen=True)
-class Plan:
-    """What is asked of one run, by names and plain values.
-
-    Attributes:
-        asks: names of games.
-        adversaries: names of attacks.
-        settings: how they are played.
-        shadow: shadow records, at most.
-        hidden: widths of the hidden layers of the network for tables.
-        device: where torch computes.
-        defenses: ``"prune:rate=0.99"``, ...; training without a defense always stands beside them.
-    """
-
-    asks: tuple[str, ...]
-    adversaries: tuple[str, ...]
-    settings: Settings
-    shadow: int = 1000
-    hidden: tuple[int, ...] = (100,)
-    device: str = "cpu"
-    defenses: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        require_count(self.shadow, "number of shadow records (--shadow)")
-        for width in self.hidden:
-            require_count(width, "width of a hidden layer (--hidden)")
-        words = (("--ask", self.asks, GAMES), ("--adversary", self.adversaries, ATTACKS))
-        for option, names, known in words:
-            require(
-                isinstance(names, tuple) and len(names) > 0,
-                f"{option} is {names!r}; expected a tuple of one or more of {', '.join(known)}",
-            )
-            for name in names:
-                require_choice(name, option, known)
-            require(len(set(names)) == len(names), f"{option} names one twice: {', '.join(names)}")
-
-    @property
-    def parsed_defenses(self) -> list[Defense]:
-        """No defense, then each of the others once."""
-        texts = ("none", *self.defenses)
-        found = [parse_defense(text, batch_size=self.settings.batch_size) for text in texts]
-        return list({defense.name: defense for defense in found}.values())
-
-    def about(self, secret: str) -> "Plan":
-        """The same plan for another secret."""
-        return replace(self, settings=replace(self.settings, secret=secret))
+PERSON = "person"
+"""The name of what user inference asks for, where no column names the persons."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +41,7 @@ class Prepared:
     """Stages that are ready to run, and the description of the run.
 
     Attributes:
-        stages: one for each question.
+        stages: one for each question and defense.
         run: for ``run.yaml`` and the report.
         dataset: the data's name; label, the label's.
     """
@@ -119,38 +79,61 @@ class Origin:
     notes: Sequence[str] = ()
 
 
+Encoding = Callable[[str, Split], tuple[Task, Dataset]]
+"""(the question asked, whose the records are) -> the task, and all records encoded."""
+
+
+def from_source(
+    source: Source,
+    roles: Roles,
+    plan: Plan,
+    origin: Origin = Origin(),
+    *,
+    drop_missing: bool = False,
+) -> Prepared:
+    """A network for what ``open_data`` found: an MLP for a table, a CNN for images.
+
+    Raises:
+        InputError: the data do not fit the roles, or are too few for what is asked.
+    """
+    origin = replace(origin, notes=[*origin.notes, *source.notes])
+    if source.pixels is None:
+        return from_table(make_table(source.frame, roles, drop_missing=drop_missing), plan, origin)
+    table, rows = make_picture_table(source.frame, roles, drop_missing=drop_missing)
+    pixels = source.pixels
+    _, channels, height, width = pixels.shape
+    require(height == width, f"images are {height} x {width}; expected squares")
+
+    def encoded(ask: str, split: Split) -> tuple[Task, Dataset]:
+        require(
+            ask != AttributeInference.name,
+            "the features of images are their pixels, so no attribute is among them; ask for the "
+            "property",
+        )
+        generator = torch_stream(plan.settings.seed, "model")
+        model = cnn(channels, len(table.classes), height, generator=generator)
+        data = encode_pictures(table, pixels, rows, fit_on=split.private)
+        return _task(model, plan), data
+
+    return _from_table(table, channels * height * width, encoded, plan, origin)
+
+
 def from_table(table: Table, plan: Plan, origin: Origin = Origin()) -> Prepared:
     """An MLP on a table: split once, encoded for each question, one network for each.
 
     Raises:
         InputError: the table is too small for what is asked.
     """
-    settings = plan.settings
-    _refuse_unknown(settings.secret, table.secrets)
-    values = table.values[settings.secret]
-    split = _split(
-        table.secrets[settings.secret], table.users, table.y, values, table.classes, plan
-    )
-    stages: list[Stage] = []
-    for ask in plan.asks:
-        keep = {AttributeInference.name: (settings.secret,), PropertyInference.name: ()}[ask]
+    secret = plan.settings.secret
+
+    def encoded(ask: str, split: Split) -> tuple[Task, Dataset]:
+        keep = (secret,) if ask == AttributeInference.name else ()
         data = encode(table, fit_on=split.private, keep=keep)
-        model = mlp(
-            data.x.shape[1],
-            len(table.classes),
-            hidden=plan.hidden,
-            generator=torch_stream(settings.seed, "model"),
-        ).to(plan.device)
-        stages += _stages(ask, Task(model, cross_entropy), data, split, plan)
-    facts = {
-        "records": len(table),
-        "columns": table.features.shape[1],
-        "secret_values": _counts(table.secrets[settings.secret], values),
-        "persons": None if table.users is None else len(torch.unique(table.users)),
-    }
-    notes = [*origin.notes, *table.notes]
-    run = _describe(stages, split, plan, origin, table.label, facts, notes)
-    return Prepared(tuple(stages), run, origin.name, table.label)
+        generator = torch_stream(plan.settings.seed, "model")
+        model = mlp(data.x.shape[1], len(table.classes), hidden=plan.hidden, generator=generator)
+        return _task(model, plan), data
+
+    return _from_table(table, table.features.shape[1], encoded, plan, origin)
 
 
 def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin = Origin()) -> Prepared:
@@ -159,84 +142,139 @@ def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin = Origin()) 
     Raises:
         InputError: the model or the data do not fit what is asked.
     """
-    settings, schema = plan.settings, data.schema
-    _refuse_unknown(settings.secret, data.secrets)
-    codes = data.secrets[settings.secret]
-    names = schema.secrets[settings.secret] if schema else ()
-    split = _split(codes, data.users, data.y, names, schema.classes if schema else (), plan)
+    schema = data.schema
     if plan.device != "cpu":  # the caller's model stays where it is
         task = Task(copy.deepcopy(task.model).to(plan.device), task.loss)
-    stages = [one for ask in plan.asks for one in _stages(ask, task, data, split, plan)]
-    values = names or tuple(str(value) for value in range(int(codes.max()) + 1))
-    facts = {
-        "records": len(data),
-        "columns": int(np.prod(data.x.shape[1:])),
-        "secret_values": _counts(codes, values),
-        "persons": None if data.users is None else len(torch.unique(data.users)),
-    }
-    label = schema.label if schema else "label"
-    run = _describe(stages, split, plan, origin, label, facts, origin.notes)
-    return Prepared(tuple(stages), run, origin.name, label)
+    found = _Found(
+        label=schema.label if schema else "label",
+        y=data.y,
+        classes=schema.classes if schema else (),
+        secrets=data.secrets,
+        values=schema.secrets if schema else {},
+        users=data.users,
+        columns=int(np.prod(data.x.shape[1:])),
+    )
+    return _prepared(found, lambda ask, split: (task, data), plan, origin)
 
 
-def _refuse_unknown(secret: str, known: Mapping[str, Tensor]) -> None:
-    require(secret in known, f"no secret {secret!r} in the data{nearest(secret, known)}")
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What is known of the records before they are encoded."""
+
+    label: str
+    y: Tensor
+    classes: Sequence[str]
+    secrets: Mapping[str, Tensor]
+    values: Mapping[str, tuple[str, ...]]
+    users: Tensor | None
+    columns: int
+    notes: Sequence[str] = ()
+
+    def facts(self, secret: str) -> dict[str, Any]:
+        persons = None if self.users is None else len(torch.unique(self.users))
+        facts: dict[str, Any] = {"records": len(self.y), "columns": self.columns}
+        if secret in self.secrets:
+            codes = self.secrets[secret]
+            names = self.values.get(secret) or [str(v) for v in range(int(codes.max()) + 1)]
+            counts = torch.bincount(codes.cpu(), minlength=len(names)).tolist()
+            facts["secret_values"] = dict(zip(names, counts, strict=True))
+        return facts if persons is None else {**facts, "persons": persons}
 
 
-def _split(
-    secret: Tensor,
-    users: Tensor | None,
-    label: Tensor,
-    values: Sequence[str],
-    classes: Sequence[str],
-    plan: Plan,
-) -> Split:
+def _task(model: nn.Module, plan: Plan) -> Task:
+    return Task(model.to(plan.device), cross_entropy)
+
+
+def _from_table(
+    table: Table, columns: int, encoded: Encoding, plan: Plan, origin: Origin
+) -> Prepared:
+    found = _Found(
+        label=table.label,
+        y=table.y,
+        classes=table.classes,
+        secrets=table.secrets,
+        values=table.values,
+        users=table.users,
+        columns=columns,
+        notes=table.notes,
+    )
+    return _prepared(found, encoded, plan, origin)
+
+
+def _prepared(found: _Found, encoded: Encoding, plan: Plan, origin: Origin) -> Prepared:
+    secret = plan.settings.secret
+    if plan.about_more_than_persons:
+        require(
+            secret in found.secrets,
+            f"no secret {secret!r} in the data{nearest(secret, found.secrets)}",
+        )
+    split = _split(found, plan)
+    stages: list[Stage] = []
+    for ask in plan.asks:
+        task, data = encoded(ask, split)
+        stages += [
+            stage(
+                ask,
+                task,
+                data,
+                split,
+                attacks=plan.attacks(ask),
+                settings=_settings(ask, plan, origin),
+                defense=defense,
+            )
+            for defense in plan.parsed_defenses
+        ]
+    run = _describe(stages, split, found, plan, origin)
+    return Prepared(tuple(stages), run, origin.name, found.label)
+
+
+def _settings(ask: str, plan: Plan, origin: Origin) -> Settings:
+    """User inference asks for the person, whatever else the run asks for."""
+    if ask != UserInference.name:
+        return plan.settings
+    return replace(plan.settings, secret=origin.settings.get("group") or PERSON)
+
+
+def _split(found: _Found, plan: Plan) -> Split:
     """The same whatever is asked, so that the questions of one run are about the same records."""
+    rng = stream(plan.settings.seed, "split")
+    if plan.about_persons:
+        require(
+            found.users is not None,
+            "user inference needs to know whose each record is; name the persons: --group COL, or "
+            "users= in a Dataset",
+        )
+        assert found.users is not None
+        return split_users(
+            found.users, label=found.y, classes=found.classes, need_label=NEED_LABEL, rng=rng
+        )
+    secret = plan.settings.secret
     return split_records(
-        secret,
-        users=users,
-        label=label,
-        values=values,
-        classes=classes,
+        found.secrets[secret],
+        users=found.users,
+        label=found.y,
+        values=found.values.get(secret, ()),
+        classes=found.classes,
         shadow=plan.shadow,
         need_private=MIN_BLOCKS,
         need_public=NEED_PUBLIC,
         need_label=NEED_LABEL,
-        rng=stream(plan.settings.seed, "split"),
+        rng=rng,
     )
 
 
-def _stages(ask: str, task: Task, data: Dataset, split: Split, plan: Plan) -> list[Stage]:
-    """One without a defense, and one for each: the same records, trials and initial model."""
-    attacks = [ATTACKS[name]() for name in plan.adversaries]
-    return [
-        stage(ask, task, data, split, attacks=attacks, settings=plan.settings, defense=defense)
-        for defense in plan.parsed_defenses
-    ]
-
-
-def _counts(codes: Tensor, values: Sequence[str]) -> dict[str, int]:
-    counts = torch.bincount(codes.cpu(), minlength=len(values)).tolist()
-    return dict(zip(values, counts, strict=True))
-
-
 def _describe(
-    stages: Sequence[Stage],
-    split: Split,
-    plan: Plan,
-    origin: Origin,
-    label: str,
-    facts: Mapping[str, Any],
-    notes: Sequence[str],
+    stages: Sequence[Stage], split: Split, found: _Found, plan: Plan, origin: Origin
 ) -> Run:
+    games = {scene.game.name: scene for scene in stages}
     return Run(
         command=origin.command,
         settings={
-            "label": label,
+            "label": found.label,
             **origin.settings,
             "ask": list(plan.asks),
-            "adversary": list(plan.adversaries),
-            "defense": [defense.name for defense in plan.parsed_defenses[1:]],
+            "adversary": plan.adversary_names,
+            "defense": [one.name for one in plan.parsed_defenses if one.name != "none"],
             **asdict(plan.settings),
             "shadow": plan.shadow,
             "hidden": list(plan.hidden),
@@ -245,16 +283,40 @@ def _describe(
         data={
             "name": origin.name,
             "fingerprint": origin.fingerprint,
-            **{name: fact for name, fact in facts.items() if fact is not None},
+            **found.facts(plan.settings.secret),
             "private": len(split.private),
             "public": len(split.public),
             "test": len(split.test),
-            "blocks": {scene.game.name: int(scene.game.block.max()) + 1 for scene in stages},
-            "model": {scene.game.name: repr(scene.task.model) for scene in stages},
+            "games": {
+                name: {"secret": scene.settings.secret, "values": list(scene.game.value_names)}
+                for name, scene in games.items()
+            },
+            "blocks": {name: int(scene.game.block.max()) + 1 for name, scene in games.items()},
+            "model": {name: repr(scene.task.model) for name, scene in games.items()},
             "parameters": {
-                scene.game.name: fingerprint(scene.task.model.state_dict()) for scene in stages
+                name: fingerprint(scene.task.model.state_dict()) for name, scene in games.items()
             },
         },
-        notes=tuple(notes),
+        notes=(*origin.notes, *found.notes, *_notes(games.values())),
         versions=versions(),
+        guarantees=_guarantees(stages),
     )
+
+
+def _notes(scenes: Iterable[Stage]) -> list[str]:
+    return [note for scene in scenes for note in scene.game.notes]
+
+
+def _guarantees(stages: Sequence[Stage]) -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    for scene in stages:
+        known.setdefault(scene.game.name, {})[scene.defense.name] = guarantees(
+            scene.defense,
+            batch_size=scene.settings.batch_size,
+            records=len(scene.private),
+            rounds=scene.settings.rounds,
+            parameters=sum(leaf.numel() for leaf in params_of(scene.task.model).values()),
+            classes=scene.game.values,
+            majority=scene.majority,
+        )
+    return known

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from leakgauge.audit import Played
 from leakgauge.checks import InputError, require
+from leakgauge.inference.calibration import HeldOut
 from leakgauge.records import RUN_FILE, Run, read_run, write_run
 from leakgauge.types import Params
 
@@ -96,19 +97,30 @@ class RunFolder:
             with np.load(self._round(name, number), allow_pickle=False) as stored:
                 told = json.loads(str(stored["told"]))
                 said = {key: stored[f"said/{key}"] for key in told["details"]}
+                held_out = {
+                    key: HeldOut(stored[f"held/{key}"], stored[f"held secret/{key}"])
+                    for key in told["held_out"]
+                }
         except UNREADABLE:
             return None
-        return Played(said, told["details"], told["seconds"])
+        return Played(said, told["details"], told["seconds"], held_out)
 
     def keep_played(self, name: str, number: int, played: Played) -> None:
         """Keep a finished round."""
         path = self._round(name, number)
         path.parent.mkdir(parents=True, exist_ok=True)
-        told = json.dumps({"details": dict(played.details), "seconds": dict(played.seconds)})
-        said = {f"said/{name}": array for name, array in played.log_posterior.items()}
+        told = {
+            "details": dict(played.details),
+            "seconds": dict(played.seconds),
+            "held_out": list(played.held_out),
+        }
+        arrays = {"told": np.array(json.dumps(told))}
+        arrays |= {f"said/{key}": array for key, array in played.log_posterior.items()}
+        for key, held_out in played.held_out.items():
+            arrays |= {f"held/{key}": held_out.log_odds, f"held secret/{key}": held_out.secret}
         part = _part(path)
         with part.open("wb") as file:
-            np.savez(file, told=np.array(told), **said)  # type: ignore[arg-type]
+            np.savez(file, **arrays)  # type: ignore[arg-type]
         os.replace(part, path)
 
     def _params(self, name: str, number: int) -> Path:

@@ -8,15 +8,20 @@ from numpy.typing import NDArray
 
 from leakgauge.checks import require, require_positive
 from leakgauge.inference.adversary import Adversary, Attack
+from leakgauge.inference.calibration import HeldOut, log_loss
+from leakgauge.inference.discriminant import Discriminant
+from leakgauge.inference.energies import Energies
 from leakgauge.inference.forest import Forest
 from leakgauge.inference.logistic import Logistic
+from leakgauge.inference.pca_forest import PcaForest
 from leakgauge.inference.shadow import Shadow
+from leakgauge.inference.stacking import judge_held_out
 from leakgauge.types import Grads
 
 
 @dataclass(frozen=True)
 class Auto:
-    """In each round, the candidate with the smallest cross-validated log loss.
+    """In each round, the candidate with the smallest log loss on held-out shadow records.
 
     The folds part the shadow records (and persons), so no record of a judged batch was fitted on.
     The log loss is what the sum over rounds depends on: it wants probabilities that rank well and
@@ -28,9 +33,15 @@ class Auto:
         batches: judged batches, over all folds.
     """
 
-    candidates: tuple[Attack, ...] = (Forest(), Logistic())
+    candidates: tuple[Attack, ...] = (
+        Energies(),
+        Discriminant(),
+        Logistic(),
+        Forest(),
+        PcaForest(),
+    )
     folds: int = 3
-    batches: int = 1500
+    batches: int = 2000
     name: ClassVar[str] = "auto"
 
     def __post_init__(self) -> None:
@@ -41,39 +52,44 @@ class Auto:
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
     ) -> "FittedAuto":
-        """Judge each candidate on held-out shadow records, then fit the best on all."""
-        uniform = np.full_like(log_prior, -np.log(len(log_prior)))
-        losses = np.zeros(len(self.candidates))
-        for rest, fold in shadow.folds(self.folds, rng=rng):
-            rows, secret = fold.draw(self.batches // self.folds, rng=rng)
-            fitted = [attack.fit(rest, uniform, rng=rng) for attack in self.candidates]
-            posteriors: list[list[NDArray[np.float64]]] = [[] for _ in fitted]
-            for grads in fold.gradients(rows):
-                for kept, adversary in zip(posteriors, fitted, strict=True):
-                    kept.append(adversary.log_posterior(grads))
-            for index, kept in enumerate(posteriors):
-                losses[index] -= np.concatenate(kept)[np.arange(len(secret)), secret].mean()
-        losses /= self.folds
-        best = self.candidates[int(losses.argmin())]
-        scores = ", ".join(
+        """Fit each candidate, judge it on held-out shadow records, keep the best."""
+        losses, best = [], None
+        for attack in self.candidates:
+            fitted = attack.fit(shadow, log_prior, rng=rng)
+            held_out = judge_held_out(
+                attack, fitted, shadow, folds=self.folds, batches=self.batches, rng=rng
+            )
+            losses.append(log_loss(held_out))
+            if best is None or losses[-1] < min(losses[:-1]):
+                best = attack.name, fitted, held_out
+        assert best is not None
+        told = ", ".join(
             f"{attack.name} {loss:.4f}"
             for attack, loss in zip(self.candidates, losses, strict=True)
         )
-        return FittedAuto(best.name, best.fit(shadow, log_prior, rng=rng), scores)
+        return FittedAuto(*best, told)
 
 
 @dataclass(frozen=True, eq=False)
 class FittedAuto:
-    """The adversary that was picked."""
+    """The adversary that was picked.
+
+    Attributes:
+        picked: its name.
+        adversary: itself.
+        held_out: what such adversaries said of held-out shadow batches.
+        losses: of all candidates, in words.
+    """
 
     picked: str
     adversary: Adversary
-    scores: str
+    held_out: HeldOut
+    losses: str
 
     @property
     def details(self) -> str:
         """What was picked, and the cross-validated log losses."""
-        return f"picked {self.picked} (log loss on held-out shadow records: {self.scores})"
+        return f"picked {self.picked} (log loss on held-out shadow records: {self.losses})"
 
     def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
         """The picked adversary's."""

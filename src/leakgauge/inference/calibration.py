@@ -39,6 +39,11 @@ class HeldOut:
     log_odds: Floats
     secret: Ints
 
+    def by_secret(self) -> "HeldOut":
+        """The same, ordered by secret: comparable with other batches of the same secrets."""
+        order = np.argsort(self.secret, kind="stable")
+        return HeldOut(self.log_odds[order], self.secret[order])
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -58,9 +63,9 @@ class Part:
 def panel(shadow: Shadow, *, folds: int, batches: int) -> Iterator[Part]:
     """Part the shadow records, and draw batches to judge, ``batches`` over all folds.
 
-    They depend on the shadow records alone: not on the round, nor on the attack.
+    They depend on the shadow records and the panel's number alone, not on the attack.
     """
-    rng = stream(0, "panel")
+    rng = stream(0, "panel", shadow.panel)
     for rest, fold in _folds(shadow, folds, rng):
         rows, secret = only(shadow, fold).draw(batches // folds, rng=rng)
         yield Part(rest, fold[rows], secret)

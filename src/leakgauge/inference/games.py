@@ -1,21 +1,11 @@
 """The games of Li et al., CCS 2024, section 3.2: a secret, and how a batch depends on it.
 
-The challenger draws a secret a from the prior, then a private batch (x, y) ~ p(x, y | a): B private
-records whose secret is a. The two games here differ in one thing. In *attribute inference* the
-secret is one of the features, so the model is trained on it; in *property inference* it is not.
-
-**Blocks.** Batches from a finite pool share records, so trials are not independent, and an
-interval that takes them for independent is too narrow. The pool is therefore dealt at random into
-disjoint blocks, each with at least B records of every secret value (4 B where there are enough),
-and every trial draws its batch without replacement from one block. Taken alone, each batch is
-still a uniformly random subset of the records with its secret, as in the paper; but trials of
-different blocks share no record, and the scores resample blocks.
-
-Where records belong to persons, whole persons are dealt, so that no person stands in two blocks.
-A batch then holds fewer different persons than one that is drawn from all records would.
+The challenger draws a secret a from the prior, then a private batch (x, y) ~ p(x, y | a). In
+*attribute* and *property inference* it is B private records whose secret is a; the attribute is one
+of the features, so the model is trained on it, the property is not. In *proportion inference* (the
+paper's distributional inference) the secret is the range of the share of records with a property.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,56 +15,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.checks import InputError, require, require_positive
-from leakgauge.types import Dataset, Schema
-
-MIN_BLOCKS = 8
-"""Fewer independent groups of records than this carry no interval worth printing."""
-
-ENOUGH_BLOCKS = 50
-"""From here on, larger blocks are better than more: batches of one block differ more then."""
-
-MAX_BLOCKS = 500
-BATCHES_IN_A_BLOCK = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Trials:
-    """Rounds of a game that were played.
-
-    Attributes:
-        secret: codes ``[n]``.
-        rows: ``[n, B]`` indices into ``pool``.
-        block: ``[n]``; trials of different blocks share no record and no person.
-        pool: the private records.
-    """
-
-    secret: Tensor
-    rows: Tensor
-    block: Tensor
-    pool: Dataset
-
-    def __len__(self) -> int:
-        return len(self.secret)
-
-    @property
-    def x(self) -> Tensor:
-        """Features ``[n, B, ...]``."""
-        return self.pool.x[self.rows]
-
-    @property
-    def y(self) -> Tensor:
-        """Labels ``[n, B]``."""
-        return self.pool.y[self.rows]
+from leakgauge.inference.blocks import MAX_BLOCKS, deal_blocks, members_of
+from leakgauge.inference.mixing import Mix
+from leakgauge.inference.shadow import Shadow
+from leakgauge.inference.trials import Trials
+from leakgauge.types import Dataset, Params, Schema, Task
 
 
 @dataclass(frozen=True, eq=False)
 class BatchGame:
-    """A batch whose records share one secret.
+    """A batch that depends on a secret.
 
     Attributes:
         pool: the private records.
-        secret: the name of the secret.
-        values: m, how many values it has.
+        secret: the name of the records' value.
+        mix: how a batch depends on its secret.
         batch_size: B.
         prior: P(a) ``[m]``.
         block: the block ``[len(pool)]`` of each record.
@@ -82,12 +37,27 @@ class BatchGame:
 
     pool: Dataset
     secret: str
-    values: int
+    mix: Mix
     batch_size: int
     prior: tuple[float, ...]
     block: NDArray[np.int64]
 
     name: ClassVar[str]
+
+    @property
+    def values(self) -> int:
+        """m, how many values the secret has."""
+        return self.mix.values
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """The secret's values ``[m]`` in words."""
+        return self.mix.names(_names(self.pool.schema, self.secret, self.mix.record_values))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing."""
+        return ()
 
     @classmethod
     def deal(
@@ -96,7 +66,7 @@ class BatchGame:
         secret: str,
         *,
         batch_size: int,
-        values: int,
+        mix: Mix,
         prior: tuple[float, ...] | None = None,
         max_blocks: int = MAX_BLOCKS,
         rng: np.random.Generator,
@@ -104,10 +74,10 @@ class BatchGame:
         """Set up the game on private records.
 
         Args:
-            pool: the private records; their ``secrets[secret]`` are codes below ``values``.
-            secret: the name of the secret.
+            pool: the private records; their ``secrets[secret]`` are codes of ``mix``.
+            secret: the name of the records' value.
             batch_size: B, records a batch.
-            values: m, the number of values of the secret.
+            mix: how a batch depends on its secret.
             prior: P(a) ``[m]``; uniform if None.
             max_blocks: the most blocks to deal.
             rng: deals the records.
@@ -119,12 +89,13 @@ class BatchGame:
         cls.check_schema(pool.schema, secret)
         codes = pool.secrets[secret].cpu().numpy()
         users = None if pool.users is None else pool.users.cpu().numpy()
-        names = pool.schema.secrets[secret] if pool.schema else [str(v) for v in range(values)]
+        values = mix.record_values
+        names = _names(pool.schema, secret, values)
         block = deal_blocks(
             codes, users, values, batch_size, max_blocks=max_blocks, names=names, rng=rng
         )
-        uniform = tuple([1 / values] * values)
-        return cls(pool, secret, values, batch_size, prior or uniform, block)
+        uniform = tuple([1 / mix.values] * mix.values)
+        return cls(pool, secret, mix, batch_size, prior or uniform, block)
 
     @classmethod
     def check_schema(cls, schema: Schema | None, secret: str) -> None:
@@ -139,6 +110,34 @@ class BatchGame:
         """Fresh batches for the same secrets: another round of the same trials."""
         return self._draw(trials.secret.cpu().numpy(), rng, trials.block.cpu().numpy())
 
+    def known_to_defender(self, trials: Trials) -> Tensor | None:
+        """All of them."""
+        return trials.secret
+
+    def shadow(
+        self,
+        task: Task,
+        params: Params,
+        data: Dataset,
+        *,
+        max_bytes: int,
+        noise_seed: int = 0,
+        panel: int = 0,
+    ) -> Shadow:
+        """A bench where the adversary's batches depend on their secrets as the private ones do."""
+        return Shadow(
+            task,
+            params,
+            data,
+            self.secret,
+            self.values,
+            self.batch_size,
+            max_bytes,
+            noise_seed=noise_seed,
+            mix=self.mix,
+            panel=panel,
+        )
+
     def _draw(
         self,
         secret: NDArray[np.int64],
@@ -148,11 +147,18 @@ class BatchGame:
         count = int(self.block.max()) + 1
         block = np.arange(len(secret)) % count if block is None else block
         codes = self.pool.secrets[self.secret].cpu().numpy()
-        members = _members(codes, self.block, self.values, count)
+        members = members_of(codes, self.block, self.mix.record_values, count)
+        taken = self.mix.counts(secret, self.batch_size, rng)
         rows = np.stack(
             [
-                rng.choice(members[b][a], size=self.batch_size, replace=False)
-                for a, b in zip(secret, block, strict=True)
+                np.concatenate(
+                    [
+                        rng.choice(members[b][value], size=k, replace=False)
+                        for value, k in enumerate(counts)
+                        if k > 0
+                    ]
+                )
+                for counts, b in zip(taken, block, strict=True)
             ]
         )
         device = self.pool.y.device
@@ -192,90 +198,28 @@ class PropertyInference(BatchGame):
             )
 
 
-GAMES: dict[str, type[BatchGame]] = {
-    game.name: game for game in (PropertyInference, AttributeInference)
-}
+@dataclass(frozen=True, eq=False)
+class ProportionInference(BatchGame):
+    """The secret is the range of the share of records with a property.
 
-
-def deal_blocks(
-    codes: NDArray[np.int64],
-    users: NDArray[np.int64] | None,
-    values: int,
-    batch_size: int,
-    *,
-    max_blocks: int = MAX_BLOCKS,
-    names: Sequence[str] = (),
-    rng: np.random.Generator,
-) -> NDArray[np.int64]:
-    """Deal records into as many disjoint blocks as hold a batch of every value.
-
-    Args:
-        codes: secret ``[n]``, below ``values``.
-        users: person ``[n]`` or None; a person's records stay in one block.
-        values: m.
-        batch_size: the records that a block needs of each value.
-        max_blocks: the most blocks to deal.
-        names: of the secret's values, for refusals.
-        rng: shuffles.
-
-    Returns:
-        The block ``[n]`` of each record, 0 .. G - 1.
-
-    Raises:
-        InputError: a value has too few records for ``MIN_BLOCKS`` blocks.
+    Distributional inference in Li et al., section 3.2. The property is no feature, as in property
+    inference; ``Ratio`` says how the share is drawn.
     """
-    counts = np.bincount(codes, minlength=values)
-    rarest = int(counts.argmin())
-    name, fewest = names[rarest] if names else str(rarest), int(counts[rarest])
-    require(
-        batch_size <= fewest,
-        f"batch size is {batch_size}, but only {fewest} private records have the secret value "
-        f"{name!r}; lower --batch-size to at most {max(1, fewest // MIN_BLOCKS)}",
-    )
-    if users is not None:
-        persons = min(len(np.unique(users[codes == value])) for value in range(values))
+
+    name: ClassVar[str] = "proportion"
+
+    @classmethod
+    def check_schema(cls, schema: Schema | None, secret: str) -> None:
+        """The property must not be among the features, and have two values."""
+        PropertyInference.check_schema(schema, secret)
+        names = _names(schema, secret, 2)
         require(
-            persons >= MIN_BLOCKS,
-            f"only {persons} private persons have records with some secret value; an interval "
-            f"needs at least {MIN_BLOCKS} of each value: bring more persons",
+            len(names) == 2,
+            f"proportion inference asks for the share of records with a property, so the secret "
+            f"has two values; {secret!r} has {len(names)} ({', '.join(map(repr, names[:4]))}"
+            f"{', ...' if len(names) > 4 else ''}): merge them into two",
         )
-    roomy = fewest // (BATCHES_IN_A_BLOCK * batch_size)
-    blocks = min(max_blocks, max(roomy, min(ENOUGH_BLOCKS, fewest // batch_size)))
-    while blocks >= MIN_BLOCKS:
-        block = _deal(codes, users, blocks, rng)
-        held = np.zeros((blocks, values), dtype=np.int64)
-        np.add.at(held, (block, codes), 1)
-        if held.min() >= batch_size:
-            return block
-        blocks = min(blocks - 1, int(blocks * 0.9))
-    raise InputError(
-        f"batch size {batch_size} leaves fewer than {MIN_BLOCKS} disjoint groups of private "
-        f"records that hold a batch of each secret value ({name!r} has {fewest} records), too few "
-        f"for an interval; lower --batch-size to at most {max(1, fewest // MIN_BLOCKS)}"
-    )
 
 
-def _deal(
-    codes: NDArray[np.int64],
-    users: NDArray[np.int64] | None,
-    blocks: int,
-    rng: np.random.Generator,
-) -> NDArray[np.int64]:
-    """Deal units (records, or persons with their records) in turn, each secret value apart."""
-    units = np.arange(len(codes)) if users is None else np.unique(users, return_inverse=True)[1]
-    first = np.unique(units, return_index=True)[1]  # a person is dealt by the first record's value
-    order = rng.permutation(len(first))
-    order = order[np.argsort(codes[first][order], kind="stable")]
-    dealt = np.empty(len(first), dtype=np.int64)
-    dealt[order] = np.arange(len(first)) % blocks
-    return dealt[units]
-
-
-def _members(
-    codes: NDArray[np.int64], block: NDArray[np.int64], values: int, count: int
-) -> list[list[NDArray[np.int64]]]:
-    """Rows by block and secret value."""
-    order = np.argsort(block * values + codes, kind="stable")
-    cuts = np.bincount(block * values + codes, minlength=count * values).cumsum()[:-1]
-    flat = np.split(order, cuts)
-    return [flat[b * values : (b + 1) * values] for b in range(count)]
+def _names(schema: Schema | None, secret: str, values: int) -> tuple[str, ...]:
+    return schema.secrets[secret] if schema else tuple(str(value) for value in range(values))

@@ -23,6 +23,7 @@ def sent_gradients(
     defense: Defense,
     noise_seed: int,
     max_bytes: int,
+    secret: Tensor | None = None,
 ) -> Iterator[Grads]:
     """The defended gradients of batches, chunk by chunk in order.
 
@@ -35,6 +36,7 @@ def sent_gradients(
         noise_seed: the defense's randomness in this round follows from it and from ``rows``; each
             batch has a generator of its own, so chunks do not matter.
         max_bytes: bound on the gradients held at once.
+        secret: of each batch ``[n]``, for a defense that makes use of it.
 
     Yields:
         Leaves ``[chunk, *p]``.
@@ -54,4 +56,5 @@ def sent_gradients(
             torch.Generator(device).manual_seed(derive(noise_seed, drawn, number))
             for number in range(trials.start, trials.stop)
         ]
-        yield defense.update(grads, generators)
+        knowing = defense if secret is None else defense.knowing(secret[trials].to(device))
+        yield knowing.update(grads, generators)

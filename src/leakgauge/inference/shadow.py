@@ -15,6 +15,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from leakgauge.checks import require
 from leakgauge.defenses import Defense, none
+from leakgauge.inference.mixing import Mix, Pure, bootstrap
 from leakgauge.inference.observing import sent_gradients
 from leakgauge.inference.views import View
 from leakgauge.types import Dataset, Grads, Params, Task
@@ -28,12 +29,15 @@ class Shadow:
         task: the model and its loss.
         params: the parameters of this round.
         data: the public records.
-        secret: the secret's name; ``values`` is m.
+        secret: the name of the records' value; ``values`` is m, the values of what is asked.
         batch_size: B of the private batches.
         max_bytes: bound on the gradients held at once.
         defense: what is done to the gradients that the adversary learns from: ``none()`` for a
             static adversary, the client's own defense for an adaptive one.
         noise_seed: of the defense.
+        mix: how a batch depends on its secret; None: all its records share it.
+        above: ask only whether the secret lies above this value; then m is 2.
+        panel: held-out batches of another number are other batches.
     """
 
     task: Task
@@ -45,6 +49,18 @@ class Shadow:
     max_bytes: int
     defense: Defense = field(default_factory=none)
     noise_seed: int = 0
+    mix: Mix | None = None
+    above: int | None = None
+    panel: int = 0
+
+    @property
+    def mixture(self) -> Mix:
+        """How a batch depends on its secret."""
+        return Pure(self.values) if self.mix is None else self.mix
+
+    def asking_above(self, value: int) -> "Shadow":
+        """The same bench, where the secret is whether the game's secret lies above ``value``."""
+        return replace(self, mix=self.mixture, above=value, values=2)
 
     @property
     def undefended(self) -> "Shadow":
@@ -54,24 +70,39 @@ class Shadow:
     def draw(
         self, n: int, *, rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Bootstrap n batches, as many of each secret value, each from the records of its secret.
+        """Bootstrap n batches, as many of each secret value.
 
         Returns:
             Rows of ``data`` ``[n, B]``, drawn with replacement, and secrets ``[n]`` (section 4.1).
         """
-        codes = self.data.secrets[self.secret].cpu().numpy()
+        members = self._members()
         secret = rng.permutation(np.arange(n) % self.values)
-        rows = np.empty((n, self.batch_size), dtype=np.int64)
-        for value in range(self.values):
-            members = np.flatnonzero(codes == value)
-            require(len(members) > 0, f"no shadow record has secret value number {value}")
-            chosen = secret == value
-            rows[chosen] = rng.choice(members, size=(int(chosen.sum()), self.batch_size))
-        return rows, secret
+        drawn = secret if self.above is None else self._within(secret == 1, rng)
+        counts = self.mixture.counts(drawn, self.batch_size, rng)
+        return bootstrap(members, counts, rng), secret
+
+    def _members(self) -> list[NDArray[np.int64]]:
+        codes = self.data.secrets[self.secret].cpu().numpy()
+        members = [np.flatnonzero(codes == v) for v in range(self.mixture.record_values)]
+        for value, records in enumerate(members):
+            require(len(records) > 0, f"no shadow record has secret value number {value}")
+        return members
+
+    def _within(self, above: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Values of the game's secret, uniform on their side."""
+        assert self.above is not None
+        first = np.where(above, self.above + 1, 0)
+        last = np.where(above, self.mixture.values, self.above + 1)
+        return rng.integers(first, last)
 
     def gradients(self, rows: NDArray[np.int64]) -> Iterator[Grads]:
-        """The gradients of batches ``[n, B]``, chunk by chunk in order."""
+        """The gradients of batches ``[n, B]``, chunk by chunk in order.
+
+        A defender knows its batch's secret, and so does the adversary of its own batches.
+        """
         index = torch.from_numpy(rows).to(self.data.y.device)
+        codes = self.data.secrets[self.secret].cpu().numpy()
+        secret = torch.from_numpy(self.mixture.secret_of(codes[rows]))
         return sent_gradients(
             self.task,
             self.params,
@@ -80,6 +111,7 @@ class Shadow:
             defense=self.defense,
             noise_seed=self.noise_seed,
             max_bytes=self.max_bytes,
+            secret=secret,
         )
 
     def observe(
@@ -97,7 +129,8 @@ class Shadow:
         """
         codes = self.data.secrets[self.secret].cpu().numpy()
         units = np.arange(len(codes)) if self.data.users is None else self.data.users.cpu().numpy()
-        fewest = min(len(np.unique(units[codes == value])) for value in range(self.values))
+        held = range(self.mixture.record_values)
+        fewest = min(len(np.unique(units[codes == value])) for value in held)
         what = "records" if self.data.users is None else "persons"
         require(
             fewest >= 2 * count,

@@ -1,0 +1,51 @@
+"""Asks the questions of one task and yields records.
+
+The steps are separate so that a run can be stopped between them: ``stage`` deals the trials,
+``trajectory`` trains, ``play_round`` attacks one round given its parameters, ``judge`` turns all
+rounds into records. ``audit`` does them in a row.
+"""
+
+from leakgauge.audit.judging import judge, versions
+from leakgauge.audit.rounds import Played, play_round, trajectory
+from leakgauge.audit.settings import (
+    ADAPTIVE,
+    EMPIRICAL,
+    FRESH,
+    REUSE,
+    STATIC,
+    UNIFORM,
+    Settings,
+)
+from leakgauge.audit.stage import Stage, stage
+from leakgauge.records import Record
+
+__all__ = [
+    "ADAPTIVE",
+    "EMPIRICAL",
+    "FRESH",
+    "REUSE",
+    "STATIC",
+    "UNIFORM",
+    "Played",
+    "Settings",
+    "Stage",
+    "audit",
+    "judge",
+    "play_round",
+    "stage",
+    "trajectory",
+    "versions",
+]
+
+
+def audit(scene: Stage, *, dataset: str = "data", label: str = "label") -> list[Record]:
+    """Train, attack and judge in this process.
+
+    Args:
+        scene: from ``stage``.
+        dataset: the data's name, for the records.
+        label: the label's name, for the records.
+    """
+    *starts, final = trajectory(scene)
+    rounds = [play_round(scene, number, params) for number, params in enumerate(starts, start=1)]
+    return judge(scene, rounds, final, dataset=dataset, label=label)

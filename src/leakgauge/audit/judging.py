@@ -1,0 +1,137 @@
+"""From what the adversaries said to records."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from itertools import product
+from platform import python_version
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from leakgauge import scores
+from leakgauge.audit.rounds import Played
+from leakgauge.audit.settings import FRESH, STATIC
+from leakgauge.audit.stage import Stage
+from leakgauge.defenses import deployed
+from leakgauge.inference import Stack, accumulate, accumulate_weighted
+from leakgauge.records import ACCUMULATED, STACKED, Estimate, Record
+from leakgauge.rng import stream
+from leakgauge.threads import one_thread
+from leakgauge.training import predict
+from leakgauge.types import Params
+
+
+def judge(
+    scene: Stage, rounds: Sequence[Played], final: Params, *, dataset: str, label: str
+) -> list[Record]:
+    """Score every adversary, in single rounds and accumulated, and the trained model.
+
+    Args:
+        scene: what was played.
+        rounds: what the adversaries said, round by round.
+        final: the parameters after the last round.
+        dataset: the data's name, for the records.
+        label: the label's name, for the records.
+    """
+    with one_thread():
+        return _judge(scene, rounds, final, dataset=dataset, label=label)
+
+
+def _judge(
+    scene: Stage, rounds: Sequence[Played], final: Params, *, dataset: str, label: str
+) -> list[Record]:
+    base = Record(
+        question="inference",
+        game=scene.game.name,
+        dataset=dataset,
+        label=label,
+        secret=scene.settings.secret,
+        defense=scene.defense.name,
+        knowledge=STATIC,
+        adversary="",
+        metric="",
+        round=0,
+        seed=scene.settings.seed,
+        estimate=Estimate(0, 0, 0, 0),
+        chance=0.0,
+        versions=versions(),
+    )
+    found: list[Record] = []
+    for knowledge, attack in product(scene.knowledge, scene.attacks):
+        key = f"{knowledge} {attack.name}"
+        said = np.stack([played.log_posterior[key] for played in rounds])
+        cell = replace(base, knowledge=knowledge, adversary=attack.name)
+        for number, played in enumerate(rounds, start=1):
+            one = replace(
+                cell,
+                round=number,
+                details={"adversary": played.details[key]},
+                seconds=played.seconds[key],
+            )
+            found += _scored(scene, said[number - 1], one)
+        total = replace(
+            cell,
+            round=ACCUMULATED,
+            details={"adversary": repr(attack)},
+            seconds=sum(played.seconds[key] for played in rounds),
+        )
+        found += _scored(scene, accumulate(said, scene.log_prior), total)
+        if all(key in played.held_out for played in rounds):
+            found += _scored(scene, *_stacked(scene, key, said, rounds, total))
+    return [*found, *_utility(scene, final, base)]
+
+
+def _stacked(
+    scene: Stage,
+    key: str,
+    said: NDArray[np.float64],
+    rounds: Sequence[Played],
+    total: Record,
+) -> tuple[NDArray[np.float64], Record]:
+    """The rounds' weighted sum, with weights learnt on held-out shadow batches."""
+    held_out = [played.held_out[key] for played in rounds]
+    if scene.settings.batches == FRESH:
+        held_out = [one.by_secret() for one in held_out]
+    weights = Stack().fit(held_out)
+    told = "weights of the rounds: " + ", ".join(f"{weight:.3g}" for weight in weights)
+    details = {"adversary": total.details["adversary"], "accumulation": told}
+    combined = accumulate_weighted(said, scene.log_prior, weights)
+    return combined, replace(total, round=STACKED, details=details)
+
+
+def _scored(scene: Stage, log_posterior: NDArray[np.float64], base: Record) -> Iterator[Record]:
+    judged = scores.Judged(
+        scene.trials.secret.cpu().numpy(), log_posterior, scene.trials.block.cpu().numpy()
+    )
+    # the same resamples for every adversary and round, so that they can be compared
+    rng = stream(scene.settings.seed, scene.game.name, "bootstrap")
+    chance = scores.chance(judged.truth, scene.majority)
+    for metric, estimate in scores.score(judged, majority=scene.majority, rng=rng).items():
+        curve = scores.roc(judged) if metric == scores.AUROC else None
+        yield replace(base, metric=metric, estimate=estimate, chance=chance[metric], curve=curve)
+
+
+def _utility(scene: Stage, final: Params, base: Record) -> Iterator[Record]:
+    """The trained model's accuracy; nothing where its outputs are no scores of classes."""
+    predicted = predict(deployed(scene.task), final, scene.test)
+    if predicted is None:
+        return
+    correct = (predicted == scene.test.y).cpu().numpy()
+    users = scene.test.users
+    block = np.arange(len(correct)) if users is None else users.cpu().numpy()
+    rng = stream(scene.settings.seed, scene.game.name, "utility")
+    yield replace(
+        base,
+        metric=scores.ACCURACY,
+        round=scene.settings.rounds,
+        estimate=scores.share(correct, block, rng=rng),
+        chance=float(torch.bincount(scene.test.y).max()) / len(correct),
+    )
+
+
+def versions() -> dict[str, str]:
+    """Of Python and the packages that compute figures."""
+    packages = ("leakgauge", "torch", "numpy", "scikit-learn", "scipy", "pillow")
+    return {"python": python_version(), **{name: version(name) for name in packages}}

@@ -1,0 +1,226 @@
+"""One game set up on one dataset: split, dealt, with its trials played."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from leakgauge.audit.settings import ADAPTIVE, EMPIRICAL, STATIC, Settings
+from leakgauge.checks import InputError, nearest, require, require_choice
+from leakgauge.data import Split
+from leakgauge.defenses import Defense, none, with_noise
+from leakgauge.gradients import batch_gradients, check_vectorisable, params_of
+from leakgauge.inference import (
+    BATCH_GAMES,
+    GAMES,
+    AnyAttack,
+    Game,
+    MatchingAttack,
+    Ordinal,
+    ProportionInference,
+    Pure,
+    Ratio,
+    Trials,
+    UserInference,
+    attribute_candidates,
+    players,
+)
+from leakgauge.inference.blocks import MAX_BLOCKS, MIN_BLOCKS
+from leakgauge.rng import stream, torch_stream
+from leakgauge.types import Dataset, Task
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One game set up on one dataset: all that its rounds share.
+
+    Attributes:
+        task: the model and its loss, as the defense has prepared them.
+        private: the records that are trained on and attacked; public, the adversary's own; test,
+            seen by neither.
+        game: the game, dealt on the private records.
+        trials: played once; the rounds redraw their batches where ``settings.batches`` says so.
+        attacks: in the order of the caller.
+        settings: how it is played.
+        defense: what the clients do to their gradients, in training and when attacked.
+    """
+
+    task: Task
+    private: Dataset
+    public: Dataset
+    test: Dataset
+    game: Game
+    trials: Trials
+    attacks: tuple[AnyAttack, ...]
+    settings: Settings
+    defense: Defense = field(default_factory=none)
+
+    @property
+    def log_prior(self) -> NDArray[np.float64]:
+        """Log P(a) ``[m]``."""
+        log_prior: NDArray[np.float64] = np.log(np.asarray(self.game.prior))
+        return log_prior
+
+    @property
+    def name(self) -> str:
+        """Game and defense, for people and for folders."""
+        undefended = self.defense.name == "none"
+        return self.game.name if undefended else f"{self.game.name}, {self.defense.name}"
+
+    @property
+    def knowledge(self) -> tuple[str, ...]:
+        """What the adversaries know of the defense; where there is none, there is nothing to."""
+        return (STATIC,) if self.defense.name == "none" else (STATIC, ADAPTIVE)
+
+    @property
+    def majority(self) -> float:
+        """The success rate of always guessing the most probable secret."""
+        return max(self.game.prior)
+
+    def in_round(self, data: Dataset, whose: str, number: int) -> Dataset:
+        """The records as the task takes them in a round: under VIB, with the noise of their codes.
+
+        A record has one code a round, as it is trained on once a round; ``whose`` parts the
+        noise of clients from that of the adversary's own experiments.
+        """
+        rng = torch_stream(self.settings.seed, self.game.name, "code", whose, number)
+        return replace(data, x=with_noise(self.task, data.x, generator=rng))
+
+
+def stage(
+    ask: str,
+    task: Task,
+    data: Dataset,
+    split: Split,
+    *,
+    attacks: Sequence[AnyAttack] = (),
+    settings: Settings,
+    defense: Defense | None = None,
+) -> Stage:
+    """Deal the private records and play the trials.
+
+    Args:
+        ask: the game's name: ``"property"``, ``"attribute"``, ``"proportion"`` or ``"user"``.
+        task: the model, at its initial parameters, and its loss.
+        data: all records.
+        split: whose they are.
+        attacks: with different names; by default the paper's.
+        settings: how to play.
+        defense: what the clients do to their gradients; None for nothing.
+
+    Raises:
+        InputError: the data, the model or the settings do not fit the game.
+    """
+    require_choice(ask, "the question asked", GAMES)
+    chosen = none() if defense is None else defense
+    params = params_of(task.model)
+    require(bool(params), "the model has no trainable parameters; set requires_grad=True")
+    device = next(iter(params.values())).device
+    data = _with_secret(ask, data, settings.secret).to(device)
+    generator = torch_stream(settings.seed, "defense", chosen.name)
+    task = chosen.prepare(task, shape=tuple(data.x.shape[1:]), generator=generator)
+    _try(task, data, settings)
+    private, public, test = (
+        data.rows(rows.to(device)) for rows in (split.private, split.public, split.test)
+    )
+    values = int(data.secrets[settings.secret].max()) + 1
+    game = _deal(ask, private, values, settings)
+    trials = game.play(settings.trials, rng=stream(settings.seed, ask, "trials"))
+    _refuse_few_trials(trials, game.values)
+    ready = tuple(_ready(ask, attack) for attack in attacks or (players(ask)[0](),))
+    names = [attack.name for attack in ready]
+    require(len(set(names)) == len(names), f"expected different attacks, got {names}")
+    return Stage(task, private, public, test, game, trials, ready, settings, chosen)
+
+
+def told(scene: Stage, trials: Trials) -> Trials:
+    """The trials with the candidate batches that matching adversaries are told of."""
+    if trials.candidates is not None or not any(map(is_matching, scene.attacks)):
+        return trials
+    return replace(trials, candidates=attribute_candidates(trials, scene.settings.secret))
+
+
+def is_matching(attack: AnyAttack) -> bool:
+    """Whether the attack compares with candidate batches."""
+    return isinstance(attack, MatchingAttack)
+
+
+def _with_secret(ask: str, data: Dataset, secret: str) -> Dataset:
+    """The data with what is asked for among its secrets: in user inference, the person."""
+    if ask == UserInference.name:
+        require(
+            data.users is not None,
+            "user inference needs to know whose each record is; name the persons: --group COL, or "
+            "users= in a Dataset",
+        )
+        assert data.users is not None
+        return replace(data, secrets={**data.secrets, secret: data.users})
+    require(
+        secret in data.secrets, f"no secret {secret!r} in the data{nearest(secret, data.secrets)}"
+    )
+    return data
+
+
+def _try(task: Task, data: Dataset, settings: Settings) -> None:
+    """One batch's gradient, so that a model that does not fit is refused early."""
+    first = data.rows(torch.arange(min(len(data), settings.batch_size), device=data.y.device))
+    x = with_noise(task, first.x, generator=torch_stream(0, "try"))
+    if not settings.allow_loop:
+        check_vectorisable(task, x, first.y)
+    else:
+        batch_gradients(task, params_of(task.model), x[None], first.y[None])
+
+
+def _deal(ask: str, private: Dataset, values: int, settings: Settings) -> Game:
+    rng = stream(settings.seed, ask, "blocks")
+    if ask == UserInference.name:
+        return UserInference.deal(
+            private, batch_size=settings.batch_size, candidates=settings.candidates, rng=rng
+        )
+    game = BATCH_GAMES[ask]
+    proportion = game is ProportionInference
+    mix = Ratio(settings.ratio_bins) if proportion else Pure(values)
+    prior = None
+    if settings.prior == EMPIRICAL:
+        require(not proportion, "the data have no prior of shares; take --prior uniform")
+        counts = torch.bincount(private.secrets[settings.secret], minlength=values)
+        prior = tuple((counts.double() / len(private)).tolist())
+    return game.deal(
+        private,
+        settings.secret,
+        batch_size=settings.batch_size,
+        mix=mix,
+        prior=prior,
+        max_blocks=max(MIN_BLOCKS, min(MAX_BLOCKS, settings.trials // (5 * mix.values))),
+        rng=rng,
+    )
+
+
+def _ready(ask: str, attack: AnyAttack) -> AnyAttack:
+    """The attack as it plays this game: an ordered secret is asked for step by step."""
+    known = players(ask)
+    if isinstance(attack, Ordinal):
+        return attack
+    if not isinstance(attack, known):
+        names = ", ".join(str(one.name) for one in known)
+        raise InputError(
+            f"the adversary {attack.name!r} does not play {ask!r}; choose one of {names}"
+        )
+    if ask == ProportionInference.name:
+        assert not isinstance(attack, MatchingAttack)
+        return Ordinal(attack)
+    return attack
+
+
+def _refuse_few_trials(trials: Trials, values: int) -> None:
+    """Each secret must be tried in several blocks, or resampled blocks may miss it."""
+    for value in range(values):
+        blocks = len(torch.unique(trials.block[trials.secret == value]))
+        require(
+            blocks >= MIN_BLOCKS,
+            f"{len(trials)} trials try one of the {values} secrets on {blocks} independent groups "
+            f"of records only; an interval needs {MIN_BLOCKS}: ask for at least "
+            f"{50 * values} --trials",
+        )

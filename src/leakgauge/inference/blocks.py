@@ -1,0 +1,112 @@
+"""Disjoint blocks of records: what makes trials independent.
+
+Batches from a finite pool share records, so trials are not independent, and an
+interval that takes them for independent is too narrow. The pool is therefore dealt at random into
+disjoint blocks, each with at least B records of every secret value (4 B where there are enough),
+and every trial draws its batch without replacement from one block. Taken alone, each batch is
+still a uniformly random subset of the records with its secret, as in the paper; but trials of
+different blocks share no record, and the scores resample blocks.
+
+Where records belong to persons, whole persons are dealt, so that no person stands in two blocks.
+A batch then holds fewer different persons than one that is drawn from all records would.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leakgauge.checks import InputError, require
+
+MIN_BLOCKS = 8
+"""Fewer independent groups of records than this carry no interval worth printing."""
+
+ENOUGH_BLOCKS = 50
+"""From here on, larger blocks are better than more: batches of one block differ more then."""
+
+MAX_BLOCKS = 500
+BATCHES_IN_A_BLOCK = 4
+
+
+def deal_blocks(
+    codes: NDArray[np.int64],
+    users: NDArray[np.int64] | None,
+    values: int,
+    batch_size: int,
+    *,
+    max_blocks: int = MAX_BLOCKS,
+    names: Sequence[str] = (),
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Deal records into as many disjoint blocks as hold a batch of every value.
+
+    Args:
+        codes: secret ``[n]``, below ``values``.
+        users: person ``[n]`` or None; a person's records stay in one block.
+        values: m.
+        batch_size: the records that a block needs of each value.
+        max_blocks: the most blocks to deal.
+        names: of the secret's values, for refusals.
+        rng: shuffles.
+
+    Returns:
+        The block ``[n]`` of each record, 0 .. G - 1.
+
+    Raises:
+        InputError: a value has too few records for ``MIN_BLOCKS`` blocks.
+    """
+    counts = np.bincount(codes, minlength=values)
+    rarest = int(counts.argmin())
+    name, fewest = names[rarest] if names else str(rarest), int(counts[rarest])
+    require(
+        batch_size <= fewest,
+        f"batch size is {batch_size}, but only {fewest} private records have the secret value "
+        f"{name!r}; lower --batch-size to at most {max(1, fewest // MIN_BLOCKS)}",
+    )
+    if users is not None:
+        persons = min(len(np.unique(users[codes == value])) for value in range(values))
+        require(
+            persons >= MIN_BLOCKS,
+            f"only {persons} private persons have records with some secret value; an interval "
+            f"needs at least {MIN_BLOCKS} of each value: bring more persons",
+        )
+    roomy = fewest // (BATCHES_IN_A_BLOCK * batch_size)
+    blocks = min(max_blocks, max(roomy, min(ENOUGH_BLOCKS, fewest // batch_size)))
+    while blocks >= MIN_BLOCKS:
+        block = _deal(codes, users, blocks, rng)
+        held = np.zeros((blocks, values), dtype=np.int64)
+        np.add.at(held, (block, codes), 1)
+        if held.min() >= batch_size:
+            return block
+        blocks = min(blocks - 1, int(blocks * 0.9))
+    raise InputError(
+        f"batch size {batch_size} leaves fewer than {MIN_BLOCKS} disjoint groups of private "
+        f"records that hold a batch of each secret value ({name!r} has {fewest} records), too few "
+        f"for an interval; lower --batch-size to at most {max(1, fewest // MIN_BLOCKS)}"
+    )
+
+
+def _deal(
+    codes: NDArray[np.int64],
+    users: NDArray[np.int64] | None,
+    blocks: int,
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Deal units (records, or persons with their records) in turn, each secret value apart."""
+    units = np.arange(len(codes)) if users is None else np.unique(users, return_inverse=True)[1]
+    first = np.unique(units, return_index=True)[1]  # a person is dealt by the first record's value
+    order = rng.permutation(len(first))
+    order = order[np.argsort(codes[first][order], kind="stable")]
+    dealt = np.empty(len(first), dtype=np.int64)
+    dealt[order] = np.arange(len(first)) % blocks
+    return dealt[units]
+
+
+def members_of(
+    codes: NDArray[np.int64], block: NDArray[np.int64], values: int, count: int
+) -> list[list[NDArray[np.int64]]]:
+    """Rows by block and secret value."""
+    order = np.argsort(block * values + codes, kind="stable")
+    cuts = np.bincount(block * values + codes, minlength=count * values).cumsum()[:-1]
+    flat = np.split(order, cuts)
+    return [flat[b * values : (b + 1) * values] for b in range(count)]

@@ -1,0 +1,81 @@
+"""Games in which the adversary holds candidate batches and asks which one it saw.
+
+In *user inference* a candidate batch holds other records of a person than the observed one; with
+the auxiliary knowledge phi(x) in *attribute inference* it is the observed batch itself with one
+value of the attribute filled in. Either way the adversary makes the candidates' gradients with the
+parameters of the round and compares.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from leakgauge.inference.shadow import Shadow
+from leakgauge.types import Dataset, Grads
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateBatches:
+    """What the adversary is told of each trial: m batches.
+
+    Attributes:
+        pool: the records of the candidates.
+        rows: ``[u, B]`` positions in it, of u different batches.
+        index: ``[n, m]``: the batch of each trial's candidate, in the order of the secret's codes.
+        secret: of each batch ``[u]``, where a defense could make use of it.
+    """
+
+    pool: Dataset
+    rows: Tensor
+    index: Tensor
+    secret: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Their gradients, for some of the trials.
+
+    They went through the defense that the adversary knows of, but not through its Gaussian noise
+    (``leakgauge.inference.noise.noiseless``): the adversary adds none to what it makes itself, and
+    accounts for the noise in what it sees.
+
+    Attributes:
+        grads: leaf ``[u, *p]``.
+        index: ``[n, m]`` into the first axis.
+    """
+
+    grads: Grads
+    index: Tensor
+
+
+class MatchingAdversary(ABC):
+    """Fitted, immutable."""
+
+    @abstractmethod
+    def log_posterior(self, seen: Grads, candidates: Candidates) -> NDArray[np.float64]:
+        """Natural log of P(a | g) ``[n, m]`` for gradients, leaf ``[n, *p]``."""
+
+    @property
+    @abstractmethod
+    def details(self) -> str:
+        """What was fitted, in a line."""
+
+
+class MatchingAttack(ABC):
+    """Settings, frozen.
+
+    Attributes:
+        name: the name at the command line.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def fit(
+        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
+    ) -> MatchingAdversary:
+        """Learn from the adversary's own bench alone; ``log_prior`` ``[m]`` is log P(a)."""

@@ -1,0 +1,146 @@
+"""The adversary of Li et al., CCS 2024, for user inference: an encoder of gradients."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from leakgauge.checks import require, require_count, require_positive
+from leakgauge.inference.calibration import HeldOut, fit_slope
+from leakgauge.inference.candidates import MatchingAttack
+from leakgauge.inference.likeness import (
+    FittedLikeness,
+    Lesson,
+    hold_out_persons,
+    observe,
+    rehearse,
+)
+from leakgauge.inference.shadow import Shadow
+from leakgauge.models import mlp
+
+Floats = NDArray[np.float64]
+
+STEP = 1e-3
+"""Adam's."""
+
+TRAINING_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Encoder(MatchingAttack):
+    """An encoder that tells shadow persons apart, and distances of codes.
+
+    An encoder and a linear classifier of the shadow persons are trained together on shadow batches'
+    gradients; the classifier is dropped. The posterior is the softmax, over the m candidates, of
+    the negative Euclidean distance between the codes of the gradient seen and of the candidate's,
+    over a temperature.
+
+    The paper gives neither the architecture nor the temperature. Here the encoder is a ReLU network
+    on the leading principal components of the gradients, which are divided by one number: noise
+    would be raised to the level of the signal if each were by its own. With a temperature of None,
+    one is fitted on held-out shadow persons, so that rounds add up as they should.
+
+    Attributes:
+        components: kept principal components, at most.
+        hidden: width of the hidden layer.
+        codes: length of a code.
+        epochs: over the shadow batches.
+        batches: bootstrapped shadow batches.
+        temperature: divides the distance; None fits it.
+        folds: of the shadow persons, to fit the temperature.
+
+    References:
+        Li et al., CCS 2024, sections 3.2 and 5.
+    """
+
+    components: int = 128
+    hidden: int = 128
+    codes: int = 64
+    epochs: int = 20
+    batches: int = 1200
+    temperature: float | None = 1.0
+    folds: int = 3
+    name: ClassVar[str] = "encoder"
+
+    def __post_init__(self) -> None:
+        for count, what in (
+            (self.components, "components"),
+            (self.hidden, "hidden units"),
+            (self.codes, "units of a code"),
+            (self.epochs, "epochs"),
+            (self.batches, "shadow batches"),
+        ):
+            require_count(count, f"number of {what}")
+        if self.temperature is not None:
+            require_positive(self.temperature, "temperature")
+        require(self.folds >= 2, f"number of folds is {self.folds}; expected 2 or more")
+
+    def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> FittedLikeness:
+        """Train on all shadow persons, after a trial on held-out ones where that is asked for."""
+        view, lesson = observe(shadow, batches=self.batches, components=self.components, rng=rng)
+        seed = int(rng.integers(2**62))
+
+        def learn(lesson: Lesson) -> Codes:
+            return self._train(lesson, torch.Generator().manual_seed(seed))
+
+        slope, told = 1 / (self.temperature or 1.0), None
+        if self.temperature is None:
+            rehearsal = rehearse(shadow, view)
+            held_out = hold_out_persons(
+                lesson, rehearsal, learn, candidates=len(log_prior), folds=self.folds
+            )
+            slope = fit_slope(held_out)
+            told = HeldOut(slope * held_out.log_odds, held_out.secret)
+        return FittedLikeness(self, view, learn(lesson), slope, log_prior, told)
+
+    def _train(self, lesson: Lesson, generator: torch.Generator) -> "Codes":
+        people, person = np.unique(lesson.person, return_inverse=True)
+        mean = lesson.seen.mean(axis=0)
+        scale = float(np.sqrt(lesson.seen.var(axis=0).mean())) or 1.0
+        x, y = torch.from_numpy((lesson.seen - mean) / scale), torch.from_numpy(person)
+        body = mlp(x.shape[1], self.codes, (self.hidden,), generator=generator)
+        encoder = nn.Sequential(body, nn.ReLU()).double()
+        classifier = mlp(self.codes, len(people), (), generator=generator).double()
+        _fit(nn.Sequential(encoder, classifier), x, y, self.epochs, generator)
+        return Codes(mean, scale, encoder)
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """The trained encoder, without its classifier.
+
+    Attributes:
+        mean: ``[k]``, subtracted; ``scale`` divides.
+        encoder: ``[n, k]`` to codes ``[n, c]``.
+    """
+
+    mean: Floats
+    scale: float
+    encoder: nn.Module
+
+    def __call__(self, seen: Floats, held: Floats) -> Floats:
+        """Negative distances ``[n, m]`` of codes, for ``[n, k]`` and ``[n, m, k]``."""
+        distance: Floats = np.linalg.norm(self.of(seen)[:, None] - self.of(held), axis=2)
+        return -distance
+
+    def of(self, features: Floats) -> Floats:
+        """Codes ``[..., c]`` of reduced gradients ``[..., k]``."""
+        with torch.no_grad():
+            codes = self.encoder(torch.from_numpy((features - self.mean) / self.scale))
+        found: Floats = codes.numpy()
+        return found
+
+
+def _fit(model: nn.Module, x: Tensor, y: Tensor, epochs: int, generator: torch.Generator) -> None:
+    """Adam on the cross-entropy; every draw is the generator's."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=STEP)
+    for _ in range(epochs):
+        order = torch.randperm(len(x), generator=generator)
+        for batch in torch.split(order, TRAINING_BATCH):
+            optimizer.zero_grad()
+            torch.autograd.backward(cross_entropy(model(x[batch]), y[batch]))
+            optimizer.step()

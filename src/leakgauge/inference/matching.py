@@ -1,0 +1,202 @@
+"""Attribute inference with auxiliary knowledge phi(x): all other features of the batch are known.
+
+The adversary of Li et al. (CCS 2024, section 3.2) may know phi(x). Here phi(x) is the batch without
+its attribute: each value of the attribute gives one candidate batch, whose gradient the adversary
+computes itself. Without a defense the true one is the gradient it sees.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from leakgauge.checks import InputError, require, require_count
+from leakgauge.inference.adversary import with_prior
+from leakgauge.inference.candidates import (
+    CandidateBatches,
+    Candidates,
+    MatchingAdversary,
+    MatchingAttack,
+)
+from leakgauge.inference.noise import noise_std, noiseless
+from leakgauge.inference.shadow import Shadow
+from leakgauge.inference.trials import Trials
+from leakgauge.types import Column, Dataset, Grads
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+ROUNDING = 1e-6
+"""Gradients that differ by less, relative to their norm, are equal but for rounding (float32)."""
+
+
+def altered(data: Dataset, secret: str, value: int) -> Dataset:
+    """The records as they were if the attribute of each had one value.
+
+    Args:
+        data: encoded records, with a schema that names the attribute among its columns.
+        secret: the attribute.
+        value: its code.
+
+    Returns:
+        All other features and the labels unchanged.
+
+    Raises:
+        InputError: it is not known where the attribute stands, or what the value stands for.
+
+    >>> from leakgauge.types import Schema
+    >>> sex = Column("sex", "category", 1, 3, ("f", "m"))
+    >>> schema = Schema((sex,), "ill", ("0", "1"), {"sex": ("f", "m")})
+    >>> x, codes = torch.tensor([[9.0, 0.0, 1.0]]), torch.tensor([1])
+    >>> altered(Dataset(x, codes, {"sex": codes}, schema=schema), "sex", 0).x.tolist()
+    [[9.0, 1.0, 0.0]]
+    """
+    column, names = _place(data, secret)
+    encoded = _encoded(column, names[value]).to(data.x)
+    x = data.x.clone()
+    x[:, column.start : column.stop] = encoded
+    codes = torch.full_like(data.secrets[secret], value)
+    return replace(data, x=x, secrets={**data.secrets, secret: codes})
+
+
+def attribute_candidates(trials: Trials, secret: str) -> CandidateBatches:
+    """Each trial's batch m times, with every value of the attribute filled in for all records.
+
+    Raises:
+        InputError: as for ``altered``.
+    """
+    _, names = _place(trials.pool, secret)
+    m, (n, size) = len(names), trials.rows.shape
+    value = torch.arange(m, device=trials.rows.device)
+    rows = trials.rows[:, None] + len(trials.pool) * value[:, None]  # [n, m, B]
+    index = torch.arange(n * m, device=value.device).reshape(n, m)
+    pool = _joined([altered(trials.pool, secret, one) for one in range(m)])
+    return CandidateBatches(pool, rows.reshape(n * m, size), index, value.repeat(n))
+
+
+@dataclass(frozen=True)
+class Matching(MatchingAttack):
+    """The likelihood of white noise between the gradient seen and each candidate's.
+
+    ``log P(g | a) = -|g - g_a|^2 / (2 s^2)``. s is that of the Gaussian noise in the shadow's
+    defense. Where there is none, it is what another randomness of the defense (random masks, say)
+    leaves between two gradients of one shadow batch; and never less than rounding leaves, so that
+    candidates of equal gradient share the posterior, and no log posterior is infinite.
+
+    The candidates' gradients go through the defense but for its Gaussian noise.
+
+    Attributes:
+        batches: shadow batches that s is estimated on, where it is not known.
+    """
+
+    batches: int = 200
+    name: ClassVar[str] = "matching"
+
+    def __post_init__(self) -> None:
+        require_count(self.batches, "number of shadow batches")
+
+    def fit(
+        self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator
+    ) -> "FittedMatching":
+        """Nothing is learnt where the noise is known."""
+        rows, _ = shadow.draw(self.batches, rng=rng)
+        clean = replace(shadow, defense=noiseless(shadow.defense))
+        variance, mean_square = noise_std(shadow.defense) ** 2, _mean_square(clean, rows)
+        if variance == 0:
+            other = replace(clean, noise_seed=int(rng.integers(2**62)))
+            variance = _variance(clean, other, rows)
+        tiny = float(np.finfo(np.float32).tiny)  # every shadow gradient is zero
+        return FittedMatching(
+            self, max(variance, ROUNDING**2 * mean_square, tiny) ** 0.5, log_prior
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FittedMatching(MatchingAdversary):
+    """A fitted ``Matching``.
+
+    Attributes:
+        settings: what was asked for.
+        std: s, of each coordinate.
+        log_prior: ``[m]``.
+    """
+
+    settings: Matching
+    std: float
+    log_prior: Floats
+
+    @property
+    def details(self) -> str:
+        """The settings and s."""
+        return f"{self.settings!r}, noise {self.std:.3g}"
+
+    def log_posterior(self, seen: Grads, candidates: Candidates) -> Floats:
+        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        columns = [
+            squared_distances(seen, {name: leaf[batch] for name, leaf in candidates.grads.items()})
+            for batch in candidates.index.T
+        ]
+        return with_prior(-np.stack(columns, axis=1) / (2 * self.std**2), self.log_prior)
+
+
+def squared_distances(one: Grads, other: Grads | None = None) -> Floats:
+    """``[n]``, over all coordinates, of gradients with leaves ``[n, *p]``; from 0 if None."""
+    total: Tensor | float = 0.0
+    for name, leaf in one.items():
+        gap = leaf.double() if other is None else leaf.double() - other[name].double()
+        total = total + gap.flatten(1).square().sum(dim=1)
+    assert isinstance(total, Tensor)
+    found: Floats = total.cpu().numpy()
+    return found
+
+
+def _mean_square(shadow: Shadow, rows: Ints) -> float:
+    """The mean squared norm of shadow batches' gradients."""
+    return float(np.concatenate(list(map(squared_distances, shadow.gradients(rows)))).mean())
+
+
+def _variance(shadow: Shadow, other: Shadow, rows: Ints) -> float:
+    """The mean squared difference of a coordinate between two benches' gradients of each batch."""
+    pairs = zip(shadow.gradients(rows), other.gradients(rows), strict=True)
+    gaps = np.concatenate([squared_distances(one, same) for one, same in pairs])
+    return float(gaps.mean()) / sum(leaf.numel() for leaf in shadow.params.values())
+
+
+def _place(data: Dataset, secret: str) -> tuple[Column, tuple[str, ...]]:
+    """Where the attribute stands, and its values by code."""
+    known = data.schema is not None and any(one.name == secret for one in data.schema.columns)
+    require(
+        known,
+        f"the matching adversary fills in values of {secret!r}, but the data do not say where it "
+        "stands among the features; ask for an attribute of a table, or take another --adversary",
+    )
+    assert data.schema is not None
+    return data.schema.column(secret), data.schema.secrets[secret]
+
+
+def _encoded(column: Column, name: str) -> Tensor:
+    """The positions ``[stop - start]`` of one value, as ``leakgauge.data.encode`` fills them."""
+    encoded = torch.zeros(column.stop - column.start, dtype=torch.float64)
+    if column.kind == "category":
+        if name in column.categories:  # else no private record has it, and it gives zeros
+            encoded[column.categories.index(name)] = 1.0
+        return encoded
+    try:
+        encoded[0] = (float(name) - column.mean) / column.scale
+    except ValueError:
+        raise InputError(
+            f"{column.name!r} was cut into ranges, and {name!r} does not say which number to fill "
+            "in; take another --adversary than matching"
+        ) from None
+    return encoded
+
+
+def _joined(parts: list[Dataset]) -> Dataset:
+    first = parts[0]
+    secrets = {name: torch.cat([part.secrets[name] for part in parts]) for name in first.secrets}
+    users = None if first.users is None else first.users.repeat(len(parts))
+    x, y = torch.cat([part.x for part in parts]), torch.cat([part.y for part in parts])
+    return replace(first, x=x, y=y, secrets=secrets, users=users)

@@ -1,0 +1,156 @@
+"""How a batch depends on its secret: which records it takes.
+
+A record has a value of its own (its sex, say). In property and attribute inference all records of
+a batch share one, and it is the secret; in proportion inference (the paper's distributional
+inference) the secret is the range in which the share of records with value 1 lies.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leakgauge.checks import require, require_count
+
+Ints = NDArray[np.int64]
+
+
+class Mix(Protocol):
+    """A secret's values, and what batches they give."""
+
+    @property
+    def values(self) -> int:
+        """m, how many values the secret has."""
+        ...
+
+    @property
+    def record_values(self) -> int:
+        """v, how many values a record has."""
+        ...
+
+    def names(self, record_names: Sequence[str]) -> tuple[str, ...]:
+        """The secret's values ``[m]`` in words, given those of the records ``[v]``."""
+        ...
+
+    def counts(self, secret: Ints, batch_size: int, rng: np.random.Generator) -> Ints:
+        """How many records of each value ``[n, v]`` batches with the secrets ``[n]`` hold."""
+        ...
+
+    def secret_of(self, codes: Ints) -> Ints:
+        """The secrets ``[n]`` of batches whose records have the values ``[n, B]``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Pure:
+    """All records of a batch have the secret as their value (Li et al., section 3.2).
+
+    >>> Pure(2).counts(np.array([0, 1]), 4, np.random.default_rng(0)).tolist()
+    [[4, 0], [0, 4]]
+    """
+
+    values: int
+
+    @property
+    def record_values(self) -> int:
+        """The same."""
+        return self.values
+
+    def names(self, record_names: Sequence[str]) -> tuple[str, ...]:
+        """The same."""
+        return tuple(record_names)
+
+    def counts(self, secret: Ints, batch_size: int, rng: np.random.Generator) -> Ints:
+        """The whole batch is of one value; nothing is drawn."""
+        return batch_size * np.eye(self.values, dtype=np.int64)[secret]
+
+    def secret_of(self, codes: Ints) -> Ints:
+        """The first record's, as the others'."""
+        return codes[:, 0]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The secret is the range of the share alpha of records with value 1 (Li et al., section 3.2).
+
+    The m ranges are {0}, (0, 1/(m-1)], ..., ((m-2)/(m-1), 1]. alpha is drawn uniformly within its
+    range, and a batch of B takes floor(alpha B) records with value 1, as the paper says. That can
+    leave the range at its lower end (alpha B = 25.9 in (25.6, 51.2] gives 25); such a count is
+    raised to the least one inside.
+
+    Attributes:
+        values: m, at least 2; the paper's number is not known to us, its section 6.3 takes 6.
+
+    Raises:
+        InputError: at use, if a range holds no whole number of records.
+
+    >>> Ratio(6).names(["Female", "Male"])[:3]
+    ('Male: none', 'Male: up to 20 %', 'Male: 20 to 40 %')
+    """
+
+    values: int = 6
+
+    def __post_init__(self) -> None:
+        require_count(self.values, "number of ranges of the share")
+        require(self.values >= 2, f"{self.values} ranges of the share; expected 2 or more")
+
+    @property
+    def record_values(self) -> int:
+        """With the property, or without."""
+        return 2
+
+    def names(self, record_names: Sequence[str]) -> tuple[str, ...]:
+        """The ranges, in percent of the records that have the second value."""
+        ends = [f"{100 * j / (self.values - 1):.3g}" for j in range(self.values)]
+        inner = [f"{low} to {high} %" for low, high in pairwise(ends[1:])]
+        ranges = ["none", f"up to {ends[1]} %", *inner]
+        return tuple(f"{record_names[1]}: {one}" for one in ranges)
+
+    def limits(self, batch_size: int) -> tuple[Ints, Ints]:
+        """The least and the most records with the property ``[m]``, of each range.
+
+        Whole numbers only: in floating point, 0.2 * 5 is not always 1.
+        """
+        step = np.arange(self.values, dtype=np.int64)
+        most = step * batch_size // (self.values - 1)
+        least = np.append(0, most[:-1] + 1)
+        require(
+            bool((least <= most).all()),
+            f"a batch of {batch_size} records cannot tell {self.values} ranges of a share apart; "
+            f"raise --batch-size to at least {self.values - 1}, or lower --ratio-bins",
+        )
+        return least, most
+
+    def counts(self, secret: Ints, batch_size: int, rng: np.random.Generator) -> Ints:
+        """Draws alpha within the range of each secret."""
+        least, most = self.limits(batch_size)
+        alpha = (secret - rng.random(len(secret))) / (self.values - 1)
+        drawn = np.floor(alpha * batch_size).astype(np.int64)
+        with_it = np.clip(drawn, least[secret], most[secret])
+        return np.stack([batch_size - with_it, with_it], axis=1)
+
+    def secret_of(self, codes: Ints) -> Ints:
+        """The range that the batch's own share lies in."""
+        _, most = self.limits(codes.shape[1])
+        return np.asarray(np.searchsorted(most, codes.sum(axis=1)), dtype=np.int64)
+
+
+def bootstrap(members: Sequence[Ints], counts: Ints, rng: np.random.Generator) -> Ints:
+    """Batches ``[n, B]`` of records drawn with replacement.
+
+    Args:
+        members: the records of each value.
+        counts: how many of each value a batch takes ``[n, v]``; every row sums to B.
+        rng: draws.
+    """
+    n, values = counts.shape
+    batch_size = int(counts[0].sum()) if n else 0
+    value = np.repeat(np.tile(np.arange(values), n), counts.ravel()).reshape(n, batch_size)
+    rows = np.empty((n, batch_size), dtype=np.int64)
+    for one, records in enumerate(members):
+        chosen = value == one
+        rows[chosen] = rng.choice(records, size=int(chosen.sum())) if chosen.any() else 0
+    return rows

@@ -1,0 +1,91 @@
+"""An ordered secret, by one yes-or-no question for each step of its order."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leakgauge.checks import require
+from leakgauge.inference.adversary import Adversary, Attack
+from leakgauge.inference.shadow import Shadow
+from leakgauge.types import Grads
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Ordinal:
+    """m - 1 adversaries, each of which asks whether the secret lies above one of its values.
+
+    P(a = j | g) = P(a > j-1 | g) - P(a > j | g). The m - 1 answers are given independently, so a
+    difference can be negative: it is clipped at ``floor``, and the row renormalised. The floor also
+    keeps one round from ruling a value out for all others.
+
+    Attributes:
+        base: the attack that answers each question.
+        floor: the least probability of a value in one round, before the row is renormalised.
+
+    References:
+        Frank and Hall, A simple approach to ordinal classification, ECML 2001; Li et al., CCS 2024,
+        section 4.1 (distributional inference).
+    """
+
+    base: Attack
+    floor: float = 0.01
+
+    def __post_init__(self) -> None:
+        require(0 < self.floor < 0.5, f"ordinal floor is {self.floor:g}; expected above 0, < 0.5")
+
+    @property
+    def name(self) -> str:
+        """That of the base."""
+        return self.base.name
+
+    def fit(
+        self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator
+    ) -> "FittedOrdinal":
+        """Fit the base once for each question."""
+        prior = np.exp(log_prior)
+        steps = []
+        for value in range(shadow.values - 1):
+            above = prior[value + 1 :].sum()
+            log_odds = np.log(np.array([1 - above, above]))
+            steps.append(self.base.fit(shadow.asking_above(value), log_odds, rng=rng))
+        return FittedOrdinal(self, tuple(steps))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedOrdinal:
+    """A fitted ``Ordinal``.
+
+    Attributes:
+        settings: what was asked for.
+        steps: step j says whether the secret lies above value j.
+    """
+
+    settings: Ordinal
+    steps: tuple[Adversary, ...]
+
+    @property
+    def details(self) -> str:
+        """The settings."""
+        return repr(self.settings)
+
+    def log_posterior(self, seen: Grads) -> Floats:
+        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        above = np.stack([np.exp(step.log_posterior(seen)[:, 1]) for step in self.steps], axis=1)
+        return log_differences(above, floor=self.settings.floor)
+
+
+def log_differences(above: Floats, *, floor: float) -> Floats:
+    """Log P(a = j) ``[n, m]`` from P(a > j) ``[n, m - 1]``.
+
+    >>> np.exp(log_differences(np.array([[0.9, 0.4]]), floor=0.01)).round(3).tolist()
+    [[0.1, 0.5, 0.4]]
+    >>> np.exp(log_differences(np.array([[0.4, 0.9]]), floor=0.01)).round(3).tolist()
+    [[0.397, 0.007, 0.596]]
+    """
+    ends = np.pad(above, ((0, 0), (1, 1)), constant_values=((0, 0), (1, 0)))
+    probability = np.maximum(ends[:, :-1] - ends[:, 1:], floor)
+    log_probability: Floats = np.log(probability / probability.sum(axis=1, keepdims=True))
+    return log_probability

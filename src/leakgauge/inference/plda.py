@@ -1,0 +1,144 @@
+"""Are two gradients of one person? The Gaussian answer, learnt from shadow persons."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from leakgauge.checks import require, require_count, require_positive
+from leakgauge.inference.calibration import HeldOut, fit_slope
+from leakgauge.inference.candidates import MatchingAttack
+from leakgauge.inference.likeness import (
+    FittedLikeness,
+    Lesson,
+    hold_out_persons,
+    observe,
+    rehearse,
+)
+from leakgauge.inference.noise import noise_std
+from leakgauge.inference.shadow import Shadow
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Plda(MatchingAttack):
+    """Probabilistic linear discriminant analysis of persons, on principal components.
+
+    A person's gradients are taken as Gaussian around the person's own mean, which is Gaussian
+    itself. Both covariances are estimated on shadow persons; then the likelihood of the gradient
+    seen, given that a candidate's batch is of the same person, is known in closed form. What an
+    encoder must find out by training follows from two matrices here, so few persons are enough.
+
+    The Gaussian noise of the shadow's defense is added to the covariance of what is seen; nothing
+    is learnt through it. A slope, fitted on held-out shadow persons, makes up for what the
+    covariances miss, so that rounds can be added up.
+
+    Attributes:
+        components: kept principal components, at most.
+        ridge: how far the covariance within persons is drawn to a multiple of the identity.
+        batches: bootstrapped shadow batches.
+        folds: of the shadow persons, for the slope.
+
+    References:
+        Ioffe, Probabilistic linear discriminant analysis, ECCV 2006.
+    """
+
+    components: int = 128
+    ridge: float = 0.3
+    batches: int = 1200
+    folds: int = 3
+    name: ClassVar[str] = "plda"
+
+    def __post_init__(self) -> None:
+        require_count(self.components, "number of components")
+        require_count(self.batches, "number of shadow batches")
+        require(self.folds >= 2, f"number of folds is {self.folds}; expected 2 or more")
+        require_positive(self.ridge, "ridge")
+        require(self.ridge <= 1, f"ridge is {self.ridge:g}; expected at most 1")
+
+    def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> FittedLikeness:
+        """Calibrate on held-out shadow persons, then learn from all."""
+        noise = noise_std(shadow.defense)
+        view, lesson = observe(shadow, batches=self.batches, components=self.components, rng=rng)
+
+        def learn(lesson: Lesson) -> SamePerson:
+            return SamePerson.learn(lesson, ridge=self.ridge, noise=noise)
+
+        held_out = hold_out_persons(
+            lesson,
+            rehearse(shadow, view),
+            learn,
+            candidates=len(log_prior),
+            folds=self.folds,
+        )
+        slope = fit_slope(held_out)
+        told = HeldOut(slope * held_out.log_odds, held_out.secret)
+        return FittedLikeness(self, view, learn(lesson), slope, log_prior, told)
+
+
+@dataclass(frozen=True, eq=False)
+class SamePerson:
+    """``log P(seen | held, one person)``, up to a constant of ``seen``.
+
+    With M the covariance of persons' means, W that within a person and N what noise adds, ``seen``
+    is Gaussian around ``mean + R (held - mean)``, ``R = M (M + W)^-1``, with covariance
+    ``M + W + N - R M``.
+
+    Attributes:
+        mean: ``[k]``.
+        pull: R ``[k, k]``.
+        root: lower Cholesky factor of the covariance ``[k, k]``.
+    """
+
+    mean: Floats
+    pull: Floats
+    root: Floats
+
+    @classmethod
+    def learn(cls, lesson: Lesson, *, ridge: float, noise: float) -> "SamePerson":
+        """The covariances of a lesson's batches.
+
+        Args:
+            lesson: at least two persons.
+            ridge: weight of the multiple of the identity in W.
+            noise: standard deviation that the defense adds to each coordinate of what is seen.
+        """
+        people, place = np.unique(lesson.person, return_inverse=True)
+        size = lesson.clean.shape[1]
+        counts = np.bincount(place)
+        means = np.stack([lesson.clean[place == one].mean(axis=0) for one in range(len(people))])
+        apart = lesson.clean - means[place]
+        within = apart.T @ apart / max(1, len(apart) - len(people))
+        # A person's mean still moves with the records that the person happens to have.
+        between = np.atleast_2d(np.cov(means.T))
+        between = between - (lesson.resampling + 1 / counts.mean()) * within
+        spread = float(np.trace(within)) / size or 1.0
+        within = (1 - ridge) * within + ridge * spread * np.eye(size)
+        between = _positive_part(between, within)
+        return cls.given(means.mean(axis=0), between, within, noise)
+
+    @classmethod
+    def given(cls, mean: Floats, between: Floats, within: Floats, noise: float) -> "SamePerson":
+        """From the mean, M and W; ``noise`` is the standard deviation of each coordinate."""
+        pull = linalg.solve(between + within, between, assume_a="pos").T
+        left = between + within + noise**2 * np.eye(len(mean)) - pull @ between
+        return cls(mean, pull, linalg.cholesky((left + left.T) / 2, lower=True))
+
+    def __call__(self, seen: Floats, held: Floats) -> Floats:
+        """``[n, m]`` for ``[n, k]`` and ``[n, m, k]``."""
+        gap = (seen - self.mean)[:, None] - (held - self.mean) @ self.pull.T
+        flat = gap.reshape(-1, gap.shape[2])
+        scaled = linalg.solve_triangular(self.root, flat.T, lower=True)
+        said: Floats = -np.square(scaled).sum(axis=0).reshape(gap.shape[:2]) / 2
+        return said
+
+
+def _positive_part(matrix: Floats, metric: Floats) -> Floats:
+    """A symmetric matrix without the directions of negative variance, relative to ``metric``."""
+    values, vectors = linalg.eigh(matrix, metric)  # vectors.T @ metric @ vectors is the identity
+    back = metric @ vectors
+    positive: Floats = (back * np.maximum(values, 0)) @ back.T
+    return positive

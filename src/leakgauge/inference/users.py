@@ -1,0 +1,210 @@
+"""User inference (Li et al., CCS 2024, section 3.2): whose records are in the batch?
+
+The challenger draws m persons and one of them, and sends the gradient of a batch of that one's
+records. The adversary holds a batch of *other* records of each of the m persons, and says which
+person it was. The private persons are trained on; the adversary learns what makes two batches one
+person's from shadow persons of its own, who are none of them.
+
+Each person's records are parted once, at random, into an observed and a candidate half, so that
+no record is ever on both sides. Whole persons are dealt into disjoint blocks of m or more, and the
+m persons of a trial are of one block: see ``leakgauge.inference.blocks``.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from leakgauge.checks import require, require_count
+from leakgauge.inference.blocks import (
+    BATCHES_IN_A_BLOCK,
+    ENOUGH_BLOCKS,
+    MAX_BLOCKS,
+    MIN_BLOCKS,
+)
+from leakgauge.inference.candidates import CandidateBatches
+from leakgauge.inference.shadow import Shadow
+from leakgauge.inference.trials import Trials
+from leakgauge.types import Dataset, Params, Task
+
+Ints = NDArray[np.int64]
+
+USER = "user"
+"""The name of the secret on the adversary's bench: which shadow person."""
+
+LEFT_OUT = -1
+"""The block of records whose person has too few."""
+
+
+@dataclass(frozen=True, eq=False)
+class UserInference:
+    """A batch of one of m persons.
+
+    Attributes:
+        pool: the private records.
+        values: m, the persons that a batch may be of.
+        batch_size: B.
+        block: the block ``[len(pool)]`` of each record; -1 where its person is left out.
+        observed: the records ``[h]`` of each person who plays that batches are drawn from.
+        held: those that the adversary may hold; none is among the observed.
+        left_out: persons with fewer than 2 B records, who do not play.
+    """
+
+    pool: Dataset
+    values: int
+    batch_size: int
+    block: Ints
+    observed: tuple[Ints, ...]
+    held: tuple[Ints, ...]
+    left_out: int
+
+    name: ClassVar[str] = "user"
+
+    @classmethod
+    def deal(
+        cls,
+        pool: Dataset,
+        *,
+        batch_size: int,
+        candidates: int = 2,
+        max_blocks: int = MAX_BLOCKS,
+        rng: np.random.Generator,
+    ) -> "UserInference":
+        """Part each person's records, and deal the persons into blocks.
+
+        Args:
+            pool: the private records; ``users`` says whose each is.
+            batch_size: B, records a batch.
+            candidates: m, the persons that a batch may be of; the paper's number is not known to
+                us.
+            max_blocks: the most blocks to deal.
+            rng: parts and deals.
+
+        Raises:
+            InputError: it is not known whose records they are, or too few persons have enough.
+        """
+        require_count(batch_size, "batch size")
+        require_count(candidates, "number of candidates")
+        require(candidates >= 2, "1 candidate leaves nothing to guess; expected 2 or more")
+        require(
+            pool.users is not None,
+            "user inference needs to know whose each record is; name the persons: --group COL, or "
+            "users= in a Dataset",
+        )
+        assert pool.users is not None
+        records = records_of(pool.users.cpu().numpy())
+        able = [rows for rows in records if len(rows) >= 2 * batch_size]
+        need = MIN_BLOCKS * candidates
+        require(
+            len(able) >= need,
+            f"user inference with {candidates} candidates needs {need} private persons with "
+            f"{2 * batch_size} records (two batches) or more, {len(able)} of {len(records)} have "
+            f"them; lower --batch-size, now {batch_size}, or --candidates, or bring more persons",
+        )
+        halves = [part(rows, rng) for rows in able]
+        roomy = len(able) // (BATCHES_IN_A_BLOCK * candidates)
+        count = min(max_blocks, max(roomy, min(ENOUGH_BLOCKS, len(able) // candidates)))
+        block = np.full(len(pool), LEFT_OUT, dtype=np.int64)
+        for place, person in enumerate(rng.permutation(len(able)).tolist()):
+            block[able[person]] = place % count
+        observed, held = zip(*halves, strict=True)
+        left_out = len(records) - len(able)
+        return cls(pool, candidates, batch_size, block, observed, held, left_out)
+
+    @property
+    def prior(self) -> tuple[float, ...]:
+        """Uniform ``[m]``: the secret is the place in a random order."""
+        return tuple([1 / self.values] * self.values)
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """The places ``[m]`` in words."""
+        return tuple(f"candidate {place}" for place in range(1, self.values + 1))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done to the data and should be known."""
+        if self.left_out == 0:
+            return ()
+        total = self.left_out + len(self.observed)
+        return (
+            f"{self.left_out} of {total} private persons have fewer than {2 * self.batch_size} "
+            "records (two batches): they are trained on, but do not play in user inference",
+        )
+
+    def play(self, n: int, *, rng: np.random.Generator) -> Trials:
+        """Draw m persons of a block for each of n trials, one of them, and all batches.
+
+        A person's candidate batch is the same in all trials.
+        """
+        home = np.array([self.block[rows[0]] for rows in self.observed])
+        count = int(self.block.max()) + 1
+        members = [np.flatnonzero(home == number) for number in range(count)]
+        block = np.arange(n) % count
+        index = np.stack([rng.permutation(members[one])[: self.values] for one in block])
+        return self._draw(rng.integers(self.values, size=n), index, block, rng)
+
+    def redraw(self, trials: Trials, *, rng: np.random.Generator) -> Trials:
+        """Fresh batches, observed ones and candidates, of the same persons."""
+        assert trials.candidates is not None
+        index = trials.candidates.index.cpu().numpy()
+        return self._draw(trials.secret.cpu().numpy(), index, trials.block.cpu().numpy(), rng)
+
+    def known_to_defender(self, trials: Trials) -> None:
+        """None: a defense that learns on shadow persons knows none of these."""
+
+    def shadow(
+        self,
+        task: Task,
+        params: Params,
+        data: Dataset,
+        *,
+        max_bytes: int,
+        noise_seed: int = 0,
+        panel: int = 0,
+    ) -> Shadow:
+        """A bench whose secret is the shadow person, numbered from 0."""
+        assert data.users is not None
+        people, code = torch.unique(data.users, return_inverse=True)
+        return Shadow(
+            task,
+            params,
+            replace(data, secrets={USER: code}),
+            USER,
+            len(people),
+            self.batch_size,
+            max_bytes,
+            noise_seed=noise_seed,
+            panel=panel,
+        )
+
+    def _draw(self, secret: Ints, index: Ints, block: Ints, rng: np.random.Generator) -> Trials:
+        whose = index[np.arange(len(secret)), secret]
+        held = np.stack([self._batch(rows, rng) for rows in self.held])
+        rows = np.stack([self._batch(self.observed[one], rng) for one in whose])
+        device = self.pool.y.device
+        drawn = [torch.from_numpy(a).to(device) for a in (secret, rows, block, held, index)]
+        told = CandidateBatches(self.pool, drawn[3], drawn[4])
+        return Trials(drawn[0], drawn[1], drawn[2], self.pool, told)
+
+    def _batch(self, rows: Ints, rng: np.random.Generator) -> Ints:
+        return rng.choice(rows, size=self.batch_size, replace=False)
+
+
+def records_of(person: Ints) -> list[Ints]:
+    """The records of each person, from the person ``[n]`` of each record.
+
+    >>> [rows.tolist() for rows in records_of(np.array([7, 3, 7]))]
+    [[1], [0, 2]]
+    """
+    cuts = np.unique(np.sort(person), return_index=True)[1][1:]
+    return np.split(np.argsort(person, kind="stable"), cuts)
+
+
+def part(rows: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Records at random into an observed half, which is the larger, and a candidate half."""
+    mixed = rng.permutation(rows)
+    cut = (len(mixed) + 1) // 2
+    return mixed[:cut], mixed[cut:]
