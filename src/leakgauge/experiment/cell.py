@@ -1,0 +1,130 @@
+"""One experiment of a grid, and a figure that a paper states of one."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+from leakgauge.audit import REUSE, UNIFORM, Settings
+from leakgauge.checks import require
+from leakgauge.experiment.plan import Plan
+
+Whole = Annotated[int, pydantic.Strict()]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One experiment: one value of each setting.
+
+    Attributes:
+        data: a dataset's name, or the path of a table or images.
+        label: the column that the model predicts; None where the dataset has a usual one.
+        secret: the column that nobody should learn; as ``label``.
+        group: the column that names the person of each record; as ``label``.
+        drop: columns to leave out.
+        bins: for a label or secret of numbers, into how many ranges to cut it.
+        drop_missing: whether rows without label, secret or group are left out.
+        ask: the game.
+        adversary: who plays it; None for the paper's.
+        defense: ``"none"``, ``"prune:rate=0.99"``, ...
+        batch_size: records a batch.
+        shadow: shadow records, at most.
+        rounds: of training.
+        trials: private batches that are attacked.
+        lr: learning rate of the training.
+        batches: the same in every round, or fresh ones.
+        prior: of the secret.
+        ratio_bins: of proportion inference, the ranges of the share.
+        candidates: of user inference, the persons that a batch may be of.
+        stack: also weigh the rounds by what shadow data teach.
+        hidden: widths of the hidden layers of the network for tables.
+        allow_loop: take a model that cannot be vectorised.
+        device: where torch computes.
+        seed: all randomness follows from it.
+    """
+
+    data: str
+    label: str | None = None
+    secret: str | None = None
+    group: str | None = None
+    drop: tuple[str, ...] = ()
+    bins: Mapping[str, Whole] = field(default_factory=dict)
+    drop_missing: bool = False
+    ask: str = "property"
+    adversary: str | None = None
+    defense: str = "none"
+    batch_size: Whole = 16
+    shadow: Whole = 1000
+    rounds: Whole = 10
+    trials: Whole = 5000
+    lr: float = 0.01
+    batches: str = REUSE
+    prior: str = UNIFORM
+    ratio_bins: Whole = 6
+    candidates: Whole = 2
+    stack: bool = False
+    hidden: tuple[Whole, ...] = (100,)
+    allow_loop: bool = False
+    device: str = "cpu"
+    seed: Whole = 0
+
+    @property
+    def plan(self) -> Plan:
+        """The same as an audit is told it.
+
+        Raises:
+            InputError: a name or a value is not one that an audit knows.
+        """
+        shared = {one.name for one in fields(Settings)} & {one.name for one in fields(self)}
+        settings = Settings(**{**{name: getattr(self, name) for name in shared}, "secret": ""})
+        plan = Plan(
+            asks=(self.ask,),
+            adversaries=() if self.adversary is None else (self.adversary,),
+            settings=settings,
+            shadow=self.shadow,
+            hidden=self.hidden,
+            device=self.device,
+            defenses=(self.defense,),
+            beside_none=False,
+        )
+        require(len(plan.parsed_defenses) == 1, f"defense is {self.defense!r}; expected one")
+        return plan
+
+    def differs(self, other: "Cell") -> list[str]:
+        """The settings in which two cells differ, but for the seed."""
+        mine, theirs = asdict(self), asdict(other)
+        return [name for name in mine if name != "seed" and mine[name] != theirs[name]]
+
+
+def plain(cell: Cell) -> dict[str, Any]:
+    """The settings as JSON has them."""
+    settings: dict[str, Any] = json.loads(json.dumps(asdict(cell)))
+    return settings
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A figure that the paper states.
+
+    Attributes:
+        where: settings of the cells that it is about.
+        value: what the paper says.
+        metric: of which metric.
+        round: of all rounds together, or of one.
+        knowledge: what the adversary knew of the defense.
+        note: anything that a reader should know.
+    """
+
+    where: Mapping[str, Any]
+    value: float
+    metric: str = "auroc"
+    round: Whole | Literal["accumulated", "stacked"] = "accumulated"
+    knowledge: Literal["static", "adaptive"] = "static"
+    note: str = ""
+
+    def about(self, cell: Cell) -> bool:
+        """Whether it is a figure of this cell, whatever its seed."""
+        settings = plain(cell)
+        return all(settings[name] == value for name, value in self.where.items())

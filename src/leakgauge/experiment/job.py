@@ -1,0 +1,99 @@
+"""A cell of a grid with its data: what its figures depend on, and how it is prepared."""
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Any
+
+from leakgauge.audit import versions
+from leakgauge.checks import require
+from leakgauge.data import Roles, Source, open_data
+from leakgauge.data.usual import filled_in
+from leakgauge.experiment.cell import Cell, plain
+from leakgauge.experiment.cellstore import key_of
+from leakgauge.experiment.prepare import Origin, Prepared, from_source
+
+
+@dataclass(frozen=True)
+class Job:
+    """A cell with all that its figures depend on.
+
+    Attributes:
+        cell: with its label, secret, group, dropped columns and bins filled in.
+        data: the name of the data, for the records.
+        fingerprint: of their content.
+    """
+
+    cell: Cell
+    data: str
+    fingerprint: str
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that the figures depend on, as plain values; not where the data lie."""
+        return {
+            "settings": {**plain(self.cell), "data": self.data},
+            "fingerprint": self.fingerprint,
+            "versions": versions(),
+        }
+
+    @functools.cached_property
+    def key(self) -> str:
+        """The cell's name in a store."""
+        return key_of(self.identity)
+
+
+def job_of(cell: Cell) -> Job:
+    """Read the cell's data and fill in what it leaves to them.
+
+    Raises:
+        InputError: there are no such data, or they do not say what the cell leaves open.
+    """
+    source = opened(cell.data)
+    roles = filled_in(
+        source.roles,
+        label=cell.label,
+        secret=cell.secret,
+        group=cell.group,
+        drop=cell.drop,
+        bins=cell.bins,
+        secret_needed=cell.plan.about_more_than_persons,
+    )
+    whole = replace(
+        cell,
+        label=roles.label,
+        secret=next(iter(roles.secrets), None),
+        group=roles.group,
+        drop=roles.drop,
+        bins=roles.bins,
+    )
+    return Job(whole, source.name, source.fingerprint)
+
+
+def prepared(job: Job) -> Prepared:
+    """The stages of the one cell.
+
+    Raises:
+        InputError: the data changed since the job was made, or do not fit what is asked.
+    """
+    cell, source = job.cell, opened(job.cell.data)
+    require(
+        source.fingerprint == job.fingerprint,
+        f"data {cell.data!r} changed since the run began; start it again",
+    )
+    secrets = () if cell.secret is None else (cell.secret,)
+    roles = Roles(str(cell.label), secrets, cell.group, cell.drop, cell.bins)
+    settings = {
+        "group": roles.group,
+        "drop": list(roles.drop),
+        "bins": dict(roles.bins),
+        "drop_missing": cell.drop_missing,
+    }
+    origin = Origin("run", source.name, source.fingerprint, settings)
+    plan = cell.plan.about(cell.secret or str(cell.group))
+    return from_source(source, roles, plan, origin, drop_missing=cell.drop_missing)
+
+
+@functools.cache
+def opened(name: str) -> Source:
+    """The data, read once in each process."""
+    return open_data(name)

@@ -1,0 +1,115 @@
+"""The page of a grid: ours beside the paper's, charts, and every cell."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from leakgauge.records import REPORT_FILE, write_text
+from leakgauge.report import sweep
+from leakgauge.report.cells import METRICS
+from leakgauge.report.compare import (
+    CONFIDENCE,
+    Comparison,
+    Group,
+    beside_paper,
+    follows,
+    groups,
+    varying,
+)
+from leakgauge.report.page import environment
+from leakgauge.scores import ACCURACY
+
+_NAMES: Mapping[str, str] = {**METRICS, ACCURACY: "Accuracy"}
+
+_FIRST = ("data", "ask", "adversary", "defense")
+_ROLES = ("label", "secret", "group", "drop", "bins")
+
+
+def write_comparison(folder: Path, comparison: Comparison) -> Path:
+    """Write ``report.html`` of a grid into its folder."""
+    path = folder / REPORT_FILE
+    write_text(path, render_comparison(comparison))
+    return path
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """One self-contained HTML page. The same cells give the same bytes."""
+    found = groups(comparison.cells)
+    settings = [group.settings for group in found]
+    names = _columns(settings)
+    same = settings[0] if settings else {}
+    return (
+        environment()
+        .get_template("compare.html.j2")
+        .render(
+            grid=comparison,
+            done=len(comparison.cells),
+            rows=beside_paper(comparison),
+            confidence=CONFIDENCE,
+            charts=_charts(comparison, found),
+            groups=found,
+            names=names,
+            metrics=_metrics(found),
+            metric_names=_NAMES,
+            signed=signed,
+            knowledge=len({group.knowledge for group in found}) > 1,
+            shared={name: same[name] for name in same if name not in varying(settings)},
+            seeds=sorted({played.settings["seed"] for played in comparison.cells.values()}),
+            versions=_versions(comparison),
+        )
+    )
+
+
+def signed(difference: float) -> str:
+    """A difference with its sign, three decimals.
+
+    >>> signed(0.0042), signed(-0.31)
+    ('+0.004', '\u22120.310')
+    """
+    return f"{difference:+.3f}".replace("-", "\u2212")
+
+
+def _charts(comparison: Comparison, found: Sequence[Group]) -> list[dict[str, Any]]:
+    """What the template shows of each grid in which a setting varies."""
+    shown = []
+    for number, keys in enumerate(comparison.grids, start=1):
+        panels = sweep.panels(
+            [group for group in found if set(group.keys) & set(keys)], comparison.paper
+        )
+        floor = sweep.floor_of(panels)
+        shown += [
+            {
+                "panel": panel,
+                "svg": sweep.draw(panel, floor=floor, name=f"g{number}-{i}"),
+                "names": [] if panel.numeric else panel.values,
+                "paper": any(mark.paper is not None for mark in panel.marks),
+            }
+            for i, panel in enumerate(panels)
+        ]
+    return shown
+
+
+def _columns(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The settings that vary, the telling ones first, without those that come with the data."""
+    names = varying(settings)
+    first = [name for name in _FIRST if name in names]
+    rest = [name for name in names if name not in first]
+    return first + [
+        name for name in rest if not (name in _ROLES and follows(name, "data", settings))
+    ]
+
+
+def _metrics(found: Sequence[Group]) -> dict[str, str]:
+    """Every metric and its name, the known ones first, the accuracy last."""
+    measured = {metric for group in found for metric in group.figures}
+    return {metric: name for metric, name in _NAMES.items() if metric in measured}
+
+
+def _versions(comparison: Comparison) -> dict[str, str]:
+    """Of the packages that computed the figures; cells of one grid may differ in them."""
+    found: dict[str, list[str]] = {}
+    for played in comparison.cells.values():
+        for record in played.records[:1]:
+            for package, version in record.versions.items():
+                found.setdefault(package, []).append(version)
+    return {package: ", ".join(sorted(set(all_))) for package, all_ in found.items()}
