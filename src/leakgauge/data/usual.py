@@ -42,7 +42,7 @@ def filled_in(
     group = group or (usual.group if usual else None)
     used = (label, secret, group)
     dropped = [name for name in (usual.drop if usual else ()) if name not in used]
-    cut = {name: n for name, n in (usual.bins if usual else {}).items() if name in used}
+    cut = {name: n for name, n in (usual.bins if usual else {}).items() if name in used[:2]}
     return Roles(
         label=label,
         secrets=() if secret is None else (secret,),

@@ -15,14 +15,11 @@ from leakgauge.checks import require_positive
 from leakgauge.inference.adversary import with_prior
 from leakgauge.inference.calibration import HeldOut, fit_slope, hold_out, two_sided
 from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.views import View
+from leakgauge.inference.views import View, within_deviations
 from leakgauge.types import Grads
 
 SMALL_LEAF = 16
 """A leaf with at most this many coordinates is also shown as it is, with its signs."""
-
-MOST_DEVIATIONS = 8.0
-"""A feature further from the shadow mean says no more than one at this many deviations."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +114,7 @@ class Energies:
             features, secret = bench.observe(self.batches, view=self.view, rng=rng)
             model = make_pipeline(
                 StandardScaler(),
-                FunctionTransformer(_bounded),
+                FunctionTransformer(within_deviations),
                 LogisticRegression(C=self.inverse_penalty, max_iter=1000),
             )
             return Regression(self.view, model.fit(features.astype(np.float64), secret))
@@ -166,7 +163,3 @@ class FittedEnergies:
     def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
         """``[n, m]`` for gradients with leaves ``[n, *p]``."""
         return with_prior(self.slope * self.regression(seen), self.log_prior)
-
-
-def _bounded(standardised: NDArray[np.float64]) -> NDArray[np.float64]:
-    return standardised.clip(-MOST_DEVIATIONS, MOST_DEVIATIONS)

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from leakgauge.checks import require_positive
 from leakgauge.inference.adversary import with_prior
-from leakgauge.inference.calibration import Judge, fit_slope, hold_out, two_sided
+from leakgauge.inference.calibration import HeldOut, Judge, fit_slope, hold_out, two_sided
 from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.views import Flat, View
+from leakgauge.inference.views import Flat, View, within_deviations
 from leakgauge.types import Grads
 
 
@@ -56,8 +56,10 @@ class Logistic:
             return lambda grads: _said(model, view, grads)
 
         held_out = hold_out(shadow, judge_of, folds=self.folds, batches=self.batches)
+        slope = fit_slope(held_out)
+        scaled = HeldOut(slope * held_out.log_odds, held_out.secret)
         return FittedLogistic(
-            self, view, self._regress(shadow, view, rng), fit_slope(held_out), log_prior
+            self, view, self._regress(shadow, view, rng), slope, log_prior, scaled
         )
 
     def _regress(self, shadow: Shadow, view: View, rng: np.random.Generator) -> Any:
@@ -70,20 +72,30 @@ class Logistic:
             random_state=int(rng.integers(2**31)),
         )
         regression = LogisticRegression(C=self.inverse_penalty, max_iter=1000)
-        return make_pipeline(StandardScaler(), pca, StandardScaler(), regression).fit(
+        bounded = FunctionTransformer(within_deviations)
+        return make_pipeline(StandardScaler(), bounded, pca, StandardScaler(), regression).fit(
             features, secret
         )
 
 
 @dataclass(frozen=True, eq=False)
 class FittedLogistic:
-    """A fitted ``Logistic``."""
+    """A fitted ``Logistic``.
+
+    Attributes:
+        settings: what was asked for.
+        view: gradients to features; ``model`` judges these.
+        slope: of its log-odds.
+        log_prior: ``[m]``.
+        held_out: what such adversaries said of held-out shadow batches.
+    """
 
     settings: Logistic
     view: View
     model: Any
     slope: float
     log_prior: NDArray[np.float64]
+    held_out: HeldOut
 
     @property
     def details(self) -> str:

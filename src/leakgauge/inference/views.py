@@ -7,7 +7,9 @@ needed at once.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import max_pool1d
 
@@ -16,6 +18,9 @@ from leakgauge.types import Grads
 
 View = Callable[[Grads], Tensor]
 """Gradients, leaf ``[n, *p]`` -> features ``[n, D]``; row by row."""
+
+MOST_DEVIATIONS = 8.0
+"""A feature further from the shadow mean says no more than one at this many deviations."""
 
 
 @dataclass(frozen=True)
@@ -58,3 +63,12 @@ class MaxPool:
             for leaf in grads.values()
         ]
         return torch.cat(pooled, dim=1)
+
+
+def within_deviations(standardised: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bound standardised features ``[n, D]``: one that hardly varies on the shadow may explode.
+
+    >>> within_deviations(np.array([[-1.0, 2000.0]])).tolist()
+    [[-1.0, 8.0]]
+    """
+    return standardised.clip(-MOST_DEVIATIONS, MOST_DEVIATIONS)
