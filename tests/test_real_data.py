@@ -1,6 +1,7 @@
 """Adult (UCI): the figures of Li et al., CCS 2024, and no false alarm without a leak."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,10 @@ import pandas as pd
 import pytest
 
 from leakgauge.audit import Settings
-from leakgauge.data import Roles, make_table, read_table
+from leakgauge.data import Roles, make_table, open_data, read_table
 from leakgauge.experiment.plan import Plan
-from leakgauge.experiment.prepare import from_table
+from leakgauge.experiment.prepare import Origin, from_source, from_table
+from leakgauge.inference import players
 from leakgauge.records import ACCUMULATED, Estimate
 from leakgauge.rng import stream
 from test_cli import leakgauge
@@ -47,14 +49,53 @@ def test_a_shuffled_secret_raises_no_alarm(adult: pd.DataFrame) -> None:
     assert sum(held) >= 3
 
 
+ON_BATCHES = [attack.name for attack in players("property")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("adversary", ["forest", "logistic"])
+@pytest.mark.parametrize(
+    ("ask", "adversary"),
+    [*(("property", name) for name in ON_BATCHES), ("proportion", "forest")],
+)
 def test_a_shuffled_secret_raises_no_alarm_over_20_seeds(
-    adult: pd.DataFrame, adversary: str
+    adult: pd.DataFrame, ask: str, adversary: str
 ) -> None:
-    found = [auroc(shuffled(adult, s), adversary=adversary, seed=s) for s in range(20)]
+    found = [auroc(shuffled(adult, s), ask, adversary=adversary, seed=s) for s in range(20)]
     assert sum(map(holds_chance, found)) >= 18
     assert np.mean([one.value for one in found]) == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adversary", [attack.name for attack in players("user")])
+def test_clips_dealt_to_actors_at_random_name_nobody_over_20_seeds(
+    data_folder: Path, adversary: str
+) -> None:
+    source = open_data("crema_d")
+    assert source.roles is not None
+    found = []
+    for seed in range(20):
+        actor = stream(seed, "shuffle").permutation(source.frame["actor"].to_numpy())
+        shuffled = replace(source, frame=source.frame.assign(actor=actor))
+        settings = Settings("actor", batch_size=8, rounds=1, trials=600, seed=seed)
+        plan = Plan(("user",), (adversary,), settings)
+        origin = Origin(settings={"group": "actor"})
+        records = from_source(shuffled, source.roles, plan, origin).audit()
+        found += [r.estimate for r in records if (r.metric, r.round) == ("auroc", ACCUMULATED)]
+    assert sum(map(holds_chance, found)) >= 18
+    assert np.mean([one.value for one in found]) == pytest.approx(0.5, abs=0.04)
+
+
+def test_every_named_dataset_is_audited(data_folder: Path) -> None:
+    """The data's usual roles, and the network that suits them."""
+    for name, network in (("crema_d", "Linear"), ("celeba", "Conv2d"), ("utkface", "Conv2d")):
+        source = open_data(name)
+        assert source.roles is not None
+        secret = source.roles.secrets[0]
+        plan = Plan(("property",), (), Settings(secret, rounds=1, trials=500))
+        prepared = from_source(source, source.roles, plan)
+        assert network in repr(prepared.stages[0].task.model)
+        (found,) = [r for r in prepared.audit() if (r.metric, r.round) == ("auroc", ACCUMULATED)]
+        assert found.estimate.low > 0.5, name
 
 
 def cell(data_folder: Path, tmp_path: Path, *args: object) -> dict:
