@@ -17,9 +17,12 @@ from leakgauge.experiment.prepare import Prepared
 from leakgauge.experiment.resumable import run_stages
 from leakgauge.experiment.store import RunFolder
 from leakgauge.records import Record, Run
-from leakgauge.report import utility, verdicts, write_report
+from leakgauge.report import answer, cells, panels, utility, verdicts, write_report
 
 INTERRUPTED = 130
+FEW = 3
+"""With more tests than this, what the success of each implies is left to the report."""
+
 STYLES = {"strong": "bold red", "clear": "red", "weak": "yellow", "none": "green"}
 
 
@@ -78,13 +81,16 @@ def _tell(run: Run, records: list[Record], report: Path, seconds: float) -> None
         )
         console.print(Text(verdict.text.replace("`", "'")))
     for record in utility(records):
+        under = "" if record.defense == "none" else f" under '{record.defense}'"
         console.print(
             Text(
-                f"\nThe model trained for '{record.game}' is right on "
+                f"\nThe model trained for '{record.game}'{under} is right on "
                 f"{record.estimate.value:.1%} of the test records "
                 f"(always guessing the most frequent label: {record.chance:.1%})."
             )
         )
-    for line in [*promise_lines(run), *information_lines(run, records)]:
-        console.print(Text(f"\n{line}"), soft_wrap=True)
+    tests = cells(records)
+    information = information_lines(run, records) if len(tests) <= FEW else []
+    for line in [*promise_lines(run), *information, *map(answer, panels(tests, records))]:
+        console.print(Text("\n" + line.replace("`", "'")))
     console.print(Text(f"\nreport: {report}  ({seconds:.0f} s)"), soft_wrap=True)

@@ -1,6 +1,7 @@
 """The floor that turns records into one self-contained HTML page. It computes no audit figures."""
 
 from leakgauge.report.cells import Cell, cells, utility
+from leakgauge.report.defenses import answer, panels
 from leakgauge.report.page import render, write_report
 from leakgauge.report.promises import NO_CERTIFICATE, Implied, Promise, guarantee, implied, promises
 from leakgauge.report.verdict import Level, Verdict, verdicts
@@ -12,9 +13,11 @@ __all__ = [
     "Level",
     "Promise",
     "Verdict",
+    "answer",
     "cells",
     "guarantee",
     "implied",
+    "panels",
     "promises",
     "render",
     "utility",
