@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -318,3 +319,21 @@ def test_time_left() -> None:
     assert seconds_left(took, jobs, todo, workers=2) == 26.5
     assert seconds_left({}, jobs, todo, workers=1) is None
     assert seconds_left(took, jobs, {}, workers=1) == 0
+
+
+def test_a_cell_that_another_process_still_plays_is_waited_for(tmp_path: Path) -> None:
+    """A kill of the command can leave a worker behind, which goes on with its cell."""
+    store = CellStore(tmp_path)
+    order: list[str] = []
+
+    def later() -> None:
+        with CellStore(tmp_path).alone("a" * 64):
+            order.append("second")
+
+    waiting = threading.Thread(target=later)
+    with store.alone("a" * 64):
+        waiting.start()
+        time.sleep(0.2)
+        order.append("first")
+    waiting.join(timeout=10)
+    assert order == ["first", "second"]

@@ -10,12 +10,13 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+from filelock import FileLock
 
 from leakgauge.checks import InputError, require
 from leakgauge.records import RECORDS_FILE, Record, read_records, write_records, write_text
@@ -23,6 +24,7 @@ from leakgauge.records import RECORDS_FILE, Record, read_records, write_records,
 GRID_FILE = "grid.yaml"
 CELL_FILE = "cell.yaml"
 TIMINGS_FILE = "timings.json"
+LOCKS = ".locks"
 
 
 def key_of(identity: Mapping[str, Any]) -> str:
@@ -80,6 +82,14 @@ class CellStore:
     def has(self, key: str) -> bool:
         """Whether the cell is finished."""
         return (self._cell(key) / RECORDS_FILE).is_file()
+
+    @contextlib.contextmanager
+    def alone(self, key: str) -> Iterator[None]:
+        """Wait until no other process plays the cell: one that a kill left behind may still."""
+        locks = self.path / LOCKS
+        locks.mkdir(exist_ok=True)
+        with FileLock(locks / key):
+            yield
 
     def working(self, key: str) -> Path:
         """A folder for what is not finished, kept until the cell is."""

@@ -16,7 +16,7 @@ from leakgauge.experiment.grid import Grid
 from leakgauge.experiment.job import Job, job_of, prepared
 from leakgauge.experiment.resumable import run_stages
 from leakgauge.experiment.store import RunFolder
-from leakgauge.records import Run
+from leakgauge.records import Record, Run
 from leakgauge.threads import one_thread
 
 Progress = Callable[[int, int, float | None], None]
@@ -89,18 +89,23 @@ def run_grid(
 def play(job: Job, out: Path) -> Outcome:
     """Play one cell and keep its records; rounds that a kill left finished are not done again."""
     began, key, store = time.perf_counter(), job.key, CellStore(out)
-    try:
-        with one_thread():
-            ready = prepared(job)
-            folder = _folder(store, key, ready.run)
-            records = run_stages(
-                folder, ready.stages, dataset=ready.dataset, label=ready.label, workers=1
-            )
-    except InputError as error:
-        store.forget(key)
-        return Outcome(job.cell, key, time.perf_counter() - began, str(error))
-    store.keep(key, job.identity, records)
-    return Outcome(job.cell, key, time.perf_counter() - began)
+    refusal = None
+    with store.alone(key):
+        if not store.has(key):
+            try:
+                records = _records(job, store)
+                store.keep(key, job.identity, records)
+            except InputError as error:
+                store.forget(key)
+                refusal = str(error)
+    return Outcome(job.cell, key, time.perf_counter() - began, refusal)
+
+
+def _records(job: Job, store: CellStore) -> list[Record]:
+    with one_thread():
+        ready = prepared(job)
+        folder = _folder(store, job.key, ready.run)
+        return run_stages(folder, ready.stages, dataset=ready.dataset, label=ready.label, workers=1)
 
 
 def seconds_left(
