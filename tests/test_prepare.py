@@ -13,6 +13,7 @@ from leakgauge.data import Roles, Source, make_table
 from leakgauge.data.pictures import encode_pictures, make_picture_table
 from leakgauge.data.usual import filled_in
 from leakgauge.defenses import gaussian
+from leakgauge.defenses.defense import LearnPerturb
 from leakgauge.experiment.plan import Plan
 from leakgauge.experiment.prepare import Origin, from_source, from_table
 from leakgauge.inference import Encoder, Matching
@@ -171,6 +172,21 @@ def test_a_defense_alone_stands_without_none_where_asked() -> None:
         "none",
         "sign",
     ]
+
+
+def test_a_perturbation_aims_at_another_person_where_persons_are_asked_for() -> None:
+    asked = plan("property", "user", defenses=("perturb",))
+    scenes = from_source(source(people()), ROLES, asked, ORIGIN).stages
+    targeted = {
+        (scene.game.name, scene.defense.name): scene.defense.learn.pgd.targeted
+        for scene in scenes
+        if isinstance(scene.defense.learn, LearnPerturb)
+    }
+    name = "perturb:gamma=0.005,alpha=0.002,steps=5"
+    assert targeted == {("property", name): False, ("user", f"{name},targeted=1"): True}
+    perturbed = scenes[-1]
+    said = play_round(perturbed, 1, next(trajectory(perturbed))).log_posterior
+    assert set(said) == {"static encoder", "adaptive encoder"}
 
 
 def pictures(n: int = 900) -> tuple[pd.DataFrame, np.ndarray]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from leakgauge.audit.settings import ADAPTIVE, EMPIRICAL, STATIC, Settings
 from leakgauge.checks import InputError, nearest, require, require_choice
 from leakgauge.data import Split
-from leakgauge.defenses import Defense, none, with_noise
+from leakgauge.defenses import Defense, about_persons, none, with_noise
 from leakgauge.gradients import batch_gradients, check_vectorisable, params_of
 from leakgauge.inference import (
     BATCH_GAMES,
@@ -115,6 +115,8 @@ def stage(
     """
     require_choice(ask, "the question asked", GAMES)
     chosen = none() if defense is None else defense
+    if ask == UserInference.name:
+        chosen = about_persons(chosen)
     params = params_of(task.model)
     require(bool(params), "the model has no trainable parameters; set requires_grad=True")
     device = next(iter(params.values())).device

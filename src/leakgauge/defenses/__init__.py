@@ -2,6 +2,7 @@
 
 from leakgauge.defenses.defense import (
     Defense,
+    about_persons,
     clip,
     dpsgd,
     gaussian,
@@ -33,6 +34,7 @@ __all__ = [
     "Sign",
     "StochasticQuantise",
     "Transform",
+    "about_persons",
     "clip",
     "deployed",
     "dpsgd",

@@ -84,6 +84,22 @@ class Defense:
         return replace(self, update=knowing(self.update, secret))
 
 
+def about_persons(defense: Defense) -> Defense:
+    """The defense as it plays user inference: a perturbation moves towards another person.
+
+    A network that is trained on public persons knows none of the private ones, so there is no
+    secret of one's own to move away from (Li et al., section 6.1: targeted for users). Any other
+    defense is itself.
+
+    >>> about_persons(perturb()).name
+    'perturb:gamma=0.005,alpha=0.002,steps=5,targeted=1'
+    """
+    if not isinstance(defense.learn, LearnPerturb):
+        return defense
+    pgd = defense.learn.pgd
+    return perturb(pgd.gamma, pgd.alpha, pgd.steps, targeted=True)
+
+
 @dataclass(frozen=True)
 class LearnPerturb:
     """Trains the network of ``Perturb``."""
