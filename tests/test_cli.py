@@ -354,6 +354,13 @@ def test_bad_input_is_one_line(refused, args: tuple, says: str, table: Path, tas
     assert says in line
 
 
+def test_images_take_no_hidden_layers(refused, tmp_path: Path) -> None:
+    kinds = np.arange(9) % 2
+    np.savez(tmp_path / "im.npz", x=np.zeros((9, 4, 4), np.uint8), label=kinds, secret=kinds)
+    roles = ("--label", "label", "--secret", "secret")
+    assert "images have a small CNN" in refused("audit", tmp_path / "im.npz", *roles, "--hidden", 7)
+
+
 def infinite_feature(people: pd.DataFrame) -> None:
     people.loc[3, "height"] = np.inf
 

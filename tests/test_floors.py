@@ -13,7 +13,7 @@ FLOORS = [
     {"cli"},
     {"report", "experiment"},
     {"audit", "certificates"},
-    {"inference"},
+    {"inference", "guarantee"},
     {"training"},
     {"defenses"},
     {"data", "models"},

@@ -16,7 +16,7 @@ from leakgauge.defenses import gaussian
 from leakgauge.defenses.defense import LearnPerturb
 from leakgauge.experiment.plan import Plan
 from leakgauge.experiment.prepare import Origin, from_source, from_table
-from leakgauge.inference import Encoder, Matching
+from leakgauge.inference import Encoder, Matching, Plda
 from leakgauge.rng import stream
 
 SMALL = {"batch_size": 6, "rounds": 1, "trials": 200}
@@ -79,6 +79,12 @@ def test_an_adversary_without_a_game_is_refused(asks, adversaries, says) -> None
         plan(*asks, adversaries=adversaries)
 
 
+def test_candidates_have_no_prior_of_their_own() -> None:
+    with pytest.raises(InputError, match="take --prior uniform"):
+        Plan(("property", "user"), (), Settings("sex", prior="empirical"))
+    assert Plan(("property",), (), Settings("sex", prior="empirical")).asks == ("property",)
+
+
 def test_user_inference_and_others_share_persons_that_never_overlap() -> None:
     prepared = from_source(source(people()), ROLES, plan("property", "user"), ORIGIN)
     about, user = prepared.stages
@@ -119,6 +125,34 @@ def test_persons_with_few_records_are_noted() -> None:
     few = pd.concat([frame[frame.who >= 60], frame[frame.who < 60].groupby("who").head(5)])
     prepared = from_source(source(few), ROLES, plan("user"), ORIGIN)
     assert any("fewer than 12 records" in note for note in prepared.run.notes)
+
+
+def test_a_secret_that_a_split_of_persons_leaves_rare_is_refused() -> None:
+    split = from_source(source(people()), ROLES, plan("user"), ORIGIN).stages[0]
+    frame, tested = people(), int(split.test.users[0])
+    frame["sick"] = np.where(frame.who == tested, "yes", "no")
+    with pytest.raises(InputError, match="'yes' has 0 private and 0 public records where persons"):
+        from_source(source(frame), ROLES, plan("property", "user"), ORIGIN)
+
+
+def test_a_run_about_persons_says_how_they_were_split() -> None:
+    run = from_source(source(people()), ROLES, plan("user"), ORIGIN).run
+    assert any("--shadow has no part in it" in note for note in run.notes)
+
+
+def test_what_matching_cannot_fill_in_is_refused_before_any_training() -> None:
+    roles = Roles("label", ("b",), group="who", bins={"b": 3})
+    asked = plan("attribute", adversaries=("matching",)).about("b")
+    with pytest.raises(InputError, match="cut into ranges"):
+        from_source(source(people()), roles, asked, ORIGIN)
+
+
+def test_fresh_batches_of_persons_are_not_weighted() -> None:
+    """Held-out batches of two rounds would be of different persons; a trial keeps its own."""
+    asked = replace(plan("user"), settings=Settings("who", batches="fresh", **SMALL))
+    scene = from_source(source(people()), ROLES, asked, ORIGIN).stages[0]
+    scene = replace(scene, attacks=(Plda(components=8, batches=200),))
+    assert play_round(scene, 1, next(trajectory(scene))).held_out == {}
 
 
 def test_matching_is_played_beside_others_on_the_same_gradients() -> None:
@@ -209,6 +243,21 @@ def test_pictures_are_played_with_a_cnn_and_other_columns_are_no_features() -> N
     torch.testing.assert_close(mean, torch.zeros(3), atol=1e-4, rtol=0)
     score = next(r for r in prepared.audit() if (r.metric, r.round) == ("auroc", 1)).estimate
     assert score.low > 0.6
+
+
+@pytest.mark.parametrize(
+    "roles",
+    [
+        Roles("smiles", ("glasses",)),
+        Roles("smile", ("glases",)),
+        Roles("smile", ("glasses",), group="persn"),
+        Roles("smile", ("glasses",), drop=("agee",)),
+    ],
+)
+def test_a_column_that_is_not_beside_the_pictures_is_refused(roles: Roles) -> None:
+    with pytest.raises(InputError, match=r"beside the images; (did|known)") as told:
+        make_picture_table(pictures(20)[0], roles)
+    assert "leakgauge" not in str(told.value)
 
 
 def test_pictures_of_rows_that_are_left_out_leave_with_them() -> None:

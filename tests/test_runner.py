@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,8 @@ def test_killed_and_started_again(
     assert store(out) == undisturbed
     assert kept.items() <= finished(out).items()  # not done again
     assert told == [(done, 6) for done in range(len(kept), 7)]
-    assert sorted(child.name for child in out.iterdir()) == ["cells", "grid.yaml", "timings.json"]
+    left = sorted(child.name for child in out.iterdir() if child.name != ".locks")
+    assert left == ["cells", "grid.yaml", "timings.json"]
 
 
 @pytest.mark.slow
@@ -291,6 +293,62 @@ def test_a_folder_of_something_else_is_refused(folder: Path, tmp_path: Path) -> 
                                        "grids": [], "paper": []})  # fmt: skip
     with pytest.raises(InputError, match="name is 'six' there, 'seven' here"):
         run_grid(other, tmp_path / "out")
+
+
+def _changed(text: str) -> str:
+    return text.replace("batch_size: 4", "batch_size: 5")
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "says"),
+    [
+        ("cells/*/cell.yaml", _changed, "cell.yaml' was changed; remove the folder"),
+        ("cells/*/cell.yaml", lambda text: "settings: {}", "was changed"),
+        ("cells/*/cell.yaml", lambda text: "settings: 3", "was changed"),
+        ("cells/*/cell.yaml", lambda text: "settings: 2020-01-01", "was changed"),
+        ("cells/*/cell.yaml", lambda text: "- [", "run the grid again"),
+        ("cells/*/records.jsonl", lambda text: "", "is empty; remove the folder"),
+        ("cells/*/records.jsonl", lambda text: "{}", "is no record"),
+        ("grid.yaml", lambda text: text.replace("asked: 6", "asked: many"), "asked: input"),
+        ("grid.yaml", lambda text: text.replace("cells:", "sells:", 1), "cells: field required"),
+        ("grid.yaml", lambda text: text.replace("paper: []", "paper: [{where: 3}]"), "paper"),
+    ],
+)
+def test_a_damaged_store_is_one_line(
+    undisturbed: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    change: Callable[[str], str],
+    says: str,
+) -> None:
+    for name, content in undisturbed.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    assert command(monkeypatch, "report", tmp_path) == 0
+    capsys.readouterr()
+    damaged = sorted(tmp_path.glob(file))[0]
+    damaged.write_text(change(damaged.read_text()))
+    assert command(monkeypatch, "report", tmp_path) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("error: ")
+    assert told.err.count("\n") == 1
+    assert says in told.err
+
+
+def test_a_folder_in_use_is_one_line(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "notes.txt").touch()
+    assert command(monkeypatch, "run", folder / "six.yaml", "--out", tmp_path) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: ")
+    assert told.count("\n") == 1
 
 
 def test_data_that_change_under_a_run_are_refused(folder: Path, tmp_path: Path) -> None:

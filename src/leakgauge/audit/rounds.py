@@ -124,10 +124,11 @@ def _held_out(
 ) -> HeldOut | None:
     """What it says of held-out shadow batches, where it says so anyway or is asked to."""
     at_hand = getattr(adversary, "held_out", None)
+    if isinstance(attack, MatchingAttack) or isinstance(adversary, MatchingAdversary):
+        # fresh rounds would pair batches of different persons, where a trial keeps its own
+        return None if scene.settings.batches == FRESH else at_hand
     if isinstance(at_hand, HeldOut) or not scene.settings.stack:
         return at_hand
-    if isinstance(attack, MatchingAttack) or isinstance(adversary, MatchingAdversary):
-        return None
     return judge_held_out(attack, adversary, bench, rng=rng)
 
 

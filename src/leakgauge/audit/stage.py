@@ -134,7 +134,9 @@ def stage(
     ready = tuple(_ready(ask, attack) for attack in attacks or (players(ask)[0](),))
     names = [attack.name for attack in ready]
     require(len(set(names)) == len(names), f"expected different attacks, got {names}")
-    return Stage(task, private, public, test, game, trials, ready, settings, chosen)
+    scene = Stage(task, private, public, test, game, trials, ready, settings, chosen)
+    told(scene, replace(trials, rows=trials.rows[:1]))  # refuses what cannot be told
+    return scene
 
 
 def told(scene: Stage, trials: Trials) -> Trials:

@@ -136,6 +136,10 @@ def audit(
             )
             return _from_task(str(task), secret, plan)
         source = open_data(table)
+        require(
+            source.pixels is None or not hidden,
+            "--hidden is about the network for tables; images have a small CNN; leave it out",
+        )
         roles = filled_in(
             source.roles,
             label=label,

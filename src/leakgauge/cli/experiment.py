@@ -1,10 +1,12 @@
 """``leakgauge run FILE.yaml``: a grid of experiments, and the page of what they found."""
 
+import contextlib
 import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
+import pydantic
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -35,6 +37,7 @@ from leakgauge.report.wording import interval, number
 from leakgauge.report.wording import plain as plainly
 
 REFUSED = 2
+_STATED = pydantic.TypeAdapter(list[compare.Stated])
 
 File = Annotated[Path, typer.Argument(help="a YAML file that describes a grid of experiments")]
 Size = Annotated[
@@ -109,9 +112,11 @@ def read_comparison(folder: Path) -> compare.Comparison:
     told, store = read_description(folder), CellStore(folder)
     found = {key: store.read(key) for key in told["cells"] if store.has(key)}
     try:
-        stated = [compare.Stated(**{**row, "cells": tuple(row["cells"])}) for row in told["paper"]]
-    except (TypeError, KeyError) as error:
-        raise InputError(f"{str(folder / GRID_FILE)!r} is damaged; run the grid again") from error
+        stated = _STATED.validate_python(told["paper"])
+    except pydantic.ValidationError as error:
+        raise InputError(
+            f"{str(folder / GRID_FILE)!r} is damaged (paper); run the grid again"
+        ) from error
     return compare.Comparison(
         name=told["name"],
         about=told.get("about", ""),
@@ -195,10 +200,13 @@ def duration(seconds: float) -> str:
 
 def _with_progress(grid: Grid, out: Path, jobs: int, notices: Console) -> list[Outcome]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), _Left(), console=notices) as bars:
-        bar = bars.add_task(f"{grid.name}: cells", total=None, until=None)
+    bars = Progress(*columns, TimeElapsedColumn(), _Left(), console=notices)
+    bar = bars.add_task(f"{grid.name}: cells", total=None, until=None)
+    with contextlib.ExitStack() as shown:
 
         def progress(done: int, of: int, left: float | None) -> None:
+            if not bars.live.is_started:  # not before the folder is ours: a refusal is one line
+                shown.enter_context(bars)
             until = None if left is None or done == of else time.monotonic() + left
             bars.update(bar, completed=done, total=of, until=until)
 

@@ -36,7 +36,13 @@ Defenses = Annotated[
 BatchSize = Annotated[int, typer.Option(help="records in a private batch and in a training step")]
 Rounds = Annotated[int, typer.Option(help="rounds of training; a round is an epoch")]
 Trials = Annotated[int, typer.Option(help="private batches that are attacked")]
-Shadow = Annotated[int, typer.Option(help="records that the adversary has of its own, at most")]
+Shadow = Annotated[
+    int,
+    typer.Option(
+        help="records that the adversary has of its own, at most; where --ask has user, it has "
+        "those of 40 % of the persons instead"
+    ),
+]
 Batches = Annotated[
     str, typer.Option(help=f"{REUSE}: one batch in all rounds; {FRESH}: a new one each round")
 ]
@@ -44,7 +50,8 @@ Stack = Annotated[
     bool,
     typer.Option(
         "--stack",
-        help="weight the rounds by what held-out shadow batches show, for every adversary; slower",
+        help="weight the rounds by what held-out shadow batches show, for every adversary but "
+        "matching and encoder; slower",
     ),
 ]
 RatioBins = Annotated[

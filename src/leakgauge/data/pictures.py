@@ -6,7 +6,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.checks import require
+from leakgauge.checks import nearest, require
 from leakgauge.data.table import Roles, Table, make_table
 from leakgauge.types import Dataset, Schema
 
@@ -24,6 +24,9 @@ def make_picture_table(
         InputError: as ``make_table``.
     """
     wanted = [*roles.coded, *([] if roles.group is None else [roles.group])]
+    columns = [str(name) for name in frame.columns]
+    for name in (*wanted, *roles.drop):
+        require(name in columns, f"no column {name!r} beside the images{nearest(name, columns)}")
     known = [name for name in frame.columns if str(name) in wanted]
     numbered = frame[known].assign(**{_ROW: np.arange(len(frame))})
     plain = Roles(roles.label, roles.secrets, roles.group, bins=roles.bins)

@@ -119,7 +119,7 @@ class Stated:
 
     where: Mapping[str, Any]
     value: float
-    metric: str = "auroc"
+    metric: Literal["auroc", "tpr_at_1_fpr", "success", "advantage"] = "auroc"
     round: Whole | Literal["accumulated", "stacked"] = "accumulated"
     knowledge: Literal["static", "adaptive"] = "static"
     note: str = ""

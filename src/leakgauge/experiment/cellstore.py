@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import yaml
 from filelock import FileLock
 
@@ -25,6 +26,17 @@ GRID_FILE = "grid.yaml"
 CELL_FILE = "cell.yaml"
 TIMINGS_FILE = "timings.json"
 LOCKS = ".locks"
+
+
+class _Described(pydantic.BaseModel):
+    """What ``grid.yaml`` must say; the rows of ``paper`` are for whoever shows them."""
+
+    name: str
+    size: str
+    asked: int
+    cells: list[str]
+    grids: list[list[str]]
+    paper: list[dict[str, Any]]
 
 
 def key_of(identity: Mapping[str, Any]) -> str:
@@ -124,9 +136,14 @@ class CellStore:
             InputError: it is not finished, or was damaged.
         """
         folder = self._cell(key)
-        identity = _yaml(folder / CELL_FILE)
-        require("settings" in identity, f"{str(folder / CELL_FILE)!r} does not describe a cell")
-        return identity, read_records(folder)
+        mend = f"remove the folder {str(folder)!r} and run the grid again"
+        try:
+            identity, records = _yaml(folder / CELL_FILE), read_records(folder)
+        except InputError as error:
+            raise InputError(f"{error}; {mend}") from error
+        require(_names(identity, key), f"{str(folder / CELL_FILE)!r} was changed; {mend}")
+        require(bool(records), f"{str(folder / RECORDS_FILE)!r} is empty; {mend}")
+        return identity, records
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -155,9 +172,23 @@ def read_description(path: Path) -> dict[str, Any]:
         (path / GRID_FILE).is_file(), f"no {GRID_FILE} in {str(path)!r}; expected a grid's --out"
     )
     found = _yaml(path / GRID_FILE)
-    missing = {"name", "size", "asked", "cells", "grids", "paper"} - set(found)
-    require(not missing, f"{str(path / GRID_FILE)!r} does not say {', '.join(sorted(missing))}")
+    try:
+        _Described.model_validate(found)
+    except pydantic.ValidationError as error:
+        problem = error.errors()[0]
+        raise InputError(
+            f"{str(path / GRID_FILE)!r} is damaged ({'.'.join(map(str, problem['loc']))}: "
+            f"{problem['msg'].lower()}); expected what a run wrote"
+        ) from error
     return found
+
+
+def _names(identity: Mapping[str, Any], key: str) -> bool:
+    """Whether the key is that of these values; YAML can also hold what no run wrote."""
+    try:
+        return key_of(identity) == key
+    except (TypeError, ValueError):
+        return False
 
 
 def _refuse_other(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:

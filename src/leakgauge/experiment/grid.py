@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import pydantic
 import yaml
+from yaml.constructor import ConstructorError
 
+from leakgauge.audit import STATIC
 from leakgauge.checks import InputError, nearest, require, require_choice
 from leakgauge.experiment.cell import Cell, Stated
 
@@ -77,9 +79,21 @@ def read_grid(path: Path, size: str | None = None) -> Grid:
         raise InputError(f"{path}: {error}") from error
 
 
+class _Strict(yaml.SafeLoader):
+    """YAML without repeated keys, of which PyYAML would take the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a key that stands twice."""
+        keys = [str(key.value) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise ConstructorError(None, None, f"key {key!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 def _loaded(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), _Strict)
     except FileNotFoundError as error:
         raise InputError("no such file; expected a YAML file that describes a grid") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -104,6 +118,8 @@ def _checked(content: Any) -> _File:
 def _unfold(file: _File, size: str | None) -> Grid:
     """The grid at one size; the other sizes are checked too."""
     rows = tuple(_stated(row, f"paper row {i}") for i, row in enumerate(file.paper, start=1))
+    for name, overrides in file.sizes.items():
+        _refuse_unknown(overrides, _SETTINGS, f"size {name}")
     sizes = {
         name: Grid(file.name, file.about.strip(), name, _grids(file, overrides), rows)
         for name, overrides in (file.sizes or {"": {}}).items()
@@ -118,7 +134,22 @@ def _unfold(file: _File, size: str | None) -> Grid:
             not other,
             f"paper row {number} is about cells that differ in {other}; add it to 'where'",
         )
+        _refuse_unmeasured(row, [cell for cells in about for cell in cells], number)
     return sizes[_size(file, size)]
+
+
+def _refuse_unmeasured(row: Stated, about: list[Cell], number: int) -> None:
+    """A figure that no cell has would stand as "not run" for ever."""
+    require(
+        row.knowledge == STATIC or any(cell.defense != "none" for cell in about),
+        f"paper row {number} is about an adaptive adversary, but without a defense there is "
+        "nothing to know; write knowledge: static, or name a defense in 'where'",
+    )
+    most = max(cell.rounds for cell in about)
+    require(
+        not isinstance(row.round, int) or 1 <= row.round <= most,
+        f"paper row {number} is about round {row.round}; its cells have rounds 1 to {most}",
+    )
 
 
 def _size(file: _File, size: str | None) -> str:
@@ -198,7 +229,8 @@ def _first(error: pydantic.ValidationError) -> str:
     where = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "missing":
         return f"{where} is missing; add it"
-    return f"{where} is {str(problem['input'])[:60]!r}; {problem['msg'].lower()}"
+    said = problem["msg"][:1].lower() + problem["msg"][1:]  # a pattern keeps its capitals
+    return f"{where} is {str(problem['input'])[:60]!r}; {said}"
 
 
 def _kind(content: Any) -> str:

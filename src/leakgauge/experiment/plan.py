@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from leakgauge.audit import Settings
+from leakgauge.audit import UNIFORM, Settings
 from leakgauge.checks import InputError, require, require_choice, require_count
 from leakgauge.defenses import Defense, parse_defense
 from leakgauge.inference import ATTACKS, GAMES, AnyAttack, UserInference, players
@@ -40,6 +40,11 @@ class Plan:
             require_count(width, "width of a hidden layer (--hidden)")
         _refuse_names("--ask", self.asks, GAMES, fewest=1)
         _refuse_names("--adversary", self.adversaries, ATTACKS, fewest=0)
+        require(
+            self.settings.prior == UNIFORM or not self.about_persons,
+            f"prior is {self.settings.prior!r}, but the candidates of user inference are equally "
+            "likely; take --prior uniform",
+        )
         playing = {attack.name for ask in self.asks for attack in self.attacks(ask)}
         for name in self.adversaries:
             require(

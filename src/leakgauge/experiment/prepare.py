@@ -245,9 +245,11 @@ def _split(found: _Found, plan: Plan) -> Split:
             "users= in a Dataset",
         )
         assert found.users is not None
-        return split_users(
+        split = split_users(
             found.users, label=found.y, classes=found.classes, need_label=NEED_LABEL, rng=rng
         )
+        _refuse_rare(found, plan, split)
+        return split
     secret = plan.settings.secret
     return split_records(
         found.secrets[secret],
@@ -261,6 +263,26 @@ def _split(found: _Found, plan: Plan) -> Split:
         need_label=NEED_LABEL,
         rng=rng,
     )
+
+
+def _refuse_rare(found: _Found, plan: Plan, split: Split) -> None:
+    """Persons are split without a look at the secret, which other questions need on both sides."""
+    secret = plan.settings.secret
+    if secret not in found.secrets or not plan.about_more_than_persons:
+        return
+    codes = found.secrets[secret].cpu()
+    for value in range(int(codes.max()) + 1):
+        private, public = (
+            int((codes[rows] == value).sum()) for rows in (split.private, split.public)
+        )
+        names = found.values.get(secret, ())
+        name = names[value] if names else value
+        require(
+            private >= MIN_BLOCKS and public >= NEED_PUBLIC,
+            f"secret value {str(name)!r} has {private} private and {public} public records where "
+            f"persons are split for user inference; needed are {MIN_BLOCKS} and {NEED_PUBLIC}: ask "
+            "for the user in a run of its own",
+        )
 
 
 def _describe(
@@ -297,7 +319,12 @@ def _describe(
                 name: fingerprint(scene.task.model.state_dict()) for name, scene in games.items()
             },
         },
-        notes=(*origin.notes, *found.notes, *_notes(games.values())),
+        notes=(
+            *origin.notes,
+            *found.notes,
+            *([PERSONS_SPLIT] if plan.about_persons else []),
+            *_notes(games.values()),
+        ),
         versions=versions(),
         guarantees=_guarantees(stages),
     )
@@ -305,6 +332,12 @@ def _describe(
 
 def _notes(scenes: Iterable[Stage]) -> list[str]:
     return [note for scene in scenes for note in scene.game.notes]
+
+
+PERSONS_SPLIT = (
+    "the persons were split for user inference: 40 % are trained on, 40 % are the adversary's, "
+    "20 % test; --shadow has no part in it"
+)
 
 
 def _guarantees(stages: Sequence[Stage]) -> dict[str, Any]:

@@ -86,7 +86,8 @@ class Matching(MatchingAttack):
     leaves between two gradients of one shadow batch; and never less than rounding leaves, so that
     candidates of equal gradient share the posterior, and no log posterior is infinite.
 
-    The candidates' gradients go through the defense but for its Gaussian noise.
+    The candidates' gradients go through the defense but for its Gaussian noise. The noise of VIB's
+    codes is in the model, where this does not reckon with it: it is then too sure.
 
     Attributes:
         batches: shadow batches that s is estimated on, where it is not known.
