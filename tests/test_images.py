@@ -13,7 +13,8 @@ from PIL import Image
 from leakgauge.checks import InputError
 from leakgauge.data import images as module
 from leakgauge.data import read_image_arrays, read_image_folder, read_image_parquet
-from leakgauge.data.images import decode, image_column
+from leakgauge.data.decoding import decode
+from leakgauge.data.images import image_column
 
 COLOURS = {"red": (250, 10, 20), "green": (5, 240, 15), "blue": (0, 30, 200)}
 

@@ -14,8 +14,9 @@ from leakgauge.data.pictures import encode_pictures, make_picture_table
 from leakgauge.data.usual import filled_in
 from leakgauge.defenses import gaussian
 from leakgauge.defenses.defense import LearnPerturb
+from leakgauge.experiment.description import Origin
 from leakgauge.experiment.plan import Plan
-from leakgauge.experiment.prepare import Origin, from_source, from_table
+from leakgauge.experiment.prepare import from_source, from_table
 from leakgauge.inference import Encoder, Matching, Plda
 from leakgauge.rng import stream
 

@@ -10,8 +10,9 @@ import pytest
 
 from leakgauge.audit import Settings
 from leakgauge.data import Roles, make_table, open_data, read_table
+from leakgauge.experiment.description import Origin
 from leakgauge.experiment.plan import Plan
-from leakgauge.experiment.prepare import Origin, from_source, from_table
+from leakgauge.experiment.prepare import from_source, from_table
 from leakgauge.inference import players
 from leakgauge.records import ACCUMULATED, Estimate
 from leakgauge.rng import stream

@@ -17,10 +17,10 @@ from leakgauge.cli.usertask import load_task, only_secret
 from leakgauge.data import Roles, Source, fingerprint, make_table, open_data, randhie
 from leakgauge.data.source import DATASETS
 from leakgauge.data.usual import filled_in
+from leakgauge.experiment.description import Origin
 from leakgauge.experiment.plan import Plan
 from leakgauge.experiment.prepare import (
     PERSON,
-    Origin,
     Prepared,
     from_source,
     from_table,

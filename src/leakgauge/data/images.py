@@ -1,13 +1,10 @@
 """Images from folders, Parquet files and arrays, as pixels of one size beside a table."""
 
 import os
-import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence, Sized
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +13,14 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
-from PIL import Image, ImageOps, UnidentifiedImageError
 
 from leakgauge.checks import InputError, nearest, require, require_count
+from leakgauge.data.decoding import Pixels, decode, is_image, resized
 from leakgauge.data.read import existing, read_table
-
-Pixels = npt.NDArray[np.uint8]
 
 FILE_COLUMN = "file"
 PIXEL_ARRAY = "x"
 
-# Named, because Pillow also knows formats that start other programs (EPS).
-_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
-_EIGHT_BITS = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr")
-_DAMAGED = (
-    OSError,
-    ValueError,
-    SyntaxError,  # of Pillow's PNG reader
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
-)
 _ROWS = 1024  # encoded images held at once
 _LOOKED_AT = 8  # values that tell whether a column of bytes holds images
 _SHOWN = 3  # names in a message
@@ -183,66 +167,10 @@ def read_image_arrays(path: str | os.PathLike[str], *, side: int = 32) -> Images
         shape = arrays[name].shape
         notes.append(f"array {name!r} of shape {shape} was left out: columns have shape ({n},)")
     if (height, width) != (side, side):
-        images = _resized(images, side)
+        images = resized(images, side)
         notes.append(f"images of {height} x {width} pixels were resized to {side} x {side}")
     pixels = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
     return Images(pd.DataFrame(columns), pixels, tuple(sorted(notes)))
-
-
-def decode(encoded: Sequence[tuple[str, bytes | Path]], *, side: int) -> Pixels:
-    """The pixels of image files, uint8 ``[n, 3, side, side]``.
-
-    Args:
-        encoded: of each image its name, for messages, and its bytes or path.
-        side: height and width of the result, in pixels.
-
-    Raises:
-        InputError: an image cannot be decoded; it names the first.
-    """
-    require(len(encoded) > 0, "there are no images to decode")
-    pixels = np.empty((len(encoded), side, side, 3), dtype=np.uint8)
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        # In order and one by one: the first bad image is the one that is named.
-        decoded = pool.map(lambda named: _decode(*named, side=side), encoded)
-        for row, image in enumerate(decoded):
-            pixels[row] = image
-    return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
-
-
-def _decode(name: str, content: bytes | Path, *, side: int) -> Pixels:
-    try:
-        source = BytesIO(content) if isinstance(content, bytes) else content
-        with Image.open(source, formats=_FORMATS) as image:
-            require(
-                image.mode in _EIGHT_BITS,
-                f"image {name} has pixels of mode {image.mode!r}; expected 8 bits a channel",
-            )
-            return np.asarray(_square(_rgb(image), side))
-    except InputError:
-        raise
-    except UnidentifiedImageError as error:
-        raise InputError(f"image {name} is none of {', '.join(_FORMATS)}") from error
-    except _DAMAGED as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"image {name} cannot be decoded: {reason}") from error
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    upright = ImageOps.exif_transpose(image)
-    # Pillow wants palettes with transparent entries to pass through RGBA.
-    whole = upright.convert("RGBA") if "transparency" in upright.info else upright
-    return whole.convert("RGB")
-
-
-def _square(image: Image.Image, side: int) -> Image.Image:
-    return image.resize((side, side), Image.Resampling.LANCZOS)
-
-
-def _resized(images: Pixels, side: int) -> Pixels:
-    """Images ``[n, h, w, c]`` as ``[n, side, side, c]``."""
-    flat = images[..., 0] if images.shape[3] == 1 else images
-    resized = np.stack([np.asarray(_square(Image.fromarray(one), side)) for one in flat])
-    return resized.reshape(len(images), side, side, images.shape[3])
 
 
 def _only_csv(folder: Path) -> Path:
@@ -279,15 +207,7 @@ def _holds_bytes(kind: pa.DataType) -> bool:
 
 def _starts_with_images(parquet: pq.ParquetFile, column: str) -> bool:
     first = next(_chunks(parquet, column, _LOOKED_AT), {})
-    return any(_is_image(value) for value in first.values() if value is not None)
-
-
-def _is_image(value: bytes) -> bool:
-    try:
-        with Image.open(BytesIO(value), formats=_FORMATS):
-            return True
-    except _DAMAGED:
-        return False
+    return any(is_image(value) for value in first.values() if value is not None)
 
 
 def _chunks(parquet: pq.ParquetFile, column: str, rows: int) -> Iterator[dict[int, bytes | None]]:

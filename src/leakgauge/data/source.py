@@ -9,10 +9,10 @@ import pandas as pd
 import torch
 
 from leakgauge.checks import InputError, nearest, require_count
+from leakgauge.data.decoding import Pixels
 from leakgauge.data.fingerprint import fingerprint
 from leakgauge.data.images import (
     Images,
-    Pixels,
     image_column,
     read_image_arrays,
     read_image_folder,

@@ -10,7 +10,8 @@ from leakgauge.data import Roles, Source, open_data
 from leakgauge.data.usual import filled_in
 from leakgauge.experiment.cell import Cell, plain
 from leakgauge.experiment.cellstore import key_of
-from leakgauge.experiment.prepare import Origin, Prepared, from_source
+from leakgauge.experiment.description import Origin
+from leakgauge.experiment.prepare import Prepared, from_source
 
 
 @dataclass(frozen=True)

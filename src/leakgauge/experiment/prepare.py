@@ -1,24 +1,21 @@
 """From a user's table or images, or a user's own task, to the stages of a run."""
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import cross_entropy
 
-from leakgauge.audit import Settings, Stage, audit, stage, versions
-from leakgauge.certificates import guarantees
+from leakgauge.audit import Settings, Stage, audit, stage
 from leakgauge.checks import nearest, require
-from leakgauge.data import Roles, Source, Split, Table, encode, fingerprint, split_records
+from leakgauge.data import Roles, Source, Split, Table, encode, split_records
 from leakgauge.data.pictures import encode_pictures, make_picture_table
 from leakgauge.data.split_users import split_users
 from leakgauge.data.table import make_table
+from leakgauge.experiment.description import UNTOLD, Found, Origin, describe
 from leakgauge.experiment.plan import Plan
-from leakgauge.gradients import params_of
 from leakgauge.inference import AttributeInference, UserInference
 from leakgauge.inference.blocks import MIN_BLOCKS
 from leakgauge.models import cnn, mlp
@@ -60,25 +57,6 @@ class Prepared:
         ]
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where the data came from, for the description.
-
-    Attributes:
-        command: ``"audit"`` or ``"demo"``.
-        name: the data's name.
-        fingerprint: of the data as it came.
-        settings: further settings, which the reading of the data depends on.
-        notes: what was done to the data.
-    """
-
-    command: str = "audit"
-    name: str = "table"
-    fingerprint: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-
-
 Encoding = Callable[[str, Split], tuple[Task, Dataset]]
 """(the question asked, whose the records are) -> the task, and all records encoded."""
 
@@ -87,7 +65,7 @@ def from_source(
     source: Source,
     roles: Roles,
     plan: Plan,
-    origin: Origin = Origin(),
+    origin: Origin = UNTOLD,
     *,
     drop_missing: bool = False,
 ) -> Prepared:
@@ -118,7 +96,7 @@ def from_source(
     return _from_table(table, channels * height * width, encoded, plan, origin)
 
 
-def from_table(table: Table, plan: Plan, origin: Origin = Origin()) -> Prepared:
+def from_table(table: Table, plan: Plan, origin: Origin = UNTOLD) -> Prepared:
     """An MLP on a table: split once, encoded for each question, one network for each.
 
     Raises:
@@ -136,7 +114,7 @@ def from_table(table: Table, plan: Plan, origin: Origin = Origin()) -> Prepared:
     return _from_table(table, table.features.shape[1], encoded, plan, origin)
 
 
-def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin = Origin()) -> Prepared:
+def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin = UNTOLD) -> Prepared:
     """The user's own model and data, the same for every question.
 
     Raises:
@@ -145,7 +123,7 @@ def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin = Origin()) 
     schema = data.schema
     if plan.device != "cpu":  # the caller's model stays where it is
         task = Task(copy.deepcopy(task.model).to(plan.device), task.loss)
-    found = _Found(
+    found = Found(
         label=schema.label if schema else "label",
         y=data.y,
         classes=schema.classes if schema else (),
@@ -157,30 +135,6 @@ def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin = Origin()) 
     return _prepared(found, lambda ask, split: (task, data), plan, origin)
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """What is known of the records before they are encoded."""
-
-    label: str
-    y: Tensor
-    classes: Sequence[str]
-    secrets: Mapping[str, Tensor]
-    values: Mapping[str, tuple[str, ...]]
-    users: Tensor | None
-    columns: int
-    notes: Sequence[str] = ()
-
-    def facts(self, secret: str) -> dict[str, Any]:
-        persons = None if self.users is None else len(torch.unique(self.users))
-        facts: dict[str, Any] = {"records": len(self.y), "columns": self.columns}
-        if secret in self.secrets:
-            codes = self.secrets[secret]
-            names = self.values.get(secret) or [str(v) for v in range(int(codes.max()) + 1)]
-            counts = torch.bincount(codes.cpu(), minlength=len(names)).tolist()
-            facts["secret_values"] = dict(zip(names, counts, strict=True))
-        return facts if persons is None else {**facts, "persons": persons}
-
-
 def _task(model: nn.Module, plan: Plan) -> Task:
     return Task(model.to(plan.device), cross_entropy)
 
@@ -188,7 +142,7 @@ def _task(model: nn.Module, plan: Plan) -> Task:
 def _from_table(
     table: Table, columns: int, encoded: Encoding, plan: Plan, origin: Origin
 ) -> Prepared:
-    found = _Found(
+    found = Found(
         label=table.label,
         y=table.y,
         classes=table.classes,
@@ -201,7 +155,7 @@ def _from_table(
     return _prepared(found, encoded, plan, origin)
 
 
-def _prepared(found: _Found, encoded: Encoding, plan: Plan, origin: Origin) -> Prepared:
+def _prepared(found: Found, encoded: Encoding, plan: Plan, origin: Origin) -> Prepared:
     secret = plan.settings.secret
     if plan.about_more_than_persons:
         require(
@@ -224,7 +178,7 @@ def _prepared(found: _Found, encoded: Encoding, plan: Plan, origin: Origin) -> P
             )
             for defense in plan.parsed_defenses
         ]
-    run = _describe(stages, split, found, plan, origin)
+    run = describe(stages, split, found, plan, origin)
     return Prepared(tuple(stages), run, origin.name, found.label)
 
 
@@ -235,7 +189,7 @@ def _settings(ask: str, plan: Plan, origin: Origin) -> Settings:
     return replace(plan.settings, secret=origin.settings.get("group") or PERSON)
 
 
-def _split(found: _Found, plan: Plan) -> Split:
+def _split(found: Found, plan: Plan) -> Split:
     """The same whatever is asked, so that the questions of one run are about the same records."""
     rng = stream(plan.settings.seed, "split")
     if plan.about_persons:
@@ -265,7 +219,7 @@ def _split(found: _Found, plan: Plan) -> Split:
     )
 
 
-def _refuse_rare(found: _Found, plan: Plan, split: Split) -> None:
+def _refuse_rare(found: Found, plan: Plan, split: Split) -> None:
     """Persons are split without a look at the secret, which other questions need on both sides."""
     secret = plan.settings.secret
     if secret not in found.secrets or not plan.about_more_than_persons:
@@ -283,73 +237,3 @@ def _refuse_rare(found: _Found, plan: Plan, split: Split) -> None:
             f"persons are split for user inference; needed are {MIN_BLOCKS} and {NEED_PUBLIC}: ask "
             "for the user in a run of its own",
         )
-
-
-def _describe(
-    stages: Sequence[Stage], split: Split, found: _Found, plan: Plan, origin: Origin
-) -> Run:
-    games = {scene.game.name: scene for scene in stages}
-    return Run(
-        command=origin.command,
-        settings={
-            "label": found.label,
-            **origin.settings,
-            "ask": list(plan.asks),
-            "adversary": plan.adversary_names,
-            "defense": [one.name for one in plan.parsed_defenses if one.name != "none"],
-            **asdict(plan.settings),
-            "shadow": plan.shadow,
-            "hidden": list(plan.hidden),
-            "device": plan.device,
-        },
-        data={
-            "name": origin.name,
-            "fingerprint": origin.fingerprint,
-            **found.facts(plan.settings.secret),
-            "private": len(split.private),
-            "public": len(split.public),
-            "test": len(split.test),
-            "games": {
-                name: {"secret": scene.settings.secret, "values": list(scene.game.value_names)}
-                for name, scene in games.items()
-            },
-            "blocks": {name: int(scene.game.block.max()) + 1 for name, scene in games.items()},
-            "model": {name: repr(scene.task.model) for name, scene in games.items()},
-            "parameters": {
-                name: fingerprint(scene.task.model.state_dict()) for name, scene in games.items()
-            },
-        },
-        notes=(
-            *origin.notes,
-            *found.notes,
-            *([PERSONS_SPLIT] if plan.about_persons else []),
-            *_notes(games.values()),
-        ),
-        versions=versions(),
-        guarantees=_guarantees(stages),
-    )
-
-
-def _notes(scenes: Iterable[Stage]) -> list[str]:
-    return [note for scene in scenes for note in scene.game.notes]
-
-
-PERSONS_SPLIT = (
-    "the persons were split for user inference: 40 % are trained on, 40 % are the adversary's, "
-    "20 % test; --shadow has no part in it"
-)
-
-
-def _guarantees(stages: Sequence[Stage]) -> dict[str, Any]:
-    known: dict[str, Any] = {}
-    for scene in stages:
-        known.setdefault(scene.game.name, {})[scene.defense.name] = guarantees(
-            scene.defense,
-            batch_size=scene.settings.batch_size,
-            records=len(scene.private),
-            rounds=scene.settings.rounds,
-            parameters=sum(leaf.numel() for leaf in params_of(scene.task.model).values()),
-            classes=scene.game.values,
-            majority=scene.majority,
-        )
-    return known
