@@ -10,10 +10,11 @@ from torch.nn.functional import cross_entropy
 
 from leakgauge.checks import InputError
 from leakgauge.data import Roles, encode, make_table
+from leakgauge.data.alter import altered
 from leakgauge.defenses import Defense, gaussian, none
 from leakgauge.gradients import params_of
 from leakgauge.inference.candidates import Candidates
-from leakgauge.inference.matching import Matching, altered, attribute_candidates
+from leakgauge.inference.matching import Matching, attribute_candidates
 from leakgauge.inference.observing import sent_gradients
 from leakgauge.inference.shadow import Shadow
 from leakgauge.inference.trials import Trials

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.checks import InputError, require, require_count
+from leakgauge.checks import require_count
+from leakgauge.data.alter import altered, column_of
 from leakgauge.inference.adversary import with_prior
 from leakgauge.inference.candidates import (
     CandidateBatches,
@@ -24,7 +25,7 @@ from leakgauge.inference.candidates import (
 from leakgauge.inference.noise import noise_std, noiseless
 from leakgauge.inference.shadow import Shadow
 from leakgauge.inference.trials import Trials
-from leakgauge.types import Column, Dataset, Grads
+from leakgauge.types import Dataset, Grads
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -33,43 +34,15 @@ ROUNDING = 1e-6
 """Gradients that differ by less, relative to their norm, are equal but for rounding (float32)."""
 
 
-def altered(data: Dataset, secret: str, value: int) -> Dataset:
-    """The records as they were if the attribute of each had one value.
-
-    Args:
-        data: encoded records, with a schema that names the attribute among its columns.
-        secret: the attribute.
-        value: its code.
-
-    Returns:
-        All other features and the labels unchanged.
-
-    Raises:
-        InputError: it is not known where the attribute stands, or what the value stands for.
-
-    >>> from leakgauge.types import Schema
-    >>> sex = Column("sex", "category", 1, 3, ("f", "m"))
-    >>> schema = Schema((sex,), "ill", ("0", "1"), {"sex": ("f", "m")})
-    >>> x, codes = torch.tensor([[9.0, 0.0, 1.0]]), torch.tensor([1])
-    >>> altered(Dataset(x, codes, {"sex": codes}, schema=schema), "sex", 0).x.tolist()
-    [[9.0, 1.0, 0.0]]
-    """
-    column, names = _place(data, secret)
-    encoded = _encoded(column, names[value]).to(data.x)
-    x = data.x.clone()
-    x[:, column.start : column.stop] = encoded
-    codes = torch.full_like(data.secrets[secret], value)
-    return replace(data, x=x, secrets={**data.secrets, secret: codes})
-
-
 def attribute_candidates(trials: Trials, secret: str) -> CandidateBatches:
     """Each trial's batch m times, with every value of the attribute filled in for all records.
 
     Raises:
         InputError: as for ``altered``.
     """
-    _, names = _place(trials.pool, secret)
-    m, (n, size) = len(names), trials.rows.shape
+    column_of(trials.pool, secret)
+    assert trials.pool.schema is not None
+    m, (n, size) = len(trials.pool.schema.secrets[secret]), trials.rows.shape
     value = torch.arange(m, device=trials.rows.device)
     rows = trials.rows[:, None] + len(trials.pool) * value[:, None]  # [n, m, B]
     index = torch.arange(n * m, device=value.device).reshape(n, m)
@@ -164,35 +137,6 @@ def _variance(shadow: Shadow, other: Shadow, rows: Ints) -> float:
     pairs = zip(shadow.gradients(rows), other.gradients(rows), strict=True)
     gaps = np.concatenate([squared_distances(one, same) for one, same in pairs])
     return float(gaps.mean()) / sum(leaf.numel() for leaf in shadow.params.values())
-
-
-def _place(data: Dataset, secret: str) -> tuple[Column, tuple[str, ...]]:
-    """Where the attribute stands, and its values by code."""
-    known = data.schema is not None and any(one.name == secret for one in data.schema.columns)
-    require(
-        known,
-        f"the matching adversary fills in values of {secret!r}, but the data do not say where it "
-        "stands among the features; ask for an attribute of a table, or take another --adversary",
-    )
-    assert data.schema is not None
-    return data.schema.column(secret), data.schema.secrets[secret]
-
-
-def _encoded(column: Column, name: str) -> Tensor:
-    """The positions ``[stop - start]`` of one value, as ``leakgauge.data.encode`` fills them."""
-    encoded = torch.zeros(column.stop - column.start, dtype=torch.float64)
-    if column.kind == "category":
-        if name in column.categories:  # else no private record has it, and it gives zeros
-            encoded[column.categories.index(name)] = 1.0
-        return encoded
-    try:
-        encoded[0] = (float(name) - column.mean) / column.scale
-    except ValueError:
-        raise InputError(
-            f"{column.name!r} was cut into ranges, and {name!r} does not say which number to fill "
-            "in; take another --adversary than matching"
-        ) from None
-    return encoded
 
 
 def _joined(parts: list[Dataset]) -> Dataset:

@@ -1,0 +1,86 @@
+"""Records as they were if one of their attributes had another value."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from leakgauge.checks import InputError, nearest, require
+from leakgauge.types import Column, Dataset
+
+
+def altered(data: Dataset, name: str, value: int) -> Dataset:
+    """The records as they were if the attribute of each had one value.
+
+    Args:
+        data: encoded records, with a schema that names the attribute among its columns.
+        name: the attribute.
+        value: its code: that of the secret, where it is one, else the category's position.
+
+    Returns:
+        All other features and the labels unchanged.
+
+    Raises:
+        InputError: it is not known where the attribute stands, or what the value stands for.
+
+    >>> from leakgauge.types import Schema
+    >>> sex = Column("sex", "category", 1, 3, ("f", "m"))
+    >>> schema = Schema((sex,), "ill", ("0", "1"), {"sex": ("f", "m")})
+    >>> x, codes = torch.tensor([[9.0, 0.0, 1.0]]), torch.tensor([1])
+    >>> altered(Dataset(x, codes, {"sex": codes}, schema=schema), "sex", 0).x.tolist()
+    [[9.0, 1.0, 0.0]]
+    """
+    column = column_of(data, name)
+    assert data.schema is not None
+    names = data.schema.secrets.get(name, column.categories)
+    require(
+        0 <= value < len(names),
+        f"value {value} of {name!r} has no name; expected a code below {len(names)}",
+    )
+    x = data.x.clone()
+    x[:, column.start : column.stop] = encode_value(column, names[value]).to(x)
+    secrets = dict(data.secrets)
+    if name in secrets:
+        secrets[name] = torch.full_like(secrets[name], value)
+    return replace(data, x=x, secrets=secrets)
+
+
+def column_of(data: Dataset, name: str) -> Column:
+    """Where the attribute stands among the features.
+
+    Raises:
+        InputError: the records come without a schema, or it is none of their features.
+    """
+    known = [] if data.schema is None else [column.name for column in data.schema.columns]
+    hint = nearest(name, known) if known else ""
+    require(
+        name in known,
+        f"other values are asked for of {name!r}, but the data do not say where it stands among "
+        f"the features{hint}; it has to be a column of a table, and a secret has to be kept",
+    )
+    assert data.schema is not None
+    return data.schema.column(name)
+
+
+def encode_value(column: Column, value: str) -> Tensor:
+    """The positions ``[stop - start]`` of one value, as ``leakgauge.data.encode`` fills them.
+
+    Raises:
+        InputError: a column of numbers, and the value is none.
+
+    >>> encode_value(Column("age", "number", 0, 2, missing=True, mean=40.0, scale=10.0), "25")
+    tensor([-1.5000,  0.0000], dtype=torch.float64)
+    """
+    encoded = torch.zeros(column.stop - column.start, dtype=torch.float64)
+    if column.kind == "category":
+        if value in column.categories:  # else no private record has it, and it gives zeros
+            encoded[column.categories.index(value)] = 1.0
+        return encoded
+    try:
+        encoded[0] = (float(value) - column.mean) / column.scale
+    except ValueError:
+        raise InputError(
+            f"{column.name!r} was cut into ranges, and {value!r} does not say which number to fill "
+            "in; cut it into no ranges"
+        ) from None
+    return encoded

@@ -1,0 +1,171 @@
+"""One record in two versions, which differ in one attribute: what the auditor tells apart."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakgauge.checks import InputError, nearest, require, require_count
+from leakgauge.data.alter import column_of, encode_value
+from leakgauge.types import Column, Dataset
+
+
+@dataclass(frozen=True, eq=False)
+class Attribute:
+    """One original column and two of its values.
+
+    Attributes:
+        column: where it stands in ``x``.
+        values: the value under H0 and under H1, as the table writes them.
+        codes: the column's positions under both ``[2, stop - start]``.
+        among: N, the number of original columns of a record, this one included.
+    """
+
+    column: Column
+    values: tuple[str, str]
+    codes: Tensor
+    among: int
+
+    def versions(self, x: Tensor) -> Tensor:
+        """``x [..., F]`` with the value of H0 and of H1 filled in: ``[..., 2, F]``.
+
+        A changed category changes its whole one-hot group.
+        """
+        both = torch.stack([x, x], dim=-2)
+        place = slice(self.column.start, self.column.stop)
+        before, after = both[..., : place.start], both[..., place.stop :]
+        codes = self.codes.to(x).expand(*both.shape[:-1], -1)
+        return torch.cat([before, codes, after], dim=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A record whose attribute is the private bit (Li et al., Definition 7.2).
+
+    Attributes:
+        x: features ``[F]``; what stands at the attribute's positions does not matter.
+        y: the label, a scalar int64.
+        attribute: what differs.
+        origin: where the record came from: ``"random"`` or how it was crafted.
+    """
+
+    x: Tensor
+    y: Tensor
+    attribute: Attribute
+    origin: str = "random"
+
+    def both(self) -> tuple[Tensor, Tensor]:
+        """The record under H0 and under H1: ``x [2, F]``, ``y [2]``."""
+        return self.attribute.versions(self.x), self.y.expand(2)
+
+
+def attribute_of(
+    data: Dataset,
+    name: str,
+    *,
+    values: tuple[str, str] | None = None,
+    rng: np.random.Generator | None = None,
+) -> Attribute:
+    """Two values of an original column.
+
+    Args:
+        data: encoded records, with the attribute among the features.
+        name: the column.
+        values: those of H0 and H1; None draws two that are seen in the data (for a binary
+            attribute: both, in a random order).
+        rng: draws them.
+
+    Raises:
+        InputError: the attribute is none of the features, has one value only, or not these.
+    """
+    column = column_of(data, name)
+    known = _seen(data, column)
+    require(
+        len(known) > 1,
+        f"{name!r} has one value only in these records, {known[0] if known else 'missing'!r}; "
+        "there are no two versions of a record to tell apart",
+    )
+    if values is None:
+        require(rng is not None, f"no values of {name!r} are given; pass two of them, or an rng")
+        assert rng is not None
+        first, second = rng.permutation(len(known))[:2].tolist()
+        values = known[first], known[second]
+    _check_values(name, values, known)
+    codes = torch.stack([encode_value(column, value) for value in values])
+    assert data.schema is not None
+    return Attribute(column, values, codes, len(data.schema.columns))
+
+
+def choose_pairs(data: Dataset, name: str, count: int, *, rng: np.random.Generator) -> list[Pair]:
+    """Random records of the data, each with its own value (H0) and another one (H1).
+
+    Args:
+        data: the private records, encoded, with the attribute among the features.
+        name: the attribute, an original column of categories or of numbers.
+        count: how many different records to draw.
+        rng: draws the records and the other values.
+
+    Raises:
+        InputError: as for ``attribute_of``; or there are not that many records with a value.
+    """
+    require_count(count, "number of pairs")
+    column = column_of(data, name)
+    usable = torch.nonzero(_present(data, column)).flatten().cpu().numpy()
+    require(
+        count <= len(usable),
+        f"{count} records were asked for; {len(usable)} have a known value of {name!r}",
+    )
+    known = _seen(data, column)
+    pairs = []
+    for row in rng.permutation(usable)[:count].tolist():
+        own = _value(column, data.x[row])
+        others = [value for value in known if value != own]
+        other = others[int(rng.integers(len(others)))] if others else own
+        attribute = attribute_of(data, name, values=(own, other))
+        pairs.append(Pair(data.x[row], data.y[row], attribute))
+    return pairs
+
+
+def moved(pair: Pair, x: Tensor, y: Tensor, *, origin: str) -> Pair:
+    """The same attribute and values in another record."""
+    return replace(pair, x=x.detach(), y=y, origin=origin)
+
+
+def _present(data: Dataset, column: Column) -> Tensor:
+    """Which records have a value that the column's encoding can name ``[n]``."""
+    block = data.x[:, column.start : column.stop]
+    if column.kind == "category":
+        return block[:, : len(column.categories)].sum(dim=1) == 1
+    return block[:, -1] == 0 if column.missing else torch.ones_like(data.y, dtype=torch.bool)
+
+
+def _seen(data: Dataset, column: Column) -> list[str]:
+    """The values that occur, in order."""
+    block = data.x[_present(data, column), column.start : column.stop]
+    if column.kind == "category":
+        return [name for at, name in enumerate(column.categories) if bool(block[:, at].any())]
+    return list(dict.fromkeys(_number(column, float(one)) for one in torch.unique(block[:, 0])))
+
+
+def _value(column: Column, x: Tensor) -> str:
+    block = x[column.start : column.stop]
+    if column.kind == "category":
+        return column.categories[int(block[: len(column.categories)].argmax())]
+    return _number(column, float(block[0]))
+
+
+def _number(column: Column, standardised: float) -> str:
+    # Seven digits: what float32 features keep of the table's number.
+    return f"{standardised * column.scale + column.mean:.7g}"
+
+
+def _check_values(name: str, values: Sequence[str], known: list[str]) -> None:
+    for value in values:
+        if value not in known:
+            raise InputError(f"no record has {value!r} as its {name!r}{nearest(value, known)}")
+    require(
+        values[0] != values[1],
+        f"both versions have {values[0]!r} as their {name!r}; expected two different values",
+    )

@@ -1,0 +1,140 @@
+"""Many releases of one batch in both versions of a record, scored chunk by chunk."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from leakgauge.checks import InputError, require
+from leakgauge.defenses.transform import norms
+from leakgauge.gradients import per_example_gradients
+from leakgauge.guarantee.mechanism import DPSGD, Mechanism
+from leakgauge.guarantee.pair import Pair
+from leakgauge.guarantee.statistic import Statistic
+from leakgauge.rng import torch_stream
+from leakgauge.types import Dataset, Grads, Params, Task
+
+Floats = NDArray[np.float64]
+VERSIONS = (0, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """What the auditor knows before the first release.
+
+    Attributes:
+        batches: per-example gradients ``[B, *p]`` under H0 and under H1.
+        expected: the mean of the clipped ones ``[2, *p]``: a release without its noise.
+        distance: ||clip(g_H0) - clip(g_H1)||.
+    """
+
+    batches: tuple[Grads, Grads]
+    expected: Grads
+    distance: float
+
+    @property
+    def size(self) -> int:
+        """B, gradients in a release."""
+        return len(next(iter(self.batches[0].values())))
+
+
+def bench_of(task: Task, params: Params, pair: Pair, others: Dataset | None, claim: DPSGD) -> Bench:
+    """The gradients of the pair's two versions, and of the other records of its batch.
+
+    Raises:
+        InputError: a model whose gradients of single records cannot be had, or the gradient is
+            not finite.
+    """
+    x, y = pair.both()
+    if others is not None:
+        x, y = torch.cat([x, others.x.to(x)]), torch.cat([y, others.y.to(y)])
+    grads = per_example_gradients(task, params, x, y)
+    require(
+        all(bool(leaf.isfinite().all()) for leaf in grads.values()),
+        "the record's gradient is not finite; bring smaller features or another model",
+    )
+    first, second = (
+        {name: torch.cat([leaf[h : h + 1], leaf[2:]]) for name, leaf in grads.items()}
+        for h in VERSIONS
+    )
+    clipped = claim.clipped({name: leaf[:2] for name, leaf in grads.items()})
+    distance = norms({name: (leaf[1] - leaf[0])[None] for name, leaf in clipped.items()})
+    means = [claim.clipped(one) for one in (first, second)]
+    expected = {name: torch.stack([one[name].mean(dim=0) for one in means]) for name in grads}
+    return Bench((first, second), expected, float(distance))
+
+
+def scored(
+    bench: Bench,
+    mechanism: Mechanism,
+    statistic: Statistic,
+    *,
+    each: int,
+    seed: int,
+    max_bytes: int,
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """The scores ``[each]`` of releases under H0 and H1: to choose a threshold, and to judge.
+
+    What a statistic learns, it learns from the releases that choose.
+    """
+    chosen, judged = (
+        tuple(
+            _parts(bench, mechanism, statistic, h, each, (seed, role, h), max_bytes)
+            for h in VERSIONS
+        )
+        for role in ("choose", "judge")
+    )
+    ends = _float64(statistic.parts(bench.expected, bench.expected))
+    weights = statistic.weights(chosen[0], ends[1] - ends[0])
+    return (chosen[0] @ weights, chosen[1] @ weights), (judged[0] @ weights, judged[1] @ weights)
+
+
+def _parts(
+    bench: Bench,
+    mechanism: Mechanism,
+    statistic: Statistic,
+    version: int,
+    count: int,
+    names: tuple[int, str, int],
+    max_bytes: int,
+) -> Floats:
+    """The statistic's parts ``[count, k]`` of so many releases of one version."""
+    found = [
+        statistic.parts(released, bench.expected)
+        for released in _releases(mechanism, bench.batches[version], count, names, max_bytes)
+    ]
+    return _float64(torch.cat(found))
+
+
+def _releases(
+    mechanism: Mechanism, grads: Grads, count: int, names: tuple[int, str, int], max_bytes: int
+) -> Iterator[Grads]:
+    """Chunks of releases, leaf ``[n, *p]``; each release has a generator of its own."""
+    # Four: the chunk twice while it is stacked, and in float64 while it is scored.
+    each = 4 * sum(leaf[0].numel() * leaf.element_size() for leaf in grads.values())
+    size = max(1, max_bytes // each)
+    device = next(iter(grads.values())).device
+    for first in range(0, count, size):
+        trials = range(first, min(first + size, count))
+        several = [mechanism(grads, torch_stream(*names, trial, device=device)) for trial in trials]
+        _check_released(several[0], grads)
+        yield {name: torch.stack([one[name] for one in several]) for name in grads}
+
+
+def _check_released(released: Grads, grads: Grads) -> None:
+    """Refuse a mechanism that gives back something else than one gradient."""
+    for name, leaf in grads.items():
+        if name not in released or released[name].shape != leaf.shape[1:]:
+            found = f"{list(released[name].shape)}" if name in released else "nothing"
+            raise InputError(
+                f"the mechanism released {found} for {name!r}; expected one gradient of shape "
+                f"{list(leaf.shape[1:])}, made of {list(leaf.shape)}"
+            )
+
+
+def _float64(values: Tensor) -> Floats:
+    found: Floats = values.double().cpu().numpy()
+    return found
