@@ -11,7 +11,7 @@ import typer
 
 from leakgauge.audit import REUSE, UNIFORM, Settings
 from leakgauge.checks import InputError, require
-from leakgauge.cli import experiment, options
+from leakgauge.cli import experiment, guarantee, options
 from leakgauge.cli.running import INTERRUPTED, run
 from leakgauge.cli.usertask import load_task, only_secret
 from leakgauge.data import Roles, Source, fingerprint, make_table, open_data, randhie
@@ -195,6 +195,7 @@ def report(folder: Annotated[Path, typer.Argument(help="the --out of a finished 
 
 
 app.command("run")(experiment.run)
+app.command("guarantee")(guarantee.run)
 
 
 def _from_source(
