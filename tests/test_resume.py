@@ -1,6 +1,5 @@
 """A run that is killed and started again ends as one that was left alone."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import processes
 from leakgauge.rng import stream
 from test_cli import figures, frame
 
@@ -32,21 +32,7 @@ def finish(table: Path, out: Path) -> float:
 
 
 def start(table: Path, out: Path, workers: int = 1) -> subprocess.Popen:
-    return subprocess.Popen(
-        command(table, out, workers),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def kill(running: subprocess.Popen) -> bool:
-    """kill -9 the process and its workers; whether it was still running."""
-    alive = running.poll() is None
-    if alive:
-        os.killpg(running.pid, signal.SIGKILL)
-    running.wait(timeout=30)
-    return alive
+    return processes.start(command(table, out, workers))
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +58,7 @@ def test_killed_after_the_second_round(
     while len(list(out.glob("rounds/property/said-*.npz"))) < 2:
         assert running.poll() is None, "it ended before it could be killed"
         time.sleep(0.02)
-    assert kill(running)
+    assert processes.kill(running)
     kept = {path: path.stat().st_mtime_ns for path in out.glob("rounds/property/said-*.npz")}
     assert 2 <= len(kept) < ROUNDS
     finish(table, out)
@@ -90,7 +76,7 @@ def test_killed_five_times_at_random(
     while killed < 5:
         running = start(table, out)
         time.sleep(rng.uniform(0.2, 0.8) * undisturbed[1])
-        killed += kill(running)
+        killed += processes.kill(running)
         if (out / "records.jsonl").exists():  # it was faster than expected: begin anew
             out = tmp_path / f"run{killed}"
     finish(table, out)

@@ -1,9 +1,7 @@
 """A grid that is killed and started again leaves the store of one that was left alone."""
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -14,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import processes
 from leakgauge.audit import Settings
 from leakgauge.checks import InputError
 from leakgauge.cli import main
@@ -75,21 +74,7 @@ def undisturbed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 
 def start(file: Path, out: Path, *args: str) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-m", "leakgauge", "run", str(file), "--out", str(out), *args],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def kill(running: subprocess.Popen) -> bool:
-    """kill -9 the process and its workers; whether it was still running."""
-    alive = running.poll() is None
-    if alive:
-        os.killpg(running.pid, signal.SIGKILL)
-    running.wait(timeout=30)
-    return alive
+    return processes.start([sys.executable, "-m", "leakgauge", "run", file, "--out", out, *args])
 
 
 def test_each_cell_is_the_audit_of_its_settings(
@@ -130,7 +115,7 @@ def test_killed_and_started_again(
     while len(finished(out)) < 2:
         assert running.poll() is None, "it ended before it could be killed"
         time.sleep(0.02)
-    assert kill(running)
+    assert processes.kill(running)
     kept = finished(out)
     assert 2 <= len(kept) < 6
     told: list[tuple[int, int]] = []
@@ -164,7 +149,7 @@ def test_100_cells_killed_five_times_at_random(folder: Path, tmp_path: Path) -> 
             assert running.poll() is None, "it ended before it could be killed"
             time.sleep(0.01)
         time.sleep(seconds / 100 * rng.uniform(0, 1))  # at any moment of a cell
-        assert kill(running)
+        assert processes.kill(running)
         counts.append(len(finished(out)))
     kept = finished(out)
     assert start(file, out).wait(timeout=900) == 0

@@ -14,7 +14,7 @@ from leakgauge.defenses import ClipNorm, Defense, GaussianNoise, dpsgd, prune, s
 from leakgauge.defenses import gaussian as gaussian_noise
 from leakgauge.gradients import params_of, per_example_gradients
 from leakgauge.inference import Forest, Shadow, accumulate
-from leakgauge.inference.calibration import HeldOut, fit_slope, hold_out, log_loss, only, panel
+from leakgauge.inference.calibration import HeldOut, fit_slope, hold_out, log_loss, panel
 from leakgauge.inference.discriminant import Discriminant
 from leakgauge.inference.energies import Energies, EnergyView
 from leakgauge.inference.pca_forest import PcaForest, Projection
@@ -353,7 +353,7 @@ def test_the_panel_parts_records_and_persons(users: int | None) -> None:
         assert not set(unit[part.rest]) & set(unit[part.batches.ravel()])
         assert (codes[part.batches] == part.secret[:, None]).all()
         assert part.secret.mean() == 0.5
-        assert torch.equal(only(shadow, part.rest).data.x, shadow.data.x[part.rest])
+        assert torch.equal(shadow.only(part.rest).data.x, shadow.data.x[part.rest])
         judged += [len(part.rest)]
     assert sum(judged) == 2 * 400
 

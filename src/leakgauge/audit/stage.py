@@ -28,6 +28,7 @@ from leakgauge.inference import (
     players,
 )
 from leakgauge.inference.blocks import MAX_BLOCKS, MIN_BLOCKS
+from leakgauge.inference.users import persons_of
 from leakgauge.rng import stream, torch_stream
 from leakgauge.types import Dataset, Task
 
@@ -154,13 +155,7 @@ def is_matching(attack: AnyAttack) -> bool:
 def _with_secret(ask: str, data: Dataset, secret: str) -> Dataset:
     """The data with what is asked for among its secrets: in user inference, the person."""
     if ask == UserInference.name:
-        require(
-            data.users is not None,
-            "user inference needs to know whose each record is; name the persons: --group COL, or "
-            "users= in a Dataset",
-        )
-        assert data.users is not None
-        return replace(data, secrets={**data.secrets, secret: data.users})
+        return replace(data, secrets={**data.secrets, secret: persons_of(data.users)})
     require(
         secret in data.secrets, f"no secret {secret!r} in the data{nearest(secret, data.secrets)}"
     )

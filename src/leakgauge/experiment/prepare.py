@@ -18,6 +18,7 @@ from leakgauge.experiment.description import UNTOLD, Found, Origin, describe
 from leakgauge.experiment.plan import Plan
 from leakgauge.inference import AttributeInference, UserInference
 from leakgauge.inference.blocks import MIN_BLOCKS
+from leakgauge.inference.users import persons_of
 from leakgauge.models import cnn, mlp
 from leakgauge.records import Record, Run
 from leakgauge.rng import stream, torch_stream
@@ -193,14 +194,9 @@ def _split(found: Found, plan: Plan) -> Split:
     """The same whatever is asked, so that the questions of one run are about the same records."""
     rng = stream(plan.settings.seed, "split")
     if plan.about_persons:
-        require(
-            found.users is not None,
-            "user inference needs to know whose each record is; name the persons: --group COL, or "
-            "users= in a Dataset",
-        )
-        assert found.users is not None
+        users = persons_of(found.users)
         split = split_users(
-            found.users, label=found.y, classes=found.classes, need_label=NEED_LABEL, rng=rng
+            users, label=found.y, classes=found.classes, need_label=NEED_LABEL, rng=rng
         )
         _refuse_rare(found, plan, split)
         return split

@@ -67,14 +67,8 @@ def panel(shadow: Shadow, *, folds: int, batches: int) -> Iterator[Part]:
     """
     rng = stream(0, "panel", shadow.panel)
     for rest, fold in _folds(shadow, folds, rng):
-        rows, secret = only(shadow, fold).draw(batches // folds, rng=rng)
+        rows, secret = shadow.only(fold).draw(batches // folds, rng=rng)
         yield Part(rest, fold[rows], secret)
-
-
-def only(shadow: Shadow, rows: Ints) -> Shadow:
-    """The same bench with the records ``rows`` alone."""
-    index = torch.from_numpy(rows).to(shadow.data.y.device)
-    return replace(shadow, data=shadow.data.rows(index))
 
 
 def hold_out(
@@ -83,7 +77,7 @@ def hold_out(
     """Fit on each rest, and judge the batches of its fold."""
     said, truth = [], []
     for part in panel(shadow, folds=folds, batches=batches):
-        judge = fit(only(shadow, part.rest))
+        judge = fit(shadow.only(part.rest))
         said += [judge(grads) for grads in shadow.gradients(part.batches)]
         truth.append(part.secret)
     return HeldOut(np.concatenate(said), np.concatenate(truth))

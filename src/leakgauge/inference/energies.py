@@ -1,7 +1,7 @@
 """An adversary that looks at where a gradient is large, not at its sign."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,8 +12,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import Tensor
 
 from leakgauge.checks import require_positive
-from leakgauge.inference.adversary import with_prior
-from leakgauge.inference.calibration import HeldOut, fit_slope, hold_out, two_sided
+from leakgauge.inference.regression import FittedRegression, Regression
 from leakgauge.inference.shadow import Shadow
 from leakgauge.inference.views import View, within_deviations
 from leakgauge.types import Grads
@@ -107,59 +106,17 @@ class Energies:
 
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
-    ) -> "FittedEnergies":
+    ) -> FittedRegression:
         """Calibrate on held-out shadow records, then fit on all."""
 
         def regress(bench: Shadow) -> Regression:
             features, secret = bench.observe(self.batches, view=self.view, rng=rng)
             model = make_pipeline(
+                FunctionTransformer(np.asarray, kw_args={"dtype": np.float64}),
                 StandardScaler(),
                 FunctionTransformer(within_deviations),
                 LogisticRegression(C=self.inverse_penalty, max_iter=1000),
             )
-            return Regression(self.view, model.fit(features.astype(np.float64), secret))
+            return Regression(self.view, model.fit(features, secret))
 
-        held_out = hold_out(shadow, regress, folds=self.folds, batches=self.batches)
-        slope = fit_slope(held_out)
-        scaled = HeldOut(slope * held_out.log_odds, held_out.secret)
-        return FittedEnergies(self, regress(shadow), slope, log_prior, scaled)
-
-
-@dataclass(frozen=True, eq=False)
-class Regression:
-    """A fitted classifier on features of gradients."""
-
-    view: View
-    model: Any
-
-    def __call__(self, seen: Grads) -> NDArray[np.float64]:
-        """Log-odds ``[n, m]``, not calibrated."""
-        return two_sided(self.model.decision_function(self.view(seen).double().cpu().numpy()))
-
-
-@dataclass(frozen=True, eq=False)
-class FittedEnergies:
-    """Fitted ``Energies``.
-
-    Attributes:
-        settings: what was asked for.
-        regression: fitted on all shadow records.
-        slope: of its log-odds.
-        log_prior: ``[m]``.
-        held_out: what such adversaries said of held-out shadow batches.
-    """
-
-    settings: Energies
-    regression: Regression
-    slope: float
-    log_prior: NDArray[np.float64]
-    held_out: HeldOut
-
-    @property
-    def details(self) -> str:
-        """The settings and the calibrated slope."""
-        return f"{self.settings!r}, slope {self.slope:.3f}"
-
-    def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
-        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
-        return with_prior(self.slope * self.regression(seen), self.log_prior)
+        return FittedRegression.calibrate(self, regress, shadow, log_prior)

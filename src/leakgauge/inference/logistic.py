@@ -1,7 +1,7 @@
 """Regularised logistic regression on standardised, PCA-reduced gradients, calibrated."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from leakgauge.checks import require_positive
-from leakgauge.inference.adversary import with_prior
-from leakgauge.inference.calibration import HeldOut, Judge, fit_slope, hold_out, two_sided
+from leakgauge.inference.regression import FittedRegression, Regression
 from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.views import Flat, View, within_deviations
-from leakgauge.types import Grads
+from leakgauge.inference.views import Flat, within_deviations
 
 
 @dataclass(frozen=True)
@@ -47,22 +45,16 @@ class Logistic:
 
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
-    ) -> "FittedLogistic":
+    ) -> FittedRegression:
         """Calibrate on held-out shadow records, then fit on all."""
+
+        def regress(bench: Shadow) -> Regression:
+            return self._regress(bench, rng)
+
+        return FittedRegression.calibrate(self, regress, shadow, log_prior)
+
+    def _regress(self, shadow: Shadow, rng: np.random.Generator) -> Regression:
         view = Flat()
-
-        def judge_of(bench: Shadow) -> Judge:
-            model = self._regress(bench, view, rng)
-            return lambda grads: _said(model, view, grads)
-
-        held_out = hold_out(shadow, judge_of, folds=self.folds, batches=self.batches)
-        slope = fit_slope(held_out)
-        scaled = HeldOut(slope * held_out.log_odds, held_out.secret)
-        return FittedLogistic(
-            self, view, self._regress(shadow, view, rng), slope, log_prior, scaled
-        )
-
-    def _regress(self, shadow: Shadow, view: View, rng: np.random.Generator) -> Any:
         features, secret = shadow.observe(self.batches, view=view, rng=rng)
         components = min(self.components, *features.shape)
         pca = PCA(
@@ -73,40 +65,5 @@ class Logistic:
         )
         regression = LogisticRegression(C=self.inverse_penalty, max_iter=1000)
         bounded = FunctionTransformer(within_deviations)
-        return make_pipeline(StandardScaler(), bounded, pca, StandardScaler(), regression).fit(
-            features, secret
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class FittedLogistic:
-    """A fitted ``Logistic``.
-
-    Attributes:
-        settings: what was asked for.
-        view: gradients to features; ``model`` judges these.
-        slope: of its log-odds.
-        log_prior: ``[m]``.
-        held_out: what such adversaries said of held-out shadow batches.
-    """
-
-    settings: Logistic
-    view: View
-    model: Any
-    slope: float
-    log_prior: NDArray[np.float64]
-    held_out: HeldOut
-
-    @property
-    def details(self) -> str:
-        """The settings and the calibrated slope."""
-        return f"{self.settings!r}, slope {self.slope:.3f}"
-
-    def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
-        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
-        return with_prior(self.slope * _said(self.model, self.view, seen), self.log_prior)
-
-
-def _said(model: Any, view: View, grads: Grads) -> NDArray[np.float64]:
-    """Log-odds ``[n, m]``, not calibrated."""
-    return two_sided(model.decision_function(view(grads).cpu().numpy()))
+        model = make_pipeline(StandardScaler(), bounded, pca, StandardScaler(), regression)
+        return Regression(view, model.fit(features, secret))

@@ -141,8 +141,9 @@ class Shadow:
         users = None if self.data.users is None else self.data.users.cpu().numpy()
         splitter = kind(count, shuffle=True, random_state=int(rng.integers(2**31)))
         for rest, fold in splitter.split(codes, codes, users):
-            yield self._only(rest), self._only(fold)
+            yield self.only(rest), self.only(fold)
 
-    def _only(self, rows: NDArray[np.int64]) -> "Shadow":
+    def only(self, rows: NDArray[np.int64]) -> "Shadow":
+        """The same bench with the records ``rows`` alone."""
         index = torch.from_numpy(rows).to(self.data.y.device)
         return replace(self, data=self.data.rows(index))

@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from leakgauge.checks import require, require_count
 from leakgauge.inference.blocks import (
@@ -88,13 +89,7 @@ class UserInference:
         require_count(batch_size, "batch size")
         require_count(candidates, "number of candidates")
         require(candidates >= 2, "1 candidate leaves nothing to guess; expected 2 or more")
-        require(
-            pool.users is not None,
-            "user inference needs to know whose each record is; name the persons: --group COL, or "
-            "users= in a Dataset",
-        )
-        assert pool.users is not None
-        records = records_of(pool.users.cpu().numpy())
+        records = records_of(persons_of(pool.users).cpu().numpy())
         able = [rows for rows in records if len(rows) >= 2 * batch_size]
         need = MIN_BLOCKS * candidates
         require(
@@ -191,6 +186,21 @@ class UserInference:
 
     def _batch(self, rows: Ints, rng: np.random.Generator) -> Ints:
         return rng.choice(rows, size=self.batch_size, replace=False)
+
+
+def persons_of(users: Tensor | None) -> Tensor:
+    """The person ``[n]`` of each record.
+
+    Raises:
+        InputError: nobody says whose they are.
+    """
+    require(
+        users is not None,
+        "user inference needs to know whose each record is; name the persons: --group COL, or "
+        "users= in a Dataset",
+    )
+    assert users is not None
+    return users
 
 
 def records_of(person: Ints) -> list[Ints]:

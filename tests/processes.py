@@ -1,0 +1,25 @@
+"""Real processes of the command, and their sudden end."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+
+
+def start(command: Sequence[object]) -> subprocess.Popen:
+    """In a process group of its own, silent."""
+    return subprocess.Popen(
+        [str(word) for word in command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def kill(running: subprocess.Popen) -> bool:
+    """kill -9 the process and its workers; whether it was still running."""
+    alive = running.poll() is None
+    if alive:
+        os.killpg(running.pid, signal.SIGKILL)
+    running.wait(timeout=30)
+    return alive
