@@ -22,7 +22,7 @@ from leakgauge.report.compare import (
 )
 from leakgauge.report.compare_page import render_comparison, signed, write_comparison
 from leakgauge.rng import stream
-from test_report import HOSTILE, browser, opened  # noqa: F401 - browser is a fixture
+from test_report import HOSTILE, browser, drawn  # noqa: F401 - browser is a fixture
 
 BASE = {"data": "adult", "ask": "property", "defense": "none", "batch_size": 16, "seed": 0}
 
@@ -233,10 +233,4 @@ def test_browser_shows_it(
     path = write_comparison(
         tmp_path, comparison(cells, stated(0.9, "property160"), grids=grids, about="5 % `of`")
     )
-    page, trouble = opened(browser, path, scheme, width)
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    drawn = page.locator("figure svg").count()
-    page.close()
-    assert trouble == []
-    assert wide <= width
-    assert drawn == 3
+    assert drawn(browser, path, scheme, width) == 3

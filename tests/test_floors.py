@@ -13,7 +13,7 @@ FLOORS = [
     {"cli"},
     {"report", "experiment"},
     {"audit", "certificates"},
-    {"inference", "guarantee"},
+    {"inference", "guarantee", "inversion"},
     {"training"},
     {"defenses"},
     {"data", "models"},

@@ -210,9 +210,10 @@ def test_a_figure_is_about_the_cells_with_its_settings() -> None:
 @pytest.mark.parametrize("path", sorted(CCS24.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_papers_files_unfold_at_both_sizes(path: Path) -> None:
     small, paper = read_grid(path, "small"), read_grid(path, "paper")
-    assert {cell.rounds for cell in paper.cells} >= {10}
+    played = [cell for cell in paper.cells if isinstance(cell, Cell)]
+    assert not played or {cell.rounds for cell in played} >= {10}
     assert {cell.trials for cell in paper.cells} == {5000}
-    assert {cell.seed for cell in paper.cells} == {0, 1, 2}
+    assert {cell.seed for cell in paper.cells} >= {0, 1, 2}
     assert max(cell.trials for cell in small.cells) < 5000
     for row in paper.paper:
         assert any(row.about(cell) for cell in paper.cells)
@@ -221,4 +222,4 @@ def test_the_papers_files_unfold_at_both_sizes(path: Path) -> None:
 
 def test_there_is_a_file_for_each_figure_and_the_table() -> None:
     names = {path.stem for path in CCS24.glob("*.yaml")}
-    assert names == {*(f"figure{i}" for i in range(2, 7)), "table2"}
+    assert names == {*(f"figure{i}" for i in range(2, 9)), "table2"}

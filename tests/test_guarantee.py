@@ -283,7 +283,7 @@ def test_a_threshold_is_judged_on_trials_that_did_not_choose_it(statistic) -> No
         threshold = choose_threshold(*chosen, objective)
         assert estimate == by(errors_at(*judged, threshold), DELTA)
         assert estimate != by(errors_at(*chosen, threshold), DELTA)
-    assert found.in_sample == pytest.approx(
+    assert found.in_sample.value == pytest.approx(
         literal.largest_epsilon(judged[0].tolist(), judged[1].tolist(), DELTA)
     )
 

@@ -12,9 +12,11 @@ import pytest
 from scipy import stats
 
 from leakgauge.accounting import epsilon_gaussian
-from leakgauge.cli import guarantee as command
 from leakgauge.cli import main
-from leakgauge.guarantee import DPSGD, audit_pair
+from leakgauge.experiment import guarantee as experiment
+from leakgauge.guarantee import DPSGD
+from leakgauge.records import read_records
+from leakgauge.report.epsilon import BROKEN
 from leakgauge.rng import stream
 
 TRIALS = 200
@@ -45,14 +47,23 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def go(table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Go:
+def go(
+    table: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Go:
     """Run the command with small settings; later options replace earlier ones."""
+    monkeypatch.chdir(tmp_path)  # runs without --out stay there
 
     def run(*words: object, on: object = table) -> tuple[int, str, str]:
         usual = (
             "guarantee", on, "--label", "income", "--attribute", "sex", "--group", "person",
             "--clip", CLIP, "--noise", NOISE, "--trials", TRIALS, "--hidden", 8,
+            "--domain", "valid",
         )  # fmt: skip
+        if "random" in words:
+            usual = usual[:-2]
         monkeypatch.setattr("sys.argv", ["leakgauge", *map(str, (*usual, *words))])
         monkeypatch.setenv("COLUMNS", "400")
         with pytest.raises(SystemExit) as done:
@@ -142,7 +153,8 @@ def test_the_norm_sees_less_than_the_likelihood_ratio(go: Go) -> None:
 
 def test_the_seed_is_all_randomness(go: Go) -> None:
     words = ("--canary", "random", "--noise", 1)
-    assert told(go, *words) == told(go, *words)
+    one, other = (told(go, *words) | {"report": None} for _ in range(2))
+    assert one == other
     others = [told(go, *words, "--seed", seed) for seed in range(6)]
     assert len({one["distance_over_clip"] for one in others}) == len(others)
     assert len({tuple(one["values"]) for one in others}) == 2  # records of both sexes are drawn
@@ -170,27 +182,99 @@ def test_plain_words(go: Go) -> None:
 
 def test_a_broken_mechanism_is_named(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
     """The noise is a hundredth of what is claimed."""
-
-    def broken(task, params, pair, mechanism, **settings):  # type: ignore[no-untyped-def]
-        weak = DPSGD(mechanism.clip, mechanism.noise / 100)
-        return audit_pair(task, params, pair, weak, claimed=mechanism, **settings)
-
     words = ("--noise", 10)
     assert told(go, *words)["violated"] is False
-    monkeypatch.setattr(command.room, "audit_pair", broken)
+    weak = {"dpsgd": lambda claimed: DPSGD(claimed.clip, claimed.noise / 100)}
+    monkeypatch.setattr(experiment, "MECHANISMS", weak)
     assert told(go, *words)["violated"] is True
     out = go(*words)[1]
-    assert command.BROKEN in out
+    assert BROKEN in out
     assert "nothing against the promise" not in out
 
 
 def test_out_keeps_the_result(go: Go, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    assert told(go, "--out", folder) == json.loads((folder / command.RESULT_FILE).read_text())
-    assert told(go, "--out", folder) == told(go)  # the same command may come again
+    first = told(go, "--out", folder)
+    assert Path(first["report"]) == folder / "report.html"
+    assert {one.name for one in folder.iterdir()} == {"run.yaml", "records.jsonl", "report.html"}
+    assert told(go, "--out", folder) == first  # the same command may come again
+    elsewhere = told(go)
+    assert {**elsewhere, "report": ""} == {**first, "report": ""}
+    assert Path(elsewhere["report"]).parent.parent == Path("leakgauge-runs")
     code, _, err = go("--out", folder, "--seed", 1)
     assert code == 2
     assert "holds another run (seed is 0 there, 1 here)" in err
+
+
+def test_the_page_is_rebuilt_from_the_records(
+    go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kept"
+    told(go, "--out", folder)
+    page = (folder / "report.html").read_bytes()
+    (folder / "report.html").unlink()
+    monkeypatch.setattr("sys.argv", ["leakgauge", "report", str(folder)])
+    with pytest.raises(SystemExit) as done:
+        main()
+    assert not done.value.code
+    assert (folder / "report.html").read_bytes() == page
+
+
+def test_records_hold_the_json_s_figures_and_every_judged_score(go: Go, tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    found = told(go, "--out", folder, "--noise", 0.3, "--statistic", "norm")
+    records = {record.metric: record for record in read_records(folder)}
+    for metric, name in (("epsilon", "estimate"), ("epsilon_in_sample", "in_sample")):
+        estimate, ends = records[metric].estimate, found["epsilon"][name]
+        assert [estimate.value, estimate.low] == [ends["value"], ends["low"]]
+        assert estimate.high == ends["high"] or ends["high"] is None
+    histogram = records["epsilon"].histogram
+    assert histogram is not None
+    assert sum(histogram.null) == sum(histogram.alternative) == TRIALS // 2
+    assert records["epsilon"].theory["pair_exact"] == found["epsilon"]["pair_exact"]
+    ratio = records["per_attribute_ratio"].estimate.value
+    yardstick = found["epsilon"]["per_attribute_classic"]
+    assert ratio == pytest.approx(yardstick / found["epsilon"]["in_sample"]["value"])
+
+
+OWN = """
+import torch
+
+def right(grads, generator):
+    return released(grads, generator, {noise})
+
+def broken(grads, generator):
+    return released(grads, generator, {noise} / 100)
+
+def failing(grads, generator):
+    raise RuntimeError("no noise today")
+
+def released(grads, generator, std):
+    norm = torch.sqrt(sum(leaf[0].square().sum() for leaf in grads.values()))
+    scale = min(1.0, {clip} / float(norm))
+    return {{
+        name: scale * leaf[0] + std * torch.randn(leaf[0].shape, generator=generator)
+        for name, leaf in grads.items()
+    }}
+"""
+
+
+def test_a_mechanism_of_the_user_s(go: Go, tmp_path: Path) -> None:
+    """Its clipping and noise are right, too small by a hundred, or it fails."""
+    name = f"own_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(OWN.format(clip=CLIP, noise=10))
+    words = ("--noise", 10, "--mechanism")
+    right = told(go, *words, f"{name}:right")
+    assert (right["violated"], right["mechanism"]) == (False, f"{name}:right")
+    assert told(go, *words, f"{name}:broken")["violated"] is True
+    code, out, err = go(*words, f"{name}:failing")
+    assert (code, out) == (2, "")
+    assert f"--mechanism {name}:failing raised RuntimeError: no noise today" in err
+
+
+def test_opacus_by_name(go: Go) -> None:
+    found = told(go, "--mechanism", "opacus")
+    assert (found["mechanism"], found["saturated"], found["violated"]) == ("opacus", True, False)
 
 
 REFUSED = [
@@ -212,6 +296,9 @@ REFUSED = [
     (("--canary", "worst"), "--canary is 'worst'"),
     (("--domain", "bx"), "did you mean 'box'?"),
     (("--canary", "random", "--domain", "box"), "--domain needs --canary crafted"),
+    (("--mechanism", "dpsdg"), "did you mean 'dpsgd'?"),
+    (("--mechanism", "no_such_module:release"), "cannot import 'no_such_module'"),
+    (("--device", "abacus"), "--device abacus cannot be used here"),
     (("--statistic", "nrm"), "did you mean 'norm'?"),
     (("--hidden", 0), "--hidden is 0"),
     (("--label", "incme"), "did you mean 'income'?"),

@@ -460,11 +460,16 @@ def test_command_line_is_one_that_the_command_takes(command: str) -> None:
 
     from leakgauge.cli.app import app
 
-    words = shlex.split(command_line(make_run(command=command)))
+    asked = {"attribute": "sex", "clip": 2.0, "noise": 0.1} if command == "guarantee" else {}
+    run = make_run(command=command)
+    words = shlex.split(command_line(dataclasses.replace(run, settings={**run.settings, **asked})))
     known = get_command(app).commands[command]  # type: ignore[attr-defined]
     given = known.make_context(command, words[2:]).params
     for name in OPTIONS[command]:
         assert name in given
+    if command == "guarantee":
+        assert (given["attribute"], given["noise"]) == ("sex", 0.1)
+        return
     assert given["rounds"] == 5
     assert list(given["ask"]) == ["property", "attribute"]
 
@@ -646,6 +651,17 @@ def opened(browser: Browser, path: Path, scheme: Any, width: int) -> tuple[Page,
     page.on("request", lambda r: None if r.url == path.as_uri() else trouble.append(r.url))
     page.goto(path.as_uri())
     return page, trouble
+
+
+def drawn(browser: Browser, path: Path, scheme: Any, width: int) -> int:
+    """Open the page, see that it fits and asks for nothing; how many charts it has."""
+    page, trouble = opened(browser, path, scheme, width)
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    charts = page.locator("figure svg").count()
+    page.close()
+    assert trouble == []
+    assert wide <= width
+    return int(charts)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

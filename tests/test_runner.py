@@ -21,7 +21,7 @@ from leakgauge.experiment import runner
 from leakgauge.experiment.cell import Cell
 from leakgauge.experiment.cellstore import CellStore
 from leakgauge.experiment.grid import Grid, read_grid
-from leakgauge.experiment.job import Job, job_of, prepared
+from leakgauge.experiment.job import Job, job_of, prepared, source_of
 from leakgauge.experiment.plan import Plan
 from leakgauge.experiment.prepare import from_table
 from leakgauge.experiment.runner import play, run_grid, seconds_left
@@ -165,7 +165,9 @@ def test_what_a_kill_leaves_half_done_does_no_harm(
     out = tmp_path / "out"
     cells = [job_of(cell) for cell in read_grid(folder / "six.yaml").cells[:3]]
     own, foreign, kept = (CellStore(out).working(job.key) for job in cells)
-    RunFolder.claim(own, prepared(cells[0]).run)  # killed while the cell was written
+    cell, source = cells[0].cell, source_of(cells[0])
+    assert isinstance(cell, Cell)
+    RunFolder.claim(own, prepared(cell, source).run)  # killed while the cell was written
     (own / "finished").mkdir()
     (own / "finished" / "records.jsonl").write_text('{"half')
     (own / "finished" / "stray").touch()

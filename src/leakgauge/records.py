@@ -40,6 +40,21 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class Histogram:
+    """How the scores of a test lie, without their single values.
+
+    Attributes:
+        edges: of the bins, ascending, one more than there are bins.
+        null: how many scores under H0 fall into each bin.
+        alternative: as many under H1.
+    """
+
+    edges: tuple[float, ...]
+    null: tuple[int, ...]
+    alternative: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Record:
     """One figure of one cell.
 
@@ -50,7 +65,8 @@ class Record:
         defense: the defense's name; ``"none"`` without one.
         knowledge: ``"static"`` or ``"adaptive"``: what the adversary knew of the defense.
         adversary: the adversary's name as asked for.
-        metric: ``"auroc"``, ``"tpr_at_1_fpr"``, ``"success"``, ``"advantage"``, ``"accuracy"``.
+        metric: ``"auroc"``, ``"tpr_at_1_fpr"``, ``"success"``, ``"advantage"``, ``"accuracy"``; of
+            a guarantee ``"epsilon"``, ``"epsilon_gaussian"``, ...
         round: 1, 2, ... for a single round; over all of them, ``"accumulated"`` (their plain
             sum) or ``"stacked"`` (weighted, with weights learnt on shadow data).
         seed: the run's seed.
@@ -59,6 +75,8 @@ class Record:
         curve: for ``auroc``, points (FPR, TPR) of the ROC, both ascending.
         details: reprs of what was used (``"adversary": "Forest(trees=50, ...)"``), or what an
             automatic choice picked.
+        theory: what is known of the same figure without a measurement, by name.
+        histogram: for ``epsilon``, of the scores behind it.
         versions: of the packages that computed it.
         seconds: what it took; the one field that differs between equal runs.
     """
@@ -78,6 +96,8 @@ class Record:
     chance: float
     curve: tuple[tuple[float, float], ...] | None = None
     details: Mapping[str, str] = field(default_factory=dict)
+    theory: Mapping[str, float] = field(default_factory=dict)
+    histogram: Histogram | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -87,7 +107,7 @@ class Run:
     """Everything that is needed to repeat a run, and what its report says of its origin.
 
     Attributes:
-        command: ``"audit"`` or ``"demo"``.
+        command: ``"audit"``, ``"demo"`` or ``"guarantee"``.
         settings: every setting by name, plain values.
         data: name, fingerprint (sha256), records and columns; sizes of the private, public and
             test parts; the secret's values; how many records of each.

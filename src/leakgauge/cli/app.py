@@ -26,7 +26,9 @@ from leakgauge.experiment.prepare import (
     from_table,
     from_task,
 )
+from leakgauge.records import read_records, read_run
 from leakgauge.report import write_report
+from leakgauge.report.epsilon_page import write_guarantee
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
@@ -190,8 +192,14 @@ def demo(
 def report(folder: Annotated[Path, typer.Argument(help="the --out of a finished run")]) -> None:
     """Rebuild the page of a finished run from its records."""
     require(folder.is_dir(), f"no such folder: {str(folder)!r}; expected the --out of a run")
-    write = experiment.report_grid if experiment.is_grid(folder) else write_report
-    print(f"report: {write(folder)}")
+    print(f"report: {(experiment.report_grid if experiment.is_grid(folder) else _rebuilt)(folder)}")
+
+
+def _rebuilt(folder: Path) -> Path:
+    run = read_run(folder)
+    if run.command == guarantee.COMMAND:
+        return write_guarantee(folder, run, read_records(folder))
+    return write_report(folder)
 
 
 app.command("run")(experiment.run)

@@ -1,18 +1,14 @@
 """``--task MODULE:FUNCTION``: the user's own model and data."""
 
-import importlib
-import os
 import random
-import sys
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 
 from leakgauge.checks import InputError, nearest, require
 from leakgauge.data import from_arrays
+from leakgauge.experiment.usercode import function_of, told
 from leakgauge.rng import derive
 from leakgauge.types import Dataset, Task
 
@@ -28,14 +24,14 @@ def load_task(spec: str, *, seed: int) -> tuple[Task, Dataset]:
     Raises:
         InputError: it cannot be imported or called, or returns something else.
     """
-    function = _function(spec)
+    function = function_of(spec, "--task")
     random.seed(derive(seed, "task"))
     np.random.seed(derive(seed, "task") % 2**32)  # noqa: NPY002 - the user's code may use it
     torch.manual_seed(derive(seed, "task"))
     try:
         returned = function()
     except (Exception, SystemExit) as error:
-        raise InputError(f"--task {spec}: the function raised {_told(error)}") from error
+        raise InputError(f"--task {spec}: the function raised {told(error)}") from error
     if not (isinstance(returned, tuple) and len(returned) == 2):
         raise InputError(f"--task {spec} returned {type(returned).__name__}; {WANTED}")
     task, data = returned
@@ -56,32 +52,6 @@ def _checked(spec: str, data: Dataset) -> Dataset:
         )
     plain = from_arrays(data.x, data.y, data.secrets, users=data.users, dtype=data.x.dtype)
     return replace(plain, x=data.x, schema=data.schema)
-
-
-def _function(spec: str) -> Callable[[], Any]:
-    module_name, colon, name = spec.partition(":")
-    require(
-        bool(module_name and colon and name),
-        f"--task is {spec!r}; expected MODULE:FUNCTION, for example my_model:build",
-    )
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        raise InputError(
-            f"--task {spec}: cannot import {module_name!r} from the working folder or the "
-            f"installed packages: {_told(error)}"
-        ) from error
-    known = [key for key, value in vars(module).items() if callable(value)]
-    require(name in known, f"--task {spec}: no function {name!r} there{nearest(name, known)}")
-    function: Callable[[], Any] = getattr(module, name)
-    return function
-
-
-def _told(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
 def only_secret(data: Dataset, named: str | None) -> str:

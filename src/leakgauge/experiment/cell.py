@@ -2,16 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Annotated, Any, Literal
-
-import pydantic
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal
 
 from leakgauge.audit import REUSE, UNIFORM, Settings
 from leakgauge.checks import require
+from leakgauge.experiment.guarantee import QUESTION, GuaranteeCell, Whole
 from leakgauge.experiment.plan import Plan
-
-Whole = Annotated[int, pydantic.Strict()]
 
 
 @dataclass(frozen=True)
@@ -92,13 +89,34 @@ class Cell:
         require(len(plan.parsed_defenses) == 1, f"defense is {self.defense!r}; expected one")
         return plan
 
-    def differs(self, other: "Cell") -> list[str]:
-        """The settings in which two cells differ, but for the seed."""
-        mine, theirs = asdict(self), asdict(other)
-        return [name for name in mine if name != "seed" and mine[name] != theirs[name]]
+
+AnyCell = Cell | GuaranteeCell
 
 
-def plain(cell: Cell) -> dict[str, Any]:
+def kind_of(ask: object) -> type[Cell] | type[GuaranteeCell]:
+    """Which kind of cell asks so."""
+    return GuaranteeCell if ask == QUESTION else Cell
+
+
+def named(cell: AnyCell) -> AnyCell:
+    """With its adversary named.
+
+    Raises:
+        InputError: what would fail hours later.
+    """
+    if isinstance(cell, Cell):
+        return replace(cell, adversary=cell.plan.adversary_names[0])
+    cell.check()
+    return cell
+
+
+def differing(one: AnyCell, other: AnyCell) -> list[str]:
+    """The settings in which two cells differ, but for the seed."""
+    mine, theirs = asdict(one), asdict(other)
+    return [name for name in mine if name != "seed" and mine[name] != theirs.get(name)]
+
+
+def plain(cell: AnyCell) -> dict[str, Any]:
     """The settings as JSON has them."""
     settings: dict[str, Any] = json.loads(json.dumps(asdict(cell)))
     return settings
@@ -119,12 +137,22 @@ class Stated:
 
     where: Mapping[str, Any]
     value: float
-    metric: Literal["auroc", "tpr_at_1_fpr", "success", "advantage"] = "auroc"
+    metric: Literal[
+        "auroc",
+        "tpr_at_1_fpr",
+        "success",
+        "advantage",
+        "epsilon",
+        "epsilon_gaussian",
+        "epsilon_in_sample",
+        "per_attribute_ratio",
+        "distance_over_clip",
+    ] = "auroc"
     round: Whole | Literal["accumulated", "stacked"] = "accumulated"
     knowledge: Literal["static", "adaptive"] = "static"
     note: str = ""
 
-    def about(self, cell: Cell) -> bool:
+    def about(self, cell: AnyCell) -> bool:
         """Whether it is a figure of this cell, whatever its seed."""
         settings = plain(cell)
-        return all(settings[name] == value for name, value in self.where.items())
+        return all(settings.get(name) == value for name, value in self.where.items())

@@ -1,7 +1,7 @@
 """A file that asks for a grid of experiments, and the cells that it unfolds to."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,9 +10,11 @@ import pydantic
 import yaml
 from yaml.constructor import ConstructorError
 
-from leakgauge.audit import STATIC
+from leakgauge.audit import ADAPTIVE, STATIC
 from leakgauge.checks import InputError, nearest, require, require_choice
-from leakgauge.experiment.cell import Cell, Stated
+from leakgauge.experiment.cell import AnyCell, Cell, Stated, differing, kind_of, named
+from leakgauge.experiment.guarantee import QUESTION
+from leakgauge.records import ACCUMULATED
 
 SMALL = "small"
 
@@ -32,11 +34,11 @@ class Grid:
     name: str
     about: str
     size: str
-    grids: tuple[tuple[Cell, ...], ...]
+    grids: tuple[tuple[AnyCell, ...], ...]
     paper: tuple[Stated, ...] = ()
 
     @property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[AnyCell]:
         """Every cell once; the first seed of all comes before the second of any.
 
         So a run that is stopped early has whole figures of fewer seeds.
@@ -56,8 +58,7 @@ class _File(pydantic.BaseModel):
     paper: list[dict[str, Any]] = []
 
 
-_CELL, _STATED = pydantic.TypeAdapter(Cell), pydantic.TypeAdapter(Stated)
-_SETTINGS = [one.name for one in fields(Cell)]
+_STATED = pydantic.TypeAdapter(Stated)
 _ROW = [one.name for one in fields(Stated)]
 _LISTS = ("drop", "hidden")
 """Settings whose single value is a list: only a list of lists is several values."""
@@ -106,7 +107,7 @@ def _loaded(path: Path) -> Any:
 def _checked(content: Any) -> _File:
     require(
         isinstance(content, dict),
-        f"holds {_kind(content)}; expected the keys {', '.join(_File.model_fields)}",
+        f"holds {_type(content)}; expected the keys {', '.join(_File.model_fields)}",
     )
     _refuse_unknown(content, _File.model_fields, "the file")
     try:
@@ -117,9 +118,10 @@ def _checked(content: Any) -> _File:
 
 def _unfold(file: _File, size: str | None) -> Grid:
     """The grid at one size; the other sizes are checked too."""
-    rows = tuple(_stated(row, f"paper row {i}") for i, row in enumerate(file.paper, start=1))
+    known = [one.name for one in fields(_kind(file))]
+    rows = tuple(_stated(row, f"paper row {i}", known) for i, row in enumerate(file.paper, start=1))
     for name, overrides in file.sizes.items():
-        _refuse_unknown(overrides, _SETTINGS, f"size {name}")
+        _refuse_unknown(overrides, known, f"size {name}")
     sizes = {
         name: Grid(file.name, file.about.strip(), name, _grids(file, overrides), rows)
         for name, overrides in (file.sizes or {"": {}}).items()
@@ -128,7 +130,7 @@ def _unfold(file: _File, size: str | None) -> Grid:
         about = [[cell for cell in grid.cells if row.about(cell)] for grid in sizes.values()]
         require(any(about), f"paper row {number} is about no cell of the grids; mend its 'where'")
         other = next(
-            (name for cells in about for cell in cells for name in cells[0].differs(cell)), ""
+            (name for cells in about for cell in cells for name in differing(cells[0], cell)), ""
         )
         require(
             not other,
@@ -138,14 +140,22 @@ def _unfold(file: _File, size: str | None) -> Grid:
     return sizes[_size(file, size)]
 
 
-def _refuse_unmeasured(row: Stated, about: list[Cell], number: int) -> None:
+def _refuse_unmeasured(row: Stated, about: list[AnyCell], number: int) -> None:
     """A figure that no cell has would stand as "not run" for ever."""
+    played = [cell for cell in about if isinstance(cell, Cell)]
+    if not played:
+        require(
+            (row.knowledge, row.round) == (ADAPTIVE, ACCUMULATED),
+            f"paper row {number} is about a guarantee, whose auditor knows the mechanism and sees "
+            "no rounds; write knowledge: adaptive and no round",
+        )
+        return
     require(
-        row.knowledge == STATIC or any(cell.defense != "none" for cell in about),
+        row.knowledge == STATIC or any(cell.defense != "none" for cell in played),
         f"paper row {number} is about an adaptive adversary, but without a defense there is "
         "nothing to know; write knowledge: static, or name a defense in 'where'",
     )
-    most = max(cell.rounds for cell in about)
+    most = max(cell.rounds for cell in played)
     require(
         not isinstance(row.round, int) or 1 <= row.round <= most,
         f"paper row {number} is about round {row.round}; its cells have rounds 1 to {most}",
@@ -161,28 +171,39 @@ def _size(file: _File, size: str | None) -> str:
     return name
 
 
-def _grids(file: _File, overrides: Mapping[str, Any]) -> tuple[tuple[Cell, ...], ...]:
+def _grids(file: _File, overrides: Mapping[str, Any]) -> tuple[tuple[AnyCell, ...], ...]:
     return tuple(
         _cells({**one, **overrides}, f"grid {i}") for i, one in enumerate(file.grids, start=1)
     )
 
 
-def _cells(settings: Mapping[str, Any], where: str) -> tuple[Cell, ...]:
+def _cells(settings: Mapping[str, Any], where: str) -> tuple[AnyCell, ...]:
     """Every combination, in the order of the file's keys."""
-    _refuse_unknown(settings, _SETTINGS, where)
+    known = [one.name for one in fields(kind_of(settings.get("ask")))]
+    _refuse_unknown(settings, known, where)
     require("data" in settings, f"{where} names no data; add a line 'data: NAME or path'")
     choices = {name: _choices(name, value) for name, value in settings.items()}
     found = (dict(zip(choices, one, strict=True)) for one in product(*choices.values()))
     return tuple(_once(_cell(one, where) for one in found))
 
 
-def _cell(settings: Mapping[str, Any], where: str) -> Cell:
+def _cell(settings: Mapping[str, Any], where: str) -> AnyCell:
     """With its adversary named; refuses here what would fail hours later."""
-    cell: Cell = _made(_CELL, settings, where)
+    kind = pydantic.TypeAdapter(kind_of(settings.get("ask")))
     try:
-        return replace(cell, adversary=cell.plan.adversary_names[0])
+        return named(_made(kind, settings, where))
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
+
+
+def _kind(file: _File) -> type[AnyCell]:
+    """Of the file's cells: what they are asked decides which settings they have."""
+    kinds = {kind_of(one.get("ask")) for one in file.grids}
+    require(
+        len(kinds) == 1,
+        f"some grids ask {QUESTION!r}, others do not; write two files",
+    )
+    return kinds.pop()
 
 
 def _choices(name: str, value: Any) -> list[Any]:
@@ -196,15 +217,15 @@ def _choices(name: str, value: Any) -> list[Any]:
     return [[one] if listed and not isinstance(one, list) else one for one in values]
 
 
-def _stated(row: Mapping[str, Any], where: str) -> Stated:
+def _stated(row: Mapping[str, Any], where: str, settings: list[str]) -> Stated:
     _refuse_unknown(row, _ROW, where)
     stated: Stated = _made(_STATED, row, where)
-    _refuse_unknown(stated.where, _SETTINGS, f"{where}, where")
+    _refuse_unknown(stated.where, settings, f"{where}, where")
     return stated
 
 
-def _once(cells: Iterable[Cell]) -> list[Cell]:
-    found: list[Cell] = []
+def _once(cells: Iterable[AnyCell]) -> list[AnyCell]:
+    found: list[AnyCell] = []
     for cell in cells:
         if cell not in found:
             found.append(cell)
@@ -233,5 +254,5 @@ def _first(error: pydantic.ValidationError) -> str:
     return f"{where} is {str(problem['input'])[:60]!r}; {said}"
 
 
-def _kind(content: Any) -> str:
+def _type(content: Any) -> str:
     return "nothing" if content is None else f"a {type(content).__name__}"

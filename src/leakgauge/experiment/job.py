@@ -8,9 +8,10 @@ from leakgauge.audit import versions
 from leakgauge.checks import require
 from leakgauge.data import Roles, Source, open_data
 from leakgauge.data.usual import filled_in
-from leakgauge.experiment.cell import Cell, plain
+from leakgauge.experiment.cell import AnyCell, Cell, plain
 from leakgauge.experiment.cellstore import key_of
 from leakgauge.experiment.description import Origin
+from leakgauge.experiment.guarantee import GuaranteeCell
 from leakgauge.experiment.prepare import Prepared, from_source
 
 
@@ -24,7 +25,7 @@ class Job:
         fingerprint: of their content.
     """
 
-    cell: Cell
+    cell: AnyCell
     data: str
     fingerprint: str
 
@@ -43,13 +44,15 @@ class Job:
         return key_of(self.identity)
 
 
-def job_of(cell: Cell) -> Job:
+def job_of(cell: AnyCell) -> Job:
     """Read the cell's data and fill in what it leaves to them.
 
     Raises:
         InputError: there are no such data, or they do not say what the cell leaves open.
     """
     source = opened(cell.data)
+    if isinstance(cell, GuaranteeCell):
+        return Job(cell.settled(source), source.name, source.fingerprint)
     roles = filled_in(
         source.roles,
         label=cell.label,
@@ -70,17 +73,12 @@ def job_of(cell: Cell) -> Job:
     return Job(whole, source.name, source.fingerprint)
 
 
-def prepared(job: Job) -> Prepared:
-    """The stages of the one cell.
+def prepared(cell: Cell, source: Source) -> Prepared:
+    """The stages of one cell.
 
     Raises:
-        InputError: the data changed since the job was made, or do not fit what is asked.
+        InputError: the data do not fit what is asked.
     """
-    cell, source = job.cell, opened(job.cell.data)
-    require(
-        source.fingerprint == job.fingerprint,
-        f"data {cell.data!r} changed since the run began; start it again",
-    )
     secrets = () if cell.secret is None else (cell.secret,)
     roles = Roles(str(cell.label), secrets, cell.group, cell.drop, cell.bins)
     settings = {
@@ -92,6 +90,20 @@ def prepared(job: Job) -> Prepared:
     origin = Origin("run", source.name, source.fingerprint, settings)
     plan = cell.plan.about(cell.secret or str(cell.group))
     return from_source(source, roles, plan, origin, drop_missing=cell.drop_missing)
+
+
+def source_of(job: Job) -> Source:
+    """The data of a job.
+
+    Raises:
+        InputError: they changed since the job was made.
+    """
+    source = opened(job.cell.data)
+    require(
+        source.fingerprint == job.fingerprint,
+        f"data {job.cell.data!r} changed since the run began; start it again",
+    )
+    return source
 
 
 @functools.cache

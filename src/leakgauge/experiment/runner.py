@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.checks import InputError
-from leakgauge.experiment.cell import Cell, plain
+from leakgauge.experiment.cell import AnyCell, plain
 from leakgauge.experiment.cellstore import CellStore
 from leakgauge.experiment.executors import spread
 from leakgauge.experiment.grid import Grid
-from leakgauge.experiment.job import Job, job_of, prepared
+from leakgauge.experiment.guarantee import GuaranteeCell, audited, checked_table, records_of
+from leakgauge.experiment.job import Job, job_of, prepared, source_of
 from leakgauge.experiment.resumable import run_stages
 from leakgauge.experiment.store import RunFolder
 from leakgauge.records import Record, Run
@@ -34,7 +35,7 @@ class Outcome:
         refusal: why it could not be played; None where it was.
     """
 
-    cell: Cell
+    cell: AnyCell
     key: str
     seconds: float = 0.0
     refusal: str | None = None
@@ -102,8 +103,11 @@ def play(job: Job, out: Path) -> Outcome:
 
 
 def _records(job: Job, store: CellStore) -> list[Record]:
+    cell, source = job.cell, source_of(job)
     with one_thread():
-        ready = prepared(job)
+        if isinstance(cell, GuaranteeCell):
+            return records_of(cell, source.name, *audited(checked_table(source, cell), cell))
+        ready = prepared(cell, source)
         folder = _folder(store, job.key, ready.run)
         return run_stages(folder, ready.stages, dataset=ready.dataset, label=ready.label, workers=1)
 
@@ -149,7 +153,7 @@ def _resolved(grid: Grid) -> tuple[dict[str, Job], list[Outcome]]:
 def _described(grid: Grid, jobs: Mapping[str, Job]) -> dict[str, Any]:
     """What ``grid.yaml`` says: which cells each grid and each figure of the paper is about."""
 
-    def keys(cells: Sequence[Cell]) -> list[str]:
+    def keys(cells: Sequence[AnyCell]) -> list[str]:
         found = (jobs.get(_text(cell)) for cell in cells)
         return list(dict.fromkeys(job.key for job in found if job is not None))
 
@@ -167,7 +171,7 @@ def _described(grid: Grid, jobs: Mapping[str, Job]) -> dict[str, Any]:
     }
 
 
-def _text(cell: Cell) -> str:
+def _text(cell: AnyCell) -> str:
     return json.dumps(plain(cell), sort_keys=True)
 
 

@@ -14,7 +14,7 @@ from leakgauge.guarantee.mechanism import DPSGD, Mechanism, OpacusMechanism, Opt
 from leakgauge.guarantee.pair import Attribute, Pair, attribute_of, choose_pairs
 from leakgauge.guarantee.statistic import LayerRatio, LikelihoodRatio, Norm, Statistic
 from leakgauge.guarantee.theory import Theory, theory_of
-from leakgauge.guarantee.threshold import choose_threshold, epsilon_in_sample, errors_at
+from leakgauge.guarantee.threshold import choose_threshold, errors_at, threshold_in_sample
 
 __all__ = [
     "DPSGD",
@@ -39,10 +39,10 @@ __all__ = [
     "craft",
     "epsilon_clopper_pearson",
     "epsilon_gaussian_dp",
-    "epsilon_in_sample",
     "epsilon_of_mu",
     "errors_at",
     "largest_showable",
     "mu_clopper_pearson",
     "theory_of",
+    "threshold_in_sample",
 ]

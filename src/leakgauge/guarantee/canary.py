@@ -25,7 +25,8 @@ class Craft:
             position within the range seen in the data (``"box"``); or a record whose every
             original column has a value that is seen in the data (``"valid"``).
         distance: what is made large: ``"mse"`` or ``"cosine"`` of the gradients (the paper's), or
-            ``"clipped"``, the distance after clipping itself.
+            ``"clipped"``, the distance after clipping itself. Wherever both gradients are longer
+            than the clip, the cosine alone decides, and its ascent gets further in the box.
         restarts: records of the data to start from, for each label.
         steps: of gradient ascent (Adam); not used in ``"valid"``.
         lr: of Adam, in units of the encoded features.
@@ -39,8 +40,8 @@ class Craft:
         Li et al., CCS 2024, section 7.
     """
 
-    domain: Domain = "valid"
-    distance: Distance = "clipped"
+    domain: Domain = "free"
+    distance: Distance = "cosine"
     restarts: int = 4
     steps: int = 200
     lr: float = 0.5

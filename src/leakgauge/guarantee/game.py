@@ -19,10 +19,10 @@ from leakgauge.guarantee.statistic import LikelihoodRatio, Statistic
 from leakgauge.guarantee.theory import Theory, theory_of
 from leakgauge.guarantee.threshold import (
     choose_threshold,
-    epsilon_in_sample,
     epsilon_objective,
     errors_at,
     fewest_errors,
+    threshold_in_sample,
 )
 from leakgauge.records import Estimate
 from leakgauge.types import Dataset, Params, Task
@@ -45,7 +45,8 @@ class Result:
         clip: what the mechanism claims.
         estimate: epsilon from FPR and FNR; its ``low`` holds for whatever the mechanism does.
         gaussian: epsilon of the Gaussian mechanism that the errors show.
-        in_sample: the paper's, largest over thresholds on the trials it is judged on: biased.
+        in_sample: the paper's, at the best threshold for the trials it is judged on: biased, and
+            its interval knows nothing of that choice.
         largest_showable: the estimate if no trial had gone wrong.
         theory: what is promised.
         null: scores of the judged trials under H0, ``alternative`` under H1 ``[trials // 2]``.
@@ -61,7 +62,7 @@ class Result:
     clip: float
     estimate: Estimate
     gaussian: Estimate
-    in_sample: float
+    in_sample: Estimate
     largest_showable: Estimate
     theory: Theory
     null: Floats
@@ -150,6 +151,7 @@ def audit_pair(
     )
     threshold = choose_threshold(*chosen, epsilon_objective(delta))
     middle = choose_threshold(*chosen, fewest_errors)
+    best = threshold_in_sample(*judged, delta)
     return Result(
         canary=pair.origin,
         statistic=score.name,
@@ -160,7 +162,7 @@ def audit_pair(
         clip=claim.clip,
         estimate=epsilon_clopper_pearson(errors_at(*judged, threshold), delta),
         gaussian=epsilon_gaussian_dp(errors_at(*judged, middle), delta),
-        in_sample=epsilon_in_sample(*judged, delta),
+        in_sample=epsilon_clopper_pearson(errors_at(*judged, best), delta),
         largest_showable=most,
         theory=theory_of(
             claim,

@@ -9,12 +9,14 @@ import numpy as np
 from scipy import stats
 
 from leakgauge.records import ACCUMULATED, Estimate, Record
+from leakgauge.report import epsilon
 from leakgauge.report.wording import plain
 from leakgauge.scores import ACCURACY
 
 CONFIDENCE = 0.95
 STATIC = "static"
-_LOWEST = {"advantage": -1.0}  # of a metric; the others begin at 0, and all end at 1
+_LOWEST = {"advantage": -1.0}  # of a metric; the others begin at 0
+_UNBOUNDED = frozenset(epsilon.METRICS)  # above; the others end at 1
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,8 @@ def over_seeds(records: Sequence[Record]) -> Estimate:
         CONFIDENCE, count - 1, loc=mean, scale=values.std(ddof=1) / np.sqrt(count)
     )
     lowest = _LOWEST.get(records[0].metric, 0.0)
-    low, high = max(lowest, float(low)), min(1.0, float(high))
+    highest = np.inf if records[0].metric in _UNBOUNDED else 1.0
+    low, high = max(lowest, float(low)), min(highest, float(high))
     return Estimate(mean, low, high, count, CONFIDENCE, "seeds")
 
 

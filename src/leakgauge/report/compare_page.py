@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.records import REPORT_FILE, write_text
-from leakgauge.report import sweep
+from leakgauge.report import epsilon, sweep
 from leakgauge.report.cells import METRICS
 from leakgauge.report.compare import (
     CONFIDENCE,
@@ -16,10 +16,11 @@ from leakgauge.report.compare import (
     groups,
     varying,
 )
+from leakgauge.report.epsilon_page import charts_of
 from leakgauge.report.page import environment
 from leakgauge.scores import ACCURACY
 
-_NAMES: Mapping[str, str] = {**METRICS, ACCURACY: "Accuracy"}
+_NAMES: Mapping[str, str] = {**METRICS, **epsilon.METRICS, ACCURACY: "Accuracy"}
 
 _FIRST = ("data", "ask", "adversary", "defense")
 _ROLES = ("label", "secret", "group", "drop", "bins")
@@ -47,6 +48,8 @@ def render_comparison(comparison: Comparison) -> str:
             rows=beside_paper(comparison),
             confidence=CONFIDENCE,
             charts=_charts(comparison, found),
+            guarantees=charts_of(comparison, found),
+            biased=epsilon.BIASED,
             groups=found,
             names=names,
             metrics=_metrics(found),

@@ -15,6 +15,10 @@ OPTIONS = {
         *("device", "allow_loop"),
     ),
     "demo": _PLAY,
+    "guarantee": (
+        *("label", "attribute", "clip", "noise", "canary", "statistic", "mechanism", "trials"),
+        *("delta", "hidden", "group", "drop", "bins", "drop_missing", "device", "seed"),
+    ),
 }
 """The settings that each command takes as options. The number of workers changes no figure."""
 
@@ -28,7 +32,7 @@ def command_line(run: Run) -> str:
     settings, options = run.settings, OPTIONS.get(run.command, ())
     table, task = settings.get("table"), settings.get("task")
     words = ["leakgauge", run.command]
-    if run.command == "audit" and table is not None:
+    if run.command != "demo" and table is not None:
         words.append(str(table))
     elif not options or (run.command == "audit" and task is None):
         return ""
