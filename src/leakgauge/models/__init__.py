@@ -1,6 +1,26 @@
 """The networks of the papers, small and plain."""
 
 from leakgauge.models.cnn import cnn
+from leakgauge.models.initialise import SCHEMES, initialise
+from leakgauge.models.lenet import lenet
 from leakgauge.models.mlp import mlp
+from leakgauge.models.named import NETS, build
+from leakgauge.models.resnet import ResNet, resnet20, resnet50
+from leakgauge.models.slim import slim
+from leakgauge.models.weights import load_weights, read_state
 
-__all__ = ["cnn", "mlp"]
+__all__ = [
+    "NETS",
+    "SCHEMES",
+    "ResNet",
+    "build",
+    "cnn",
+    "initialise",
+    "lenet",
+    "load_weights",
+    "mlp",
+    "read_state",
+    "resnet20",
+    "resnet50",
+    "slim",
+]

@@ -1,5 +1,7 @@
 """Rounds of training."""
 
 from leakgauge.training.sgd import predict, train_epoch
+from leakgauge.training.update import Update
+from leakgauge.training.validity import Validity
 
-__all__ = ["predict", "train_epoch"]
+__all__ = ["Update", "Validity", "predict", "train_epoch"]

@@ -1,0 +1,41 @@
+"""The LeNet that gradient inversion began with."""
+
+import torch
+from torch import nn
+
+from leakgauge.checks import require
+from leakgauge.models.initialise import initialise
+
+_WIDTH = 12
+
+
+def lenet(channels: int, classes: int, side: int, *, generator: torch.Generator) -> nn.Sequential:
+    """Three 5 x 5 convolutions of 12 channels with sigmoids, and a linear head.
+
+    The strides are 2, 2 and 1. The papers draw its weights from U(-0.5, 0.5):
+    ``initialise(model, "wide-uniform", generator=...)``.
+
+    Args:
+        channels: of an image ``[channels, side, side]``.
+        classes: outputs of the head (logits).
+        side: height and width in pixels, at least 4.
+        generator: draws the initial weights, as PyTorch would.
+
+    Raises:
+        InputError: ``side`` is below 4.
+
+    References:
+        Zhu et al., "Deep Leakage from Gradients", NeurIPS 2019, and its published code.
+
+    >>> model = lenet(1, 10, 28, generator=torch.Generator().manual_seed(0))
+    >>> list(model(torch.zeros(3, 1, 28, 28)).shape)
+    [3, 10]
+    """
+    require(side >= 4, f"side is {side}; expected at least 4 pixels")
+    layers: list[nn.Module] = []
+    with torch.device("meta"):
+        for width_in, stride in ((channels, 2), (_WIDTH, 2), (_WIDTH, 1)):
+            layers += [nn.Conv2d(width_in, _WIDTH, 5, stride, padding=2), nn.Sigmoid()]
+            side = (side - 1) // stride + 1
+        layers += [nn.Flatten(), nn.Linear(_WIDTH * side * side, classes)]
+    return initialise(nn.Sequential(*layers), generator=generator)

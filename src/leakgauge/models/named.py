@@ -1,0 +1,72 @@
+"""Networks for images, by the name that a command line gives."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from leakgauge.checks import nearest, require
+from leakgauge.models.cnn import cnn
+from leakgauge.models.initialise import initialise
+from leakgauge.models.lenet import lenet
+from leakgauge.models.resnet import resnet20, resnet50
+from leakgauge.models.slim import slim
+
+NETS: Mapping[str, str] = {
+    "lenet": "LeNet of DLG: three 5 x 5 convolutions of 12 channels, sigmoid",
+    "slim": "three 3 x 3 convolutions of 48 channels, ReLU, no normalisation",
+    "cnn": "three 3 x 3 convolutions of 16, 32 and 32 channels that each halve the image, ReLU",
+    "resnet20": "ResNet20 of width 16, shortcuts padded with zeros",
+    "resnet20-conv": "ResNet20 of width 16, shortcuts by 1 x 1 convolutions",
+    "resnet20-4": "ResNet20 of width 64, shortcuts by 1 x 1 convolutions",
+    "resnet50": "ResNet50 in torchvision's layout, for 224 x 224",
+}
+"""What ``build`` knows, and what each is."""
+
+
+def build(
+    name: str,
+    *,
+    channels: int,
+    classes: int,
+    side: int,
+    init: str = "pytorch",
+    generator: torch.Generator,
+) -> nn.Module:
+    """A network in eval mode.
+
+    Args:
+        name: one of ``NETS``.
+        channels: of an image ``[channels, side, side]``.
+        classes: outputs of the head (logits).
+        side: height and width in pixels.
+        init: how the weights are drawn, one of ``SCHEMES``.
+        generator: draws them.
+
+    Raises:
+        InputError: the name or the scheme is unknown, or the images are too small.
+
+    >>> model = build("slim", channels=1, classes=2, side=8, generator=torch.Generator())
+    >>> model.training, list(model(torch.zeros(3, 1, 8, 8)).shape)
+    (False, [3, 2])
+    """
+    require(name in NETS, f"network {name!r} is not known{nearest(name, NETS)}")
+    # Drawn once more below, by the scheme: then "pytorch" gives what the network's own call does.
+    blank = torch.Generator(generator.device)
+    model = _make(name, channels, classes, side, blank)
+    return initialise(model, init, generator=generator).eval()
+
+
+def _make(
+    name: str, channels: int, classes: int, side: int, generator: torch.Generator
+) -> nn.Module:
+    if name == "resnet50":
+        return resnet50(classes, channels, generator=generator)
+    if name == "resnet20-4":
+        # The first to name it, Geiping et al. 2020, take torchvision's blocks, and so its shortcut.
+        return resnet20(channels, classes, 64, shortcut="conv", generator=generator)
+    if name.startswith("resnet20"):
+        shortcut = "conv" if name == "resnet20-conv" else "pad"
+        return resnet20(channels, classes, shortcut=shortcut, generator=generator)
+    made = {"lenet": lenet, "slim": slim, "cnn": cnn}[name]
+    return made(channels, classes, side, generator=generator)

@@ -1,0 +1,80 @@
+"""An update's parts in a safetensors file, with its figures in the header."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from leakgauge.checks import InputError, require
+
+_FORMAT = "leakgauge update 1"
+_FIGURES: Mapping[str, Any] = {"lr": float, "steps": int, "batch_size": int, "records": int}
+_GROUPS = ("values", "before", "buffers")
+
+
+def write_parts(path: Path, parts: Mapping[str, Any]) -> None:
+    """Write the attributes of an ``Update``, by name."""
+    tensors = {
+        f"{group}/{name}": leaf.detach().cpu().contiguous().clone()
+        for group in _GROUPS
+        for name, leaf in parts[group].items()
+    }
+    if parts["labels"] is not None:
+        tensors["labels"] = parts["labels"].cpu().contiguous()
+    header = {"format": _FORMAT, "kind": parts["kind"]}
+    header["names"] = json.dumps(list(parts["before"]))  # The file does not keep their order.
+    for name, convert in _FIGURES.items():
+        if parts[name] is not None:
+            header[name] = repr(convert(parts[name]))
+    try:
+        save_file(tensors, path, header)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"cannot write update {str(path)!r}; choose another path") from error
+
+
+def read_parts(path: Path) -> dict[str, Any]:
+    """The attributes of the ``Update`` that was written.
+
+    Raises:
+        InputError: there is no such file, it is a pickle, or it holds something else.
+    """
+    what = f"update {str(path)!r}"
+    header, tensors = _read(path, what)
+    require(
+        header.get("format") == _FORMAT,
+        f"{what} has no header of ours; write it with Update.save, which keeps kind and lr",
+    )
+    try:
+        found: dict[str, Any] = {
+            name: convert(header[name]) for name, convert in _FIGURES.items() if name in header
+        }
+        order = json.loads(header["names"])
+        for group in ("values", "before"):
+            found[group] = {name: tensors[f"{group}/{name}"] for name in order}
+        found["kind"] = header["kind"]
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError(f"{what} has a damaged header; write it anew") from error
+    found["labels"] = tensors.get("labels")
+    prefix = "buffers/"
+    found["buffers"] = {
+        name.removeprefix(prefix): leaf for name, leaf in tensors.items() if name.startswith(prefix)
+    }
+    return found
+
+
+def _read(path: Path, what: str) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The header and the tensors of a safetensors file."""
+    require(path.is_file(), f"{what}: no such file")
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return file.metadata() or {}, tensors
+    except (SafetensorError, OSError) as error:
+        raise InputError(
+            f"{what} is no safetensors file; pickles are refused, since reading one can run code: "
+            "write it with Update.save"
+        ) from error

@@ -1,0 +1,287 @@
+"""What one client sends, and the one place that knows its sign and scale."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from leakgauge.checks import (
+    InputError,
+    nearest,
+    require,
+    require_choice,
+    require_count,
+    require_positive,
+)
+from leakgauge.training.payload import Given, read_payload
+from leakgauge.training.stored import read_parts, write_parts
+from leakgauge.training.validity import Validity, gradient_change, measure
+from leakgauge.types import Grads, Params, Task
+
+KINDS = ("gradient", "change", "weights")
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """What one client sends, by parameter name; leaf ``[*p]``.
+
+    Local training is plain SGD, without momentum or decay. Tensors are taken over without
+    their history, not copied.
+
+    Attributes:
+        kind: ``"gradient"`` of the mean loss of a batch; ``"change"`` of the weights, after minus
+            before; or the ``"weights"`` after local training.
+        values: what was sent.
+        before: the weights that the client began with, all trainable ones by name.
+        lr: local learning rate; needed for all but a gradient.
+        steps: local steps.
+        batch_size: records of a step; taken for 1 by ``validity`` where it is not known.
+        records: different records of the client.
+        labels: of the records ``[n]``, int64, where the client told them: granted knowledge.
+        buffers: what else was sent, such as running statistics; kept aside.
+
+    Raises:
+        InputError: the parts do not fit one another, a value is not finite, all are zero, or the
+            learning rate is missing.
+
+    >>> before = {"w": torch.tensor([1.0, 2.0])}
+    >>> after = {"w": torch.tensor([0.5, 2.5])}
+    >>> Update("weights", after, before, lr=0.25, steps=2).as_gradient()["w"].tolist()
+    [[1.0, -1.0]]
+    """
+
+    kind: str
+    values: Params
+    before: Params
+    lr: float | None = None
+    steps: int = 1
+    batch_size: int | None = None
+    records: int | None = None
+    labels: Tensor | None = None
+    buffers: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_choice(self.kind, "kind of update", KINDS)
+        require(len(self.before) > 0, "the update has no weights before; pass params_of(model)")
+        _check_names(self.values, self.before, "the update", "the weights before")
+        _check_numbers(self.before, "the weights before")
+        _check_numbers(self.values, "the update")
+        own = {name: leaf.detach() for name, leaf in self.before.items()}
+        sent = {name: self.values[name].detach().to(leaf.device) for name, leaf in own.items()}
+        object.__setattr__(self, "before", own)
+        object.__setattr__(self, "values", sent)
+        still = not any(bool(leaf.any()) for leaf in self._moved().values())
+        same = "equals the weights before" if self.kind == "weights" else "is all zeros"
+        require(not still, f"the update {same}, so it tells nothing; was the client trained?")
+        self._check_counts()
+
+    def _check_counts(self) -> None:
+        require_count(self.steps, "steps")
+        if self.kind == "gradient":
+            require(self.steps == 1, f"a gradient has one step, not {self.steps}; pass a change")
+        else:
+            require(
+                self.lr is not None,
+                f"lr is missing; an update of kind {self.kind!r} has no scale without it",
+            )
+        if self.lr is not None:
+            require_positive(self.lr, "lr")
+        for value, name in ((self.batch_size, "batch_size"), (self.records, "records")):
+            if value is not None:
+                require_count(value, name)
+        if self.batch_size is not None and self.records is not None:
+            seen = self.steps * self.batch_size
+            require(
+                self.batch_size <= self.records <= seen,
+                f"{self.steps} steps of {self.batch_size} records do not go with {self.records} "
+                f"records; expected {self.batch_size} to {seen}",
+            )
+        if self.labels is not None:
+            sound = self.labels.dim() == 1 and self.labels.dtype == torch.int64
+            came = f"{list(self.labels.shape)} {self.labels.dtype}"
+            require(sound, f"labels are {came}; expected one int64 code for each record")
+
+    def as_gradient(self) -> Grads:
+        """The gradient at ``before``, leaf ``[1, *p]``: of the mean loss of all records.
+
+        A gradient is itself. A change or weights become (before - after) / (lr * steps), the mean
+        of the gradients along the way: exact for one step, else AGIC's one-batch approximation,
+        whose validity ``warnings`` judges.
+
+        References:
+            Xu et al., "AGIC: Approximate Gradient Inversion Attack on Federated Learning",
+            SRDS 2022, Eq. 4.
+        """
+        return {name: leaf[None] for name, leaf in self._gradient().items()}
+
+    def drift(self) -> float:
+        """l2 norm of the change of the weights over that of the weights; 0 for a gradient."""
+        return self.validity().drift
+
+    def validity(
+        self, task: Task | None = None, x: Tensor | None = None, y: Tensor | None = None
+    ) -> Validity:
+        """How far this is from one gradient step, without any private record.
+
+        Args:
+            task: with ``x`` and ``y``, the change of the gradient itself is measured.
+            x: records ``[B, ...]`` of the right shape, private to nobody. Noise does well; on a
+                trained net better than public records, whose gradient there is almost 0.
+            y: targets ``[B]``.
+
+        Raises:
+            InputError: the update does not fit the task's model, or only some were passed.
+        """
+        if task is not None:
+            self.check_fits(task.model)
+        changed = None
+        if x is not None or y is not None:
+            if task is None or x is None or y is None:
+                raise InputError("the change of the gradient needs a task, x and y; pass all three")
+            changed = gradient_change(task, self.before, self.after(), x, y)
+        moved = self._change()
+        return measure(
+            self.before,
+            moved,
+            lr=self.lr or 1.0,
+            steps=self.steps,
+            batch_size=self.batch_size or 1,
+            gradient_change=changed,
+        )
+
+    def warnings(
+        self, task: Task | None = None, x: Tensor | None = None, y: Tensor | None = None
+    ) -> tuple[str, ...]:
+        """What speaks against ``as_gradient``, a plain sentence each; arguments as ``validity``."""
+        return self.validity(task, x, y).warnings()
+
+    def after(self) -> Params:
+        """The weights that the client ended with; those before, where it sent a gradient."""
+        if self.kind == "weights":
+            return self.values
+        moved = self._change()
+        return {name: leaf + moved[name].to(leaf.dtype) for name, leaf in self.before.items()}
+
+    def check_fits(self, model: nn.Module) -> None:
+        """Refuse a model whose trainable parameters have other names or shapes.
+
+        Raises:
+            InputError: says which.
+        """
+        wanted = {name: value for name, value in model.named_parameters() if value.requires_grad}
+        _check_names(self.before, wanted, "the update", type(model).__name__)
+
+    @classmethod
+    def from_state_dicts(
+        cls,
+        before: Mapping[str, Tensor],
+        after: Mapping[str, Tensor],
+        *,
+        lr: float,
+        steps: int = 1,
+        batch_size: int | None = None,
+        records: int | None = None,
+        model: nn.Module | None = None,
+    ) -> "Update":
+        """From the state dicts of a model before and after local training.
+
+        Args:
+            before: as from ``model.state_dict()``; running statistics and whole numbers are left
+                out and kept aside.
+            after: of the same names.
+            lr: as for ``Update``, like the other figures.
+            steps: local steps.
+            batch_size: records of a step.
+            records: different records of the client.
+            model: tells which parameters are trained; without it, all but the statistics.
+
+        Raises:
+            InputError: as ``Update``.
+        """
+        trained = {name for name, leaf in before.items() if not _is_statistic(name, leaf)}
+        if model is not None:
+            trained &= {name for name, leaf in model.named_parameters() if leaf.requires_grad}
+        aside = {name for name in before if name not in trained}
+        found = cls(
+            "weights",
+            {name: leaf for name, leaf in after.items() if name not in aside},
+            {name: leaf for name, leaf in before.items() if name in trained},
+            lr=lr,
+            steps=steps,
+            batch_size=batch_size,
+            records=records,
+            buffers={name: leaf for name, leaf in after.items() if name in aside},
+        )
+        if model is not None:
+            found.check_fits(model)
+        return found
+
+    @classmethod
+    def from_breaching(
+        cls,
+        server_payload: Given,
+        shared_data: Given,
+        model: nn.Module,
+        *,
+        lr: float | None = None,
+        steps: int | None = None,
+    ) -> "Update":
+        """From the dictionaries of breaching 0.1.2; arguments as ``read_payload``."""
+        return cls(**read_payload(server_payload, shared_data, model, lr=lr, steps=steps))
+
+    def save(self, path: Path | str) -> None:
+        """Write safetensors whose header holds the figures."""
+        write_parts(Path(path), {part.name: getattr(self, part.name) for part in fields(self)})
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Update":
+        """Read what ``save`` wrote.
+
+        Raises:
+            InputError: there is no such file, or it holds something else.
+        """
+        return cls(**read_parts(Path(path)))
+
+    def _moved(self) -> Params:
+        """What was sent, as a difference."""
+        if self.kind != "weights":
+            return self.values
+        return {name: self.values[name] - leaf for name, leaf in self.before.items()}
+
+    def _change(self) -> Params:
+        """After minus before; nothing moved where a gradient was sent."""
+        if self.kind == "gradient":
+            return {name: torch.zeros_like(leaf) for name, leaf in self.before.items()}
+        return self._moved()
+
+    def _gradient(self) -> Params:
+        if self.kind == "gradient" or self.lr is None:
+            return self.values
+        scale = -1 / (self.lr * self.steps)
+        return {name: leaf * scale for name, leaf in self._moved().items()}
+
+
+def _is_statistic(name: str, leaf: Tensor) -> bool:
+    return name.rpartition(".")[2] in _STATISTICS or not leaf.is_floating_point()
+
+
+def _check_names(found: Params, wanted: Params, what: str, whole: str) -> None:
+    """Refuse other names or shapes."""
+    for name in wanted:
+        require(name in found, f"{what} has no {name!r}, which {whole} has{nearest(name, found)}")
+    for name, leaf in found.items():
+        require(name in wanted, f"{what} has {name!r}, not in {whole}{nearest(name, wanted)}")
+        came, expected = list(leaf.shape), list(wanted[name].shape)
+        require(came == expected, f"{what}: {name!r} is {came}; expected {expected} as {whole}")
+
+
+def _check_numbers(leaves: Params, what: str) -> None:
+    for name, leaf in leaves.items():
+        require(leaf.is_floating_point(), f"{what}: {name!r} is {leaf.dtype}; expected floats")
+        require(
+            bool(leaf.isfinite().all()),
+            f"{what}: {name!r} is not finite (NaN or infinity); did the training diverge?",
+        )
