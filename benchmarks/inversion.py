@@ -1,0 +1,297 @@
+"""How fast the inner step of gradient inversion is, and what that gives a whole attack.
+
+Run: ``python benchmarks/inversion.py [--threads N] [--repetitions 7] [--quick] [--cpu-time]
+[--only step targets local peer]``. Only ratios are printed: all sides run in turn in one process,
+and a ratio is taken within each turn. With ``LEAKGAUGE_DATA`` set, the images are CIFAR-10 test
+images. The peer is breaching 0.1.2, and is left out where that is not installed.
+"""
+
+import argparse
+import contextlib
+import importlib
+import importlib.util
+import io
+import os
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from leakgauge.gradients import batch_gradients, local_updates, params_of
+from leakgauge.inversion.engine import reconstruct
+from leakgauge.inversion.fast import matching_gradients
+from leakgauge.inversion.objective import Cosine
+from leakgauge.inversion.presets import preset
+from leakgauge.inversion.quality import match_to_truth, psnr
+from leakgauge.inversion.settings import Settings
+from leakgauge.inversion.simulate import LocalSteps
+from leakgauge.models import resnet20, slim
+from leakgauge.types import Grads, Params, Task
+
+CLASSES, SHAPE = 10, (3, 32, 32)
+MEAN, STD = 0.5, 0.25
+"""Of the normalisation of the images: one that leaves no doubt."""
+LOW, HIGH = torch.full(SHAPE, -MEAN / STD), torch.full(SHAPE, (1 - MEAN) / STD)
+
+Call = Callable[[], Any]
+Clock = Callable[[], float]
+
+
+def nets() -> dict[str, Callable[[], nn.Module]]:
+    return {
+        "slim": lambda: slim(3, CLASSES, generator=seeded()),
+        "ResNet20 width 16": lambda: resnet20(3, CLASSES, 16, generator=seeded()).eval(),
+        "ResNet20 width 64": lambda: resnet20(3, CLASSES, 64, generator=seeded()).eval(),
+    }
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def images(count: int) -> tuple[Tensor, Tensor]:
+    """The first test images ``[count, 3, 32, 32]``, normalised, with labels; or smooth noise."""
+    path = Path(os.environ.get("LEAKGAUGE_DATA", "")) / "cifar10" / "cifar10_subset.npz"
+    if path.is_file():
+        with np.load(path) as stored:
+            x = torch.from_numpy(stored["x_test"][:count]).permute(0, 3, 1, 2) / 255
+            return (x - MEAN) / STD, torch.from_numpy(stored["y_test"][:count].astype(np.int64))
+    generator = torch.Generator().manual_seed(1)
+    x = F.interpolate(torch.rand(count, 3, 5, 5, generator=generator), SHAPE[1:], mode="bicubic")
+    return (x.clamp(0, 1) - MEAN) / STD, torch.arange(count) % CLASSES
+
+
+def plain_gradient(task: Task, x: Tensor, y: Tensor) -> None:
+    """What a client computes: forward, and backward to the weights."""
+    torch.autograd.grad(task.loss(task.model(x[0]), y[0]), list(task.model.parameters()))
+
+
+def double_backward(task: Task, params: Params, x: Tensor, y: Tensor) -> Grads:
+    leaves = list(task.model.parameters())
+    found = torch.autograd.grad(task.loss(task.model(x[0]), y[0]), leaves, create_graph=True)
+    return {name: value[None] for name, value in zip(params, found, strict=True)}
+
+
+def iteration(step: Callable[..., Grads], x: Tensor, y: Tensor, wanted: Grads) -> Tensor:
+    """One iteration of an attack but for the optimiser: the objective's gradient in ``x``."""
+    x = x.detach().requires_grad_()
+    return torch.autograd.grad(Cosine()(step(x, y), wanted).sum(), x)[0]
+
+
+def turns(sides: list[Call], repetitions: int, clock: Clock) -> list[list[float]]:
+    """Seconds of each side in each turn, after one turn that does not count."""
+    for call in sides:
+        call()
+    return [[seconds(call, clock) for call in sides] for _ in range(repetitions)]
+
+
+def attacks(sides: list[Call], options: argparse.Namespace) -> tuple[str, list[Tensor]]:
+    """How much faster the first of two attacks is, and what each rebuilds ``[B, ...]``."""
+    rebuilt = [call() for call in sides]
+    repetitions = 1 if options.quick else 3
+    found = [[seconds(call, options.clock) for call in sides] for _ in range(repetitions)]
+    return shown([turn[1] / turn[0] for turn in found]), rebuilt
+
+
+def seconds(call: Call, clock: Clock) -> float:
+    start = clock()
+    call()
+    return clock() - start
+
+
+def shown(found: list[float]) -> str:
+    return f"{statistics.median(found):6.2f}  ({min(found):.2f} to {max(found):.2f})"
+
+
+def compare_steps(options: argparse.Namespace) -> None:
+    print("One iteration over one plain gradient (7 passes over 3 are 2.33):")
+    print(f"{'':<30} {'double backward':<26} ours")
+    for name, make in nets().items():
+        for batch in (1, 4) if options.quick else (1, 2, 4, 8):
+            task, params, x, y, wanted = case(make(), 1, batch)
+            found = turns(
+                [
+                    partial(plain_gradient, task, x, y),
+                    partial(iteration, partial(double_backward, task, params), x, y, wanted),
+                    partial(iteration, partial(matching_gradients, task, params), x, y, wanted),
+                ],
+                *(options.repetitions, options.clock),
+            )
+            ratios = [shown([turn[side] / turn[0] for turn in found]) for side in (1, 2)]
+            print(f"{f'{name}, batch {batch}':<30} {ratios[0]:<26} {ratios[1]}", flush=True)
+
+
+def case(model: nn.Module, count: int, batch: int) -> tuple[Task, Params, Tensor, Tensor, Grads]:
+    """A task, its parameters, a guess ``[count, batch, ...]`` and the gradients of the truth."""
+    task, params = Task(model, F.cross_entropy), params_of(model)
+    x, y = images(count * batch)
+    x, y = x.view(count, batch, *SHAPE), y.view(count, batch)
+    wanted = batch_gradients(task, params, x, y, method="loop")
+    guess = torch.randn(x.shape, generator=torch.Generator().manual_seed(2))
+    return task, params, guess, y, wanted
+
+
+def compare_targets(options: argparse.Namespace) -> None:
+    count = 8
+    print(f"{count} targets at once, times faster than one after another:")
+    names = ("slim",) if options.quick else ("slim", "ResNet20 width 16")
+    for name in names:
+        for batch in (1, 4):
+            task, params, x, y, wanted = case(nets()[name](), count, batch)
+            step = partial(matching_gradients, task, params)
+            rows = [slice(n, n + 1) for n in range(count)]
+            apart = [{k: v[row] for k, v in wanted.items()} for row in rows]
+            calls = [
+                partial(iteration, step, x[row], y[row], own)
+                for row, own in zip(rows, apart, strict=True)
+            ]
+            together = partial(iteration, step, x, y, wanted)
+            found = turns([partial(each, calls), together], options.repetitions, options.clock)
+            ratios = shown([turn[0] / turn[1] for turn in found])
+            print(f"{f'{name}, batch {batch}':<30} {ratios}", flush=True)
+
+
+def each(calls: Sequence[Call]) -> None:
+    for call in calls:
+        call()
+
+
+def compare_local_steps(options: argparse.Namespace) -> None:
+    """AGIC that takes an update for one batch, against the simulation of all local steps."""
+    iterations = 30 if options.quick else 300
+    print(f"AGIC on slim, one batch against simulation, {iterations} iterations, rate 1e-4:")
+    print(f"{'':<30} times faster               PSNR, dB: one batch, simulated")
+    for steps in (1, 2, 4, 8):
+        local = LocalSteps(steps, 1e-4)
+        model = nets()["slim"]()
+        task, params = Task(model, F.cross_entropy), params_of(model)
+        x, y = images(steps)
+        change = local_updates(task, params, x[None, :, None], y[None, :, None], lr=local.lr)
+        wanted = {name: value / (-local.lr * steps) for name, value in change.items()}
+        attack = partial(rebuilt, task, params, wanted, y, preset("agic", iterations=iterations))
+        ratios, (one, every) = attacks([attack, partial(attack, local=local)], options)
+        quality = f"{score(one, x):.2f}, {score(every, x):.2f}"
+        print(f"{f'{steps} local steps':<30} {ratios:<26} {quality}", flush=True)
+
+
+def rebuilt(
+    task: Task,
+    params: Params,
+    wanted: Grads,
+    y: Tensor,
+    settings: Settings,
+    local: LocalSteps | None = None,
+) -> Tensor:
+    """The records ``[B, ...]`` of one update, their labels ``y [B]`` known."""
+    found = reconstruct(
+        task,
+        params,
+        wanted,
+        settings,
+        shape=(len(y), *SHAPE),
+        labels=y[None],
+        low=LOW,
+        high=HIGH,
+        local=local,
+        seed=0,
+    )
+    return found.x[0]
+
+
+def score(found: Tensor, truth: Tensor) -> float:
+    """Mean PSNR in dB, images paired with the truth."""
+    found, truth = found.detach() * STD + MEAN, truth * STD + MEAN
+    return float(psnr(found[match_to_truth(found, truth)], truth).mean())
+
+
+def compare_peer(options: argparse.Namespace) -> None:
+    """Inverting Gradients as both programs have it: the same image, net and iterations."""
+    if importlib.util.find_spec("breaching") is None:
+        print("breaching is not installed; left out.")
+        return
+    iterations = 30 if options.quick else 500
+    print(f"Inverting Gradients against breaching, {iterations} iterations, labels known:")
+    print(f"{'':<30} times faster               PSNR, dB: ours, theirs")
+    for name, make in list(nets().items())[:: 2 if not options.quick else 3]:
+        for batch in (1, 4):
+            model = make()
+            task, params = Task(model, F.cross_entropy), params_of(model)
+            x, y = images(batch)
+            wanted = batch_gradients(task, params, x[None], y[None], method="loop")
+            settings = preset("inverting-gradients", iterations=iterations)
+            ours = partial(rebuilt, task, params, wanted, y, settings)
+            ratios, found = attacks([ours, prepare_peer(model, wanted, y, iterations)], options)
+            quality = ", ".join(f"{score(one, x):.2f}" for one in found)
+            print(f"{f'{name}, batch {batch}':<30} {ratios:<26} {quality}", flush=True)
+
+
+def prepare_peer(
+    model: nn.Module, wanted: Grads, labels: Tensor, iterations: int
+) -> Callable[[], Tensor]:
+    """Their attack on the same update, told what ours is told."""
+    # It imports torchvision, which asks for two operations that this PyTorch lacks.
+    for name in ("nms", "qnms"):
+        with contextlib.suppress(RuntimeError):
+            torch.library.define(f"torchvision::{name}", "(Tensor a, Tensor b, float c) -> Tensor")
+    breaching = importlib.import_module("breaching")
+
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):
+        config = breaching.get_attack_config(
+            "invertinggradients", overrides=[f"optim.max_iterations={iterations}"]
+        )
+    setup = {"dtype": torch.float, "device": torch.device("cpu")}
+    attacker = breaching.attacks.prepare_attack(model, nn.CrossEntropyLoss(), config, setup)
+    about = SimpleNamespace(shape=SHAPE, modality="vision", mean=[MEAN] * 3, std=[STD] * 3)
+    payload = [
+        {
+            "parameters": list(model.parameters()),
+            "buffers": list(model.buffers()),
+            "metadata": about,
+        }
+    ]
+    told = {"num_data_points": len(labels), "labels": labels, "local_hyperparams": None}
+    shared = [
+        {"gradients": [value[0] for value in wanted.values()], "buffers": None, "metadata": told}
+    ]
+
+    def run() -> Tensor:
+        found: Tensor = attacker.reconstruct(payload, shared, {})[0]["data"]
+        return found
+
+    return run
+
+
+SECTIONS = {
+    "step": compare_steps,
+    "targets": compare_targets,
+    "local": compare_local_steps,
+    "peer": compare_peer,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--quick", action="store_true", help="fewer cases, fewer iterations")
+    parser.add_argument("--cpu-time", action="store_true", help="where others use the machine")
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
+    options = parser.parse_args()
+    options.clock = time.process_time if options.cpu_time else time.perf_counter
+    torch.set_num_threads(options.threads)
+    print(f"{options.threads} thread(s); median (min to max) of {options.repetitions} turns.")
+    for name in options.only:
+        SECTIONS[name](options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Can the records be rebuilt? Gradient inversion, from DLG to AGIC."""

@@ -1,0 +1,96 @@
+"""One attack from what was sent to what is rebuilt: labels, knowledge of the defense, search."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from torch import Tensor
+
+from leakgauge.inversion.adaptive import adapted, adapted_settings
+from leakgauge.inversion.client import Client, Sent
+from leakgauge.inversion.engine import objective_of, reconstruct
+from leakgauge.inversion.labels import infer_labels
+from leakgauge.inversion.search import Progress, Reconstruction
+from leakgauge.inversion.settings import Settings
+from leakgauge.inversion.simulate import LocalSteps
+from leakgauge.rng import stream
+from leakgauge.types import Params, Task
+
+Labels = Literal["known", "inferred"]
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What the attacker has beside what was sent and the model.
+
+    Attributes:
+        labels: the true ones ``[T, S * B]``, granted; None where it has to infer them.
+        low: lowest values of a record, broadcast to it, in units of the model's input.
+        high: highest ones.
+        defense: whether it knows the client's defense, and adapts to it.
+        simulate: whether it simulates the client's local steps, rather than take its update for
+            one batch's gradient.
+    """
+
+    low: Tensor
+    high: Tensor
+    labels: Tensor | None = None
+    defense: bool = False
+    simulate: bool = False
+
+
+def attack(
+    task: Task,
+    params: Params,
+    sent: Sent,
+    settings: Settings,
+    client: Client,
+    known: Knowledge,
+    *,
+    record: tuple[int, ...],
+    seed: int,
+    snapshots: int = 0,
+    progress: Progress | None = None,
+) -> Reconstruction:
+    """Rebuild the records of T clients.
+
+    Args:
+        task: the model and its loss.
+        params: where every client started.
+        sent: from ``send``.
+        settings: the method.
+        client: how they trained: rates, steps and batch sizes are part of the protocol, so known.
+        known: what else the attacker has.
+        record: shape of a record.
+        seed: draws the starts, and the noise that labels are inferred with.
+        snapshots: as for ``reconstruct``.
+        progress: as for ``reconstruct``.
+
+    Raises:
+        InputError: labels cannot be inferred from this gradient; or as ``reconstruct``.
+    """
+    labels = known.labels
+    if labels is None and not settings.joint_labels:
+        labels = infer_labels(
+            task, params, sent.grads, client.records, record=record, rng=stream(seed, "labels")
+        ).labels
+    objective = None
+    if known.defense:
+        settings = adapted_settings(settings, client.defense, task.model)
+        objective = adapted(objective_of(settings, task.model), client.defense)
+    several = client.local_steps > 1 and known.simulate
+    return reconstruct(
+        task,
+        params,
+        sent.grads,
+        # Labels that are known need no search.
+        replace(settings, joint_labels=False) if labels is not None else settings,
+        shape=(client.records, *record),
+        seed=seed,
+        labels=labels,
+        low=known.low,
+        high=known.high,
+        objective=objective,
+        local=LocalSteps(client.local_steps, client.local_lr) if several else None,
+        snapshots=snapshots,
+        progress=progress,
+    )

@@ -1,0 +1,144 @@
+"""What a client sends: the gradients and updates that an attack sees."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from leakgauge.checks import require, require_count, require_positive
+from leakgauge.defenses import ClipNorm, Defense, none
+from leakgauge.defenses.transform import Transform
+from leakgauge.gradients import batch_gradients, local_updates, per_example_gradients
+from leakgauge.rng import torch_stream
+from leakgauge.training.update import Update
+from leakgauge.types import Grads, Params, Task
+
+
+@dataclass(frozen=True)
+class Client:
+    """How a client trains before it sends.
+
+    Attributes:
+        batch_size: B, records of a step.
+        local_steps: S, steps of plain SGD over consecutive batches; with one, the gradient itself
+            is sent, and ``local_lr`` does not matter.
+        local_lr: of these steps.
+        defense: what is done to what is sent.
+    """
+
+    batch_size: int = 1
+    local_steps: int = 1
+    local_lr: float = 1e-4
+    defense: Defense = field(default_factory=none)
+
+    def __post_init__(self) -> None:
+        require_count(self.batch_size, "batch size")
+        require_count(self.local_steps, "number of local steps")
+        require_positive(self.local_lr, "local learning rate")
+        name = self.defense.name
+        require(
+            self.defense.learn is None,
+            f"{name!r} is learnt from public gradients against the inference of a secret; it does "
+            "nothing defined here; choose another --defense",
+        )
+        require(
+            self.defense.task is None,
+            f"{name!r} puts noise of its own into the code of each record; no attack here rebuilds "
+            "records through that; choose another --defense",
+        )
+        per_example = self.defense.per_example
+        require(
+            per_example is None or isinstance(per_example, ClipNorm),
+            f"{name!r}: {per_example!r} per record is not supported; expected ClipNorm",
+        )
+        require(
+            per_example is None or self.local_steps == 1,
+            f"{name!r} clips each record's gradient; with {self.local_steps} local steps only the "
+            "update could be clipped; take --local-steps 1 or another --defense",
+        )
+
+    @property
+    def records(self) -> int:
+        """Behind one update."""
+        return self.batch_size * self.local_steps
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """What T clients sent, and what can be known of it without their records.
+
+    Attributes:
+        grads: on the scale of a gradient, leaf ``[T, *p]``.
+        warnings: why that scale may not mean a gradient, in plain sentences.
+    """
+
+    grads: Grads
+    warnings: tuple[str, ...] = ()
+
+
+def send(task: Task, params: Params, x: Tensor, y: Tensor, client: Client, *, seed: int) -> Sent:
+    """What T clients send that hold the records ``x [T, S * B, ...]``, ``y [T, S * B]``.
+
+    Args:
+        task: the model and its loss.
+        params: where every client starts, leaf ``[*p]``.
+        x: records; the first B are the first step's batch, and so on.
+        y: their labels.
+        client: how they train.
+        seed: of the defense's noise.
+
+    Raises:
+        InputError: the model's gradients cannot be had.
+    """
+    if client.local_steps == 1:
+        clip = client.defense.per_example
+        grads = (
+            batch_gradients(task, params, x, y)
+            if clip is None
+            else _clipped(task, params, x, y, clip)
+        )
+        return Sent(_defended(grads, client, seed))
+    steps, size = client.local_steps, client.batch_size
+    parts_x = x.reshape(len(x), steps, size, *x.shape[2:])
+    parts_y = y.reshape(len(y), steps, size, *y.shape[2:])
+    changes = local_updates(task, params, parts_x, parts_y, lr=client.local_lr)
+    updates = [_update(row, params, client) for row in _rows(_defended(changes, client, seed))]
+    told = updates[0].warnings(task, *_stand_in(x[0], y[0], seed))
+    each = [update.as_gradient() for update in updates]
+    return Sent({name: torch.cat([one[name] for one in each]) for name in params}, told)
+
+
+def _clipped(task: Task, params: Params, x: Tensor, y: Tensor, clip: Transform) -> Grads:
+    """The mean of each batch's clipped gradients, leaf ``[T, *p]``."""
+    each = [clip(per_example_gradients(task, params, *one), []) for one in zip(x, y, strict=True)]
+    return {name: torch.stack([one[name].mean(dim=0) for one in each]) for name in params}
+
+
+def _update(change: Mapping[str, Tensor], params: Params, client: Client) -> Update:
+    return Update(
+        "change",
+        dict(change),
+        dict(params),
+        lr=client.local_lr,
+        steps=client.local_steps,
+        batch_size=client.batch_size,
+        records=client.records,
+    )
+
+
+def _rows(grads: Grads) -> list[dict[str, Tensor]]:
+    count = len(next(iter(grads.values())))
+    return [{name: leaf[row] for name, leaf in grads.items()} for row in range(count)]
+
+
+def _defended(grads: Grads, client: Client, seed: int) -> Grads:
+    first = next(iter(grads.values()))
+    rngs = [torch_stream(seed, "defense", row, device=first.device) for row in range(len(first))]
+    return client.defense.update(grads, rngs)
+
+
+def _stand_in(x: Tensor, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """Noise of the records' shape, with any labels: nothing private is looked at."""
+    noise = torch.randn(x.shape, generator=torch_stream(seed, "stand-in"), dtype=x.dtype)
+    return noise.to(x.device), torch.zeros_like(y)

@@ -1,0 +1,160 @@
+"""Rebuilds records from gradients: the engine that all attacks share."""
+
+import torch
+from torch import Tensor, nn
+
+from leakgauge.checks import nearest, require
+from leakgauge.inversion.fast import matching_gradients
+from leakgauge.inversion.layerweights import LayerWeights
+from leakgauge.inversion.objective import Objective
+from leakgauge.inversion.search import Progress, Reconstruction, search
+from leakgauge.inversion.settings import Settings
+from leakgauge.inversion.simulate import LocalSteps, simulated_gradients
+from leakgauge.inversion.starts import check_start, draw_starts
+from leakgauge.probing import explained, private, trainable
+from leakgauge.types import Grads, Params, Task
+
+
+def reconstruct(
+    task: Task,
+    params: Params,
+    wanted: Grads,
+    settings: Settings,
+    *,
+    shape: tuple[int, ...],
+    seed: int,
+    labels: Tensor | None = None,
+    low: Tensor | None = None,
+    high: Tensor | None = None,
+    objective: Objective | None = None,
+    local: LocalSteps | None = None,
+    start: Tensor | None = None,
+    first_target: int = 0,
+    snapshots: int = 0,
+    progress: Progress | None = None,
+) -> Reconstruction:
+    """Rebuild the records behind each of T gradients.
+
+    Args:
+        task: the model and its loss; never changed.
+        params: where the gradients were taken: all trainable parameters, leaf ``[*p]``.
+        wanted: the gradients that were seen, leaf ``[T, *p]``; of an update ``as_gradient()``.
+        settings: the attack, as one of ``PRESETS``.
+        shape: of a target's records, ``(B, *record)``.
+        seed: draws the starts, one stream for each target and restart.
+        labels: ``[T, B]`` int64, known or inferred; None searches for them, where ``settings``
+            allow that.
+        low: lowest values that a record can have, broadcast to it, in units of the model's
+            input; needed with ``settings.boxed``, like ``high``.
+        high: highest ones.
+        objective: compares the gradients in place of the settings' own, for example to adapt to
+            a defense.
+        local: simulates the client's local steps; None takes the update for one batch's gradient.
+        start: ``[T, B, *record]``, where the first restart begins; None draws it.
+        first_target: number of the first target, so that targets in several calls draw as in one.
+        snapshots: how often the records are noted on the way.
+        progress: called at each iteration.
+
+    Raises:
+        InputError: gradients that do not fit the model, are not finite or all zeros; labels that
+            are missing or do not fit; a box without limits; or what the model refuses.
+
+    >>> from leakgauge.inversion.presets import preset
+    >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
+    >>> params = dict(task.model.named_parameters())
+    >>> wanted = {"weight": torch.tensor([[[1.0, 2, 3], [-1, -2, -3]]]) / 2}
+    >>> wanted["bias"] = torch.tensor([[0.5, -0.5]])
+    >>> settings = preset("dlg-adam", iterations=2)
+    >>> labels = torch.tensor([[1]])
+    >>> found = reconstruct(task, params, wanted, settings, shape=(1, 3), labels=labels, seed=0)
+    >>> list(found.x.shape), list(found.losses.shape)
+    ([1, 1, 3], [1, 3])
+    """
+    params = trainable(task.model, params)
+    targets = check_gradients(params, wanted)
+    seen = {name: wanted[name].detach() for name in params}
+    each = torch.arange(targets, device=next(iter(seen.values())).device)
+    measure = objective_of(settings, task.model) if objective is None else objective
+
+    def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
+        if local is None:
+            found = matching_gradients(task, params, x, y)
+        else:
+            found = simulated_gradients(task, params, x, y, local)
+        # Gradients can be large: a copy at every step would cost as much as an objective.
+        all_ = len(rows) == targets and torch.equal(rows, each)
+        return measure(found, seen if all_ else {n: value[rows] for n, value in seen.items()})
+
+    begin = draw_starts(
+        settings,
+        shape,
+        targets=targets,
+        seed=seed,
+        first_target=first_target,
+        like=next(iter(params.values())),
+    )
+    if start is not None:
+        begin[:, 0] = check_start(start, begin)
+    return search(
+        match,
+        settings,
+        begin,
+        labels=labels,
+        classes=classes_of(task, params, begin[0, 0]),
+        seed=seed,
+        first_target=first_target,
+        low=low,
+        high=high,
+        snapshots=snapshots,
+        progress=progress,
+    )
+
+
+def objective_of(settings: Settings, model: nn.Module) -> Objective:
+    """The objective of an attack on this model: layer weights are worked out for its layers."""
+    chosen = settings.objective
+    return chosen.objective(model) if isinstance(chosen, LayerWeights) else chosen
+
+
+def classes_of(task: Task, params: Params, x: Tensor) -> int | None:
+    """Outputs of the model on a batch ``x [B, ...]``; None where they are not ``[B, classes]``.
+
+    Raises:
+        InputError: the model does not take such records.
+    """
+    model = private(task, params).model
+    with torch.no_grad(), explained(f"the model refuses records {list(x.shape)}"):
+        outputs = model(x)
+    shaped = isinstance(outputs, Tensor) and outputs.dim() == 2
+    return outputs.shape[1] if shaped else None
+
+
+def check_gradients(params: Params, wanted: Grads) -> int:
+    """The number of targets of a stack of gradients that fits ``params``.
+
+    Raises:
+        InputError: a name or a shape does not fit, or a row is not finite or all zeros.
+    """
+    for name in wanted:
+        require(name in params, f"gradient of {name!r}: no such parameter{nearest(name, params)}")
+    for name, value in params.items():
+        require(name in wanted, f"the gradient of {name!r} is missing; the model has it")
+        shape = wanted[name].shape
+        require(
+            shape[1:] == value.shape and len(shape) == value.dim() + 1,
+            f"the gradient of {name!r} is {list(shape)}; expected [T, *{list(value.shape)}]",
+        )
+    counts = {len(value) for value in wanted.values()}
+    require(len(counts) == 1, f"gradients are of {sorted(counts)} targets; expected one number")
+    squares = torch.stack([_squares(value) for value in wanted.values()])
+    for target, square in enumerate(squares.sum(0).tolist()):
+        require(
+            square == square and square < float("inf"),
+            f"the gradient of target {target} is not finite; drop it",
+        )
+        require(square > 0, f"the gradient of target {target} is all zeros: it tells nothing")
+    return counts.pop()
+
+
+def _squares(value: Tensor) -> Tensor:
+    return value.double().reshape(len(value), -1).square().sum(1)

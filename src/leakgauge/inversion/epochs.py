@@ -1,0 +1,97 @@
+"""Records that a client used in several epochs, rebuilt from all of its updates together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leakgauge.inversion.engine import objective_of
+from leakgauge.inversion.fast import matching_gradients
+from leakgauge.inversion.matching import EpochPlan
+from leakgauge.inversion.search import Progress, Reconstruction, search
+from leakgauge.inversion.settings import Settings
+from leakgauge.inversion.starts import draw_starts
+from leakgauge.types import Grads, Params, Task
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """What the server saw in one epoch.
+
+    Attributes:
+        params: where every update of this epoch started, leaf ``[*p]``.
+        grads: of its U updates, leaf ``[U, *p]``.
+    """
+
+    params: Params
+    grads: Grads
+
+
+def joint_reconstruct(
+    task: Task,
+    epochs: Sequence[Epoch],
+    plan: EpochPlan,
+    settings: Settings,
+    *,
+    labels: Tensor,
+    record: tuple[int, ...],
+    low: Tensor,
+    high: Tensor,
+    seed: int,
+    weights: Sequence[float] | None = None,
+    snapshots: int = 0,
+    progress: Progress | None = None,
+) -> Reconstruction:
+    """All n records at once, from every update that held them.
+
+    The objective is ``sum_e w_e mean_u D(g_eu(x), g_eu)``, over epochs e and their updates u. The
+    paper's text was not at hand: equal weights are our reading.
+
+    Args:
+        task: the model and its loss.
+        epochs: E of them.
+        plan: which records each update holds.
+        settings: the method.
+        labels: ``[n]`` int64, of the records as the plan numbers them.
+        record: shape of a record.
+        low: lowest values, broadcast to a record; high, highest ones.
+        high: see ``low``.
+        seed: draws the start.
+        weights: w_e; None weighs all epochs by 1 / E.
+        snapshots: as for ``reconstruct``.
+        progress: as for ``reconstruct``.
+
+    Returns:
+        One target, ``x [1, n, ...]``.
+
+    References:
+        Xu et al., AGIC, SRDS 2022, Eq. 5.
+    """
+    count, measure = len(labels), objective_of(settings, task.model)
+    shares = [1 / len(epochs)] * len(epochs) if weights is None else list(weights)
+
+    def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
+        return torch.stack([_distance(one_x, one_y) for one_x, one_y in zip(x, y, strict=True)])
+
+    def _distance(x: Tensor, y: Tensor) -> Tensor:
+        total = x.new_zeros(())
+        for number, (share, epoch) in enumerate(zip(shares, epochs, strict=True)):
+            held = plan.batches(x, epoch=number), plan.batches(y, epoch=number)
+            found = matching_gradients(task, epoch.params, *held)
+            total = total + share * measure(found, epoch.grads).mean()
+        return total
+
+    like = next(iter(epochs[0].params.values()))
+    start = draw_starts(settings, (count, *record), targets=1, seed=seed, first_target=0, like=like)
+    return search(
+        match,
+        settings,
+        start,
+        labels=labels[None],
+        seed=seed,
+        low=low,
+        high=high,
+        snapshots=snapshots,
+        progress=progress,
+    )

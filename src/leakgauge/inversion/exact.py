@@ -1,0 +1,186 @@
+"""Records read off the gradient of a first linear layer, by division alone.
+
+A unit i of the layer has the gradients ``sum_r d_ri x_r`` (its weights) and ``sum_r d_ri`` (its
+bias). Where a single record r reaches the unit, one divided by the other is x_r, whatever the loss
+and the layers behind. After a ReLU a record reaches the units that it switches on.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from leakgauge.checks import require, require_count, require_positive
+from leakgauge.probing import trainable
+from leakgauge.types import Grads, Params, Task
+
+FLOOR = 1e-6
+"""A bias gradient below this share of the largest is rounding, and nothing to divide by."""
+
+MOST_UNITS = 2000
+"""Units that are compared with each other: those of the largest bias gradients."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recovered:
+    """Candidates for the records of one batch, the best supported first.
+
+    Attributes:
+        x: ``[k, D]``, inputs of the first layer, in the gradient's precision.
+        support: how many units agree on each ``[k]``, int64.
+    """
+
+    x: Tensor
+    support: Tensor
+
+
+def first_linear(model: nn.Module) -> tuple[str, str]:
+    """The names of weight and bias of the first layer that has parameters.
+
+    First is what was registered first. What stands before it and has no parameters (``Flatten``)
+    is passed over: the layer's inputs are what is recovered.
+
+    Raises:
+        InputError: that layer is no ``nn.Linear`` with a bias.
+
+    >>> first_linear(nn.Sequential(nn.Flatten(), nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)))
+    ('1.weight', '1.bias')
+    """
+    for name, part in model.named_modules():
+        if not list(part.parameters(recurse=False)):
+            continue
+        linear = isinstance(part, nn.Linear)
+        what = f"{type(part).__name__}{' without a bias' if linear else ''}"
+        require(
+            linear and part.bias is not None,
+            f"the first layer {name!r} is {what}; exact recovery expects an nn.Linear with a bias",
+        )
+        dot = f"{name}." if name else ""
+        return f"{dot}weight", f"{dot}bias"
+    require(False, f"{type(model).__name__} has no layer with parameters")
+    raise AssertionError
+
+
+def recover_first_layer(
+    task: Task,
+    params: Params,
+    grads: Grads,
+    *,
+    agree: int = 2,
+    tolerance: float = 1e-4,
+    valid: Callable[[Tensor], Tensor] | None = None,
+) -> Recovered:
+    """Records of a batch, exact where units saw one record alone.
+
+    Every unit with a bias gradient gives a candidate. Those that agree with each other are joined
+    by least squares, which weighs a unit by its squared bias gradient. One record is always
+    recovered, up to rounding. Of several, a record is when at least ``agree`` units saw it alone.
+    Nothing is returned where nothing agrees.
+
+    Units that saw the same several records can agree on a mixture of them: with two classes and
+    one hidden layer they always do, since all units then weigh the records alike; records of one
+    label are weighed nearly alike by any network that is not trained. A mixture does not look like
+    a record: ``valid`` tells (for tables ``decode.fits``). With it, ``agree=1`` also takes what a
+    single unit says.
+
+    Args:
+        task: its model begins with a linear layer that sees each record once.
+        params: all trainable parameters by name, where the gradient was taken.
+        grads: one gradient, leaf ``[1, *p]``; of an update, ``as_gradient()``.
+        agree: how many units must say the same; or all that say anything, where these are fewer.
+        tolerance: candidates agree that differ by no more than this in any coordinate, relative
+            to the largest coordinate where that is above 1. A difference of float32 weights is
+            rounded more coarsely than a gradient: at a local rate of 1e-4 it takes about 1e-2.
+        valid: ``(candidates [k, D]) -> which can be records [k]``, bool.
+
+    Raises:
+        InputError: the first layer is no linear layer with bias, its gradient does not fit, is not
+            finite, or is zero for all biases.
+
+    References:
+        Phong et al., Privacy-Preserving Deep Learning via Additively Homomorphic Encryption, 2018
+        (one record); Geiping et al., Inverting Gradients, 2020, proposition 3.1.
+
+    >>> task = Task(nn.Linear(2, 2), nn.functional.cross_entropy)
+    >>> bias = torch.tensor([[0.5, -0.5]])
+    >>> grads = {"weight": bias[..., None] * torch.tensor([2.0, 6.0]), "bias": bias}
+    >>> found = recover_first_layer(task, dict(task.model.named_parameters()), grads)
+    >>> found.x.tolist(), found.support.tolist()
+    ([[2.0, 6.0]], [2])
+    """
+    require_count(agree, "number of units that must agree")
+    require_positive(tolerance, "tolerance")
+    weight, bias = _first_gradients(task, params, grads)
+    order = bias.abs().argsort(descending=True, stable=True)[:MOST_UNITS]
+    order = order[bias[order].abs() > FLOOR * bias.abs().max()]
+    weight, bias = weight[order], bias[order]
+    groups = _groups(weight / bias[:, None], tolerance)
+    size = groups.sum(dim=1)
+    groups = groups[size >= min(agree, len(bias))]
+    square = groups * bias.square()
+    x = square @ (weight / bias[:, None]) / square.sum(dim=1, keepdim=True)
+    if valid is not None:
+        kept = valid(x)
+        x, groups = x[kept], groups[kept]
+    support = groups.sum(dim=1)
+    best = support.argsort(descending=True, stable=True)
+    return Recovered(x[best].to(next(iter(grads.values())).dtype), support[best])
+
+
+def share_recovered(found: Tensor, truth: Tensor, *, tolerance: float = 1e-3) -> float:
+    """The share of true records that stand among the candidates; for scoring alone.
+
+    Args:
+        found: ``[k, D]``.
+        truth: ``[B, D]``.
+        tolerance: the largest difference of any coordinate.
+
+    >>> share_recovered(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    0.5
+    """
+    if len(found) == 0:
+        return 0.0
+    gaps = torch.cdist(truth.double(), found.double(), p=float("inf"))
+    return float((gaps.amin(dim=1) <= tolerance).double().mean())
+
+
+def _first_gradients(task: Task, params: Params, grads: Grads) -> tuple[Tensor, Tensor]:
+    """Gradients of the first layer's weight ``[H, D]`` and bias ``[H]``, float64."""
+    names = first_linear(task.model)
+    known = trainable(task.model, params)
+    for name in names:
+        require(name in grads, f"there is no gradient of {name!r}, the first layer")
+        wanted = [1, *known[name].shape] if name in known else None
+        require(
+            list(grads[name].shape) == wanted,
+            f"the gradient of {name!r} is {list(grads[name].shape)}; expected {wanted}: one "
+            "update, its stack's axis first",
+        )
+        require(
+            bool(grads[name].isfinite().all()),
+            f"the gradient of {name!r} is not finite everywhere; check the update",
+        )
+    weight, bias = (grads[name][0].double() for name in names)
+    require(
+        bool(bias.any()),
+        f"the gradient of {names[1]!r} is all zero, so no record reaches the first layer; "
+        "check the update, or its defense",
+    )
+    return weight, bias
+
+
+def _groups(candidates: Tensor, tolerance: float) -> Tensor:
+    """Which of m candidates ``[m, D]`` agree: ``[k, m]`` bool, each one in a single group.
+
+    In order: the first one that is free takes all free ones near it.
+    """
+    reach = tolerance * candidates.abs().amax(dim=1).clamp(min=1)
+    near = torch.cdist(candidates, candidates, p=float("inf")) <= reach[:, None]
+    free = torch.ones(len(candidates), dtype=torch.bool, device=candidates.device)
+    found = []
+    for seed in range(len(candidates)):
+        if free[seed]:
+            found.append(near[seed] & free)
+            free &= ~near[seed]
+    return torch.stack(found)

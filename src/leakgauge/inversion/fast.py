@@ -1,0 +1,193 @@
+"""Gradients of batches that can be differentiated once more, fast: the inner step of inversion.
+
+While the model runs, its convolutions, linear layers and BatchNorms in eval mode are tapped (see
+``taps``). The weights are constants there, so autograd never spends work on them; every other
+operation runs as it is, and plain autograd differentiates it. The module is never changed.
+"""
+
+import warnings
+from collections.abc import Mapping
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from leakgauge.checks import require
+from leakgauge.inversion.taps import Known, Taps
+from leakgauge.probing import fresh_buffers, trainable, vectorisable_kernels
+from leakgauge.types import Grads, Params, Task
+
+# By any of these, torch reports a model that it cannot vectorise; a loop then says what is wrong.
+_REFUSALS: tuple[type[Exception], ...] = (
+    *(RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError),
+    *(NotImplementedError, AssertionError, UserWarning),
+)
+
+_LOOPED: WeakSet[nn.Module] = WeakSet()
+"""Models that were found not to vectorise, so that no step tries it again."""
+
+
+def matching_gradients(
+    task: Task,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    *,
+    stacked_params: bool = False,
+    weights_fixed: bool = True,
+) -> Grads:
+    """The gradient of the mean loss of each of N batches, differentiable in ``x`` and ``y``.
+
+    One further backward pass is cheap, ``torch.autograd.grad(objective.sum(), x)``, and exact: to
+    rounding it gives what plain double backward gives. A third derivative is refused by torch.
+    Memory grows with N.
+
+    Args:
+        task: the model and its loss.
+        params: all trainable parameters by name, as from ``params_of``; leaf ``[*p]``.
+        x: batches ``[N, B, ...]``.
+        y: targets ``[N, B]`` int64, or probabilities ``[N, B, classes]``.
+        stacked_params: the parameters are ``[N, *p]``, others for each batch; the batches then run
+            one after the other.
+        weights_fixed: no gradient is asked for in the parameters. To unroll local steps, False
+            makes the result differentiable in them, too, at the price of their cotangents.
+
+    Returns:
+        Gradients by parameter, leaf ``[N, *p]``.
+
+    Raises:
+        InputError: shapes or names do not fit.
+
+    >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
+    >>> params = {name: value.detach() for name, value in task.model.named_parameters()}
+    >>> x = torch.ones(5, 4, 3, requires_grad=True)
+    >>> grads = matching_gradients(task, params, x, torch.zeros(5, 4, dtype=torch.int64))
+    >>> list(grads["weight"].shape), grads["weight"].requires_grad
+    ([5, 2, 3], True)
+    """
+    _check(task, params, x, y, stacked_params)
+    watched = [x, y] if weights_fixed else [x, y, *params.values()]
+    graph = torch.is_grad_enabled() and any(value.requires_grad for value in watched)
+    if weights_fixed:
+        params = {name: value.detach() for name, value in params.items()}
+    with torch.enable_grad(), vectorisable_kernels():
+        if len(x) == 1 or stacked_params or task.model in _LOOPED:
+            return _looped(task, params, x, y, stacked_params, graph)
+        try:
+            return _at_once(task, params, x, y, graph)
+        except _REFUSALS:
+            found = _looped(task, params, x, y, stacked_params, graph)
+            _LOOPED.add(task.model)
+            return found
+
+
+def _check(task: Task, params: Params, x: Tensor, y: Tensor, stacked: bool) -> None:
+    require(
+        x.dim() >= 2 and 0 not in x.shape[:2],
+        f"x is {list(x.shape)}; expected [N, B, ...], none of them 0",
+    )
+    require(
+        y.shape[:2] == x.shape[:2],
+        f"y is {list(y.shape)}; expected [N, B, ...] like x, which is {list(x.shape)}",
+    )
+    if stacked:
+        for name, value in params.items():
+            require(
+                value.shape[:1] == x.shape[:1],
+                f"parameter {name!r} is {list(value.shape)}; expected [N, *p] with N {len(x)}",
+            )
+    wanted = {name: p.shape for name, p in task.model.named_parameters() if p.requires_grad}
+    if wanted != {name: value.shape[1 if stacked else 0 :] for name, value in params.items()}:
+        # Here alone: it looks for names that are near, far too slowly for every step.
+        trainable(task.model, {name: v[0] if stacked else v for name, v in params.items()})
+
+
+def _looped(
+    task: Task, params: Params, x: Tensor, y: Tensor, stacked: bool, graph: bool
+) -> dict[str, Tensor]:
+    """One batch after the other, on the fast kernels."""
+    rows = [
+        _one(task, {k: v[n] for k, v in params.items()} if stacked else params, x[n], y[n], graph)
+        for n in range(len(x))
+    ]
+    return rows[0] if len(rows) == 1 else {k: torch.cat([row[k] for row in rows]) for k in params}
+
+
+def _one(task: Task, params: Params, x: Tensor, y: Tensor, graph: bool) -> dict[str, Tensor]:
+    """The gradient of one batch ``x [B, ...]``, leaf ``[1, *p]``."""
+    leaves = {name: _leaf(value) for name, value in params.items()}
+    buffers = _buffers(task)
+    taps = Taps(_known(task, params, leaves, buffers), 1, batched=False)
+    with taps:
+        loss = task.loss(functional_call(task.model, {**leaves, **buffers}, (x,)), y)
+    return _summed(_collect(taps, loss, leaves, graph), params, 1)
+
+
+def _at_once(task: Task, params: Params, x: Tensor, y: Tensor, graph: bool) -> dict[str, Tensor]:
+    """The gradients of N batches in one pass through the model, rows held apart by ``vmap``."""
+    count = len(x)
+    leaves = {name: _leaf(value.expand(count, *value.shape)) for name, value in params.items()}
+    buffers = _buffers(task)
+    taps = Taps({}, count, batched=True)
+
+    def loss_of(leaves: Params, x: Tensor, y: Tensor) -> Tensor:
+        taps.known = _known(task, params, leaves, buffers)
+        with taps:
+            return task.loss(functional_call(task.model, {**leaves, **buffers}, (x,)), y)
+
+    with warnings.catch_warnings():
+        # Torch would run such a step one batch at a time: the loop does that better.
+        warnings.filterwarnings("error", message=".*performance drop")
+        losses = vmap(loss_of)(leaves, x, y)
+    return _summed(_collect(taps, losses.sum(), leaves, graph), params, count)
+
+
+def _collect(taps: Taps, loss: Tensor, leaves: Params, graph: bool) -> list[dict[str, Tensor]]:
+    """Every contribution to the gradients: of each tapped layer, and of what runs untapped."""
+    require(loss.requires_grad, "the loss does not depend on any trainable parameter")
+    edges = taps.edges()
+    found = torch.autograd.grad(
+        loss,
+        [*edges, *leaves.values()],  # type: ignore[arg-type]
+        create_graph=graph,
+        allow_unused=True,
+    )
+    with torch.set_grad_enabled(graph):
+        tapped = taps.gradients(list(found[: len(edges)]))
+    rest = zip(leaves, found[len(edges) :], strict=True)
+    rows = (1,) if not taps.batched else ()
+    plain = {k: v.reshape(*rows, *v.shape) for k, v in rest if v is not None}
+    return [plain, *tapped]
+
+
+def _summed(found: list[dict[str, Tensor]], params: Params, count: int) -> dict[str, Tensor]:
+    """The sum of all contributions by name, in the order of ``params``; zeros without any."""
+    total: dict[str, Tensor] = {}
+    for one in found:
+        for name, value in one.items():
+            total[name] = total[name] + value if name in total else value
+    for name, value in params.items():
+        if name not in total:
+            total[name] = value.new_zeros(count, *value.shape)
+    return {name: total[name] for name in params}
+
+
+def _leaf(value: Tensor) -> Tensor:
+    """What untapped operations see: the value under another identity, open to autograd."""
+    return value.view_as(value) if value.requires_grad else value.detach().requires_grad_()
+
+
+def _buffers(task: Task) -> dict[str, Tensor]:
+    """Copies of the buffers, where some module may write its own."""
+    writes = any(module.training for module in task.model.modules())
+    return fresh_buffers(task) if writes else dict(task.model.named_buffers())
+
+
+def _known(
+    task: Task, params: Params, leaves: Params, buffers: Mapping[str, Tensor]
+) -> dict[int, Known]:
+    """What the model's tensors stand for, by the identity under which it meets them."""
+    frozen = (value for value in task.model.parameters() if not value.requires_grad)
+    constants = {id(value): Known(None, value) for value in (*frozen, *buffers.values())}
+    return constants | {id(leaf): Known(name, params[name]) for name, leaf in leaves.items()}

@@ -1,0 +1,180 @@
+"""A convolution whose gradients can be differentiated at the price of ordinary kernels.
+
+Plain double backward lets autograd work out cotangents that nobody asks for, and runs some of the
+others as convolutions of odd shapes. Here every pass is one forward, input-gradient or
+weight-gradient kernel: 7 passes for a matched gradient, where a plain gradient takes 3.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+_BAR = 20480
+"""Numbers in a single image above which PyTorch takes oneDNN on a CPU. A slightly smaller image
+passes it when its padding is written out, and the gradient in it takes half of the time so."""
+
+_KERNELS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How a convolution walks; a whole number for each axis of space.
+
+    Attributes:
+        stride: of the kernel's walk.
+        padding: zeros on both sides.
+        dilation: distance of the kernel's points.
+        groups: into which the channels are parted.
+    """
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+    def outputs(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """``[R, O, ...]`` from ``x [R, I, ...]`` and ``weight [O, I / groups, ...]``."""
+        if _overlooked(x, self.groups):
+            found: Tensor = torch.ops.aten.mkldnn_convolution(
+                x, weight, bias, self.padding, self.stride, self.dilation, self.groups
+            )
+            return found
+        kernel = _KERNELS[len(self.stride)]
+        return kernel(x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+
+    def input_gradient(self, dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+        """``[R, I, ...]`` from the gradient ``dy [R, O, ...]``; of ``x`` only the shape counts."""
+        wider = [side + 2 * zeros for side, zeros in zip(x.shape[2:], self.padding, strict=True)]
+        if _overlooked(x, self.groups) and x.numel() <= _BAR < x.shape[1] * math.prod(wider):
+            around = replace(self, padding=(0,) * len(wider))
+            found = around._backward(dy, x.new_empty(*x.shape[:2], *wider), weight, 0)
+            return F.pad(found, [-zeros for zeros in reversed(self.padding) for _ in range(2)])
+        return self._backward(dy, x, weight, 0)
+
+    def weight_gradient(self, dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+        """``[O, I / groups, ...]``, summed over the R rows; of ``weight`` only the shape counts."""
+        return self._backward(dy, x, weight, 1)
+
+    def _backward(self, dy: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
+        found: Tensor = torch.ops.aten.convolution_backward(
+            *(dy, x, weight, None, self.stride, self.padding, self.dilation),
+            *(False, [0] * len(self.stride), self.groups, [which == 0, which == 1, False]),
+        )[which]
+        return found
+
+
+def inward(value: Tensor, wide: bool) -> Tensor:
+    """The same values, in a ``wide`` layer with the channels of images innermost."""
+    return value.contiguous(memory_format=torch.channels_last) if wide else value.contiguous()
+
+
+def wide(x: Tensor, weight: Tensor) -> bool:
+    """Whether kernels are faster with the channels innermost than the change of layout costs.
+
+    So on CPUs in single precision, and where images hold more numbers than the kernel.
+    """
+    plain = x.dim() != 4 or x.device.type != "cpu" or x.dtype == torch.float64
+    return not plain and x.numel() >= weight.numel()
+
+
+def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:
+    """The convolution of rows ``x`` with a constant kernel, twice differentiable in ``x``."""
+    found: Tensor = _Convolve.apply(x, weight, bias, geometry)  # type: ignore[no-untyped-call]
+    return found
+
+
+def weight_gradients(
+    dy: Tensor, x: Tensor, weight: Tensor, geometry: Geometry, targets: int
+) -> Tensor:
+    """The kernel's gradient for each target, ``[N, *weight.shape]``, once differentiable.
+
+    Args:
+        dy: the gradient in the outputs ``[N * B, O, ...]``, target after target.
+        x: the inputs ``[N * B, I, ...]``.
+        weight: the kernel; only its shape counts.
+        geometry: how it walks.
+        targets: N.
+    """
+    found: Tensor = _WeightGradients.apply(  # type: ignore[no-untyped-call]
+        dy, x, weight, geometry, targets
+    )
+    return found
+
+
+def _overlooked(x: Tensor, groups: int) -> bool:
+    """Whether PyTorch may pass its faster CPU kernel by: it does so for a single small image."""
+    return (
+        x.dim() == 4
+        and len(x) == 1
+        and groups == 1
+        and x.device.type == "cpu"
+        and x.dtype == torch.float32
+        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    )
+
+
+class _Convolve(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, how: Geometry) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.how = how
+        return how.outputs(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        dy = inward(dy, wide(x, weight))
+        # Detached, for its shape alone: else autograd would ask for a gradient that is zero.
+        found = _InputGradient.apply(dy, x.detach(), weight, ctx.how)  # type: ignore[no-untyped-call]
+        return found, None, None, None
+
+
+class _InputGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, dy: Tensor, x: Tensor, weight: Tensor, how: Geometry) -> Tensor:
+        ctx.save_for_backward(weight)
+        ctx.how = how
+        return how.input_gradient(dy, x, weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor | None, ...]:
+        (weight,) = ctx.saved_tensors
+        return ctx.how.outputs(cotangent, weight), None, None, None
+
+
+class _WeightGradients(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, dy: Tensor, x: Tensor, weight: Tensor, how: Geometry, targets: int
+    ) -> Tensor:
+        ctx.save_for_backward(dy, x)
+        ctx.how = how
+        found = [
+            how.weight_gradient(one_dy, one_x, weight)
+            for one_dy, one_x in zip(dy.chunk(targets), x.chunk(targets), strict=True)
+        ]
+        return found[0].contiguous()[None] if targets == 1 else torch.stack(found).contiguous()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor | None, ...]:
+        dy, x = ctx.saved_tensors
+        targets = len(cotangent)
+        kernels = [inward(kernel, wide(x, kernel)) for kernel in cotangent]
+        rows = list(zip(dy.chunk(targets), x.chunk(targets), kernels, strict=True))
+        to_dy = to_x = None
+        if ctx.needs_input_grad[0]:
+            to_dy = _joined([ctx.how.outputs(one_x, kernel) for _, one_x, kernel in rows])
+        if ctx.needs_input_grad[1]:
+            to_x = _joined([ctx.how.input_gradient(*row) for row in rows])
+        return to_dy, to_x, None, None, None
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -1,0 +1,108 @@
+"""The last linear layer of a model, and what it says of records before a label is known."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from leakgauge.checks import require
+from leakgauge.probing import private, trainable
+from leakgauge.types import Params, Task
+
+NOISE = 256
+"""Records of noise that stand in for public ones."""
+
+CHUNK = 256
+"""Records of one forward pass."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The last linear layer of a model.
+
+    Attributes:
+        module: its name in the model; empty where it is the model.
+        weight: name of its weight ``[C, D]`` among the parameters.
+        bias: name of its bias ``[C]``, or None.
+    """
+
+    module: str
+    weight: str
+    bias: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What a model says of records like the private ones, before any label is known.
+
+    T is the number of targets, or 1 where one expectation serves all.
+
+    Attributes:
+        prediction: mean softmax ``[T, C]``.
+        feature: mean input h of the last linear layer ``[T, D]``.
+        product: mean of p h ``[T, C, D]``.
+    """
+
+    prediction: Tensor
+    feature: Tensor
+    product: Tensor
+
+
+def last_linear(model: nn.Module) -> Head:
+    """The ``nn.Linear`` that was registered last, taken for the layer that gives the logits.
+
+    Raises:
+        InputError: there is none.
+
+    >>> last_linear(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))).weight
+    '2.weight'
+    """
+    found = [(name, part) for name, part in model.named_modules() if isinstance(part, nn.Linear)]
+    require(
+        bool(found),
+        f"{type(model).__name__} has no nn.Linear to read labels from; pass the labels (as known)",
+    )
+    name, part = found[-1]
+    dot = f"{name}." if name else ""
+    return Head(name, f"{dot}weight", None if part.bias is None else f"{dot}bias")
+
+
+def expectation(task: Task, params: Params, head: Head, like: Tensor) -> Expected:
+    """What the model says of records that may be like the private ones.
+
+    Args:
+        task: its model runs on a private copy, in its own mode.
+        params: all trainable parameters by name.
+        head: from ``last_linear``.
+        like: ``[T, n, ...]``, or ``[1, n, ...]`` for all targets: public records, the current
+            reconstruction, or noise.
+
+    Raises:
+        InputError: the model's outputs are not the logits ``[n, C]`` of its last linear layer.
+    """
+    model = private(task, trainable(task.model, params)).model
+    inputs: list[Tensor] = []
+    model.get_submodule(head.module).register_forward_pre_hook(
+        lambda _, given: inputs.append(given[0])
+    )
+    with torch.no_grad():
+        logits = torch.cat([model(part) for part in torch.split(like.flatten(0, 1), CHUNK)])
+    feature = torch.cat(inputs)
+    outputs, width = model.get_parameter(head.weight).shape
+    wanted = [[len(logits), outputs], [len(logits), width]]
+    require(
+        [list(logits.shape), list(feature.shape)] == wanted,
+        f"{head.module or 'the model'!r} turns {list(feature.shape)} into outputs "
+        f"{list(logits.shape)}; expected {wanted[0]}, one score for each class and record; "
+        "pass the labels (as known)",
+    )
+    p = logits.softmax(dim=1).reshape(*like.shape[:2], -1)
+    h = feature.reshape(*like.shape[:2], -1)
+    product = torch.einsum("tnc,tnd->tcd", p, h) / like.shape[1]
+    return Expected(p.mean(dim=1), h.mean(dim=1), product)
+
+
+def noise_records(record: tuple[int, ...], rng: np.random.Generator, like: Tensor) -> Tensor:
+    """Standard normal noise ``[1, NOISE, *record]`` of the type and device of ``like``."""
+    return torch.from_numpy(rng.standard_normal((1, NOISE, *record))).to(like)

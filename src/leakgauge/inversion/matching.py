@@ -1,0 +1,243 @@
+"""Which updates of different epochs hold the same records.
+
+In every epoch a client deals the same n records anew into batches, one update each. Each update is
+first inverted by itself; then the rough images of different epochs are matched. Records are
+numbered by their place in the first epoch: record ``u * B + b`` is the one at position b of that
+epoch's update u.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
+from leakgauge.checks import require, require_choice, require_count
+from leakgauge.inversion.quality import match_to_truth
+
+METHODS = ("greedy", "optimal")
+
+_NOT_FINITE = "rough images hold values that are not finite; leave out updates that failed"
+
+_Pairing = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True, eq=False)
+class EpochPlan:
+    """Which records each update of each epoch holds: what a joint reconstruction sums over.
+
+    Attributes:
+        members: int64 ``[E, U, B]``, of E epochs with U updates of B records; each epoch holds
+            each record 0 ... U * B - 1 once.
+
+    >>> plan = EpochPlan(torch.tensor([[[0, 1], [2, 3]], [[3, 0], [1, 2]]]))
+    >>> plan.batches(torch.tensor([10, 11, 12, 13]), epoch=1)
+    tensor([[13, 10],
+            [11, 12]])
+    """
+
+    members: Tensor
+
+    def __post_init__(self) -> None:
+        shape = list(self.members.shape)
+        require(
+            self.members.dim() == 3 and self.members.numel() > 0,
+            f"members of updates are {shape}; expected [epochs, updates, records of an update]",
+        )
+        each = self.members.flatten(1).sort(dim=1).values
+        bad = (each != torch.arange(self.records, device=each.device)).any(dim=1).nonzero()
+        require(
+            len(bad) == 0,
+            f"epoch {int(bad[0]) if len(bad) else 0} does not hold each of {self.records} records "
+            "once",
+        )
+
+    @property
+    def records(self) -> int:
+        """How many records the client has."""
+        return self.members[0].numel()
+
+    def batches(self, values: Tensor, *, epoch: int) -> Tensor:
+        """``values [n, ...]`` of the records as the updates of an epoch hold them, ``[U, B, ...]``.
+
+        Gradients flow through it.
+        """
+        return values[self.members[epoch]]
+
+    def order(self, epoch: int) -> Tensor:
+        """Where in an epoch each record is ``[n]``: in update ``order // B``, at ``order % B``."""
+        return self.members[epoch].flatten().argsort()
+
+
+def match_epochs(
+    images: Sequence[Tensor],
+    labels: Sequence[Tensor],
+    *,
+    pool: int = 2,
+    method: str = "greedy",
+) -> EpochPlan:
+    """Match the rough images of every later epoch to those of the first.
+
+    Args:
+        images: for each epoch what its updates gave up, ``[U, B, ...]``.
+        labels: of these images, int64 ``[U, B]``.
+        pool, method: as for ``match``.
+
+    Returns:
+        The plan; its first epoch is 0, 1, 2, ... by definition.
+
+    Raises:
+        InputError: the epochs have different shapes, or as ``match``.
+
+    References:
+        Xu et al., AGIC, SRDS 2022, section IV-B.
+    """
+    require(
+        len(images) == len(labels) > 0,
+        f"images of {len(images)} epochs and labels of {len(labels)}; expected as many",
+    )
+    shapes = {(tuple(x.shape), tuple(y.shape)) for x, y in zip(images, labels, strict=True)}
+    require(
+        len(shapes) == 1 and images[0].shape[:2] == labels[0].shape,
+        f"images and labels of the epochs are {sorted(shapes)}; expected [U, B, ...] and [U, B], "
+        "the same in each epoch",
+    )
+    first, first_labels = images[0].flatten(0, 1), labels[0].flatten()
+    members = [torch.arange(len(first), device=first_labels.device)]
+    for x, y in zip(images[1:], labels[1:], strict=True):
+        order = match(first, x.flatten(0, 1), first_labels, y.flatten(), pool=pool, method=method)
+        members.append(order.argsort().to(members[0].device))
+    return EpochPlan(torch.stack(members).view(-1, *labels[0].shape))
+
+
+def match(
+    first: Tensor,
+    other: Tensor,
+    first_labels: Tensor,
+    other_labels: Tensor,
+    *,
+    pool: int = 2,
+    method: str = "greedy",
+) -> Tensor:
+    """Where in another epoch each record of the first is.
+
+    The squared distance of average-pooled images, among those of the same label. ``greedy``: one
+    image of the first epoch after the other takes the nearest that is left. ``optimal``: the
+    one-to-one assignment with the smallest sum. Labels that were inferred may not agree between
+    epochs; images whose label has no partner left are matched in the same way among themselves.
+    The order of the greedy rule and this remainder are our reading of the paper.
+
+    Args:
+        first: rough images of the first epoch ``[n, c, h, w]``; records without two axes of
+            pixels need ``pool=1``.
+        other: those of the other epoch, of the same shape.
+        first_labels: int64 ``[n]``.
+        other_labels: int64 ``[n]``.
+        pool: side of the square of pixels that is averaged.
+        method: ``"greedy"`` or ``"optimal"``.
+
+    Returns:
+        int64 ``[n]``, a permutation: ``other[order]`` stands beside ``first``.
+
+    Raises:
+        InputError: a shape does not fit, or the method is not known.
+
+    References:
+        Xu et al., AGIC, SRDS 2022, section IV-B.
+
+    >>> x = torch.tensor([0.0, 1.0, 2.0]).view(3, 1, 1, 1).expand(3, 1, 2, 2)
+    >>> match(x, x[[2, 0, 1]] + 0.1, torch.tensor([5, 5, 6]), torch.tensor([6, 5, 5]))
+    tensor([1, 2, 0])
+    """
+    require_choice(method, "method of matching", METHODS)
+    n = len(first)
+    require(
+        first.shape == other.shape and first_labels.shape == other_labels.shape == (n,),
+        f"images of two epochs are {list(first.shape)} and {list(other.shape)} with labels "
+        f"{list(first_labels.shape)} and {list(other_labels.shape)}; expected [n, ...] and [n]",
+    )
+    require(bool(torch.isfinite(first).all() & torch.isfinite(other).all()), _NOT_FINITE)
+    distance = torch.cdist(_pooled(first, pool), _pooled(other, pool)).square().cpu()
+    paired = _greedy if method == "greedy" else _optimal
+    order = torch.full((n,), -1)
+    for label in sorted(set(first_labels.tolist())):
+        rows, columns = ((y.cpu() == label).nonzero()[:, 0] for y in (first_labels, other_labels))
+        _fill(order, distance, rows, columns, paired)
+    left = torch.ones(n, dtype=torch.bool).scatter_(0, order[order >= 0], False)
+    _fill(order, distance, (order < 0).nonzero()[:, 0], left.nonzero()[:, 0], paired)
+    return order.to(first_labels.device)
+
+
+def true_records(found: Tensor, truth: Tensor, records: Tensor) -> Tensor:
+    """Which true record each reconstructed image of an epoch stands for: for scoring alone.
+
+    Args:
+        found: what the updates gave up ``[U, B, ...]``.
+        truth: the client's records ``[n, ...]``.
+        records: which of them each update held, int64 ``[U, B]``.
+
+    Returns:
+        int64 ``[U * B]``; in each update the best one-to-one assignment.
+    """
+    named = []
+    for images, members in zip(found, records, strict=True):
+        order = match_to_truth(images, truth[members])  # images[order[j]] is members[j]
+        named.append(members[order.to(members.device).argsort()])
+    return torch.cat(named)
+
+
+def matching_accuracy(plan: EpochPlan, records: Sequence[Tensor]) -> Tensor:
+    """The share of records that were found again in each later epoch, ``[E - 1]``.
+
+    Args:
+        plan: from ``match_epochs``.
+        records: the true record of each reconstructed image, from ``true_records``, of each epoch
+            ``[n]``.
+
+    >>> plan = EpochPlan(torch.tensor([[[0], [1]], [[1], [0]], [[0], [1]]]))
+    >>> matching_accuracy(plan, [torch.tensor(one) for one in ([7, 9], [9, 7], [9, 7])])
+    tensor([1., 0.])
+    """
+    epochs = len(plan.members)
+    require(
+        len(records) == epochs > 1,
+        f"true records of {len(records)} epochs for a plan of {epochs}; expected as many, "
+        "2 or more",
+    )
+    found = [records[epoch][plan.order(epoch)] for epoch in range(1, epochs)]
+    return torch.stack([(one == records[0]).float().mean() for one in found])
+
+
+def _pooled(images: Tensor, pool: int) -> Tensor:
+    """``[n, D]``, float64."""
+    require_count(pool, "side of the pooled square, in pixels")
+    require(
+        pool == 1 or (images.dim() == 4 and min(images.shape[2:]) >= pool),
+        f"records are {list(images.shape)}; pooling {pool} x {pool} needs [n, c, h, w] of at "
+        "least that size, so use pool=1",
+    )
+    plain = images.detach().double()
+    return (avg_pool2d(plain, pool) if pool > 1 else plain).flatten(1)
+
+
+def _fill(order: Tensor, distance: Tensor, rows: Tensor, columns: Tensor, paired: _Pairing) -> None:
+    """Match ``rows`` to ``columns``, as many as the fewer of them."""
+    some, others = paired(distance[rows][:, columns])
+    order[rows[some]] = columns[others]
+
+
+def _greedy(distance: Tensor) -> tuple[Tensor, Tensor]:
+    distance = distance.clone()
+    count = min(distance.shape)
+    taken = torch.empty(count, dtype=torch.int64)
+    for row in range(count):
+        taken[row] = distance[row].argmin()
+        distance[:, taken[row]] = torch.inf
+    return torch.arange(count), taken
+
+
+def _optimal(distance: Tensor) -> tuple[Tensor, Tensor]:
+    rows, columns = linear_sum_assignment(distance.numpy())
+    return torch.from_numpy(rows), torch.from_numpy(columns)

@@ -1,0 +1,43 @@
+"""What is known of the records beside their gradient: images are smooth, values have limits."""
+
+import torch
+from torch import Tensor
+
+from leakgauge.checks import require
+
+
+def total_variation(x: Tensor) -> Tensor:
+    """The mean absolute difference of neighbouring pixels, down plus across (anisotropic).
+
+    Args:
+        x: images ``[N, ..., height, width]``, with at least two pixels each way.
+
+    Returns:
+        One number for each of N, ``[N]``, in units of a pixel.
+
+    Raises:
+        InputError: no image.
+
+    References:
+        Geiping et al., Inverting Gradients, NeurIPS 2020.
+
+    >>> total_variation(torch.tensor([[[0.0, 1.0], [0.0, 1.0]]]))
+    tensor([1.])
+    """
+    require(
+        x.dim() >= 3 and min(x.shape[-2:]) >= 2,
+        f"total variation needs images [..., height, width], records have {list(x.shape[1:])}; "
+        "set total_variation to 0",
+    )
+    down = (x[..., 1:, :] - x[..., :-1, :]).abs()
+    across = (x[..., 1:] - x[..., :-1]).abs()
+    return down.flatten(1).mean(1) + across.flatten(1).mean(1)
+
+
+def box(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """``x`` moved to the nearest point between ``low`` and ``high``, which broadcast to it.
+
+    >>> box(torch.tensor([-1.0, 0.5, 3.0]), torch.tensor(0.0), torch.tensor(1.0))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    return torch.minimum(torch.maximum(x, low), high)

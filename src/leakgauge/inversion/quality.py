@@ -1,0 +1,189 @@
+"""How near reconstructed images are to the truth: for scoring alone, no attack reads this.
+
+All images are floating ``[n, c, h, w]``; of pixels from 0 to 1 unless ``peak`` says otherwise.
+"""
+
+import math
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import t
+from torch import Tensor
+from torch.nn.functional import conv2d
+
+from leakgauge.checks import require
+from leakgauge.records import Estimate
+
+_WINDOW, _SIGMA = 11, 1.5  # pixels; Wang et al.
+_K1, _K2 = 0.01, 0.03
+
+
+def psnr(found: Tensor, truth: Tensor, peak: float = 1.0) -> Tensor:
+    """Peak signal-to-noise ratio of each image, in dB.
+
+    An error below what float32 resolves counts as that: equal images score 138.5 dB, not
+    infinity, so that means and records stay finite.
+
+    Args:
+        found: ``[n, ...]``.
+        truth: of the same shape.
+        peak: the largest value that a pixel can have, if the smallest is 0.
+
+    Returns:
+        ``[n]``, float64.
+
+    Raises:
+        InputError: the shapes differ, or there is a value that is not finite.
+
+    >>> [round(float(db), 1) for db in psnr(torch.tensor([[0.1], [0.0]]), torch.zeros(2, 1))]
+    [20.0, 138.5]
+    """
+    found, truth = _checked(found, truth)
+    error = (found - truth).square().flatten(1).mean(dim=1)
+    smallest = (peak * torch.finfo(torch.float32).eps) ** 2
+    return 10 * torch.log10(peak**2 / error.clamp(min=smallest))
+
+
+def ssim(found: Tensor, truth: Tensor, peak: float = 1.0) -> Tensor:
+    """Structural similarity of each image, mean over channels and over windows inside the image.
+
+    A Gaussian window of 11 x 11 pixels with sigma 1.5, K1 = 0.01 and K2 = 0.03, population
+    moments: scikit-image's ``structural_similarity(gaussian_weights=True, sigma=1.5,
+    use_sample_covariance=False)``.
+
+    Args:
+        found: ``[n, c, h, w]``, h and w at least 11.
+        truth: of the same shape.
+        peak: the largest value that a pixel can have, if the smallest is 0.
+
+    Returns:
+        ``[n]``, float64; 1 where the images are equal.
+
+    Raises:
+        InputError: the shapes differ or are too small, or there is a value that is not finite.
+
+    References:
+        Wang, Bovik, Sheikh and Simoncelli, Image quality assessment: from error visibility to
+        structural similarity, IEEE TIP 2004.
+
+    >>> image = torch.linspace(0, 1, 256).view(1, 1, 16, 16)
+    >>> ssim(image, image)
+    tensor([1.], dtype=torch.float64)
+    """
+    found, truth = _checked(found, truth)
+    require(
+        found.dim() == 4 and min(found.shape[2:]) >= _WINDOW,
+        f"images are {list(found.shape)}; SSIM needs [n, c, h, w] with at least {_WINDOW} pixels "
+        "in each direction",
+    )
+    a, b = _blurred(found), _blurred(truth)
+    # The variances and the covariance under each window.
+    aa = _blurred(found.square()) - a.square()
+    bb = _blurred(truth.square()) - b.square()
+    ab = _blurred(found * truth) - a * b
+    c1, c2 = (_K1 * peak) ** 2, (_K2 * peak) ** 2
+    each = (2 * a * b + c1) * (2 * ab + c2) / ((a**2 + b**2 + c1) * (aa + bb + c2))
+    return each.flatten(1).mean(dim=1)
+
+
+def match_to_truth(found: Tensor, truth: Tensor) -> Tensor:
+    """The order in which the reconstructed records of a batch come nearest to the true ones.
+
+    A gradient does not know the order of its batch. This is the assignment with the smallest sum
+    of squared errors; it looks at the truth, so it is for scoring alone.
+
+    Args:
+        found: ``[B, ...]``.
+        truth: of the same shape.
+
+    Returns:
+        ``[B]``, int64: ``found[order]`` stands beside ``truth``.
+
+    Raises:
+        InputError: the shapes differ, or there is a value that is not finite.
+
+    >>> truth = torch.tensor([[0.0], [1.0], [2.0]])
+    >>> match_to_truth(truth[[2, 0, 1]] + 0.1, truth)
+    tensor([1, 2, 0])
+    """
+    found, truth = _checked(found, truth)
+    cost = torch.cdist(truth.flatten(1), found.flatten(1)).square()
+    _, order = linear_sum_assignment(cost.cpu().numpy())
+    return torch.from_numpy(order).to(found.device)
+
+
+def mean_estimate(values: Tensor, *, confidence: float = 0.95, unit: str = "") -> Estimate:
+    """The mean over images, with a Student t interval.
+
+    The interval is about other images of the same kind, taken as independent; images of one batch
+    are not quite that. A single image says nothing of others: low and high are its value then,
+    and ``n`` is 1.
+
+    Args:
+        values: one for each image ``[n]``.
+        confidence: two-sided.
+        unit: for example ``"dB"``.
+
+    Raises:
+        InputError: there is no value, or one that is not finite.
+
+    >>> found = mean_estimate(torch.tensor([1.0, 2.0, 3.0]))
+    >>> found.value, round(found.low, 3), round(found.high, 3)
+    (2.0, -0.484, 4.484)
+    """
+    n = values.numel()
+    require(
+        values.dim() == 1 and n > 0,
+        f"scores are {list(values.shape)}; expected [n], one for each image",
+    )
+    plain: np.ndarray = values.detach().cpu().double().numpy()
+    bad = int((~np.isfinite(plain)).sum())
+    require(bad == 0, f"{bad} of {n} scores are not finite; leave out what failed, and say so")
+    mean = float(plain.mean())
+    if n == 1:
+        return Estimate(mean, mean, mean, 1, confidence, unit)
+    reach = float(t.ppf((1 + confidence) / 2, n - 1) * plain.std(ddof=1)) / math.sqrt(n)
+    return Estimate(mean, mean - reach, mean + reach, n, confidence, unit)
+
+
+def paired_difference(
+    first: Tensor, second: Tensor, *, confidence: float = 0.95, unit: str = ""
+) -> Estimate:
+    """The mean of ``first - second``, both ``[n]`` of the same images, as ``mean_estimate``.
+
+    >>> gain = paired_difference(torch.tensor([21.0, 31.0]), torch.tensor([20.0, 30.0]), unit="dB")
+    >>> gain.low, gain.high, gain.n
+    (1.0, 1.0, 2)
+    """
+    require(
+        first.shape == second.shape,
+        f"scores are {list(first.shape)} and {list(second.shape)}; expected both of the same "
+        "images, in the same order",
+    )
+    return mean_estimate(first - second, confidence=confidence, unit=unit)
+
+
+def _checked(found: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in float64, without a graph: squares of near pixels cancel in float32."""
+    require(
+        found.shape == truth.shape and found.dim() > 1 and found.numel() > 0,
+        f"images are {list(found.shape)} and the truth is {list(truth.shape)}; expected the same "
+        "shape [n, ...]",
+    )
+    bad = int((~torch.isfinite(found)).flatten(1).any(dim=1).sum())
+    require(bad == 0, f"{bad} of {len(found)} images hold values that are not finite")
+    return found.detach().double(), truth.detach().to(found.device).double()
+
+
+def _blurred(images: Tensor) -> Tensor:
+    """Gaussian means under the windows that lie inside: ``[n, c, h - 10, w - 10]``."""
+    place = torch.arange(_WINDOW, dtype=images.dtype, device=images.device) - _WINDOW // 2
+    weight = torch.softmax(-(place**2) / (2 * _SIGMA**2), dim=0)
+    flat = images.flatten(0, 1)[:, None]
+    rows = conv2d(flat, weight.view(1, 1, -1, 1))
+    return conv2d(rows, weight.view(1, 1, 1, -1)).view(*images.shape[:2], *_inside(images))
+
+
+def _inside(images: Tensor) -> tuple[int, int]:
+    return images.shape[2] - _WINDOW + 1, images.shape[3] - _WINDOW + 1

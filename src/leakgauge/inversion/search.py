@@ -1,0 +1,178 @@
+"""Searches for records by any loss: T targets x R restarts as one batch, the best restart kept."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leakgauge.checks import InputError, require
+from leakgauge.inversion.descent import descend
+from leakgauge.inversion.priors import total_variation
+from leakgauge.inversion.settings import Settings
+from leakgauge.inversion.starts import draw_scores
+
+Match = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""``(x [N, B, ...], y [N, B] or [N, B, classes], targets [N]) -> [N]``: how far the gradients of
+each row are from those of its target."""
+
+Progress = Callable[[int, Tensor], None]
+"""``(iteration, loss [T])``: the smallest loss of each target's restarts, at this iteration."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """What was rebuilt for each of T targets.
+
+    Attributes:
+        x: records ``[T, B, ...]``, in units of the model's input; their order means nothing.
+        labels: ``[T, B]`` int64, as given or as found.
+        loss: ``[T]``, objective and priors, of what is in ``x``.
+        steps: iterations at which the loss was noted, ``[k]``.
+        losses: of the kept restart, ``[T, k]``.
+        restart_losses: ``[T, R]``; the smallest is kept, whatever the truth is.
+        iterations: of the kept restart, ``[T]``.
+        stopped_early: whether its loss had come to rest before the end, ``[T]``.
+        seconds_per_iteration: of all targets together.
+        snapshot_steps: iterations at which the records were noted, ``[s]``.
+        snapshots: of the kept restart, ``[T, s, B, ...]``.
+    """
+
+    x: Tensor
+    labels: Tensor
+    loss: Tensor
+    steps: Tensor
+    losses: Tensor
+    restart_losses: Tensor
+    iterations: Tensor
+    stopped_early: Tensor
+    seconds_per_iteration: float
+    snapshot_steps: Tensor
+    snapshots: Tensor
+
+
+def search(
+    match: Match,
+    settings: Settings,
+    start: Tensor,
+    *,
+    seed: int,
+    labels: Tensor | None = None,
+    classes: int | None = None,
+    first_target: int = 0,
+    low: Tensor | None = None,
+    high: Tensor | None = None,
+    snapshots: int = 0,
+    progress: Progress | None = None,
+) -> Reconstruction:
+    """Search for records by a loss of one's own, for example over the updates of several epochs.
+
+    Args:
+        match: the objective, without the priors.
+        settings: the attack; its ``objective`` is not used.
+        start: where the restarts of each target begin, ``[T, R, B, *record]``.
+        seed: draws the starts of unknown labels.
+        labels: ``[T, B]`` int64; None searches for them among ``classes``.
+        classes: of the model; needed where ``labels`` is None.
+        first_target: as for ``reconstruct``.
+        low: as for ``reconstruct``.
+        high: as for ``reconstruct``.
+        snapshots: as for ``reconstruct``.
+        progress: as for ``reconstruct``.
+
+    Raises:
+        InputError: labels are missing or do not fit, or a box has no limits.
+    """
+    targets, restarts, count = start.shape[:3]
+    _check_box(settings, start, low, high)
+    scores, known = None, torch.zeros(targets, count, dtype=torch.int64)
+    if labels is None:
+        of_classes = _check_joint(settings, classes)
+        scores = draw_scores(start, of_classes, seed=seed, first_target=first_target)
+    else:
+        _check_labels(labels, targets, count, classes)
+        known = labels.to(start.device)
+    rows_of = torch.arange(targets, device=start.device).repeat_interleave(restarts)
+
+    def loss(x: Tensor, score: Tensor | None, rows: Tensor) -> Tensor:
+        of = rows_of[rows]
+        found = match(x, known[of] if score is None else score.softmax(-1), of)
+        if settings.total_variation:
+            # Of B independent records: their priors multiply, so their penalties add up.
+            found = found + settings.total_variation * count * total_variation(x)
+        return found
+
+    def told(at: int, losses: Tensor) -> None:
+        if progress is not None:
+            progress(at, losses.view(targets, restarts).amin(1))
+
+    began = time.perf_counter()
+    ways = descend(
+        loss,
+        settings,
+        start.flatten(0, 1),
+        scores,
+        low=(torch.tensor(-torch.inf) if low is None else low).to(start),
+        high=(torch.tensor(torch.inf) if high is None else high).to(start),
+        snapshots=snapshots,
+        progress=told,
+    )
+    seconds = time.perf_counter() - began
+    restart_losses = ways.loss.view(targets, restarts)
+    kept = restart_losses.argmin(1) + restarts * torch.arange(targets, device=start.device)
+    iterations = ways.iterations[kept]
+    return Reconstruction(
+        x=ways.x[kept],
+        labels=known if ways.scores is None else ways.scores[kept].argmax(-1),
+        loss=ways.loss[kept],
+        steps=ways.steps,
+        losses=ways.losses[kept],
+        restart_losses=restart_losses,
+        iterations=iterations,
+        stopped_early=iterations < settings.iterations,
+        seconds_per_iteration=seconds / int(ways.iterations.max()),
+        snapshot_steps=ways.snapshot_steps,
+        snapshots=ways.snapshots[kept],
+    )
+
+
+def _check_box(settings: Settings, start: Tensor, low: Tensor | None, high: Tensor | None) -> None:
+    require(
+        not settings.boxed or (low is not None and high is not None),
+        "the attack keeps records in a box; pass low and high, or set boxed=False",
+    )
+    for name, value in (("low", low), ("high", high)):
+        if value is not None:
+            record = list(start.shape[3:])
+            pairs = zip(reversed(value.shape), reversed(record), strict=False)
+            require(
+                value.dim() <= len(record) and all(own in (1, size) for own, size in pairs),
+                f"{name} is {list(value.shape)}; expected it to broadcast to a record {record}",
+            )
+
+
+def _check_joint(settings: Settings, classes: int | None) -> int:
+    require(
+        settings.joint_labels,
+        "the attack needs labels [T, B]; infer them (infer_labels), pass known ones, "
+        "or set joint_labels=True",
+    )
+    if classes is None:
+        raise InputError("labels are searched for among classes; say how many there are")
+    return classes
+
+
+def _check_labels(labels: Tensor, targets: int, count: int, classes: int | None) -> None:
+    require(
+        labels.dtype == torch.int64 and labels.shape == (targets, count),
+        f"labels are {labels.dtype} {list(labels.shape)}; "
+        f"expected int64 [{targets}, {count}], one for each record",
+    )
+    low, high = int(labels.min()), int(labels.max())
+    require(
+        low >= 0 and (classes is None or high < classes),
+        f"labels run from {low} to {high}; the model has classes 0 to {(classes or 0) - 1}"
+        if classes is not None
+        else f"the smallest label is {low}; expected 0 or more",
+    )

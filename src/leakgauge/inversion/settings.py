@@ -1,0 +1,77 @@
+"""How an attack searches for the records: its objective, optimiser, schedule and priors."""
+
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Literal, get_args
+
+from leakgauge.checks import require, require_choice, require_count, require_positive
+from leakgauge.inversion.layerweights import LayerWeights
+from leakgauge.inversion.objective import Objective, SquaredError
+from leakgauge.inversion.schedule import SCHEDULES
+
+Optimizer = Literal["lbfgs", "adam", "signed-adam"]
+Start = Literal["normal", "uniform", "zeros"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """An attack; presets are in ``presets.PRESETS``.
+
+    Attributes:
+        objective: compares the gradients; ``LayerWeights`` gives the layer-weighted cosine of
+            the model that is attacked.
+        optimizer: ``"lbfgs"`` (each target by itself), ``"adam"``, or ``"signed-adam"``, Adam on
+            the sign of the gradient.
+        lr: step size, in units of the records (of the model's input).
+        iterations: steps of the optimiser; one of L-BFGS has up to ``inner`` evaluations.
+        inner: evaluations in a step of L-BFGS; the other optimisers have one.
+        restarts: starts for each target; the one of smallest loss is kept.
+        schedule: how ``lr`` moves, one of ``SCHEDULES``; ``warmup`` iterations lead up to it.
+        total_variation: weight of ``priors.total_variation`` of each record beside the objective;
+            the records of a batch add up.
+        boxed: whether each step ends between the lowest and highest value that a record can have.
+        joint_labels: whether unknown labels are searched for together with the records.
+        keep_best: give back the point of smallest loss on the way, not the last one.
+        start: ``"normal"`` or ``"uniform"`` (between -1 and 1) noise, or ``"zeros"``.
+        patience: a target whose loss has not fallen by ``tolerance`` of itself for so many
+            iterations stays where it is; None goes on to the end.
+
+    Raises:
+        InputError: a name is unknown, or a number out of its range.
+    """
+
+    objective: Objective | LayerWeights = field(default_factory=SquaredError)
+    optimizer: Optimizer = "signed-adam"
+    lr: float = 0.1
+    iterations: int = 4800
+    inner: int = 20
+    restarts: int = 1
+    schedule: str = "step-down"
+    warmup: int = 0
+    total_variation: float = 0.0
+    boxed: bool = False
+    joint_labels: bool = False
+    keep_best: bool = True
+    start: Start = "normal"
+    patience: int | None = None
+    tolerance: float = 1e-4
+
+    def __post_init__(self) -> None:
+        require_choice(self.optimizer, "optimizer", get_args(Optimizer))
+        require_choice(self.schedule, "schedule", SCHEDULES)
+        require_choice(self.start, "start", get_args(Start))
+        for name in ("iterations", "inner", "restarts"):
+            require_count(getattr(self, name), f"number of {name}")
+        if self.patience is not None:
+            require_count(self.patience, "patience")
+        require_positive(self.lr, "lr")
+        for name in ("warmup", "total_variation", "tolerance"):
+            value = getattr(self, name)
+            require(
+                value >= 0 and isfinite(value),
+                f"{name.replace('_', ' ')} is {value:g}; expected a number from 0",
+            )
+        require(
+            self.optimizer != "lbfgs" or (self.schedule == "constant" and self.warmup == 0),
+            'L-BFGS chooses its own steps; set schedule="constant" and warmup=0',
+        )

@@ -1,0 +1,106 @@
+"""One step of the search for all rows at once, no row moved by another."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from leakgauge.inversion.settings import Settings
+
+Loss = Callable[[Tensor, Tensor | None, Tensor], Tensor]
+"""``(x [n, B, ...], label scores [n, B, classes] or None, rows [n]) -> loss [n]``."""
+
+
+class Stepper(Protocol):
+    """Moves the rows in place."""
+
+    def step(self, factor: float, rows: Tensor) -> Tensor:
+        """One step, ``factor`` on the step size; the losses ``[N]`` of where it began.
+
+        Only ``rows`` (int64) move; the others' losses are infinite.
+        """
+
+
+def stepper(settings: Settings, loss: Loss, x: Tensor, scores: Tensor | None) -> Stepper:
+    """The optimiser of ``settings`` on ``x [N, B, ...]`` and ``scores [N, B, classes]``."""
+    if settings.optimizer == "lbfgs":
+        return _Newton(settings, loss, x, scores)
+    return _First(settings, loss, x, scores)
+
+
+class _First:
+    """Adam, all rows in one tensor: it works number by number, so rows stay apart."""
+
+    def __init__(self, settings: Settings, loss: Loss, x: Tensor, scores: Tensor | None) -> None:
+        self._signed = settings.optimizer == "signed-adam"
+        self._lr, self._loss, self._x, self._scores = settings.lr, loss, x, scores
+        self._moved = [x] if scores is None else [x, scores]
+        self._adam = torch.optim.Adam(self._moved, lr=settings.lr)
+
+    def step(self, factor: float, rows: Tensor) -> Tensor:
+        x, scores = self._x[rows], None if self._scores is None else self._scores[rows]
+        leaves = [value.requires_grad_() for value in (x, scores) if value is not None]
+        found = self._loss(x, scores, rows)
+        slopes = torch.autograd.grad(found.sum(), leaves)
+        still = [value.clone() for value in self._moved] if len(rows) < len(self._x) else None
+        for value, slope in zip(self._moved, slopes, strict=True):
+            slope = torch.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
+            value.grad = torch.zeros_like(value)
+            value.grad[rows] = slope.sign() if self._signed else slope
+        self._adam.param_groups[0]["lr"] = self._lr * factor
+        self._adam.step()
+        if still is not None:  # Adam's momentum would carry rows on that are to stay.
+            for value, before in zip(self._moved, still, strict=True):
+                before[rows] = value[rows]
+                value.copy_(before)
+        losses = torch.full_like(self._x.flatten(1)[:, 0], float("inf"))
+        losses[rows] = found.detach()
+        return losses
+
+
+class _Newton:
+    """L-BFGS, an optimiser for each row: one for several would couple their steps."""
+
+    def __init__(self, settings: Settings, loss: Loss, x: Tensor, scores: Tensor | None) -> None:
+        self._loss, self._x, self._scores = loss, x, scores
+        self._rows = [
+            [value[row : row + 1].clone() for value in (x, scores) if value is not None]
+            for row in range(len(x))
+        ]
+        self._lr, self._inner = settings.lr, settings.inner
+        self._optimizers = [self._fresh(leaves) for leaves in self._rows]
+
+    def _fresh(self, leaves: list[Tensor]) -> torch.optim.LBFGS:
+        return torch.optim.LBFGS(leaves, lr=self._lr, max_iter=self._inner)
+
+    def step(self, factor: float, rows: Tensor) -> Tensor:
+        losses = torch.full_like(self._x.flatten(1)[:, 0], float("inf"))
+        for row in rows.tolist():
+            losses[row] = self._move(row)
+        return losses
+
+    def _move(self, row: int) -> float:
+        leaves = self._rows[row]
+        targets = (self._x,) if self._scores is None else (self._x, self._scores)
+        for leaf, whole in zip(leaves, targets, strict=True):
+            leaf.copy_(whole[row : row + 1])  # The box may have moved it.
+        at = torch.tensor([row], device=self._x.device)
+
+        def closure() -> Tensor:
+            with torch.enable_grad():
+                given = [leaf.detach().requires_grad_() for leaf in leaves]
+                found = self._loss(given[0], given[1] if len(given) > 1 else None, at).sum()
+            slopes = torch.autograd.grad(found, given)
+            for leaf, slope in zip(leaves, slopes, strict=True):
+                leaf.grad = slope
+            return found.detach()
+
+        before = float(self._optimizers[row].step(closure))  # type: ignore[no-untyped-call]
+        if not all(bool(leaf.isfinite().all()) for leaf in leaves):
+            # It ran off to infinity: not taken, and what it learnt of the curvature is forgotten.
+            self._optimizers[row] = self._fresh(leaves)
+            return before
+        for leaf, whole in zip(leaves, targets, strict=True):
+            whole[row : row + 1] = leaf
+        return before
