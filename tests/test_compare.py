@@ -156,7 +156,9 @@ def test_panels_are_drawn_along_the_first_axis_and_parted_by_the_others() -> Non
     ours = {mark.value: mark.ours.value for mark in property_.marks}
     assert ours == {size: pytest.approx(0.605 + 0.004 * size) for size in (1, 4, 16, 64)}
     assert "16: 0.669 (the paper: 0.990)" in attribute.says
-    assert sweep.floor_of([property_]) <= min(mark.ours.low for mark in property_.marks)
+    low, high = sweep.ends_of([property_])
+    assert low <= min(mark.ours.low for mark in property_.marks)
+    assert high == 1.02
 
 
 def test_names_along_an_axis_are_numbered_and_two_adversaries_stand_beside_each_other() -> None:
@@ -168,7 +170,7 @@ def test_names_along_an_axis_are_numbered_and_two_adversaries_stand_beside_each_
     assert panel.two_sided
     assert not panel.numeric
     assert panel.values == ["sign", HOSTILE, "none"]
-    svg = str(sweep.draw(panel, floor=0.4, name="x"))
+    svg = str(sweep.draw(panel, ends=(0.4, 1.02), name="x"))
     assert HOSTILE not in svg
     assert {"1", "2", "3", "defense"} <= set(re.findall(r">([^<>]+)</text>", svg))
 

@@ -85,7 +85,7 @@ def test_a_grid_of_guarantees_is_played_and_shown(
 
 
 REFUSED = [
-    (({"ask": "property"},), "write two files"),
+    (({"ask": "property"},), "(guarantee, property); write a file for each"),
     (({**AUDIT, "rounds": 3},), "unknown key 'rounds'"),
     (({**AUDIT, "canary": "crafted"},), "--canary is 'crafted'"),
     (({**AUDIT, "noise": [1, 0]},), "epsilon is infinite"),

@@ -13,10 +13,12 @@ from leakgauge.inversion.fast import matching_gradients
 from leakgauge.inversion.layerweights import LayerWeights
 from leakgauge.inversion.objective import Cosine, SquaredError
 from leakgauge.inversion.presets import PRESETS, preset
+from leakgauge.inversion.priors import total_variation
 from leakgauge.inversion.schedule import factor
 from leakgauge.inversion.search import search
 from leakgauge.inversion.settings import Settings
 from leakgauge.inversion.simulate import LocalSteps, simulated_gradients
+from leakgauge.inversion.starts import draw_starts
 from leakgauge.types import Task
 from references import inversion as reference
 
@@ -314,6 +316,28 @@ def test_simulation_beats_the_approximation_where_steps_are_long() -> None:
     assert near.loss.mean() < far.loss.mean() / 10
 
 
+@pytest.mark.parametrize("per_record", [False, True])
+def test_a_prior_of_each_record_adds_up_over_the_batch(per_record: bool) -> None:
+    task = task_of()
+    x, y = records(1, 4)
+    wanted = seen(task, x, y)
+    given = {"shape": (4, 1, 6, 6), "labels": y, "low": LOW, "high": HIGH, "seed": 0}
+    losses = [
+        reconstruct(
+            task,
+            params_of(task),
+            wanted,
+            preset("agic", iterations=1, total_variation=tv, prior_per_record=per_record),
+            **given,
+        ).losses[0, 0]
+        for tv in (0.0, 0.5)
+    ]
+    begin = draw_starts(preset("agic"), (4, 1, 6, 6), targets=1, seed=0, like=x)
+    mean = total_variation(begin[0]).mean()
+    factor = 4 if per_record else 1
+    torch.testing.assert_close(losses[1] - losses[0], 0.5 * factor * mean)
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_say_what_the_papers_say(name: str) -> None:
     chosen = PRESETS[name]
@@ -321,8 +345,8 @@ def test_presets_say_what_the_papers_say(name: str) -> None:
         "dlg": ("lbfgs", SquaredError, True, 0.0, False, "constant"),
         "dlg-adam": ("adam", SquaredError, True, 0.0, False, "constant"),
         "idlg": ("lbfgs", SquaredError, False, 0.0, False, "constant"),
-        "inverting-gradients": ("signed-adam", Cosine, False, 2e-3, True, "step-down"),
-        "agic": ("signed-adam", LayerWeights, False, 2e-3, True, "step-down"),
+        "inverting-gradients": ("signed-adam", Cosine, False, 0.1, True, "step-down"),
+        "agic": ("signed-adam", LayerWeights, False, 0.01, True, "step-down"),
     }
     if name in expected:
         assert expected[name] == (

@@ -470,6 +470,9 @@ def test_command_line_is_one_that_the_command_takes(command: str) -> None:
     if command == "guarantee":
         assert (given["attribute"], given["noise"]) == ("sex", 0.1)
         return
+    if command == "invert":
+        assert given["seed"] == run.settings["seed"]
+        return
     assert given["rounds"] == 5
     assert list(given["ask"]) == ["property", "attribute"]
 

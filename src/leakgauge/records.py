@@ -15,6 +15,8 @@ from leakgauge.checks import InputError
 RECORDS_FILE = "records.jsonl"
 RUN_FILE = "run.yaml"
 REPORT_FILE = "report.html"
+PICTURES_FILE = "pictures.safetensors"
+ROWS_FILE = "rows.json"
 ACCUMULATED, STACKED = "accumulated", "stacked"
 
 
@@ -72,7 +74,8 @@ class Record:
         seed: the run's seed.
         estimate: the figure with its interval.
         chance: what the metric shows where nothing leaks (for accuracy: the majority class).
-        curve: for ``auroc``, points (FPR, TPR) of the ROC, both ascending.
+        curve: for ``auroc``, points (FPR, TPR) of the ROC, both ascending; of a reconstruction,
+            points (iteration, mean figure).
         details: reprs of what was used (``"adversary": "Forest(trees=50, ...)"``), or what an
             automatic choice picked.
         theory: what is known of the same figure without a measurement, by name.
@@ -107,7 +110,7 @@ class Run:
     """Everything that is needed to repeat a run, and what its report says of its origin.
 
     Attributes:
-        command: ``"audit"``, ``"demo"`` or ``"guarantee"``.
+        command: ``"audit"``, ``"demo"``, ``"guarantee"`` or ``"invert"``.
         settings: every setting by name, plain values.
         data: name, fingerprint (sha256), records and columns; sizes of the private, public and
             test parts; the secret's values; how many records of each.

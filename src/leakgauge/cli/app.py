@@ -11,7 +11,7 @@ import typer
 
 from leakgauge.audit import REUSE, UNIFORM, Settings
 from leakgauge.checks import InputError, require
-from leakgauge.cli import experiment, guarantee, options
+from leakgauge.cli import experiment, guarantee, invert, options, reconstruction
 from leakgauge.cli.running import INTERRUPTED, run
 from leakgauge.cli.usertask import load_task, only_secret
 from leakgauge.data import Roles, Source, fingerprint, make_table, open_data, randhie
@@ -29,6 +29,7 @@ from leakgauge.experiment.prepare import (
 from leakgauge.records import read_records, read_run
 from leakgauge.report import write_report
 from leakgauge.report.epsilon_page import write_guarantee
+from leakgauge.report.inversion_page import write_inversion
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
@@ -53,6 +54,7 @@ def root(
 
 @app.command()
 def audit(
+    context: typer.Context,
     table: Annotated[
         str | None,
         typer.Argument(
@@ -77,8 +79,8 @@ def audit(
     drop_missing: Annotated[
         bool, typer.Option("--drop-missing", help="leave out rows without label, secret or group")
     ] = False,
-    ask: options.Ask = None,
-    adversary: options.Adversary = None,
+    ask: options.AnyAsk = None,
+    adversary: options.AnyAdversary = None,
     defense: options.Defenses = None,
     batch_size: options.BatchSize = 16,
     rounds: options.Rounds = 10,
@@ -100,7 +102,9 @@ def audit(
 ) -> None:
     """Does a secret leak through the gradients of training on this table?"""
     require((table is None) != (task is None), "expected either a TABLE or --task MODULE:FUNCTION")
-
+    if reconstruction.asked_alone(ask or []):
+        reconstruction.play_audit(context)
+        return
     plan = Plan(
         asks=tuple(ask or ["property"]),
         adversaries=tuple(adversary or []),
@@ -199,11 +203,14 @@ def _rebuilt(folder: Path) -> Path:
     run = read_run(folder)
     if run.command == guarantee.COMMAND:
         return write_guarantee(folder, run, read_records(folder))
+    if run.command == invert.COMMAND:
+        return write_inversion(folder, run, read_records(folder))
     return write_report(folder)
 
 
 app.command("run")(experiment.run)
 app.command("guarantee")(guarantee.run)
+app.command("invert")(invert.run)
 
 
 def _from_source(

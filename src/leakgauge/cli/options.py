@@ -1,6 +1,6 @@
 """The options that commands share, and how their words are checked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +9,7 @@ import typer
 
 from leakgauge.audit import EMPIRICAL, FRESH, REUSE, UNIFORM
 from leakgauge.checks import InputError, require, require_count
+from leakgauge.experiment.inversion import EXACT, METHODS, QUESTION
 from leakgauge.inference import ATTACKS, GAMES
 
 RUNS = Path("leakgauge-runs")
@@ -22,6 +23,23 @@ Adversary = Annotated[
     typer.Option(
         help=f"who infers it: {', '.join(ATTACKS)} (default: the paper's; forest, for user "
         "encoder); repeatable"
+    ),
+]
+AnyAsk = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ask",
+        help=f"what to infer: {', '.join(GAMES)} (default property), repeatable; or "
+        f"{QUESTION}, alone: are the records themselves rebuilt, as leakgauge invert plays it",
+    ),
+]
+AnyAdversary = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--adversary",
+        help=f"who infers it: {', '.join(ATTACKS)} (default: the paper's; forest, for user "
+        f"encoder); for {QUESTION} {', '.join(METHODS)} (default leakgauge; {EXACT} is for "
+        "tables); repeatable",
     ),
 ]
 Defenses = Annotated[
@@ -112,6 +130,20 @@ def worker_count(given: int | None) -> int | None:
     if given is not None:
         require_count(given, "--workers")
     return given
+
+
+def refuse_others(context: typer.Context, kept: Collection[str], why: str) -> None:
+    """Refuse every option that is not at its default and has no part here.
+
+    Args:
+        context: of the command.
+        kept: names of the function's arguments that have a part.
+        why: completes the sentence that the option's name begins.
+    """
+    for one in context.command.params:
+        value = context.params.get(str(one.name))
+        unset = value == one.get_default(context) or value in (None, (), [])
+        require(one.name in kept or unset, f"{one.opts[-1]} {why}; leave it out")
 
 
 def only_with_table(given: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ from leakgauge.data.read import existing, read_table
 
 FILE_COLUMN = "file"
 PIXEL_ARRAY = "x"
+_TEST = "_test"  # ends the names of arrays of a test part
 
 _ROWS = 1024  # encoded images held at once
 _LOOKED_AT = 8  # values that tell whether a column of bytes holds images
@@ -143,7 +144,8 @@ def read_image_parquet(path: str | os.PathLike[str], *, side: int = 32) -> Image
 def read_image_arrays(path: str | os.PathLike[str], *, side: int = 32) -> Images:
     """Read a ``.npz`` file: images in the array ``x``, and a column for each array ``[n]``.
 
-    Images of another size are resized as those of a folder; gray ones keep their one channel.
+    Images of another size are resized as those of a folder; gray ones keep their one channel. Where
+    there is no ``x`` but an ``x_test``, the test part is read: ``y_test`` becomes ``y``.
 
     Args:
         path: the file. ``x`` is uint8 ``[n, h, w]`` or ``[n, h, w, c]``, c one of 1, 3, 4.
@@ -156,10 +158,15 @@ def read_image_arrays(path: str | os.PathLike[str], *, side: int = 32) -> Images
     require_count(side, "side of images, in pixels")
     file = existing(path)
     arrays = _read_npz(file)
+    chosen = []
+    if PIXEL_ARRAY not in arrays and PIXEL_ARRAY + _TEST in arrays:
+        arrays = {name.removesuffix(_TEST): arrays[name] for name in arrays if _TEST in name}
+        chosen.append(f"the arrays that end in {_TEST!r} were read, the others left out")
     if PIXEL_ARRAY not in arrays:
         hint = nearest(PIXEL_ARRAY, arrays)
         raise InputError(f"no array {PIXEL_ARRAY!r} of images in {str(file)!r}{hint}")
     images, notes = _checked(arrays.pop(PIXEL_ARRAY), f"{PIXEL_ARRAY!r} in {str(file)!r}")
+    notes += chosen
     n, height, width = images.shape[:3]
     columns = {name: found for name, found in arrays.items() if found.shape == (n,)}
     _refuse_nothing_known(columns, str(file))

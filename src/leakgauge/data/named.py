@@ -168,6 +168,33 @@ def utkface(*, side: int = 32) -> Images:
     return Images(frame, faces.pixels, (*faces.notes, "the rows come in order of file names"))
 
 
+def cifar10(*, side: int = 32) -> Images:
+    """The first 2,000 test images of CIFAR-10, in their order; the column ``y`` is the class.
+
+    Read from ``cifar10/cifar10_subset.npz`` in the data folder.
+
+    Source: Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
+
+    Raises:
+        InputError: the data folder is not known or does not hold the file.
+    """
+    return read_image_arrays(_stored("cifar10", "cifar10/cifar10_subset.npz"), side=side)
+
+
+def cifar100(*, side: int = 32) -> Images:
+    """600 images of CIFAR-100, five of each class first; the column ``y_fine`` is the class.
+
+    Read from ``cifar100/cifar100_600.npz`` in the data folder. They are no fair test sample: for
+    reconstruction only.
+
+    Source: as ``cifar10``.
+
+    Raises:
+        InputError: the data folder is not known or does not hold the file.
+    """
+    return read_image_arrays(_stored("cifar100", "cifar100/cifar100_600.npz"), side=side)
+
+
 def heritage() -> pd.DataFrame:
     """The Heritage Health Prize: 171,067 member-years of 92,671 insured persons.
 
@@ -236,7 +263,12 @@ TABLES: Mapping[str, Callable[[], pd.DataFrame]] = {
 }
 """Tables by name."""
 
-IMAGES: Mapping[str, Callable[..., Images]] = {"celeba": celeba, "utkface": utkface}
+IMAGES: Mapping[str, Callable[..., Images]] = {
+    "celeba": celeba,
+    "utkface": utkface,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+}
 """Images by name; each takes ``side``."""
 
 ROLES: Mapping[str, Roles] = {
@@ -251,6 +283,8 @@ ROLES: Mapping[str, Roles] = {
     "randhie": Roles("any_visit", ("female",), group="zper"),
     "celeba": Roles("Smiling", ("High_Cheekbones",), group="identity"),
     "utkface": Roles("age_group", ("race",), drop=("age",)),
+    "cifar10": Roles("y", ()),
+    "cifar100": Roles("y_fine", ()),
 }
 """What the columns of each dataset are for, unless the caller says otherwise."""
 

@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from leakgauge.audit import REUSE, UNIFORM, Settings
 from leakgauge.checks import require
-from leakgauge.experiment.guarantee import QUESTION, GuaranteeCell, Whole
+from leakgauge.experiment import guarantee, inversion
+from leakgauge.experiment.guarantee import GuaranteeCell, Whole
+from leakgauge.experiment.inversion import InversionCell
 from leakgauge.experiment.plan import Plan
 
 
@@ -90,12 +92,22 @@ class Cell:
         return plan
 
 
-AnyCell = Cell | GuaranteeCell
+AnyCell = Cell | GuaranteeCell | InversionCell
+
+KINDS: Mapping[object, type[AnyCell]] = {
+    guarantee.QUESTION: GuaranteeCell,
+    inversion.QUESTION: InversionCell,
+}
+"""What is asked of cells that have settings of their own; all other questions are for ``Cell``."""
 
 
-def kind_of(ask: object) -> type[Cell] | type[GuaranteeCell]:
-    """Which kind of cell asks so."""
-    return GuaranteeCell if ask == QUESTION else Cell
+def kind_of(ask: object) -> type[AnyCell]:
+    """Which kind of cell asks so.
+
+    >>> kind_of("property").__name__, kind_of("guarantee").__name__
+    ('Cell', 'GuaranteeCell')
+    """
+    return KINDS.get(ask, Cell) if isinstance(ask, str) else Cell
 
 
 def named(cell: AnyCell) -> AnyCell:
@@ -147,6 +159,13 @@ class Stated:
         "epsilon_in_sample",
         "per_attribute_ratio",
         "distance_over_clip",
+        "psnr",
+        "ssim",
+        "lpips",
+        "columns",
+        "label_accuracy",
+        "matching_greedy",
+        "matching_optimal",
     ] = "auroc"
     round: Whole | Literal["accumulated", "stacked"] = "accumulated"
     knowledge: Literal["static", "adaptive"] = "static"

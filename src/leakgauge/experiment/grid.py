@@ -13,7 +13,7 @@ from yaml.constructor import ConstructorError
 from leakgauge.audit import ADAPTIVE, STATIC
 from leakgauge.checks import InputError, nearest, require, require_choice
 from leakgauge.experiment.cell import AnyCell, Cell, Stated, differing, kind_of, named
-from leakgauge.experiment.guarantee import QUESTION
+from leakgauge.experiment.guarantee import GuaranteeCell
 from leakgauge.records import ACCUMULATED
 
 SMALL = "small"
@@ -145,7 +145,8 @@ def _refuse_unmeasured(row: Stated, about: list[AnyCell], number: int) -> None:
     played = [cell for cell in about if isinstance(cell, Cell)]
     if not played:
         require(
-            (row.knowledge, row.round) == (ADAPTIVE, ACCUMULATED),
+            (row.knowledge, row.round) == (ADAPTIVE, ACCUMULATED)
+            or not isinstance(about[0], GuaranteeCell),
             f"paper row {number} is about a guarantee, whose auditor knows the mechanism and sees "
             "no rounds; write knowledge: adaptive and no round",
         )
@@ -201,9 +202,14 @@ def _kind(file: _File) -> type[AnyCell]:
     kinds = {kind_of(one.get("ask")) for one in file.grids}
     require(
         len(kinds) == 1,
-        f"some grids ask {QUESTION!r}, others do not; write two files",
+        f"the grids ask for different things ({', '.join(sorted(map(_asked, file.grids)))}); write "
+        "a file for each",
     )
     return kinds.pop()
+
+
+def _asked(settings: Mapping[str, Any]) -> str:
+    return str(settings.get("ask", Cell.ask))
 
 
 def _choices(name: str, value: Any) -> list[Any]:

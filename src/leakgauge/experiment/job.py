@@ -11,7 +11,7 @@ from leakgauge.data.usual import filled_in
 from leakgauge.experiment.cell import AnyCell, Cell, plain
 from leakgauge.experiment.cellstore import key_of
 from leakgauge.experiment.description import Origin
-from leakgauge.experiment.guarantee import GuaranteeCell
+from leakgauge.experiment.inversion import InversionCell
 from leakgauge.experiment.prepare import Prepared, from_source
 
 
@@ -50,8 +50,8 @@ def job_of(cell: AnyCell) -> Job:
     Raises:
         InputError: there are no such data, or they do not say what the cell leaves open.
     """
-    source = opened(cell.data)
-    if isinstance(cell, GuaranteeCell):
+    source = opened(cell.data, side_of(cell))
+    if not isinstance(cell, Cell):
         return Job(cell.settled(source), source.name, source.fingerprint)
     roles = filled_in(
         source.roles,
@@ -98,7 +98,7 @@ def source_of(job: Job) -> Source:
     Raises:
         InputError: they changed since the job was made.
     """
-    source = opened(job.cell.data)
+    source = opened(job.cell.data, side_of(job.cell))
     require(
         source.fingerprint == job.fingerprint,
         f"data {job.cell.data!r} changed since the run began; start it again",
@@ -107,6 +107,11 @@ def source_of(job: Job) -> Source:
 
 
 @functools.cache
-def opened(name: str) -> Source:
+def opened(name: str, side: int) -> Source:
     """The data, read once in each process."""
-    return open_data(name)
+    return open_data(name, side=side)
+
+
+def side_of(cell: AnyCell) -> int:
+    """Height and width of images, in pixels."""
+    return cell.side if isinstance(cell, InversionCell) else 32

@@ -9,14 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.checks import InputError
+from leakgauge.experiment import guarantee, scoring
 from leakgauge.experiment.cell import AnyCell, plain
 from leakgauge.experiment.cellstore import CellStore
 from leakgauge.experiment.executors import spread
 from leakgauge.experiment.grid import Grid
-from leakgauge.experiment.guarantee import GuaranteeCell, audited, checked_table, records_of
+from leakgauge.experiment.guarantee import GuaranteeCell
+from leakgauge.experiment.inversion import InversionCell
 from leakgauge.experiment.job import Job, job_of, prepared, source_of
+from leakgauge.experiment.rebuilding import rebuild
 from leakgauge.experiment.resumable import run_stages
+from leakgauge.experiment.scene import scene_of
 from leakgauge.experiment.store import RunFolder
+from leakgauge.inversion.lpips import usual_lpips
 from leakgauge.records import Record, Run
 from leakgauge.threads import one_thread
 
@@ -106,7 +111,11 @@ def _records(job: Job, store: CellStore) -> list[Record]:
     cell, source = job.cell, source_of(job)
     with one_thread():
         if isinstance(cell, GuaranteeCell):
-            return records_of(cell, source.name, *audited(checked_table(source, cell), cell))
+            found = guarantee.audited(guarantee.checked_table(source, cell), cell)
+            return guarantee.records_of(cell, source.name, *found)
+        if isinstance(cell, InversionCell):
+            rebuilt = rebuild(scene_of(source, cell), cell, lpips=usual_lpips())
+            return scoring.records_of(cell, source.name, rebuilt)
         ready = prepared(cell, source)
         folder = _folder(store, job.key, ready.run)
         return run_stages(folder, ready.stages, dataset=ready.dataset, label=ready.label, workers=1)

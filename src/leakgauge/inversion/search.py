@@ -93,14 +93,14 @@ def search(
     else:
         _check_labels(labels, targets, count, classes)
         known = labels.to(start.device)
+    weight = settings.total_variation * (count if settings.prior_per_record else 1)
     rows_of = torch.arange(targets, device=start.device).repeat_interleave(restarts)
 
     def loss(x: Tensor, score: Tensor | None, rows: Tensor) -> Tensor:
         of = rows_of[rows]
         found = match(x, known[of] if score is None else score.softmax(-1), of)
         if settings.total_variation:
-            # Of B independent records: their priors multiply, so their penalties add up.
-            found = found + settings.total_variation * count * total_variation(x)
+            found = found + weight * total_variation(x)
         return found
 
     def told(at: int, losses: Tensor) -> None:

@@ -27,8 +27,9 @@ class Settings:
         inner: evaluations in a step of L-BFGS; the other optimisers have one.
         restarts: starts for each target; the one of smallest loss is kept.
         schedule: how ``lr`` moves, one of ``SCHEDULES``; ``warmup`` iterations lead up to it.
-        total_variation: weight of ``priors.total_variation`` of each record beside the objective;
-            the records of a batch add up.
+        total_variation: weight of ``priors.total_variation`` beside the objective.
+        prior_per_record: whether that weight is of each record of a batch, and not of their mean:
+            priors of independent records multiply.
         boxed: whether each step ends between the lowest and highest value that a record can have.
         joint_labels: whether unknown labels are searched for together with the records.
         keep_best: give back the point of smallest loss on the way, not the last one.
@@ -49,6 +50,7 @@ class Settings:
     schedule: str = "step-down"
     warmup: int = 0
     total_variation: float = 0.0
+    prior_per_record: bool = False
     boxed: bool = False
     joint_labels: bool = False
     keep_best: bool = True

@@ -265,7 +265,8 @@ def _inline(text: str, name: str, inches: tuple[float, float]) -> Markup:
     text = re.sub(r"url\(#", f"url(#{name}-", text)
     text = re.sub(r"font-family: [^;]*; ", "", text)  # the page has the font
     text = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", text)
-    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text)  # a hundredth of a pixel is enough
+    # A hundredth of a pixel is enough; what stands between tags is for readers.
+    text = re.sub(r'="[^"]*"', lambda found: re.sub(r"(\d\.\d\d)\d+", r"\1", found[0]), text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, f"var({variable})")
     # Every part of it was drawn here from numbers; nothing of the user's is in it.

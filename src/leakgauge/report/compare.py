@@ -16,7 +16,7 @@ from leakgauge.scores import ACCURACY
 CONFIDENCE = 0.95
 STATIC = "static"
 _LOWEST = {"advantage": -1.0}  # of a metric; the others begin at 0
-_UNBOUNDED = frozenset(epsilon.METRICS)  # above; the others end at 1
+_UNBOUNDED = frozenset({*epsilon.METRICS, "psnr", "loss"})  # above; the others end at 1
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.records import REPORT_FILE, write_text
-from leakgauge.report import epsilon, sweep
+from leakgauge.report import epsilon, inversion, sweep
 from leakgauge.report.cells import METRICS
 from leakgauge.report.compare import (
     CONFIDENCE,
@@ -20,7 +20,12 @@ from leakgauge.report.epsilon_page import charts_of
 from leakgauge.report.page import environment
 from leakgauge.scores import ACCURACY
 
-_NAMES: Mapping[str, str] = {**METRICS, **epsilon.METRICS, ACCURACY: "Accuracy"}
+_NAMES: Mapping[str, str] = {
+    **METRICS,
+    **epsilon.METRICS,
+    **inversion.METRICS,
+    ACCURACY: "Accuracy",
+}
 
 _FIRST = ("data", "ask", "adversary", "defense")
 _ROLES = ("label", "secret", "group", "drop", "bins")
@@ -79,11 +84,12 @@ def _charts(comparison: Comparison, found: Sequence[Group]) -> list[dict[str, An
         panels = sweep.panels(
             [group for group in found if set(group.keys) & set(keys)], comparison.paper
         )
-        floor = sweep.floor_of(panels)
+        ends = sweep.ends_of(panels)
         shown += [
             {
                 "panel": panel,
-                "svg": sweep.draw(panel, floor=floor, name=f"g{number}-{i}"),
+                "metric": sweep.METRICS[panel.metric],
+                "svg": sweep.draw(panel, ends=ends, name=f"g{number}-{i}"),
                 "names": [] if panel.numeric else panel.values,
                 "paper": any(mark.paper is not None for mark in panel.marks),
             }

@@ -19,6 +19,12 @@ OPTIONS = {
         *("label", "attribute", "clip", "noise", "canary", "statistic", "mechanism", "trials"),
         *("delta", "hidden", "group", "drop", "bins", "drop_missing", "device", "seed"),
     ),
+    "invert": (
+        *("images", "method", "label", "batch_size", "local_steps", "local_lr", "simulate"),
+        *("epochs", "iterations", "restarts", "labels", "net", "init", "weights", "hidden"),
+        *("defense", "group", "drop", "bins", "drop_missing", "side", "lpips", "redact"),
+        *("update", "task", "device", "seed"),
+    ),
 }
 """The settings that each command takes as options. The number of workers changes no figure."""
 
@@ -34,7 +40,7 @@ def command_line(run: Run) -> str:
     words = ["leakgauge", run.command]
     if run.command != "demo" and table is not None:
         words.append(str(table))
-    elif not options or (run.command == "audit" and task is None):
+    elif not options or (run.command in ("audit", "invert") and task is None):
         return ""
     for key in options:
         if key in settings and not (task is not None and key == "label"):  # the task has its own

@@ -15,8 +15,25 @@ from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.compare import STATIC, Group, Stated, follows, varying
 from leakgauge.report.wording import number, plain
 
-METRIC, CHANCE = "auroc", 0.5
-_AXES = ("rounds", "batch_size", "shadow", "trials", "lr", "defense", "adversary", "data", "ask")
+CHANCE = 0.5
+METRICS = {"auroc": "AUROC", "psnr": "PSNR, dB", "columns": "Columns right"}
+"""What a chart may show; the first of these that the grid measured."""
+
+_AXES = (
+    "iterations",
+    "local_steps",
+    "epochs",
+    "rounds",
+    "batch_size",
+    "shadow",
+    "trials",
+    "lr",
+    "defense",
+    "adversary",
+    "data",
+    "ask",
+    "method",
+)
 """What a chart is drawn along, if several settings vary: the first of these that does."""
 
 _APART = 0.13  # of static and adaptive marks, of the step between two names
@@ -30,7 +47,7 @@ class Mark:
     Attributes:
         value: of the setting along the axis.
         knowledge: of the adversary.
-        ours: the AUROC over the seeds.
+        ours: the metric over the seeds.
         paper: the paper's, where it states one.
     """
 
@@ -46,11 +63,13 @@ class Panel:
 
     Attributes:
         axis: the setting along it.
+        metric: what it shows.
         title: the other settings that vary in the grid, in words.
         marks: in the order of the axis.
     """
 
     axis: str
+    metric: str
     title: str
     marks: tuple[Mark, ...]
 
@@ -84,7 +103,7 @@ class Panel:
             f"{number(mark.ours.value)}{_said(mark.paper)}"
             for mark in self.marks
         )
-        return f"AUROC along {self.axis.replace('_', ' ')}. {ours}."
+        return f"{METRICS[self.metric]} along {self.axis.replace('_', ' ')}. {ours}."
 
 
 def panels(found: Sequence[Group], paper: Sequence[Stated]) -> list[Panel]:
@@ -95,43 +114,51 @@ def panels(found: Sequence[Group], paper: Sequence[Stated]) -> list[Panel]:
         return []
     axis = next((name for name in _AXES if name in names), names[0])
     others = [name for name in names if not follows(name, axis, settings)]
+    metric = next((name for name in METRICS if any(name in one.figures for one in found)), None)
     by_title: dict[str, list[Mark]] = {}
     for group in found:
-        if METRIC in group.figures:
+        if metric is not None and metric in group.figures:
             by_title.setdefault(_title(group.settings, others), []).append(
                 Mark(
                     group.settings[axis],
                     group.knowledge,
-                    group.figures[METRIC],
-                    _paper(group, paper),
+                    group.figures[metric],
+                    _paper(group, metric, paper),
                 )
             )
-    made = (Panel(axis, title, tuple(marks)) for title, marks in by_title.items())
+    made = (Panel(axis, metric, title, tuple(marks)) for title, marks in by_title.items() if metric)
     return [panel for panel in made if len(panel.values) > 1]
 
 
-def floor_of(shown: Sequence[Panel]) -> float:
-    """A lower end for the axes of several panels that holds all that they draw."""
-    drawn = [CHANCE]
+def ends_of(shown: Sequence[Panel]) -> tuple[float, float]:
+    """Ends for the axes of several panels of a grid that hold all that they draw."""
+    drawn = [CHANCE] if _is_share(shown) else []
     for mark in (mark for panel in shown for mark in panel.marks):
-        drawn += [mark.ours.low, *([] if mark.paper is None else [mark.paper])]
-    return math.floor(10 * (min(drawn) - 0.02)) / 10
+        drawn += [mark.ours.low, mark.ours.high, *([] if mark.paper is None else [mark.paper])]
+    if _is_share(shown) or not drawn:
+        return math.floor(10 * (min(drawn, default=0.0) - 0.02)) / 10, 1.02
+    return math.floor(min(drawn)) - 1, math.ceil(max(drawn)) + 1
 
 
-def draw(panel: Panel, *, floor: float, name: str) -> Markup:
+def _is_share(shown: Sequence[Panel]) -> bool:
+    return all(panel.metric == "auroc" for panel in shown)
+
+
+def draw(panel: Panel, *, ends: tuple[float, float], name: str) -> Markup:
     """The panel as inline SVG; names along the axis are numbered, and stand in the page.
 
     Args:
         panel: what to draw.
-        floor: lower end of the axis.
+        ends: of the axis.
         name: a word that no other chart of the page has.
     """
     places = _places(panel)
     with chart(name) as (axes, svg):
-        axes.axhline(CHANCE, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
+        if _is_share([panel]):
+            axes.axhline(CHANCE, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
         for knowledge in dict.fromkeys(mark.knowledge for mark in panel.marks):
             _draw_side(axes, panel, knowledge, places)
-        axes.set_ylim(floor, 1.02)
+        axes.set_ylim(*ends)
         axes.xaxis.set_minor_locator(NullLocator())
         ticks = [places[i] for i in range(len(panel.values))]
         words = [f"{v:g}" for v in panel.values] if panel.numeric else _numbers(panel)
@@ -196,11 +223,11 @@ def _title(settings: Mapping[str, Any], names: Sequence[str]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {plain(settings[name])}" for name in names)
 
 
-def _paper(group: Group, paper: Sequence[Stated]) -> float | None:
+def _paper(group: Group, metric: str, paper: Sequence[Stated]) -> float | None:
     found = (
         stated.value
         for stated in paper
-        if (stated.metric, stated.round) == (METRIC, ACCUMULATED)
+        if (stated.metric, stated.round) == (metric, ACCUMULATED)
         and stated.knowledge == group.knowledge
         and set(stated.cells) & set(group.keys)
     )

@@ -1,0 +1,280 @@
+"""``leakgauge invert DATA``: can records be rebuilt from what clients send?"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from rich.text import Text
+from typer import Argument, Context, Option
+
+from leakgauge.audit import versions
+from leakgauge.checks import InputError, require
+from leakgauge.cli import options
+from leakgauge.cli.bars import search_bars
+from leakgauge.cli.invert_json import as_json, title
+from leakgauge.cli.receive import OWN, Asked, receive
+from leakgauge.data import open_data
+from leakgauge.experiment.evidence import keep_evidence
+from leakgauge.experiment.inversion import (
+    EXACT,
+    INFERRED,
+    ITERATIONS,
+    METHODS,
+    InversionCell,
+)
+from leakgauge.experiment.rebuilding import rebuild
+from leakgauge.experiment.scene import Scene, scene_of
+from leakgauge.experiment.scoring import Rebuilt, records_of
+from leakgauge.experiment.store import RunFolder
+from leakgauge.inversion.adaptive import adapts
+from leakgauge.inversion.lpips import NO_WEIGHTS, Lpips, usual_lpips
+from leakgauge.models import NETS, SCHEMES
+from leakgauge.records import Run, write_records
+from leakgauge.report.inversion import sentences
+from leakgauge.report.inversion_page import write_inversion
+
+COMMAND = "invert"
+
+
+def run(
+    context: Context,
+    data: Annotated[
+        str | None,
+        Argument(
+            help="images (.npz, a folder with a CSV), a table, or a dataset's name: its records "
+            "are sent, attacked and compared with what was rebuilt"
+        ),
+    ] = None,
+    update: Annotated[
+        Path | None,
+        Option(
+            help="in place of DATA: what a real client sent, a file of leakgauge's Update.save; "
+            "needs --task"
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        Option(
+            help="with --update: MODULE:FUNCTION that returns (Task, Dataset), your model and "
+            "public records of the same shape"
+        ),
+    ] = None,
+    images: Annotated[
+        int | None,
+        Option(
+            help=f"records that are attacked, the first ones (default {InversionCell.images}); "
+            "with --update, how many it is of, where the file does not say"
+        ),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        Option(help=f"{', '.join(METHODS)} (default leakgauge; {EXACT} is for tables); repeatable"),
+    ] = None,
+    label: Annotated[str | None, Option(help="the column that the model predicts")] = None,
+    batch_size: Annotated[int, Option(help="records of a step of the client")] = 1,
+    local_steps: Annotated[int, Option(help="steps of the client before it sends")] = 1,
+    local_lr: Annotated[float, Option(help="learning rate of the client's steps")] = 1e-4,
+    simulate: Annotated[
+        bool, Option("--simulate", help="simulate the local steps: slower, right at any rate")
+    ] = False,
+    epochs: Annotated[
+        int,
+        Option(help="epochs in each of which one client that holds all the records sends updates"),
+    ] = 1,
+    iterations: Annotated[
+        int | None,
+        Option(help=f"of the search (default {ITERATIONS}; the papers take up to 24,000)"),
+    ] = None,
+    restarts: Annotated[int, Option(help="of the search; the smallest loss is kept")] = 1,
+    labels: Annotated[
+        str, Option(help="inferred from the gradient, or known (granted to the attacker)")
+    ] = INFERRED,
+    net: Annotated[
+        str | None, Option(help=f"{', '.join(NETS)} (default slim; for tables mlp)")
+    ] = None,
+    init: Annotated[str, Option(help=f"initial weights: {', '.join(SCHEMES)}")] = "pytorch",
+    side: Annotated[
+        int, Option(help="images are resized to so many pixels each way")
+    ] = InversionCell.side,
+    weights: Annotated[
+        str | None, Option(help="trained weights: safetensors, or a state dict of torch")
+    ] = None,
+    hidden: options.Hidden = None,
+    defense: options.Defenses = None,
+    group: Annotated[str | None, Option(help="the column of the person: no feature")] = None,
+    drop: Annotated[list[str] | None, Option(help="column to leave out; repeatable")] = None,
+    bins: Annotated[list[str] | None, Option(help="COL=N: cut a numeric label in N")] = None,
+    drop_missing: Annotated[bool, Option("--drop-missing", help="skip rows without label")] = False,
+    lpips: Annotated[Path | None, Option(help="weights of LPIPS (AlexNet), safetensors")] = None,
+    redact: Annotated[
+        bool, Option("--redact", help="neither keep nor show any record, true or rebuilt")
+    ] = False,
+    device: options.Device = "cpu",
+    seed: options.Seed = 0,
+    out: options.Out = None,
+    json_: options.Json = False,
+) -> None:
+    """Can the records be rebuilt from the gradients or updates that clients send?"""
+    methods = method or [InversionCell.method]
+    require((data is None) != (update is None), "expected either DATA, or --update with --task")
+    require((update is None) == (task is None), "--update and --task go together; give both")
+    torch_device = options.torch_device(device)
+    if update is not None:
+        options.refuse_others(context, OWN, "is about DATA, which an --update takes the place of")
+        asked = Asked(
+            *(update, str(task), methods, images, iterations, restarts, labels, simulate, redact),
+            *(torch_device, seed),
+        )
+        receive(asked, COMMAND, out=out, json_=json_)
+        return
+    first = InversionCell(
+        data=str(data),
+        method=methods[0],
+        label=label,
+        images=InversionCell.images if images is None else images,
+        batch_size=batch_size,
+        local_steps=local_steps,
+        local_lr=local_lr,
+        epochs=epochs,
+        iterations=iterations,
+        restarts=restarts,
+        labels=labels,
+        net=net,
+        side=side,
+        init=init,
+        weights=weights,
+        hidden=tuple(hidden or ()),
+        simulate=simulate,
+        group=group,
+        drop=tuple(drop or ()),
+        bins=options.bin_counts(bins or ()),
+        drop_missing=drop_missing,
+        device=torch_device,
+        seed=seed,
+    )
+    play(first, methods, defense or (), lpips=lpips, redact=redact, out=out, json_=json_)
+
+
+def play(
+    first: InversionCell,
+    methods: Sequence[str],
+    defenses: Sequence[str],
+    *,
+    lpips: Path | None = None,
+    redact: bool = False,
+    out: Path | None = None,
+    json_: bool = False,
+) -> None:
+    """Play every attempt to the end, write records and report, print the answer.
+
+    Args:
+        first: the settings that all attempts share.
+        methods: names of attacks.
+        defenses: as ``--defense`` names them.
+        lpips: weights of LPIPS; None looks where they usually lie.
+        redact: whether to keep no record.
+        out: the folder; None makes a new one.
+        json_: whether to print JSON alone.
+
+    Raises:
+        InputError: what is asked cannot be played.
+    """
+    began, notices = time.perf_counter(), Console(stderr=True)
+    asked = attempts(first, methods, defenses)
+    for cell in asked:
+        cell.check()
+    score = usual_lpips() if lpips is None else Lpips.load(lpips)
+    source = open_data(first.data, side=first.side)
+    cells = [cell.settled(source) for cell in asked]
+    scenes = {cell.defense: scene_of(source, cell) for cell in cells}
+    described = _described(cells, scenes[cells[0].defense], source.name, source.fingerprint)
+    told = {"redact": redact, "lpips": None if lpips is None else str(lpips)}
+    described = replace(described, settings={**described.settings, **told})
+    path = out or options.RUNS / f"{COMMAND}-{datetime.now():%Y%m%d-%H%M%S-%f}"
+    folder = RunFolder.claim(path, described)
+    for note in described.notes:
+        notices.print(Text(f"note: {note}"), soft_wrap=True)
+    if score is None and source.pixels is not None:
+        notices.print(Text(f"note: {NO_WEIGHTS}"), soft_wrap=True)
+    pairs, refused = _rebuilt(cells, scenes, score, notices)
+    rebuilt = [one for _, one in pairs]
+    for text in refused:
+        notices.print(Text(f"refused: {text}"), soft_wrap=True)
+    for warning in dict.fromkeys(text for one in rebuilt for text in one.warnings):
+        notices.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
+    found = [record for cell, one in pairs for record in records_of(cell, source.name, one)]
+    write_records(folder.path, found)
+    if not redact:
+        keep_evidence(folder.path, scenes[cells[0].defense], rebuilt)
+    report = write_inversion(folder.path, described, found)
+    if json_:
+        print(json.dumps(as_json(pairs, found, report), allow_nan=False))
+        return
+    for line in sentences(found):
+        Console().print(Text("\n" + line))
+    seconds = time.perf_counter() - began
+    Console().print(Text(f"\nreport: {report}  ({seconds:.0f} s)"), soft_wrap=True)
+
+
+def attempts(
+    first: InversionCell, methods: Sequence[str], defenses: Sequence[str]
+) -> list[InversionCell]:
+    """Every method without a defense, and against each defense without and with knowing it.
+
+    The latter only where an attacker can do something about it.
+    """
+    found = []
+    for name in dict.fromkeys(methods):
+        own = replace(first, method=name)
+        found.append(own)
+        for text in dict.fromkeys(one for one in defenses if one != "none"):
+            defended = replace(own, defense=text)
+            found.append(defended)
+            if name != EXACT and adapts(defended.client.defense):
+                found.append(replace(defended, adaptive=True))
+    return found
+
+
+def _described(cells: Sequence[InversionCell], scene: Scene, name: str, fingerprint: str) -> Run:
+    settings = asdict(cells[0])
+    for left in ("ask", "adaptive", "first"):
+        del settings[left]
+    settings |= {
+        "method": list(dict.fromkeys(cell.method for cell in cells)),
+        "defense": list(dict.fromkeys(cell.defense for cell in cells if cell.defense != "none")),
+        "table": settings.pop("data"),
+    }
+    about = {"name": name, "fingerprint": fingerprint, "records": len(scene.x)}
+    return Run(COMMAND, settings, about, scene.notes, versions())
+
+
+def _rebuilt(
+    cells: Sequence[InversionCell],
+    scenes: Mapping[str, Scene],
+    score: Lpips | None,
+    notices: Console,
+) -> tuple[list[tuple[InversionCell, Rebuilt]], list[str]]:
+    """Every attempt that can be played, and why others cannot: what is done is not lost.
+
+    Raises:
+        InputError: the first attempt cannot be played.
+    """
+    found: list[tuple[InversionCell, Rebuilt]] = []
+    refused = []
+    with search_bars(notices) as start:
+        for cell in cells:
+            progress = start(title(cell), cell.settings.iterations)
+            try:
+                one = rebuild(scenes[cell.defense], cell, lpips=score, progress=progress)
+            except InputError as error:
+                if not found:
+                    raise
+                refused.append(f"{title(cell)}: {error}")
+            else:
+                found.append((cell, one))
+    return found, refused

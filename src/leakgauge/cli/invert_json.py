@@ -1,0 +1,77 @@
+"""The figures of attempts to rebuild records, as ``leakgauge invert --json`` prints them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from leakgauge.audit import ADAPTIVE, STATIC
+from leakgauge.experiment.inversion import InversionCell
+from leakgauge.experiment.scoring import COLUMNS, Rebuilt, records_of
+from leakgauge.records import Estimate, Record
+
+EACH = ("psnr", "ssim", "lpips", COLUMNS)
+
+
+def title(cell: InversionCell) -> str:
+    """An attempt in a few words."""
+    if cell.defense == "none":
+        return cell.method
+    return f"{cell.method}, {cell.defense}, {ADAPTIVE if cell.adaptive else STATIC}"
+
+
+def as_json(
+    pairs: Sequence[tuple[InversionCell, Rebuilt]], records: Sequence[Record], report: Path
+) -> dict[str, Any]:
+    """The first attempt's figures, and all of them where there are several."""
+    each = [_told(cell, one) for cell, one in pairs]
+    several = {"results": each} if len(each) > 1 else {}
+    return {**each[0], **several, "report": str(report)}
+
+
+def _told(cell: InversionCell, rebuilt: Rebuilt) -> dict[str, Any]:
+    figures = {
+        record.metric: record.estimate
+        for record in records_of(cell, "", rebuilt)
+        if not isinstance(record.round, int)
+    }
+    return {
+        "method": cell.method,
+        "defense": cell.defense,
+        "knowledge": ADAPTIVE if cell.adaptive else STATIC,
+        "images": cell.images,
+        "iterations": cell.settings.iterations,
+        "psnr": _ends(figures.get("psnr")),
+        "ssim": _ends(figures.get("ssim")),
+        "lpips": _ends(figures.get("lpips")),
+        "label_accuracy": _value(figures.get("label_accuracy")),
+        "columns": {
+            name.removeprefix(f"{COLUMNS}: "): one.value
+            for name, one in figures.items()
+            if name.startswith(f"{COLUMNS}: ")
+        },
+        "matching": {
+            name.removeprefix("matching_"): one.value
+            for name, one in figures.items()
+            if name.startswith("matching_")
+        },
+        "single_epochs": [
+            float(scores["psnr"].mean()) for scores in rebuilt.rounds.values() if "psnr" in scores
+        ],
+        "chance": rebuilt.chance,
+        "seconds_per_iteration": rebuilt.seconds_per_iteration,
+        "warnings": list(rebuilt.warnings),
+        "per_image": [
+            {name: float(rebuilt.scores[name][at]) for name in EACH if name in rebuilt.scores}
+            for at in range(len(rebuilt.truth))
+        ],
+    }
+
+
+def _ends(estimate: Estimate | None) -> dict[str, float] | None:
+    if estimate is None:
+        return None
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+
+
+def _value(estimate: Estimate | None) -> float | None:
+    return None if estimate is None else estimate.value

@@ -1,0 +1,210 @@
+"""Plays one attempt to rebuild records, and scores it."""
+
+import functools
+import time
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from leakgauge.experiment.inversion import EXACT, KNOWN, InversionCell
+from leakgauge.experiment.scene import Scene
+from leakgauge.experiment.scoring import (
+    Rebuilt,
+    chance_of,
+    curves_of,
+    ordered,
+    scores_of,
+    shown,
+)
+from leakgauge.inversion.attack import Knowledge, attack
+from leakgauge.inversion.client import Client, send
+from leakgauge.inversion.decode import fits
+from leakgauge.inversion.epochs import Epoch, joint_reconstruct
+from leakgauge.inversion.exact import recover_first_layer
+from leakgauge.inversion.labels import label_accuracy
+from leakgauge.inversion.lpips import Lpips
+from leakgauge.inversion.matching import (
+    METHODS,
+    EpochPlan,
+    match_epochs,
+    matching_accuracy,
+    true_records,
+)
+from leakgauge.inversion.quality import match_to_truth
+from leakgauge.inversion.search import Progress
+from leakgauge.rng import stream
+
+SNAPSHOTS = 25
+
+
+def rebuild(
+    scene: Scene,
+    cell: InversionCell,
+    *,
+    lpips: Lpips | None = None,
+    progress: Progress | None = None,
+) -> Rebuilt:
+    """Send, attack and score; the truth is looked at for the scores alone.
+
+    Args:
+        scene: from ``scene_of``.
+        cell: settled.
+        lpips: scores images, too.
+        progress: told of each iteration.
+    """
+    if cell.method == EXACT:
+        return _exact(scene, cell)
+    play = _over_epochs if cell.epochs > 1 else _once
+    return play(scene, cell, lpips, progress)
+
+
+def _exact(scene: Scene, cell: InversionCell) -> Rebuilt:
+    """The candidates of most support, as many as there are records; the rest is guessed."""
+    assert scene.schema is not None
+    client = cell.client
+    x, y = _dealt(scene.x, client), _dealt(scene.y, client)
+    began = time.perf_counter()
+    sent = send(scene.task, scene.params, x, y, client, seed=cell.seed)
+    # The difference of weights is rounder than a gradient.
+    tolerance = 1e-4 if client.local_steps == 1 else 1e-2
+    valid = functools.partial(fits, schema=scene.schema)
+    found = scene.guess.expand_as(x).clone()
+    for target in range(len(x)):
+        grads = {name: leaf[target : target + 1] for name, leaf in sent.grads.items()}
+        several = client.records > 1
+        best = recover_first_layer(
+            scene.task,
+            scene.params,
+            grads,
+            agree=1 if several else 2,
+            tolerance=tolerance,
+            valid=valid if several else None,
+        ).x[: client.records]
+        found[target, : len(best)] = best
+    rows = ordered(found, x)
+    scores = scores_of(scene, rows, scene.x, None)
+    seconds = time.perf_counter() - began
+    return Rebuilt(rows, scene.x, scores, {}, seconds, sent.warnings, chance=chance_of(scene))
+
+
+def _once(
+    scene: Scene, cell: InversionCell, lpips: Lpips | None, progress: Progress | None
+) -> Rebuilt:
+    client = cell.client
+    x, y = _dealt(scene.x, client), _dealt(scene.y, client)
+    sent = send(scene.task, scene.params, x, y, client, seed=cell.seed)
+    found = attack(
+        scene.task,
+        scene.params,
+        sent,
+        cell.settings,
+        client,
+        _known(scene, cell, y),
+        record=tuple(scene.x.shape[1:]),
+        seed=cell.seed,
+        snapshots=SNAPSHOTS,
+        progress=progress,
+    )
+    rows = ordered(found.x, x)
+    scores = scores_of(scene, rows, scene.x, lpips)
+    return Rebuilt(
+        shown(scene, rows),
+        shown(scene, scene.x),
+        {**scores, "label_accuracy": label_accuracy(found.labels, y)},
+        curves_of(scene, found, x),
+        found.seconds_per_iteration,
+        () if cell.simulate else sent.warnings,
+        chance=chance_of(scene),
+    )
+
+
+def _over_epochs(
+    scene: Scene, cell: InversionCell, lpips: Lpips | None, progress: Progress | None
+) -> Rebuilt:
+    """One client deals all its records anew in each epoch; the server steps between epochs.
+
+    Rough images of each update come first, at full length; then their matching by the assignment
+    of smallest sum, and all records together.
+    """
+    client, n = cell.client, len(scene.x)
+    params, epochs, orders = scene.params, [], []
+    rough, labels, rounds = [], [], {}
+    for number in range(cell.epochs):
+        drawn = stream(cell.seed, "epoch", number).permutation(n) if number else range(n)
+        order = torch.as_tensor(list(drawn), device=scene.y.device)
+        x, y = _dealt(scene.x[order], client), _dealt(scene.y[order], client)
+        sent = send(scene.task, params, x, y, client, seed=cell.seed)
+        found = attack(
+            scene.task,
+            params,
+            sent,
+            cell.settings,
+            client,
+            _known(scene, cell, y),
+            record=tuple(scene.x.shape[1:]),
+            seed=cell.seed + number,
+            progress=progress,
+        )
+        rounds[number + 1] = {
+            **scores_of(scene, ordered(found.x, x), scene.x[order], lpips),
+            "label_accuracy": label_accuracy(found.labels, y),
+        }
+        epochs.append(Epoch(params, sent.grads))
+        orders.append(order.view(-1, client.records))
+        rough.append(found.x)
+        labels.append(found.labels)
+        step = {name: leaf.mean(dim=0) for name, leaf in sent.grads.items()}
+        params = {name: leaf - cell.local_lr * step[name] for name, leaf in params.items()}
+    plans = {
+        method: match_epochs(rough, labels, pool=1 if scene.pixels is None else 2, method=method)
+        for method in METHODS
+    }
+    joint = joint_reconstruct(
+        scene.task,
+        epochs,
+        plans["optimal"],
+        cell.settings,
+        labels=labels[0].flatten(),
+        record=tuple(scene.x.shape[1:]),
+        low=scene.low,
+        high=scene.high,
+        seed=cell.seed,
+        snapshots=SNAPSHOTS,
+        progress=progress,
+    )
+    found_x = joint.x[0][match_to_truth(joint.x[0], scene.x)]
+    matched = _matched(plans, rough, orders, scene.x)
+    return Rebuilt(
+        shown(scene, found_x),
+        shown(scene, scene.x),
+        {
+            **scores_of(scene, found_x, scene.x, lpips),
+            "label_accuracy": rounds[1]["label_accuracy"],
+            **matched,
+        },
+        curves_of(scene, joint, scene.x[None]),
+        joint.seconds_per_iteration,
+        rounds=rounds,
+        chance=chance_of(scene),
+    )
+
+
+def _matched(
+    plans: Mapping[str, EpochPlan], rough: list[Tensor], orders: list[Tensor], truth: Tensor
+) -> dict[str, Tensor]:
+    """The share of records that each way of matching found again, of each later epoch."""
+    records = [true_records(x, truth, order) for x, order in zip(rough, orders, strict=True)]
+    return {
+        f"matching_{method}": matching_accuracy(plan, records) for method, plan in plans.items()
+    }
+
+
+def _dealt(values: Tensor, client: Client) -> Tensor:
+    """``[N, ...]`` as the updates hold them, ``[T, S * B, ...]``."""
+    return values.reshape(-1, client.records, *values.shape[1:])
+
+
+def _known(scene: Scene, cell: InversionCell, y: Tensor) -> Knowledge:
+    granted = y if cell.labels == KNOWN else None
+    return Knowledge(scene.low, scene.high, granted, cell.adaptive, cell.simulate)

@@ -1,0 +1,163 @@
+"""How near rebuilt records are to the true ones, and the records that say so."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+
+import torch
+from torch import Tensor
+
+from leakgauge.audit import ADAPTIVE, STATIC, versions
+from leakgauge.experiment.inversion import QUESTION, InversionCell
+from leakgauge.experiment.scene import Scene
+from leakgauge.inversion.decode import column_hits
+from leakgauge.inversion.lpips import Lpips
+from leakgauge.inversion.quality import match_to_truth, mean_estimate, psnr, ssim
+from leakgauge.inversion.search import Reconstruction
+from leakgauge.records import ACCUMULATED, Estimate, Record
+
+COLUMNS = "columns"
+_UNITS = {"psnr": "dB"}
+_LIMITS = {"psnr": (-inf, inf), "ssim": (-1.0, 1.0), "lpips": (0.0, inf)}  # shares: 0 to 1
+_WINDOW = 11  # of SSIM, in pixels
+
+
+@dataclass(frozen=True, eq=False)
+class Rebuilt:
+    """What one attempt gave, beside the truth.
+
+    Attributes:
+        found: records as they were rebuilt ``[N, ...]`` in the truth's order: images with pixels
+            from 0 to 1, or encoded rows of a table.
+        truth: ``[N, ...]``, in the same units.
+        scores: by metric, of each record ``[N]`` (of each update for ``label_accuracy``).
+        curves: ``loss`` and ``psnr`` over iterations, means over the records.
+        seconds_per_iteration: of all records together.
+        warnings: why an update may not mean a gradient.
+        chance: what a guess scores that takes no gradient, by metric.
+        rounds: scores of single epochs ``{epoch: {metric: [N]}}``; epochs count from 1.
+    """
+
+    found: Tensor
+    truth: Tensor
+    scores: Mapping[str, Tensor]
+    curves: Mapping[str, tuple[tuple[float, float], ...]]
+    seconds_per_iteration: float
+    warnings: tuple[str, ...] = ()
+    chance: Mapping[str, float] = field(default_factory=dict)
+    rounds: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)
+
+
+def ordered(found: Tensor, truth: Tensor) -> Tensor:
+    """``[T, B, ...]`` in the order of the truth, ``[T * B, ...]``."""
+    pairs = zip(found, truth, strict=True)
+    return torch.cat([one[match_to_truth(one, real)] for one, real in pairs])
+
+
+def shown(scene: Scene, x: Tensor) -> Tensor:
+    """Records as they are scored: pixels from 0 to 1, or encoded rows."""
+    return x.detach() if scene.pixels is None else scene.pixels.decode(x.detach())
+
+
+def scores_of(scene: Scene, found: Tensor, truth: Tensor, lpips: Lpips | None) -> dict[str, Tensor]:
+    """Of each record ``[N]``."""
+    if scene.schema is not None:
+        hits = column_hits(found, truth, scene.schema)
+        each = {f"{COLUMNS}: {name}": torch.tensor(hit).double() for name, hit in hits.items()}
+        return {COLUMNS: torch.stack(list(each.values())).mean(dim=0), **each}
+    pair = shown(scene, found), shown(scene, truth)
+    scores = {"psnr": psnr(*pair)}
+    if min(pair[0].shape[2:]) >= _WINDOW:
+        scores["ssim"] = ssim(*pair)
+    return scores if lpips is None else {**scores, "lpips": lpips(*pair).double()}
+
+
+def curves_of(
+    scene: Scene, found: Reconstruction, truth: Tensor
+) -> dict[str, tuple[tuple[float, float], ...]]:
+    """Means over the targets, by iteration."""
+    loss = zip(found.steps.tolist(), found.losses.mean(dim=0).tolist(), strict=True)
+    # A search that ran off has points without a value.
+    curves = {"loss": tuple((float(at), value) for at, value in loss if math.isfinite(value))}
+    if scene.pixels is not None and found.snapshots.numel():
+        values = [
+            psnr(
+                shown(scene, ordered(found.snapshots[:, at], truth)),
+                shown(scene, truth.flatten(0, 1)),
+            ).mean()
+            for at in range(found.snapshots.shape[1])
+        ]
+        steps = found.snapshot_steps.tolist()
+        curves["psnr"] = tuple(
+            (float(at), float(value)) for at, value in zip(steps, values, strict=True)
+        )
+    return curves
+
+
+def chance_of(scene: Scene) -> dict[str, float]:
+    """What a guess scores that takes no gradient."""
+    scores = scores_of(scene, scene.guess.expand_as(scene.x), scene.x, None)
+    return {name: float(values.mean()) for name, values in scores.items()}
+
+
+def records_of(cell: InversionCell, data: str, rebuilt: Rebuilt) -> list[Record]:
+    """One record a figure; single epochs are rounds, everything together is accumulated."""
+    sets: list[tuple[int | str, Mapping[str, Tensor]]] = [
+        (ACCUMULATED, rebuilt.scores),
+        *rebuilt.rounds.items(),
+    ]
+    found = [
+        _record(
+            cell,
+            data,
+            (name, when),
+            _estimate(name, values),
+            chance=rebuilt.chance.get(name, 0.0),
+            curve=rebuilt.curves.get(name) if when == ACCUMULATED else None,
+        )
+        for when, scores in sets
+        for name, values in scores.items()
+    ]
+    if "loss" not in rebuilt.curves:
+        return found
+    last = rebuilt.curves["loss"][-1][1]
+    loss = Estimate(last, last, last, len(rebuilt.truth))
+    curve = rebuilt.curves["loss"]
+    return [*found, _record(cell, data, ("loss", ACCUMULATED), loss, chance=0.0, curve=curve)]
+
+
+def _estimate(name: str, values: Tensor) -> Estimate:
+    found = mean_estimate(values.double().cpu(), unit=_UNITS.get(name, ""))
+    # An interval does not leave what its figure can be.
+    least, most = _LIMITS.get(name, (0.0, 1.0))
+    return replace(found, low=max(found.low, least), high=min(found.high, most))
+
+
+def _record(
+    cell: InversionCell,
+    data: str,
+    figure: tuple[str, int | str],
+    estimate: Estimate,
+    *,
+    chance: float,
+    curve: tuple[tuple[float, float], ...] | None,
+) -> Record:
+    return Record(
+        question="inversion",
+        game=QUESTION,
+        dataset=data,
+        label=str(cell.label),
+        secret="records",
+        defense=cell.defense,
+        knowledge=ADAPTIVE if cell.adaptive else STATIC,
+        adversary=cell.method,
+        metric=figure[0],
+        round=figure[1],
+        seed=cell.seed,
+        estimate=estimate,
+        chance=chance,
+        curve=curve,
+        details={"settings": repr(cell.settings), "labels": cell.labels},
+        versions=versions(),
+    )

@@ -1,0 +1,132 @@
+"""The page of an attempt to rebuild records: figures, curves, and the records themselves."""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from torch import Tensor
+
+from leakgauge.records import (
+    ACCUMULATED,
+    REPORT_FILE,
+    Record,
+    Run,
+    write_text,
+)
+from leakgauge.report.cells import Cell, cells
+from leakgauge.report.inversion import METRICS, draw_curves, line_style, sentences, title
+from leakgauge.report.inversion_kept import TRUTH, Rows, pictures, rows
+from leakgauge.report.page import environment
+from leakgauge.report.prose import other_facts, parts
+from leakgauge.report.repeat import command_line
+
+CURVES = ("psnr", "loss")
+_COLUMN = "columns: "
+
+
+def write_inversion(folder: Path, run: Run, records: Sequence[Record]) -> Path:
+    """Write ``report.html`` into the run's folder, with the records that stand there.
+
+    Raises:
+        InputError: what was kept of the records is damaged.
+    """
+    path = folder / REPORT_FILE
+    attempts = len(cells(records))
+    kept = pictures(folder, attempts), rows(folder, attempts)
+    write_text(path, render_inversion(run, records, *kept))
+    return path
+
+
+def render_inversion(
+    run: Run,
+    records: Sequence[Record],
+    images: Mapping[str, Tensor],
+    table: Mapping[str, Rows],
+) -> str:
+    """One self-contained HTML page. The same records give the same bytes."""
+    tests = cells(records)
+    curves = {name: draw_curves(tests, name, name=f"c-{name}") for name in CURVES}
+    return (
+        environment()
+        .get_template("inversion.html.j2")
+        .render(
+            run=run,
+            first=records[0],
+            told=sentences(records),
+            titles=[title(test) for test in tests],
+            figures=_figures(tests),
+            metrics={name: METRICS[name] for name in METRICS if any(_at(t, name) for t in tests)},
+            columns=_columns(tests),
+            rounds=_rounds(tests),
+            curves={name: svg for name, svg in curves.items() if svg is not None},
+            legend=_legend(tests),
+            gallery=_gallery(images),
+            true_known=_true_known(images, table),
+            table=table,
+            redacted=bool(run.settings.get("redact")),
+            parts=parts(run.data),
+            rest=other_facts(run.data),
+            settings=run.settings,
+            command=command_line(run),
+        )
+    )
+
+
+def _at(test: Cell, metric: str) -> Record | None:
+    return test.at(metric, ACCUMULATED)
+
+
+def _figures(tests: Sequence[Cell]) -> list[dict[str, Record]]:
+    """Of each attempt, the figures that have a column of the table."""
+    return [
+        {name: record for name in METRICS if (record := _at(test, name)) is not None}
+        for test in tests
+    ]
+
+
+def _columns(tests: Sequence[Cell]) -> dict[str, list[Record | None]]:
+    """Of a table: how often each original column was right, for each attempt."""
+    names = dict.fromkeys(m for test in tests for m in test.metrics if m.startswith(_COLUMN))
+    return {name.removeprefix(_COLUMN): [_at(test, name) for test in tests] for name in names}
+
+
+def _legend(tests: Sequence[Cell]) -> list[tuple[str, str, str]]:
+    """Name, colour and dash of each attempt that has a curve."""
+    return [
+        (title(test), *line_style(number))
+        for number, test in enumerate(tests)
+        if any((one := _at(test, name)) and one.curve for name in CURVES)
+    ]
+
+
+def _rounds(tests: Sequence[Cell]) -> list[tuple[str, int, Record]]:
+    """PSNR of single epochs, where there are several."""
+    return [
+        (title(test), when, record)
+        for test in tests
+        for when in test.rounds
+        if (record := test.at("psnr", when)) is not None
+    ]
+
+
+def _gallery(images: Mapping[str, Tensor]) -> list[list[str]]:
+    """PNGs as data addresses: a row for the truth where it is known, one for each attempt."""
+    order = [name for name in images if name == TRUTH]
+    order += sorted((name for name in images if name != TRUTH), key=int)
+    return [[_png(image) for image in images[name]] for name in order]
+
+
+def _true_known(images: Mapping[str, Tensor], table: Mapping[str, Any]) -> bool:
+    """Whether true records stand on the page; of an update from outside nobody knows them."""
+    return TRUTH in images or TRUTH in table
+
+
+def _png(image: Tensor) -> str:
+    """``[c, h, w]`` uint8 as an address that holds the picture."""
+    pixels: Any = image.permute(1, 2, 0).numpy()
+    stream = io.BytesIO()
+    Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels).save(stream, "PNG")
+    return "data:image/png;base64," + base64.b64encode(stream.getvalue()).decode()
