@@ -214,6 +214,26 @@ def test_an_attacker_who_knows_of_noise_weighs_the_whole_update_alike() -> None:
         torch.testing.assert_close(adaptive[0].losses[at, 0], relative)
 
 
+@pytest.mark.parametrize("text", ["sign", "prune:rate=0.9"])
+def test_an_attacker_who_knows_of_signs_or_pruning_changes_its_objective_once(text: str) -> None:
+    x, y = people(2, 1)
+    client = Client(defense=parse_defense(text, batch_size=1))
+    found, sent = told(x, y, COSINE, client, labels=y, defense=True)
+    start = start_of(COSINE, 2, 1)
+    for at in range(2):
+        each = literal_gradient(start[at], y[at])
+        guess, seen = flat(each), row(sent.grads, at)
+        if text == "sign":
+            left = flat([torch.tanh(leaf / (0.5 * leaf.abs().mean())) for leaf in each])
+        else:
+            kept = guess * (seen != 0)
+            limit = seen[seen != 0].abs().min() * kept.norm() / seen.norm()
+            beyond = guess.sign() * (guess.abs() - limit).clamp(min=0)
+            left = torch.where(seen != 0, guess, beyond)
+        cosine = 1 - F.cosine_similarity(left, seen, dim=0)
+        torch.testing.assert_close(found.losses[at, 0], cosine)
+
+
 def test_granted_labels_are_used_as_they_are_and_inferred_ones_come_from_the_gradient() -> None:
     x, y = people(4, 1)
     wrong = (y + 1) % 3
@@ -282,7 +302,7 @@ def test_the_joint_objective_sums_over_the_updates_of_all_epochs(
     (start,) = start_of(SQUARED, 1, 4)
     wanted = 0.0
     for at, (model, epoch) in enumerate(zip(models, epochs, strict=True)):
-        share = 0.5 if weights is None else weights[at]
+        share = 1.0 if weights is None else weights[at]
         for update, members in enumerate(PLAN.members[at].tolist()):
             guess = flat(literal_gradient(start[members], y[members], model))
             wanted += share / 2 * float((guess - row(epoch.grads, update)).square().sum())
@@ -301,3 +321,14 @@ def test_the_joint_search_ends_at_the_records_in_the_plan_s_order() -> None:
         labels=y, record=(1, 4, 4), low=LOW, high=HIGH, seed=3,
     )  # fmt: skip
     assert (lost.x[0] - x).abs().max() > 0.1
+
+
+def test_a_joint_search_of_other_epochs_or_records_than_planned_is_refused() -> None:
+    epochs, _, y, _ = two_epochs()
+    for given, reason in (
+        ((epochs[:1], y, None), "the plan is of 2 epochs, 1 came with 1 weights"),
+        ((epochs, y, (1.0,)), "2 came with 1 weights"),
+        ((epochs, y[:3], None), "the plan is of 4 records, 3 labels came"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            joint(COSINE, given[0], given[1], weights=given[2])

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from leakgauge.checks import InputError
 from leakgauge.inversion.layerweights import WEIGHT_FUNCTIONS, LayerWeights
 from leakgauge.inversion.objective import Cosine, LayerWeighted, SquaredError
-from leakgauge.inversion.priors import box, total_variation
+from leakgauge.inversion.priors import total_variation
 from leakgauge.inversion.schedule import SCHEDULES, factor
 from leakgauge.models import build
 from references import inversion as reference
@@ -228,12 +228,6 @@ def test_total_variation_is_the_literal_one() -> None:
 def test_total_variation_is_refused_for_tables() -> None:
     with pytest.raises(InputError, match="set total_variation to 0"):
         total_variation(torch.zeros(2, 14))
-
-
-def test_box() -> None:
-    low, high = torch.tensor([0.0, -1.0]), torch.tensor([1.0, 2.0])
-    found = box(torch.tensor([[-3.0, -3.0], [0.5, 0.5], [3.0, 3.0]]), low, high)
-    assert found.tolist() == [[0, -1], [0.5, 0.5], [1, 2]]
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

@@ -155,6 +155,16 @@ def test_the_verdict_says_what_the_figure_means(psnr: float, says: str) -> None:
     assert "the mean colour alone scores 11 dB" in line
 
 
+def test_a_single_image_has_no_interval() -> None:
+    alone = record("psnr", 23.4, chance=11.0, estimate=Estimate(23.4, 23.4, 23.4, 1))
+    (line,) = sentences([alone])
+    assert "PSNR 23.4 dB (1 image, so no interval)" in line
+    page = text(render_inversion(RUN, [alone], {}, {}))
+    assert "23.4 to 23.4" not in page
+    assert "Student" not in page
+    assert "22.9 to 23.9" in text(PAGES["one"]())
+
+
 def test_a_defense_and_who_knew_it_stand_in_the_title() -> None:
     lines = sentences(
         [

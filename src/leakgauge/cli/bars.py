@@ -1,18 +1,25 @@
-"""Progress of searches: a bar each, with the loss."""
+"""Progress of searches: a bar each, with the loss; and a word where they are stopped."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
+
+from leakgauge.cli.running import INTERRUPTED
 
 Told = Callable[[int, Tensor], None]
 
 
 @contextmanager
 def search_bars(notices: Console) -> Iterator[Callable[[str, int], Told]]:
-    """Gives a function that starts a bar, by its title and its iterations."""
+    """Gives a function that starts a bar, by its title and its iterations.
+
+    Raises:
+        Exit: the user stopped the searches.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[loss]}"))
     with Progress(*columns, TimeElapsedColumn(), console=notices) as bars:
 
@@ -20,8 +27,12 @@ def search_bars(notices: Console) -> Iterator[Callable[[str, int], Told]]:
             bar = bars.add_task(title, total=iterations, loss="")
 
             def told(at: int, loss: Tensor) -> None:
-                bars.update(bar, completed=at, loss=f"loss {float(loss.mean()):.4f}")
+                bars.update(bar, completed=at + 1, loss=f"loss {float(loss.mean()):.4f}")
 
             return told
 
-        yield start
+        try:
+            yield start
+        except KeyboardInterrupt:
+            notices.print("stopped; a search cannot go on later: the command begins anew")
+            raise typer.Exit(INTERRUPTED) from None

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +26,7 @@ from leakgauge.experiment.inversion import (
     ITERATIONS,
     METHODS,
     InversionCell,
+    usual_images,
 )
 from leakgauge.experiment.rebuilding import rebuild
 from leakgauge.experiment.scene import Scene, scene_of
@@ -67,8 +68,9 @@ def run(
     images: Annotated[
         int | None,
         Option(
-            help=f"records that are attacked, the first ones (default {InversionCell.images}); "
-            "with --update, how many it is of, where the file does not say"
+            help=f"records that are attacked, the first ones (default {InversionCell.images}, or "
+            "the next number that makes whole updates); with --update, how many it is of, where "
+            "the file does not say"
         ),
     ] = None,
     method: Annotated[
@@ -136,7 +138,7 @@ def run(
         data=str(data),
         method=methods[0],
         label=label,
-        images=InversionCell.images if images is None else images,
+        images=usual_images(batch_size * local_steps) if images is None else images,
         batch_size=batch_size,
         local_steps=local_steps,
         local_lr=local_lr,
@@ -191,8 +193,8 @@ def play(
     score = usual_lpips() if lpips is None else Lpips.load(lpips)
     source = open_data(first.data, side=first.side)
     cells = [cell.settled(source) for cell in asked]
-    scenes = {cell.defense: scene_of(source, cell) for cell in cells}
-    described = _described(cells, scenes[cells[0].defense], source.name, source.fingerprint)
+    scene = scene_of(source, cells[0])  # Methods and defenses have no part in it.
+    described = _described(cells, scene, source.name, source.fingerprint)
     told = {"redact": redact, "lpips": None if lpips is None else str(lpips)}
     described = replace(described, settings={**described.settings, **told})
     path = out or options.RUNS / f"{COMMAND}-{datetime.now():%Y%m%d-%H%M%S-%f}"
@@ -201,7 +203,7 @@ def play(
         notices.print(Text(f"note: {note}"), soft_wrap=True)
     if score is None and source.pixels is not None:
         notices.print(Text(f"note: {NO_WEIGHTS}"), soft_wrap=True)
-    pairs, refused = _rebuilt(cells, scenes, score, notices)
+    pairs, refused = _rebuilt(cells, scene, score, notices)
     rebuilt = [one for _, one in pairs]
     for text in refused:
         notices.print(Text(f"refused: {text}"), soft_wrap=True)
@@ -210,7 +212,7 @@ def play(
     found = [record for cell, one in pairs for record in records_of(cell, source.name, one)]
     write_records(folder.path, found)
     if not redact:
-        keep_evidence(folder.path, scenes[cells[0].defense], rebuilt)
+        keep_evidence(folder.path, scene, rebuilt)
     report = write_inversion(folder.path, described, found)
     if json_:
         print(json.dumps(as_json(pairs, found, report), allow_nan=False))
@@ -255,7 +257,7 @@ def _described(cells: Sequence[InversionCell], scene: Scene, name: str, fingerpr
 
 def _rebuilt(
     cells: Sequence[InversionCell],
-    scenes: Mapping[str, Scene],
+    scene: Scene,
     score: Lpips | None,
     notices: Console,
 ) -> tuple[list[tuple[InversionCell, Rebuilt]], list[str]]:
@@ -268,9 +270,10 @@ def _rebuilt(
     refused = []
     with search_bars(notices) as start:
         for cell in cells:
-            progress = start(title(cell), cell.settings.iterations)
+            searches = cell.method != EXACT
+            progress = start(title(cell), cell.settings.iterations) if searches else None
             try:
-                one = rebuild(scenes[cell.defense], cell, lpips=score, progress=progress)
+                one = rebuild(scene, cell, lpips=score, progress=progress)
             except InputError as error:
                 if not found:
                     raise

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.audit import ADAPTIVE, STATIC
-from leakgauge.experiment.inversion import InversionCell
+from leakgauge.experiment.inversion import EXACT, InversionCell
 from leakgauge.experiment.scoring import COLUMNS, Rebuilt, records_of
 from leakgauge.records import Estimate, Record
 
@@ -39,7 +39,7 @@ def _told(cell: InversionCell, rebuilt: Rebuilt) -> dict[str, Any]:
         "defense": cell.defense,
         "knowledge": ADAPTIVE if cell.adaptive else STATIC,
         "images": cell.images,
-        "iterations": cell.settings.iterations,
+        "iterations": 0 if cell.method == EXACT else cell.settings.iterations,
         "psnr": _ends(figures.get("psnr")),
         "ssim": _ends(figures.get("ssim")),
         "lpips": _ends(figures.get("lpips")),

@@ -18,10 +18,7 @@ from leakgauge.cli.bars import search_bars
 from leakgauge.cli.usertask import load_task
 from leakgauge.data import fingerprint
 from leakgauge.experiment.inversion import KNOWN, LABELS, METHODS, settings_of
-from leakgauge.experiment.received import (
-    prepare_received,
-    record_count,
-)
+from leakgauge.experiment.received import prepare_received, record_count
 from leakgauge.experiment.store import RunFolder
 from leakgauge.experiment.unscored import Received, are_pictures, keep_received, received_record
 from leakgauge.inversion.presets import PRESETS

@@ -10,7 +10,7 @@ from typer import Context
 from leakgauge.checks import require, require_choice, require_count
 from leakgauge.cli import options
 from leakgauge.cli.invert import play
-from leakgauge.experiment.inversion import METHODS, QUESTION, InversionCell
+from leakgauge.experiment.inversion import METHODS, QUESTION, InversionCell, usual_images
 from leakgauge.inference import GAMES
 
 OWN = frozenset(
@@ -58,7 +58,7 @@ def play_audit(context: Context) -> None:
         data=given["table"],
         method=methods[0],
         label=given["label"],
-        images=size * -(-InversionCell.images // size),  # whole batches
+        images=usual_images(size),
         batch_size=size,
         hidden=tuple(given["hidden"] or ()),
         group=given["group"],

@@ -22,6 +22,9 @@ KNOWN, INFERRED = LABELS = ("known", "inferred")
 MLP = "mlp"
 ITERATIONS = 500
 HIDDEN = (100,)
+LARGEST_SIDE = 1024
+"""Of images, in pixels: all images of the data are held at this size."""
+
 _USUAL_LABELS = ("y", "label")
 
 Whole = Annotated[int, pydantic.Strict()]
@@ -99,6 +102,10 @@ class InversionCell:
             require_choice(self.net, "--net", (*NETS, MLP))
         for name in ("images", "epochs", "side"):
             require_count(getattr(self, name), f"--{name}")
+        require(
+            self.side <= LARGEST_SIDE,
+            f"--side is {self.side}; expected at most {LARGEST_SIDE} pixels",
+        )
         require(self.first >= 0, f"--first is {self.first}; expected 0 or more")
         each = self.client.records
         require(
@@ -198,3 +205,13 @@ def settings_of(method: str, iterations: int | None, restarts: int, *, pictures:
     chosen = min(ITERATIONS, PRESETS[method].iterations) if iterations is None else iterations
     found = preset(method, iterations=chosen, restarts=restarts)
     return found if pictures else replace(found, total_variation=0.0)
+
+
+def usual_images(each: int) -> int:
+    """How many records are attacked by default: the usual number, in whole updates of ``each``.
+
+    >>> usual_images(1), usual_images(3), usual_images(16)
+    (8, 9, 16)
+    """
+    each = max(each, 1)  # What is no count is refused with the client.
+    return each * -(-InversionCell.images // each)

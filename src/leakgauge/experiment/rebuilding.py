@@ -69,10 +69,10 @@ def _exact(scene: Scene, cell: InversionCell) -> Rebuilt:
     # The difference of weights is rounder than a gradient.
     tolerance = 1e-4 if client.local_steps == 1 else 1e-2
     valid = functools.partial(fits, schema=scene.schema)
+    several = client.records > 1
     found = scene.guess.expand_as(x).clone()
     for target in range(len(x)):
         grads = {name: leaf[target : target + 1] for name, leaf in sent.grads.items()}
-        several = client.records > 1
         best = recover_first_layer(
             scene.task,
             scene.params,

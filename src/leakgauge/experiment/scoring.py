@@ -3,24 +3,23 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
 
 import torch
 from torch import Tensor
 
 from leakgauge.audit import ADAPTIVE, STATIC, versions
-from leakgauge.experiment.inversion import QUESTION, InversionCell
+from leakgauge.experiment.inversion import EXACT, QUESTION, InversionCell
 from leakgauge.experiment.scene import Scene
 from leakgauge.inversion.decode import column_hits
 from leakgauge.inversion.lpips import Lpips
-from leakgauge.inversion.quality import match_to_truth, mean_estimate, psnr, ssim
+from leakgauge.inversion.quality import SSIM_WINDOW, match_to_truth, mean_estimate, psnr, ssim
 from leakgauge.inversion.search import Reconstruction
 from leakgauge.records import ACCUMULATED, Estimate, Record
 
 COLUMNS = "columns"
 _UNITS = {"psnr": "dB"}
-_LIMITS = {"psnr": (-inf, inf), "ssim": (-1.0, 1.0), "lpips": (0.0, inf)}  # shares: 0 to 1
-_WINDOW = 11  # of SSIM, in pixels
+_ANY = (-math.inf, math.inf)
+_LIMITS = {"psnr": _ANY, "ssim": (-1.0, 1.0), "lpips": (0.0, math.inf)}  # shares: 0 to 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +67,7 @@ def scores_of(scene: Scene, found: Tensor, truth: Tensor, lpips: Lpips | None) -
         return {COLUMNS: torch.stack(list(each.values())).mean(dim=0), **each}
     pair = shown(scene, found), shown(scene, truth)
     scores = {"psnr": psnr(*pair)}
-    if min(pair[0].shape[2:]) >= _WINDOW:
+    if min(pair[0].shape[2:]) >= SSIM_WINDOW:
         scores["ssim"] = ssim(*pair)
     return scores if lpips is None else {**scores, "lpips": lpips(*pair).double()}
 
@@ -119,11 +118,11 @@ def records_of(cell: InversionCell, data: str, rebuilt: Rebuilt) -> list[Record]
         for when, scores in sets
         for name, values in scores.items()
     ]
-    if "loss" not in rebuilt.curves:
+    curve = rebuilt.curves.get("loss")
+    if not curve:  # Nothing was searched for, or the loss never was finite.
         return found
-    last = rebuilt.curves["loss"][-1][1]
+    last = curve[-1][1]
     loss = Estimate(last, last, last, len(rebuilt.truth))
-    curve = rebuilt.curves["loss"]
     return [*found, _record(cell, data, ("loss", ACCUMULATED), loss, chance=0.0, curve=curve)]
 
 
@@ -143,6 +142,7 @@ def _record(
     chance: float,
     curve: tuple[tuple[float, float], ...] | None,
 ) -> Record:
+    how = EXACT if cell.method == EXACT else repr(cell.settings)
     return Record(
         question="inversion",
         game=QUESTION,
@@ -158,6 +158,6 @@ def _record(
         estimate=estimate,
         chance=chance,
         curve=curve,
-        details={"settings": repr(cell.settings), "labels": cell.labels},
+        details={"settings": how, "labels": cell.labels},
         versions=versions(),
     )

@@ -1,21 +1,18 @@
 """One attack from what was sent to what is rebuilt: labels, knowledge of the defense, search."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from torch import Tensor
 
-from leakgauge.inversion.adaptive import adapted, adapted_settings
+from leakgauge.inversion.adaptive import adapted_settings
 from leakgauge.inversion.client import Client, Sent
-from leakgauge.inversion.engine import objective_of, reconstruct
+from leakgauge.inversion.engine import reconstruct
 from leakgauge.inversion.labels import infer_labels
 from leakgauge.inversion.search import Progress, Reconstruction
 from leakgauge.inversion.settings import Settings
 from leakgauge.inversion.simulate import LocalSteps
 from leakgauge.rng import stream
 from leakgauge.types import Params, Task
-
-Labels = Literal["known", "inferred"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +70,8 @@ def attack(
         labels = infer_labels(
             task, params, sent.grads, client.records, record=record, rng=stream(seed, "labels")
         ).labels
-    objective = None
     if known.defense:
         settings = adapted_settings(settings, client.defense, task.model)
-        objective = adapted(objective_of(settings, task.model), client.defense)
     several = client.local_steps > 1 and known.simulate
     return reconstruct(
         task,
@@ -89,7 +84,6 @@ def attack(
         labels=labels,
         low=known.low,
         high=known.high,
-        objective=objective,
         local=LocalSteps(client.local_steps, client.local_lr) if several else None,
         snapshots=snapshots,
         progress=progress,

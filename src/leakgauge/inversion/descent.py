@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leakgauge.inversion.priors import box
 from leakgauge.inversion.schedule import factor
 from leakgauge.inversion.settings import Settings
 from leakgauge.inversion.steppers import Loss, stepper
@@ -77,7 +76,7 @@ def descend(
         step = factor(settings.schedule, at, settings.iterations, warmup=settings.warmup)
         found = moves.step(step, rows)
         if settings.boxed:
-            x.copy_(box(x, low, high))
+            x.clamp_(low, high)
         current[rows] = found[rows]
         best.offer(*before, found)
         rest.see(at, best.loss)

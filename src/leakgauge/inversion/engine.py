@@ -26,7 +26,6 @@ def reconstruct(
     labels: Tensor | None = None,
     low: Tensor | None = None,
     high: Tensor | None = None,
-    objective: Objective | None = None,
     local: LocalSteps | None = None,
     start: Tensor | None = None,
     first_target: int = 0,
@@ -47,8 +46,6 @@ def reconstruct(
         low: lowest values that a record can have, broadcast to it, in units of the model's
             input; needed with ``settings.boxed``, like ``high``.
         high: highest ones.
-        objective: compares the gradients in place of the settings' own, for example to adapt to
-            a defense.
         local: simulates the client's local steps; None takes the update for one batch's gradient.
         start: ``[T, B, *record]``, where the first restart begins; None draws it.
         first_target: number of the first target, so that targets in several calls draw as in one.
@@ -72,9 +69,9 @@ def reconstruct(
     """
     params = trainable(task.model, params)
     targets = check_gradients(params, wanted)
-    seen = {name: wanted[name].detach() for name in params}
+    seen = {name: wanted[name].detach().to(value.device) for name, value in params.items()}
     each = torch.arange(targets, device=next(iter(seen.values())).device)
-    measure = objective_of(settings, task.model) if objective is None else objective
+    measure = objective_of(settings, task.model)
 
     def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
         if local is None:

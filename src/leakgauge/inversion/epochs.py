@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leakgauge.checks import require
 from leakgauge.inversion.engine import objective_of
 from leakgauge.inversion.fast import matching_gradients
 from leakgauge.inversion.matching import EpochPlan
@@ -46,7 +47,8 @@ def joint_reconstruct(
     """All n records at once, from every update that held them.
 
     The objective is ``sum_e w_e mean_u D(g_eu(x), g_eu)``, over epochs e and their updates u. The
-    paper's text was not at hand: equal weights are our reading.
+    paper's text was not at hand: equal weights of 1 are our reading. Epochs are observations of
+    their own, so their distances add up, and a prior weighs less beside several of them.
 
     Args:
         task: the model and its loss.
@@ -58,9 +60,13 @@ def joint_reconstruct(
         low: lowest values, broadcast to a record; high, highest ones.
         high: see ``low``.
         seed: draws the start.
-        weights: w_e; None weighs all epochs by 1 / E.
+        weights: w_e; None weighs each epoch by 1.
         snapshots: as for ``reconstruct``.
         progress: as for ``reconstruct``.
+
+    Raises:
+        InputError: plan, epochs, labels and weights are not of the same epochs and records; or as
+            ``search``.
 
     Returns:
         One target, ``x [1, n, ...]``.
@@ -68,8 +74,9 @@ def joint_reconstruct(
     References:
         Xu et al., AGIC, SRDS 2022, Eq. 5.
     """
+    shares = [1.0] * len(epochs) if weights is None else list(weights)
+    _check_plan(plan, len(epochs), len(labels), len(shares))
     count, measure = len(labels), objective_of(settings, task.model)
-    shares = [1 / len(epochs)] * len(epochs) if weights is None else list(weights)
 
     def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
         return torch.stack([_distance(one_x, one_y) for one_x, one_y in zip(x, y, strict=True)])
@@ -83,7 +90,7 @@ def joint_reconstruct(
         return total
 
     like = next(iter(epochs[0].params.values()))
-    start = draw_starts(settings, (count, *record), targets=1, seed=seed, first_target=0, like=like)
+    start = draw_starts(settings, (count, *record), targets=1, seed=seed, like=like)
     return search(
         match,
         settings,
@@ -94,4 +101,16 @@ def joint_reconstruct(
         high=high,
         snapshots=snapshots,
         progress=progress,
+    )
+
+
+def _check_plan(plan: EpochPlan, epochs: int, labels: int, weights: int) -> None:
+    planned = len(plan.members)
+    require(
+        planned == epochs == weights,
+        f"the plan is of {planned} epochs, {epochs} came with {weights} weights; expected as many",
+    )
+    require(
+        labels == plan.records,
+        f"the plan is of {plan.records} records, {labels} labels came; expected one for each",
     )

@@ -1,6 +1,5 @@
-"""What is known of the records beside their gradient: images are smooth, values have limits."""
+"""What is known of the records beside their gradient: images are smooth."""
 
-import torch
 from torch import Tensor
 
 from leakgauge.checks import require
@@ -32,12 +31,3 @@ def total_variation(x: Tensor) -> Tensor:
     down = (x[..., 1:, :] - x[..., :-1, :]).abs()
     across = (x[..., 1:] - x[..., :-1]).abs()
     return down.flatten(1).mean(1) + across.flatten(1).mean(1)
-
-
-def box(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """``x`` moved to the nearest point between ``low`` and ``high``, which broadcast to it.
-
-    >>> box(torch.tensor([-1.0, 0.5, 3.0]), torch.tensor(0.0), torch.tensor(1.0))
-    tensor([0.0000, 0.5000, 1.0000])
-    """
-    return torch.minimum(torch.maximum(x, low), high)

@@ -15,7 +15,10 @@ from torch.nn.functional import conv2d
 from leakgauge.checks import require
 from leakgauge.records import Estimate
 
-_WINDOW, _SIGMA = 11, 1.5  # pixels; Wang et al.
+SSIM_WINDOW = 11
+"""Pixels each way that SSIM looks at together: the least that an image must have."""
+
+_SIGMA = 1.5  # pixels, like the window of Wang et al.
 _K1, _K2 = 0.01, 0.03
 
 
@@ -73,9 +76,9 @@ def ssim(found: Tensor, truth: Tensor, peak: float = 1.0) -> Tensor:
     """
     found, truth = _checked(found, truth)
     require(
-        found.dim() == 4 and min(found.shape[2:]) >= _WINDOW,
-        f"images are {list(found.shape)}; SSIM needs [n, c, h, w] with at least {_WINDOW} pixels "
-        "in each direction",
+        found.dim() == 4 and min(found.shape[2:]) >= SSIM_WINDOW,
+        f"images are {list(found.shape)}; SSIM needs [n, c, h, w] with at least {SSIM_WINDOW} "
+        "pixels in each direction",
     )
     a, b = _blurred(found), _blurred(truth)
     # The variances and the covariance under each window.
@@ -178,7 +181,7 @@ def _checked(found: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
 
 def _blurred(images: Tensor) -> Tensor:
     """Gaussian means under the windows that lie inside: ``[n, c, h - 10, w - 10]``."""
-    place = torch.arange(_WINDOW, dtype=images.dtype, device=images.device) - _WINDOW // 2
+    place = torch.arange(SSIM_WINDOW, dtype=images.dtype, device=images.device) - SSIM_WINDOW // 2
     weight = torch.softmax(-(place**2) / (2 * _SIGMA**2), dim=0)
     flat = images.flatten(0, 1)[:, None]
     rows = conv2d(flat, weight.view(1, 1, -1, 1))
@@ -186,4 +189,4 @@ def _blurred(images: Tensor) -> Tensor:
 
 
 def _inside(images: Tensor) -> tuple[int, int]:
-    return images.shape[2] - _WINDOW + 1, images.shape[3] - _WINDOW + 1
+    return images.shape[2] - SSIM_WINDOW + 1, images.shape[3] - SSIM_WINDOW + 1

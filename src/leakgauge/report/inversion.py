@@ -6,7 +6,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from leakgauge.records import ACCUMULATED, Record
+from leakgauge.records import ACCUMULATED, Estimate, Record
 from leakgauge.report.cells import Cell, cells
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.wording import count, percent, short
@@ -58,9 +58,8 @@ def _sentence(test: Cell) -> str:
         else:
             says = "The images were not rebuilt"
         return (
-            f"{title(test)}: {says}. PSNR {short(value)} dB (95 % interval "
-            f"{short(whole.estimate.low)} to {short(whole.estimate.high)}, "
-            f"{count(whole.estimate.n)} images); the mean colour alone scores {short(guess)} dB."
+            f"{title(test)}: {says}. PSNR {short(value)} dB ({_certainty(whole.estimate)}); the "
+            f"mean colour alone scores {short(guess)} dB."
         )
     whole = test.at("columns", ACCUMULATED)
     if whole is None:
@@ -76,6 +75,14 @@ def _sentence(test: Cell) -> str:
         f"records were rebuilt right; guessing the most frequent values gives "
         f"{percent(whole.chance)}."
     )
+
+
+def _certainty(estimate: Estimate) -> str:
+    """How far a mean over images reaches; a single one says nothing of others."""
+    if estimate.n == 1:
+        return "1 image, so no interval"
+    ends = f"{short(estimate.low)} to {short(estimate.high)}"
+    return f"95 % interval {ends}, {count(estimate.n)} images"
 
 
 def draw_curves(tests: Sequence[Cell], metric: str, *, name: str) -> Markup | None:
