@@ -20,6 +20,7 @@ def total_variation(x: Tensor) -> Tensor:
     References:
         Geiping et al., Inverting Gradients, NeurIPS 2020.
 
+    >>> import torch
     >>> total_variation(torch.tensor([[[0.0, 1.0], [0.0, 1.0]]]))
     tensor([1.])
     """
