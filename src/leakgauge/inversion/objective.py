@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.checks import InputError, nearest, require, require_choice
-from leakgauge.inversion.products import products
+from leakgauge.inversion.products import products, squares
 from leakgauge.types import Grads
 
 Objective = Callable[[Grads, Grads], Tensor]
@@ -141,7 +141,7 @@ def _by_module(pairs: Mapping[str, Pair]) -> list[dict[str, Pair]]:
 def _sums(pairs: Mapping[str, Pair], weights: Mapping[str, float]) -> tuple[Tensor, Tensor, Tensor]:
     """The weighted inner product and the weighted squared norms, each ``[N]``."""
     terms = [
-        torch.stack((*products(a, b), torch.linalg.vecdot(b, b))) * weights[name]
+        torch.stack((*products(a, b), squares(b))) * weights[name]
         for name, (a, b) in pairs.items()
     ]
     dot, ours, theirs = torch.stack(terms).sum(0)

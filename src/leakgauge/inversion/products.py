@@ -23,13 +23,21 @@ def products(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     return found
 
 
+def squares(rows: Tensor) -> Tensor:
+    """``|row|^2`` of each row of ``[N, P]``, ``[N]``, without a copy of the rows.
+
+    >>> squares(torch.tensor([[3.0, 4.0]]))
+    tensor([25.])
+    """
+    return torch.stack([torch.dot(row, row) for row in rows])
+
+
 class _Products(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(one, other)
-        rows = list(zip(one, other, strict=True))
-        dots = torch.stack([torch.dot(a, b) for a, b in rows])
-        return dots, torch.stack([torch.dot(a, a) for a, _ in rows])
+        dots = torch.stack([torch.dot(a, b) for a, b in zip(one, other, strict=True)])
+        return dots, squares(one)
 
     @staticmethod
     @once_differentiable
