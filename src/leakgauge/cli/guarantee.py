@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -103,7 +102,7 @@ def run(
     about = {"name": source.name, "fingerprint": source.fingerprint, "records": len(records)}
     notes = [*source.notes, *records.notes]
     described = Run(COMMAND, asked, about, notes, versions())
-    path = out or options.RUNS / f"{COMMAND}-{datetime.now():%Y%m%d-%H%M%S-%f}"
+    path = options.run_path(out, COMMAND)
     folder = RunFolder.claim(path, described)
     for note in notes:
         notices.print(Text(f"note: {note}"), soft_wrap=True)

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -197,7 +196,7 @@ def play(
     described = _described(cells, scene, source.name, source.fingerprint)
     told = {"redact": redact, "lpips": None if lpips is None else str(lpips)}
     described = replace(described, settings={**described.settings, **told})
-    path = out or options.RUNS / f"{COMMAND}-{datetime.now():%Y%m%d-%H%M%S-%f}"
+    path = options.run_path(out, COMMAND)
     folder = RunFolder.claim(path, described)
     for note in described.notes:
         notices.print(Text(f"note: {note}"), soft_wrap=True)
@@ -209,13 +208,14 @@ def play(
         notices.print(Text(f"refused: {text}"), soft_wrap=True)
     for warning in dict.fromkeys(text for one in rebuilt for text in one.warnings):
         notices.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
-    found = [record for cell, one in pairs for record in records_of(cell, source.name, one)]
+    told_of = [(cell, one, records_of(cell, source.name, one)) for cell, one in pairs]
+    found = [record for _, _, records in told_of for record in records]
     write_records(folder.path, found)
     if not redact:
         keep_evidence(folder.path, scene, rebuilt)
     report = write_inversion(folder.path, described, found)
     if json_:
-        print(json.dumps(as_json(pairs, found, report), allow_nan=False))
+        print(json.dumps(as_json(told_of, report), allow_nan=False))
         return
     for line in sentences(found):
         Console().print(Text("\n" + line))

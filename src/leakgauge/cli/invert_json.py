@@ -4,40 +4,36 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leakgauge.audit import ADAPTIVE, STATIC
 from leakgauge.experiment.inversion import EXACT, InversionCell
-from leakgauge.experiment.scoring import COLUMNS, Rebuilt, records_of
+from leakgauge.experiment.scoring import COLUMNS, Rebuilt
 from leakgauge.records import Estimate, Record
+from leakgauge.report.inversion import attempt
 
 EACH = ("psnr", "ssim", "lpips", COLUMNS)
 
 
 def title(cell: InversionCell) -> str:
     """An attempt in a few words."""
-    if cell.defense == "none":
-        return cell.method
-    return f"{cell.method}, {cell.defense}, {ADAPTIVE if cell.adaptive else STATIC}"
+    return attempt(cell.method, cell.defense, cell.knowledge)
 
 
 def as_json(
-    pairs: Sequence[tuple[InversionCell, Rebuilt]], records: Sequence[Record], report: Path
+    attempts: Sequence[tuple[InversionCell, Rebuilt, Sequence[Record]]], report: Path
 ) -> dict[str, Any]:
     """The first attempt's figures, and all of them where there are several."""
-    each = [_told(cell, one) for cell, one in pairs]
+    each = [_told(*one) for one in attempts]
     several = {"results": each} if len(each) > 1 else {}
     return {**each[0], **several, "report": str(report)}
 
 
-def _told(cell: InversionCell, rebuilt: Rebuilt) -> dict[str, Any]:
+def _told(cell: InversionCell, rebuilt: Rebuilt, records: Sequence[Record]) -> dict[str, Any]:
     figures = {
-        record.metric: record.estimate
-        for record in records_of(cell, "", rebuilt)
-        if not isinstance(record.round, int)
+        record.metric: record.estimate for record in records if not isinstance(record.round, int)
     }
     return {
         "method": cell.method,
         "defense": cell.defense,
-        "knowledge": ADAPTIVE if cell.adaptive else STATIC,
+        "knowledge": cell.knowledge,
         "images": cell.images,
         "iterations": 0 if cell.method == EXACT else cell.settings.iterations,
         "psnr": _ends(figures.get("psnr")),

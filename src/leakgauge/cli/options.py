@@ -1,6 +1,7 @@
 """The options that commands share, and how their words are checked."""
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,6 +99,11 @@ Out = Annotated[
     Path | None, typer.Option(help=f"folder of the run (default: a new one in {RUNS}/)")
 ]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
+
+
+def run_path(out: Path | None, command: str) -> Path:
+    """The folder of a run: the one that is named, or a new one."""
+    return out or RUNS / f"{command}-{datetime.now():%Y%m%d-%H%M%S-%f}"
 
 
 def bin_counts(given: Sequence[str]) -> Mapping[str, int]:

@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -91,7 +90,7 @@ def receive(asked: Asked, command: str, *, out: Path | None, json_: bool) -> Non
         seed=asked.seed,
     )
     described = _described(asked, method, settings, data, count, command)
-    path = out or options.RUNS / f"{command}-{datetime.now():%Y%m%d-%H%M%S-%f}"
+    path = options.run_path(out, command)
     folder = RunFolder.claim(path, described)
     for warning in ready.warnings:
         notices.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)

@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 
 import typer
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from leakgauge.cli.options import RUNS
+from leakgauge.cli.options import run_path
 from leakgauge.cli.summary import as_json, information_lines, promise_lines
 from leakgauge.experiment.prepare import Prepared
 from leakgauge.experiment.resumable import run_stages
@@ -34,7 +33,7 @@ def run(
     notices = Console(stderr=True)
     with notices.status("reading and encoding the data"):
         prepared = prepare()
-    path = out or RUNS / f"{prepared.run.command}-{datetime.now():%Y%m%d-%H%M%S-%f}"
+    path = run_path(out, prepared.run.command)
     folder = RunFolder.claim(path, prepared.run)
     for note in prepared.run.notes:
         notices.print(Text(f"note: {note}"), soft_wrap=True)

@@ -8,9 +8,10 @@ from typing import Any, Literal
 from leakgauge.audit import REUSE, UNIFORM, Settings
 from leakgauge.checks import require
 from leakgauge.experiment import guarantee, inversion
-from leakgauge.experiment.guarantee import GuaranteeCell, Whole
+from leakgauge.experiment.guarantee import GuaranteeCell
 from leakgauge.experiment.inversion import InversionCell
 from leakgauge.experiment.plan import Plan
+from leakgauge.experiment.strict import Whole
 
 
 @dataclass(frozen=True)

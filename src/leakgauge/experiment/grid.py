@@ -12,7 +12,7 @@ from yaml.constructor import ConstructorError
 
 from leakgauge.audit import ADAPTIVE, STATIC
 from leakgauge.checks import InputError, nearest, require, require_choice
-from leakgauge.experiment.cell import AnyCell, Cell, Stated, differing, kind_of, named
+from leakgauge.experiment.cell import KINDS, AnyCell, Cell, Stated, differing, kind_of, named
 from leakgauge.experiment.guarantee import GuaranteeCell
 from leakgauge.records import ACCUMULATED
 
@@ -59,6 +59,9 @@ class _File(pydantic.BaseModel):
 
 
 _STATED = pydantic.TypeAdapter(Stated)
+_CELLS: Mapping[type[AnyCell], "pydantic.TypeAdapter[Any]"] = {
+    kind: pydantic.TypeAdapter(kind) for kind in (Cell, *KINDS.values())
+}
 _ROW = [one.name for one in fields(Stated)]
 _LISTS = ("drop", "hidden")
 """Settings whose single value is a list: only a list of lists is several values."""
@@ -190,9 +193,8 @@ def _cells(settings: Mapping[str, Any], where: str) -> tuple[AnyCell, ...]:
 
 def _cell(settings: Mapping[str, Any], where: str) -> AnyCell:
     """With its adversary named; refuses here what would fail hours later."""
-    kind = pydantic.TypeAdapter(kind_of(settings.get("ask")))
     try:
-        return named(_made(kind, settings, where))
+        return named(_made(_CELLS[kind_of(settings.get("ask"))], settings, where))
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
 

@@ -3,10 +3,9 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, cast, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
-import pydantic
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -15,6 +14,7 @@ from leakgauge.audit.judging import versions
 from leakgauge.checks import nearest, require, require_choice
 from leakgauge.data import Roles, Source, Table, encode, make_table
 from leakgauge.data.usual import filled_in
+from leakgauge.experiment.strict import Whole
 from leakgauge.guarantee import (
     DPSGD,
     Craft,
@@ -42,8 +42,6 @@ MECHANISMS: Mapping[str, Callable[[DPSGD], Mechanism]] = {
 }
 OBJECTIVES: tuple[Distance, ...] = ("cosine", "clipped")
 BINS = 60
-
-Whole = Annotated[int, pydantic.Strict()]
 
 
 @dataclass(frozen=True)

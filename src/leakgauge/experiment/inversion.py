@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated
 
-import pydantic
-
+from leakgauge.audit import ADAPTIVE, STATIC
 from leakgauge.checks import require, require_choice, require_count
 from leakgauge.data import Source
 from leakgauge.data.usual import filled_in
 from leakgauge.defenses import parse_defense
+from leakgauge.experiment.strict import Whole
 from leakgauge.inversion.client import Client
 from leakgauge.inversion.presets import PRESETS, preset
 from leakgauge.inversion.settings import Settings
@@ -26,8 +25,6 @@ LARGEST_SIDE = 1024
 """Of images, in pixels: all images of the data are held at this size."""
 
 _USUAL_LABELS = ("y", "label")
-
-Whole = Annotated[int, pydantic.Strict()]
 
 
 @dataclass(frozen=True)
@@ -131,6 +128,11 @@ class InversionCell:
             "an adaptive attacker needs a defense to know; name one with --defense",
         )
         _ = self.settings
+
+    @property
+    def knowledge(self) -> str:
+        """Of the defense, as records have it."""
+        return ADAPTIVE if self.adaptive else STATIC
 
     @property
     def client(self) -> Client:

@@ -18,7 +18,7 @@ from leakgauge.experiment.scoring import (
     shown,
 )
 from leakgauge.inversion.attack import Knowledge, attack
-from leakgauge.inversion.client import Client, send
+from leakgauge.inversion.client import Client, Sent, send
 from leakgauge.inversion.decode import fits
 from leakgauge.inversion.epochs import Epoch, joint_reconstruct
 from leakgauge.inversion.exact import recover_first_layer
@@ -32,8 +32,9 @@ from leakgauge.inversion.matching import (
     true_records,
 )
 from leakgauge.inversion.quality import match_to_truth
-from leakgauge.inversion.search import Progress
+from leakgauge.inversion.search import Progress, Reconstruction
 from leakgauge.rng import stream
+from leakgauge.types import Params
 
 SNAPSHOTS = 25
 
@@ -93,18 +94,8 @@ def _once(
 ) -> Rebuilt:
     client = cell.client
     x, y = _dealt(scene.x, client), _dealt(scene.y, client)
-    sent = send(scene.task, scene.params, x, y, client, seed=cell.seed)
-    found = attack(
-        scene.task,
-        scene.params,
-        sent,
-        cell.settings,
-        client,
-        _known(scene, cell, y),
-        record=tuple(scene.x.shape[1:]),
-        seed=cell.seed,
-        snapshots=SNAPSHOTS,
-        progress=progress,
+    sent, found = _attacked(
+        scene, cell, scene.params, x, y, seed=cell.seed, snapshots=SNAPSHOTS, progress=progress
     )
     rows = ordered(found.x, x)
     scores = scores_of(scene, rows, scene.x, lpips)
@@ -116,6 +107,33 @@ def _once(
         found.seconds_per_iteration,
         () if cell.simulate else sent.warnings,
         chance=chance_of(scene),
+    )
+
+
+def _attacked(
+    scene: Scene,
+    cell: InversionCell,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    *,
+    seed: int,
+    snapshots: int = 0,
+    progress: Progress | None,
+) -> tuple[Sent, Reconstruction]:
+    """What clients with these records send, and what is rebuilt from it; ``seed`` of the search."""
+    sent = send(scene.task, params, x, y, cell.client, seed=cell.seed)
+    return sent, attack(
+        scene.task,
+        params,
+        sent,
+        cell.settings,
+        cell.client,
+        _known(scene, cell, y),
+        record=tuple(scene.x.shape[1:]),
+        seed=seed,
+        snapshots=snapshots,
+        progress=progress,
     )
 
 
@@ -134,17 +152,8 @@ def _over_epochs(
         drawn = stream(cell.seed, "epoch", number).permutation(n) if number else range(n)
         order = torch.as_tensor(list(drawn), device=scene.y.device)
         x, y = _dealt(scene.x[order], client), _dealt(scene.y[order], client)
-        sent = send(scene.task, params, x, y, client, seed=cell.seed)
-        found = attack(
-            scene.task,
-            params,
-            sent,
-            cell.settings,
-            client,
-            _known(scene, cell, y),
-            record=tuple(scene.x.shape[1:]),
-            seed=cell.seed + number,
-            progress=progress,
+        sent, found = _attacked(
+            scene, cell, params, x, y, seed=cell.seed + number, progress=progress
         )
         rounds[number + 1] = {
             **scores_of(scene, ordered(found.x, x), scene.x[order], lpips),

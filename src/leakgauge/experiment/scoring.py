@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from leakgauge.audit import ADAPTIVE, STATIC, versions
+from leakgauge.audit import versions
 from leakgauge.experiment.inversion import EXACT, QUESTION, InversionCell
 from leakgauge.experiment.scene import Scene
 from leakgauge.inversion.decode import column_hits
@@ -150,7 +150,7 @@ def _record(
         label=str(cell.label),
         secret="records",
         defense=cell.defense,
-        knowledge=ADAPTIVE if cell.adaptive else STATIC,
+        knowledge=cell.knowledge,
         adversary=cell.method,
         metric=figure[0],
         round=figure[1],

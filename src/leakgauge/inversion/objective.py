@@ -141,8 +141,7 @@ def _by_module(pairs: Mapping[str, Pair]) -> list[dict[str, Pair]]:
 def _sums(pairs: Mapping[str, Pair], weights: Mapping[str, float]) -> tuple[Tensor, Tensor, Tensor]:
     """The weighted inner product and the weighted squared norms, each ``[N]``."""
     terms = [
-        torch.stack((*products(a, b), squares(b))) * weights[name]
-        for name, (a, b) in pairs.items()
+        torch.stack((*products(a, b), squares(b))) * weights[name] for name, (a, b) in pairs.items()
     ]
     dot, ours, theirs = torch.stack(terms).sum(0)
     return dot, ours, theirs

@@ -35,9 +35,16 @@ _COLOURS = (ACCENT, INK, MUTED)
 
 def title(test: Cell) -> str:
     """An attempt in a few words."""
-    if test.defense == "none":
-        return test.adversary
-    return f"{test.adversary}, {test.defense}, {test.knowledge}"
+    return attempt(test.adversary, test.defense, test.knowledge)
+
+
+def attempt(method: str, defense: str, knowledge: str) -> str:
+    """A method, and the defense that it met.
+
+    >>> attempt("agic", "none", "static"), attempt("agic", "sign", "adaptive")
+    ('agic', 'agic, sign, adaptive')
+    """
+    return method if defense == "none" else f"{method}, {defense}, {knowledge}"
 
 
 def sentences(records: Sequence[Record]) -> list[str]:
