@@ -88,6 +88,7 @@ def network(classes=3, features=25, seed=2):
 TRANSFORMS = {
     "identity": Identity(),
     "prune": Prune(0.7),
+    "prune, whole": Prune(0.7, whole=True),
     "sign": Sign(),
     "clip": ClipNorm(2.0),
     "noise": GaussianNoise(0.3),
@@ -160,13 +161,25 @@ def test_a_missing_generator_is_refused(name):
 def test_pruning_equals_the_sorted_list(rate):
     grads = stack()
     wanted = [reference.prune(row, rate) for row in reference.rows(grads)]
-    assert reference.rows(Prune(rate)(grads, [])) == wanted
+    assert reference.rows(Prune(rate, whole=True)(grads, [])) == wanted
+    found = Prune(rate)(grads, [])
+    for name, leaf in grads.items():
+        alone = {name: leaf}
+        wanted = [reference.prune(row, rate) for row in reference.rows(alone)]
+        assert reference.rows({name: found[name]}) == wanted
 
 
 def test_pruning_keeps_the_paper_s_share():
-    grads = {"w": torch.randn(3, 100, 100, generator=generator()), "b": torch.randn(3, 2)}
-    kept = flatten(Prune()(grads, [])).count_nonzero(dim=1)
-    assert kept.tolist() == [100, 100, 100]
+    rng = generator()
+    grads = {
+        "w": torch.randn(3, 10_000, generator=rng),
+        "b": torch.randn(3, 2, generator=rng) / 1e6,
+    }
+    kept = {name: leaf.count_nonzero(dim=1).tolist() for name, leaf in Prune()(grads, []).items()}
+    assert kept["w"] == [100, 100, 100]
+    assert kept["b"] == [1, 1, 1]
+    assert flatten(Prune(whole=True)(grads, [])).count_nonzero(dim=1).tolist() == [100, 100, 100]
+    assert not Prune(whole=True)(grads, [])["b"].any()
 
 
 def test_pruning_keeps_as_many_of_equal_coordinates_as_fit():

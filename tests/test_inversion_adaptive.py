@@ -44,24 +44,30 @@ def rngs() -> list[torch.Generator]:
     return [torch_stream(0, "row", row) for row in range(ROWS)]
 
 
-def literal_pruned(found: Grads, sent: Grads, row: int) -> dict[str, Tensor]:
+def literal_pruned(found: Grads, sent: Grads, row: int, whole: bool) -> dict[str, Tensor]:
     """Coordinate by coordinate."""
-    kept = [
-        (float(f), float(s))
+    kept = {
+        name: [
+            (float(f), float(s))
+            for f, s in zip(found[name][row].flatten(), sent[name][row].flatten(), strict=True)
+            if s != 0
+        ]
         for name in sent
-        for f, s in zip(found[name][row].flatten(), sent[name][row].flatten(), strict=True)
-        if s != 0
-    ]
-    ours, theirs = (sum(pair[side] ** 2 for pair in kept) ** 0.5 for side in (0, 1))
-    limit = min(abs(s) for _, s in kept) * ours / theirs
+    }
+    pairs = [pair for of_name in kept.values() for pair in of_name]
+    ours, theirs = (sum(pair[side] ** 2 for pair in pairs) ** 0.5 for side in (0, 1))
+    least = {
+        name: min(abs(s) for _, s in (pairs if whole else kept[name])) * ours / theirs
+        for name in sent
+    }
 
-    def left(f: float, s: float) -> float:
+    def left(f: float, s: float, limit: float) -> float:
         beyond = max(abs(f) - limit, 0.0)
         return f if s != 0 else (beyond if f > 0 else -beyond)
 
     return {
         name: torch.tensor(
-            [[left(float(f), float(s)) for f, s in zip(
+            [[left(float(f), float(s), least[name]) for f, s in zip(
                 found[name][row].flatten(), sent[name][row].flatten(), strict=True)]],
             dtype=torch.float64,
         ).view(1, *sent[name].shape[1:])
@@ -69,14 +75,20 @@ def literal_pruned(found: Grads, sent: Grads, row: int) -> dict[str, Tensor]:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("objective", [Cosine(), SquaredError()])
-def test_pruned_compares_what_was_sent_and_what_should_have_been(objective: Objective) -> None:
-    found, sent = gradients("found"), Prune(0.6)(gradients("sent"), rngs())
+def test_pruned_compares_what_was_sent_and_what_should_have_been(
+    objective: Objective, whole: bool
+) -> None:
+    found = gradients("found")
+    sent = Prune(0.6, whole)({**gradients("sent"), "s": torch.full((ROWS,), 9.0).double()}, rngs())
     wanted = [
-        objective(literal_pruned(found, sent, row), {k: v[row : row + 1] for k, v in sent.items()})
+        objective(
+            literal_pruned(found, sent, row, whole), {k: v[row : row + 1] for k, v in sent.items()}
+        )
         for row in range(ROWS)
     ]
-    assert torch.allclose(Pruned(objective)(found, sent), torch.cat(wanted), atol=1e-12)
+    assert torch.allclose(Pruned(objective, whole)(found, sent), torch.cat(wanted), atol=1e-12)
 
 
 def test_the_true_gradient_is_at_the_bottom() -> None:
@@ -84,6 +96,8 @@ def test_the_true_gradient_is_at_the_bottom() -> None:
     true = gradients("true")
     pruned = Prune(0.7)(true, rngs())
     assert Pruned(Cosine())(true, pruned).abs().max() < 1e-12
+    assert Pruned(Cosine(), whole=True)(true, Prune(0.7, True)(true, rngs())).abs().max() < 1e-12
+    assert Pruned(Cosine(), whole=True)(true, pruned).max() > 0.01  # not the defense it knows
     assert Cosine()(true, pruned).min() > 0.01
     signs = Sign()(true, rngs())
     assert SoftSigns(Cosine(), 1e-3)(true, signs).abs().max() < 1e-3

@@ -137,7 +137,7 @@ def test_pruning_and_signs_act_on_what_is_sent(steps: int) -> None:
         client = Client(2, steps, FAR, parse_defense(text, batch_size=2))
         return row(send(TASK, PARAMS, x, y, client, seed=0).grads, 0)
 
-    pruned = sent("prune:rate=0.9")
+    pruned = sent("prune:rate=0.9,whole=1")
     kept = plain.abs().argsort(descending=True)[: int((pruned != 0).sum())]
     assert len(kept) == pytest.approx(0.1 * len(plain), abs=1)
     wanted = torch.zeros_like(plain)
@@ -214,7 +214,7 @@ def test_an_attacker_who_knows_of_noise_weighs_the_whole_update_alike() -> None:
         torch.testing.assert_close(adaptive[0].losses[at, 0], relative)
 
 
-@pytest.mark.parametrize("text", ["sign", "prune:rate=0.9"])
+@pytest.mark.parametrize("text", ["sign", "prune:rate=0.9,whole=1"])
 def test_an_attacker_who_knows_of_signs_or_pruning_changes_its_objective_once(text: str) -> None:
     x, y = people(2, 1)
     client = Client(defense=parse_defense(text, batch_size=1))

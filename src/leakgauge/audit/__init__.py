@@ -1,10 +1,12 @@
 """Asks the questions of one task and yields records.
 
 The steps are separate so that a run can be stopped between them: ``stage`` deals the trials,
-``trajectory`` trains, ``play_round`` attacks one round given its parameters, ``judge`` turns all
-rounds into records. ``audit`` does them in a row.
+``trajectory`` trains, ``play_round`` attacks one round given its parameters, ``weigh_rounds`` lets
+those judge who judge all rounds at once, and ``judge`` turns all of it into records. ``audit`` does
+them in a row.
 """
 
+from leakgauge.audit.jointly import weigh_rounds
 from leakgauge.audit.judging import judge, versions
 from leakgauge.audit.rounds import Played, play_round, trajectory
 from leakgauge.audit.settings import (
@@ -35,6 +37,7 @@ __all__ = [
     "stage",
     "trajectory",
     "versions",
+    "weigh_rounds",
 ]
 
 
@@ -48,4 +51,5 @@ def audit(scene: Stage, *, dataset: str = "data", label: str = "label") -> list[
     """
     *starts, final = trajectory(scene)
     rounds = [play_round(scene, number, params) for number, params in enumerate(starts, start=1)]
-    return judge(scene, rounds, final, dataset=dataset, label=label)
+    jointly = weigh_rounds(scene, starts)
+    return judge(scene, rounds, final, dataset=dataset, label=label, jointly=jointly)

@@ -1,10 +1,11 @@
 """From what the adversaries said to records."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import product
 from platform import python_version
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -24,7 +25,13 @@ from leakgauge.types import Params
 
 
 def judge(
-    scene: Stage, rounds: Sequence[Played], final: Params, *, dataset: str, label: str
+    scene: Stage,
+    rounds: Sequence[Played],
+    final: Params,
+    *,
+    dataset: str,
+    label: str,
+    jointly: Mapping[str, NDArray[np.float64]] = MappingProxyType({}),
 ) -> list[Record]:
     """Score every adversary, in single rounds and accumulated, and the trained model.
 
@@ -34,13 +41,21 @@ def judge(
         final: the parameters after the last round.
         dataset: the data's name, for the records.
         label: the label's name, for the records.
+        jointly: log posteriors ``[n, m]`` of those that judged all rounds at once, from
+            ``weigh_rounds``.
     """
     with one_thread():
-        return _judge(scene, rounds, final, dataset=dataset, label=label)
+        return _judge(scene, rounds, final, jointly, dataset=dataset, label=label)
 
 
 def _judge(
-    scene: Stage, rounds: Sequence[Played], final: Params, *, dataset: str, label: str
+    scene: Stage,
+    rounds: Sequence[Played],
+    final: Params,
+    jointly: Mapping[str, NDArray[np.float64]],
+    *,
+    dataset: str,
+    label: str,
 ) -> list[Record]:
     base = Record(
         question="inference",
@@ -77,6 +92,9 @@ def _judge(
             details={"adversary": repr(attack)},
             seconds=sum(played.seconds[key] for played in rounds),
         )
+        if key in jointly:
+            found += _scored(scene, jointly[key], total)
+            continue
         found += _scored(scene, accumulate(said, scene.log_prior), total)
         if all(key in played.held_out for played in rounds):
             found += _scored(scene, *_stacked(scene, key, said, rounds, total))

@@ -96,8 +96,7 @@ def play_round(scene: Stage, number: int, params: Params) -> Played:
 
 def _play_round(scene: Stage, number: int, params: Params) -> Played:
     defense = defense_of_round(scene, number, params)
-    clean = _bench(scene, number, params)
-    bench = {STATIC: clean, ADAPTIVE: replace(clean, defense=defense)}
+    bench = benches(scene, number, params, defense)
     fitted: dict[str, Adversary | MatchingAdversary] = {}
     held_out, seconds = {}, {}
     for knowledge in scene.knowledge:
@@ -113,6 +112,12 @@ def _play_round(scene: Stage, number: int, params: Params) -> Played:
     said = _judged(scene, number, params, defense, fitted, seconds)
     details = {key: adversary.details for key, adversary in fitted.items()}
     return Played(said, details, seconds, held_out)
+
+
+def benches(scene: Stage, number: int, params: Params, defense: Defense) -> Mapping[str, Shadow]:
+    """The adversary's bench by its knowledge, static and adaptive."""
+    clean = _bench(scene, number, params)
+    return {STATIC: clean, ADAPTIVE: replace(clean, defense=defense)}
 
 
 def _held_out(
@@ -178,16 +183,7 @@ def _judged(
     said: dict[str, list[NDArray[np.float64]]] = {name: [] for name in fitted}
     matching = {attack.name for attack in scene.attacks if is_matching(attack)}
     done = 0
-    for grads in sent_gradients(
-        scene.task,
-        params,
-        scene.in_round(trials.pool, "client", number),
-        trials.rows,
-        defense=defense,
-        noise_seed=derive(settings.seed, scene.name, "noise", number),
-        max_bytes=settings.max_bytes,
-        secret=scene.game.known_to_defender(trials),
-    ):
+    for grads in sent_by_clients(scene, number, params, trials, defense):
         chunk = slice(done, done + len(next(iter(grads.values()))))
         done = chunk.stop
         held = _candidates(scene, number, params, defense, trials, chunk) if matching else {}
@@ -202,6 +198,23 @@ def _judged(
                 said[key].append(adversary.log_posterior(grads))
             seconds[key] += time.perf_counter() - began
     return {name: np.concatenate(parts) for name, parts in said.items()}
+
+
+def sent_by_clients(
+    scene: Stage, number: int, params: Params, trials: Trials, defense: Defense
+) -> Iterator[Grads]:
+    """The gradients of the trials as they are seen in a round, chunk by chunk in order."""
+    settings = scene.settings
+    return sent_gradients(
+        scene.task,
+        params,
+        scene.in_round(trials.pool, "client", number),
+        trials.rows,
+        defense=defense,
+        noise_seed=derive(settings.seed, scene.name, "noise", number),
+        max_bytes=settings.max_bytes,
+        secret=scene.game.known_to_defender(trials),
+    )
 
 
 def _candidates(

@@ -131,9 +131,10 @@ def none() -> Defense:
     return Defense("none")
 
 
-def prune(rate: float = 0.99) -> Defense:
-    """Only the largest coordinates of the update are sent; see ``Prune``."""
-    return Defense(_named("prune", rate=rate), update=Prune(rate))
+def prune(rate: float = 0.99, whole: bool = False) -> Defense:
+    """Only the largest coordinates of each parameter, or of the update, are sent; see ``Prune``."""
+    named = _named("prune", rate=rate) + (",whole=1" if whole else "")
+    return Defense(named, update=Prune(rate, whole))
 
 
 def sign() -> Defense:

@@ -35,7 +35,7 @@ def parse_defense(text: str, *, batch_size: int) -> Defense:
         InputError: the name, a key or a value is not known.
 
     >>> parse_defense("prune:rate=0.9", batch_size=16).update
-    Prune(rate=0.9)
+    Prune(rate=0.9, whole=False)
     >>> parse_defense("prun", batch_size=16)
     Traceback (most recent call last):
     leakgauge.checks.InputError: defense 'prun' is not known; did you mean 'prune'?

@@ -14,31 +14,43 @@ from leakgauge.types import Grads
 
 @dataclass(frozen=True)
 class Prune:
-    """Sets all but the largest coordinates to 0.
+    """Sets all but the largest coordinates of each parameter to 0.
 
-    The coordinates of all leaves compete with each other, in each gradient by itself: pruning is
-    for a gradient as it is sent, and a layer of small gradients may vanish from it. At least one
-    coordinate stays; of equal ones, just as many as fit.
+    Each parameter of each gradient is pruned by itself, as Lin et al. do, to whom the paper
+    refers; it does not say so itself. At least one coordinate stays; of equal ones, just as many
+    as fit. A static forest is then stopped, as the paper finds; where the coordinates of all
+    parameters compete, its success hangs on the seed.
 
     Args:
         rate: the share that is set to 0, in [0, 1).
+        whole: let the coordinates of all parameters compete, so that one with small gradients
+            may vanish altogether.
 
     References:
         Li et al., CCS 2024, section 6.1 (rate 0.99); Lin et al., Deep Gradient Compression,
-        ICLR 2018.
+        ICLR 2018, algorithm 1.
 
-    >>> Prune(0.5)({"w": torch.tensor([[3.0, -1.0]]), "b": torch.tensor([[-2.0, 0.0]])}, [])
-    {'w': tensor([[3., 0.]]), 'b': tensor([[-2.,  0.]])}
+    >>> grads = {"w": torch.tensor([[3.0, -1.0]]), "b": torch.tensor([[-0.5, 0.0]])}
+    >>> Prune(0.5)(grads, [])
+    {'w': tensor([[3., 0.]]), 'b': tensor([[-0.5000,  0.0000]])}
+    >>> Prune(0.5, whole=True)(grads, [])
+    {'w': tensor([[ 3., -1.]]), 'b': tensor([[0., 0.]])}
     """
 
     rate: float = 0.99
+    whole: bool = False
 
     def __post_init__(self) -> None:
         require(0 <= self.rate < 1, f"pruning rate is {self.rate:g}; expected 0 <= rate < 1")
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
         """Prune each gradient."""
-        return over_rows(grads, self._flat)
+        if self.whole:
+            return over_rows(grads, self._flat)
+        return {
+            name: over_rows({name: leaf}, self._flat)[name] if leaf[:1].numel() else leaf.clone()
+            for name, leaf in grads.items()
+        }
 
     def _flat(self, flat: Tensor, _: slice) -> Tensor:
         kept = max(1, round((1 - self.rate) * flat.shape[1]))

@@ -1,9 +1,12 @@
 """An audit that can be stopped at any moment and started again with the same folder."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from leakgauge.audit import Played, Stage, judge, play_round, trajectory
+import numpy as np
+from numpy.typing import NDArray
+
+from leakgauge.audit import Played, Stage, judge, play_round, trajectory, weigh_rounds
 from leakgauge.experiment.executors import spread
 from leakgauge.experiment.store import RunFolder
 from leakgauge.gradients import params_of
@@ -32,7 +35,8 @@ def run_stages(
     for scene in scenes:
         starts, final = _trained(folder, scene, progress)
         rounds = _played(folder, scene, starts, workers, progress)
-        records += judge(scene, rounds, final, dataset=dataset, label=label)
+        jointly = _jointly(folder, scene, starts, progress)
+        records += judge(scene, rounds, final, dataset=dataset, label=label, jointly=jointly)
     write_records(folder.path, records)
     return records
 
@@ -70,6 +74,22 @@ def _played(
         done[number] = played
         progress(f"{name}: attacking", total - len(missing) + count, total)
     return [played for played in done.values() if played is not None]
+
+
+def _jointly(
+    folder: RunFolder, scene: Stage, starts: Sequence[Params], progress: Progress
+) -> Mapping[str, NDArray[np.float64]]:
+    """What those say who judge all rounds at once."""
+    kept = folder.jointly(scene.name)
+    if kept is not None:
+        return kept
+
+    def told(done: int) -> None:
+        progress(f"{scene.name}: weighing all rounds", done, len(starts))
+
+    said = weigh_rounds(scene, starts, progress=told)
+    folder.keep_jointly(scene.name, said)
+    return said
 
 
 def _job(scene: Stage, number: int, params: Params) -> tuple[int, Played]:

@@ -8,11 +8,13 @@ import json
 import os
 import re
 import zipfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -118,16 +120,35 @@ class RunFolder:
         arrays |= {f"said/{key}": array for key, array in played.log_posterior.items()}
         for key, held_out in played.held_out.items():
             arrays |= {f"held/{key}": held_out.log_odds, f"held secret/{key}": held_out.secret}
-        part = _part(path)
-        with part.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        os.replace(part, path)
+        _save(path, arrays)
+
+    def jointly(self, name: str) -> dict[str, NDArray[np.float64]] | None:
+        """What those said who judged all rounds at once, if they did."""
+        try:
+            with np.load(self._jointly(name), allow_pickle=False) as stored:
+                return {key: stored[key] for key in stored}
+        except UNREADABLE:
+            return None
+
+    def keep_jointly(self, name: str, said: Mapping[str, NDArray[np.float64]]) -> None:
+        """Keep what was said of all rounds at once."""
+        _save(self._jointly(name), said)
 
     def _params(self, name: str, number: int) -> Path:
         return self.path / "rounds" / _folder(name) / f"params-{number:04d}.safetensors"
 
     def _round(self, name: str, number: int) -> Path:
         return self.path / "rounds" / _folder(name) / f"said-{number:04d}.npz"
+
+    def _jointly(self, name: str) -> Path:
+        return self.path / "rounds" / _folder(name) / "jointly.npz"
+
+
+def _save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    part = _part(path)
+    with part.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    os.replace(part, path)
 
 
 def _folder(name: str) -> str:

@@ -18,6 +18,7 @@ from leakgauge.inference.games import (
     PropertyInference,
     ProportionInference,
 )
+from leakgauge.inference.joint import Evidence, Joint, judge_jointly
 from leakgauge.inference.logistic import Logistic
 from leakgauge.inference.matching import Matching, attribute_candidates
 from leakgauge.inference.mixing import Mix, Pure, Ratio
@@ -41,14 +42,14 @@ GAMES: tuple[str, ...] = (*BATCH_GAMES, UserInference.name)
 
 _ON_BATCHES = (Forest, Logistic, Energies, Discriminant, PcaForest, Auto)
 _PLAYERS: dict[str, tuple[type[AnyAttack], ...]] = {
-    PropertyInference.name: _ON_BATCHES,
-    AttributeInference.name: (*_ON_BATCHES, Matching),
+    PropertyInference.name: (*_ON_BATCHES, Joint),
+    AttributeInference.name: (*_ON_BATCHES, Joint, Matching),
     ProportionInference.name: (Forest, Logistic, Energies, PcaForest, Auto),
     UserInference.name: (Encoder, Plda),
 }
 
 ATTACKS: dict[str, type[AnyAttack]] = {
-    attack.name: attack for attack in (*_ON_BATCHES, Matching, Encoder, Plda)
+    attack.name: attack for attack in (*_ON_BATCHES, Joint, Matching, Encoder, Plda)
 }
 """By the name at the command line."""
 
@@ -72,8 +73,10 @@ __all__ = [
     "Discriminant",
     "Encoder",
     "Energies",
+    "Evidence",
     "Forest",
     "Game",
+    "Joint",
     "Logistic",
     "Matching",
     "MatchingAdversary",
@@ -93,5 +96,6 @@ __all__ = [
     "accumulate",
     "accumulate_weighted",
     "attribute_candidates",
+    "judge_jointly",
     "players",
 ]

@@ -1,6 +1,7 @@
 """Fisher's linear discriminant on the gradients of single records."""
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -61,6 +62,10 @@ class Discriminant:
         require_positive(self.batches, "number of judged shadow batches")
         require_positive(self.folds - 1, "number of folds less one")
 
+    def bench(self, shadow: Shadow) -> Shadow:
+        """The shadow, under the defense to reckon with."""
+        return shadow if self.assume is None else replace(shadow, defense=self.assume)
+
     def fit(
         self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator
     ) -> "FittedDiscriminant":
@@ -68,7 +73,7 @@ class Discriminant:
 
         Nothing is drawn from ``rng``: the fit is a function of the shadow.
         """
-        bench = shadow if self.assume is None else replace(shadow, defense=self.assume)
+        bench = self.bench(shadow)
         ridges = RIDGES if self.ridge is None else (self.ridge,)
         solver = Solver.prepare(bench)
         said: list[list[Floats]] = [[] for _ in ridges]
@@ -81,12 +86,18 @@ class Discriminant:
             truth.append(part.secret)
         secret = np.concatenate(truth)
         trials = [HeldOut(np.concatenate(kept), secret) for kept in said]
-        slopes = [fit_slope(trial) for trial in trials]
-        losses = [log_loss(trial, slope) for trial, slope in zip(trials, slopes, strict=True)]
-        best = int(np.argmin(losses))
+        best, slope = pick(trials)
         (linear,) = solver.solve(np.arange(len(bench.data)), (ridges[best],))
-        held_out = HeldOut(slopes[best] * trials[best].log_odds, secret)
-        return FittedDiscriminant(self, ridges[best], slopes[best], linear, log_prior, held_out)
+        held_out = HeldOut(slope * trials[best].log_odds, secret)
+        return FittedDiscriminant(self, ridges[best], slope, linear, log_prior, held_out)
+
+
+def pick(tried: Sequence[HeldOut]) -> tuple[int, float]:
+    """Which of several had the smallest log loss on held-out batches, and its slope."""
+    slopes = [fit_slope(one) for one in tried]
+    losses = [log_loss(one, slope) for one, slope in zip(tried, slopes, strict=True)]
+    best = int(np.argmin(losses))
+    return best, slopes[best]
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,10 +239,16 @@ def solve_dual(
 class RecordGradients:
     """The gradients of the shadow's single records ``G [n, D]``, as they enter the mean.
 
-    Clipped where the defense clips them; never held at once where they are too large.
+    Clipped where the defense clips them; kept where they are few, and never held at once where
+    they are too large.
     """
 
     shadow: Shadow
+
+    def products(self, flat: Tensor) -> Floats:
+        """``flat @ G.T`` for gradients ``flat [k, D]``."""
+        parts = [(flat @ block.T).double().cpu().numpy() for _, block in self._blocks(0)]
+        return np.concatenate(parts, axis=1)
 
     def gram(self) -> Floats:
         """``G @ G.T``."""
@@ -261,7 +278,14 @@ class RecordGradients:
         size = max(1, self.shadow.max_bytes // 4 // weights)
         for first in range(start, len(self.shadow.data), size):
             rows = slice(first, min(first + size, len(self.shadow.data)))
-            yield held if held and held[0] == rows else (rows, self._flat(rows))
+            if len(self.shadow.data) <= size:
+                yield rows, self._all
+            else:
+                yield held if held and held[0] == rows else (rows, self._flat(rows))
+
+    @functools.cached_property
+    def _all(self) -> Tensor:
+        return self._flat(slice(0, len(self.shadow.data)))
 
     def _flat(self, rows: slice) -> Tensor:
         defense = replace(self.shadow.defense, update=Identity(), learn=None)

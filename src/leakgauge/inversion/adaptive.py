@@ -27,13 +27,14 @@ images of CIFAR-10 and an untrained slim net, it or the next was best for each d
 class Pruned:
     """For pruning: what was sent must agree, what was not must be small enough not to be sent.
 
-    Of each row the smallest coordinate that was sent is the threshold. Where 0 was sent, the
+    The smallest coordinate that was sent of a parameter is its threshold. Where 0 was sent, the
     guess counts only by what it has above the threshold. That is measured in units of the
     gradient's size, so a guess of another size is judged like one of the right size. A static
     attack takes the zeros for wanted.
 
     Attributes:
         objective: compares the update with what is left of the guess.
+        whole: all parameters have one threshold, their smallest: as ``Prune.whole``.
 
     >>> sent = {"w": torch.tensor([[3.0, 2.0, 0.0]])}
     >>> found = {"w": torch.tensor([[3.0, 2.0, 1.5]])}
@@ -42,14 +43,30 @@ class Pruned:
     """
 
     objective: Objective
+    whole: bool = False
 
     def __call__(self, found: Grads, wanted: Grads) -> Tensor:
         """The distance of each row, ``[N]``."""
         kept = {name: found[name] * (sent != 0) for name, sent in wanted.items()}
         size, full = norms({name: leaf.detach() for name, leaf in kept.items()}), norms(wanted)
-        limit = _threshold(wanted) * size / torch.where(full > 0, full, 1.0)
-        left = {name: kept[name] + _excess(found[name] - kept[name], limit) for name in wanted}
+        scale = size / torch.where(full > 0, full, 1.0)
+        left = {
+            name: kept[name] + _excess(found[name] - kept[name], limit * scale)
+            for name, limit in self._limits(wanted).items()
+        }
         return self.objective(left, wanted)
+
+    def _limits(self, wanted: Grads) -> dict[str, Tensor]:
+        """The smallest sizes ``[N]`` that were sent; where nothing was, beyond any other."""
+
+        def smallest(sent: Tensor) -> Tensor:
+            sizes = torch.where(sent != 0, sent.abs(), torch.finfo(sent.dtype).max)
+            return sizes.reshape(len(sent), -1).amin(dim=1)
+
+        sizes = {name: smallest(sent) for name, sent in wanted.items()}
+        if not self.whole:
+            return sizes
+        return dict.fromkeys(sizes, torch.stack(list(sizes.values())).amin(dim=0))
 
 
 @dataclass(frozen=True)
@@ -133,8 +150,8 @@ def adapted(objective: Objective, defense: Defense) -> Objective:
         match defense.update:
             case Identity():
                 return objective
-            case Prune():
-                return Pruned(objective)
+            case Prune(whole=whole):
+                return Pruned(objective, whole)
             case Sign():
                 return SoftSigns(objective)
             case GaussianNoise(std):
@@ -179,12 +196,6 @@ def adapted_settings(settings: Settings, defense: Defense, model: nn.Module) -> 
     smooth = settings.total_variation
     smooth = max(smooth, TOTAL_VARIATION) if smooth > 0 else 0.0
     return replace(settings, objective=objective, total_variation=smooth)
-
-
-def _threshold(wanted: Grads) -> Tensor:
-    """The smallest size ``[N]`` that was sent; infinite where nothing was."""
-    sizes = [torch.where(sent != 0, sent.abs(), torch.inf) for sent in wanted.values()]
-    return torch.stack([size.reshape(len(size), -1).amin(dim=1) for size in sizes]).amin(dim=0)
 
 
 def _excess(leaf: Tensor, limit: Tensor) -> Tensor:

@@ -1,0 +1,129 @@
+"""Fisher's linear discriminant on the gradients of all rounds, set side by side."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leakgauge.checks import require
+from leakgauge.inference.adversary import with_prior
+from leakgauge.inference.calibration import HeldOut, panel
+from leakgauge.inference.discriminant import (
+    RIDGES,
+    Discriminant,
+    RecordGradients,
+    pick,
+    solve_dual,
+)
+from leakgauge.inference.noise import noise_std
+from leakgauge.inference.shadow import Shadow
+from leakgauge.inference.views import Flat
+from leakgauge.types import Grads
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Joint(Discriminant):
+    """The discriminant of a batch that is seen in every round, fitted on all rounds at once.
+
+    The gradients of a batch in R rounds are one observation of R D coordinates. What the choice
+    of its records does to them is the same in all rounds, and only the noise of the defense is
+    fresh: a sum of the rounds' log-odds counts the former R times and cannot tell a round that
+    says nothing from one that says everything. The likelihood ratio of the whole observation
+    does. It needs the records' inner products summed over the rounds, and no more.
+
+    A single round is judged as ``Discriminant`` does, and so are all rounds, by their sum, where
+    each round draws new batches.
+    """
+
+    name: ClassVar[str] = "joint"
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What some rounds show, as inner products with the n shadow records' own gradients.
+
+    Attributes:
+        gram: of the shadow records ``[n, n]``.
+        held_out: of the panel's batches ``[k, n]``, fold after fold.
+        trials: of the trials' batches ``[N, n]``.
+    """
+
+    gram: Floats
+    held_out: Floats
+    trials: Floats
+
+    @classmethod
+    def of_round(cls, attack: Discriminant, shadow: Shadow, trials: Iterable[Grads]) -> "Evidence":
+        """One round's.
+
+        Args:
+            attack: names the panel.
+            shadow: the adversary's bench in this round.
+            trials: the gradients of the trials, chunk by chunk in order, leaf ``[N, *p]``.
+        """
+        shadow = attack.bench(shadow)
+        records = RecordGradients(shadow)
+        parts = panel(shadow, folds=attack.folds, batches=attack.batches)
+        held_out = (grads for part in parts for grads in shadow.gradients(part.batches))
+        return cls(records.gram(), _products(records, held_out), _products(records, trials))
+
+    def __add__(self, other: "Evidence") -> "Evidence":
+        return Evidence(
+            self.gram + other.gram, self.held_out + other.held_out, self.trials + other.trials
+        )
+
+
+def judge_jointly(
+    attack: Discriminant, shadow: Shadow, rounds: Iterable[Evidence], log_prior: Floats
+) -> Floats:
+    """What the attack says of the trials, having seen them in all rounds.
+
+    Ridge and slope are picked on held-out shadow batches, as for a single round.
+
+    Args:
+        attack: the settings.
+        shadow: of any of the rounds: its records, their secrets and the defense.
+        rounds: the evidence of each, of the same trials.
+        log_prior: ``[m]``.
+
+    Returns:
+        Log posteriors ``[N, m]``.
+    """
+    seen, shadow = reduce(Evidence.__add__, rounds), attack.bench(shadow)
+    codes = shadow.data.secrets[shadow.secret].cpu().numpy()
+    ridges = RIDGES if attack.ridge is None else (attack.ridge,)
+    said: list[list[Floats]] = [[] for _ in ridges]
+    truth, done = [], 0
+    for part in panel(shadow, folds=attack.folds, batches=attack.batches):
+        rows = slice(done, done + len(part.secret))
+        done, known = rows.stop, np.ix_(part.rest, part.rest)
+        scores = _scores(shadow, seen.gram[known], codes[part.rest], ridges)
+        for kept, (alpha, intercept) in zip(said, scores, strict=True):
+            kept.append(seen.held_out[rows][:, part.rest] @ alpha + intercept)
+        truth.append(part.secret)
+    require(done == len(seen.held_out), "the rounds judged other held-out batches")
+    secret = np.concatenate(truth)
+    best, slope = pick([HeldOut(np.concatenate(kept), secret) for kept in said])
+    ((alpha, intercept),) = _scores(shadow, seen.gram, codes, (ridges[best],))
+    return with_prior(slope * (seen.trials @ alpha + intercept), log_prior)
+
+
+def _scores(
+    shadow: Shadow, gram: Floats, codes: Ints, ridges: tuple[float, ...]
+) -> list[tuple[Floats, Floats]]:
+    """Log-likelihoods of batches, from their inner products: factors and intercepts."""
+    noise = shadow.batch_size * noise_std(shadow.defense) ** 2
+    return [
+        (shadow.batch_size * alpha, shadow.batch_size * intercept)
+        for alpha, intercept in solve_dual(gram, codes, shadow.values, ridges, noise)
+    ]
+
+
+def _products(records: RecordGradients, batches: Iterable[Grads]) -> Floats:
+    return np.concatenate([records.products(Flat()(grads)) for grads in batches])
