@@ -140,8 +140,8 @@ def test_a_secret_is_said_to_have_no_part(go: Go, table: Path) -> None:
 ASK = ("--ask", "reconstruction")
 REFUSED = [
     (("--ask", "property"), "run two commands, one with --ask property"),
-    (("--adversary", "forest"), "--adversary is 'forest'; known: 'dlg'"),
-    (("--adversary", "agci"), "--adversary is 'agci'; did you mean 'agic'?"),
+    (("--adversary", "forest"), "attack 'forest' is not known; known: 'dlg'"),
+    (("--adversary", "agci"), "attack 'agci' is not known; did you mean 'agic'?"),
     (("--rounds", 3), "--rounds has no part in --ask reconstruction; leave it out"),
     (("--trials", 100), "--trials has no part"),
     (("--shadow", 100), "--shadow has no part"),

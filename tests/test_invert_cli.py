@@ -627,7 +627,7 @@ class Planted:
 
 
 REFUSED = [
-    (("--method", "agi"), "--method is 'agi'; did you mean 'agic'?"),
+    (("--method", "agi"), "attack 'agi' is not known; did you mean 'agic'?"),
     (("--net", "slm"), "--net is 'slm'; did you mean 'slim'?"),
     (("--net", "mlp"), "--net is 'mlp', but 'set.npz' holds images"),
     (("--method", "exact"), "--method exact needs a first linear layer"),

@@ -74,7 +74,10 @@ def run(
     ] = None,
     method: Annotated[
         list[str] | None,
-        Option(help=f"{', '.join(METHODS)} (default leakgauge; {EXACT} is for tables); repeatable"),
+        Option(
+            help=f"NAME[:key=value,...]: {', '.join(METHODS)} (default leakgauge; {EXACT} is for "
+            "tables); repeatable"
+        ),
     ] = None,
     label: Annotated[str | None, Option(help="the column that the model predicts")] = None,
     batch_size: Annotated[int, Option(help="records of a step of the client")] = 1,

@@ -16,10 +16,11 @@ from leakgauge.cli import options
 from leakgauge.cli.bars import search_bars
 from leakgauge.cli.usertask import load_task
 from leakgauge.data import fingerprint
-from leakgauge.experiment.inversion import KNOWN, LABELS, METHODS, settings_of
+from leakgauge.experiment.inversion import EXACT, KNOWN, LABELS, settings_of
 from leakgauge.experiment.received import prepare_received, record_count
 from leakgauge.experiment.store import RunFolder
 from leakgauge.experiment.unscored import Received, are_pictures, keep_received, received_record
+from leakgauge.inversion.parse import parse_attack
 from leakgauge.inversion.presets import PRESETS
 from leakgauge.inversion.settings import Settings
 from leakgauge.records import Run, write_records
@@ -142,9 +143,8 @@ def _method(asked: Asked) -> str:
         "of different methods cannot be compared: run a command for each",
     )
     (method,) = asked.method
-    require_choice(method, "--method", METHODS)
     require(
-        method in PRESETS,
+        parse_attack(method, EXACT) is not None,
         f"--method {method} is for DATA; with --update choose one of {', '.join(PRESETS)}",
     )
     return method

@@ -10,7 +10,7 @@ from typer import Context
 from leakgauge.checks import require, require_choice, require_count
 from leakgauge.cli import options
 from leakgauge.cli.invert import play
-from leakgauge.experiment.inversion import METHODS, QUESTION, InversionCell, usual_images
+from leakgauge.experiment.inversion import QUESTION, InversionCell, usual_images
 from leakgauge.inference import GAMES
 
 OWN = frozenset(
@@ -50,8 +50,6 @@ def play_audit(context: Context) -> None:
         note = f"note: --secret has no part in --ask {QUESTION}: whole records are rebuilt"
         Console(stderr=True).print(Text(note), soft_wrap=True)
     methods = given["adversary"] or [InversionCell.method]
-    for name in methods:
-        require_choice(name, "--adversary", METHODS)
     size = given["batch_size"]
     require_count(size, "--batch-size")
     first = InversionCell(

@@ -1,11 +1,11 @@
 """A defense from a word of the command line or of a file."""
 
-import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
 
-from leakgauge.checks import InputError, nearest, require
+from leakgauge import spelling
+from leakgauge.checks import require
 from leakgauge.defenses import defense
 from leakgauge.defenses.defense import Defense
 
@@ -21,6 +21,8 @@ NAMES: dict[str, Callable[..., Defense]] = {
     "quantise": defense.quantise,
 }
 """The defenses by the names that users type."""
+
+_BATCH_SIZE = "batch_size"
 
 
 def parse_defense(text: str, *, batch_size: int) -> Defense:
@@ -40,35 +42,19 @@ def parse_defense(text: str, *, batch_size: int) -> Defense:
     Traceback (most recent call last):
     leakgauge.checks.InputError: defense 'prun' is not known; did you mean 'prune'?
     """
-    name, colon, rest = (part.strip() for part in text.partition(":"))
-    require(name in NAMES, f"defense {name!r} is not known{nearest(name, NAMES)}")
-    make = NAMES[name]
-    wanted = dict(inspect.signature(make).parameters)
-    if "batch_size" in wanted:
-        del wanted["batch_size"]
-        make = functools.partial(make, batch_size=batch_size)
-    settings: dict[str, Any] = {}
-    for part in rest.split(",") if colon else ():
-        key, _, value = (side.strip() for side in part.partition("="))
-        require(bool(wanted), f"defense {name!r} takes no settings; write it without {part!r}")
-        require(key in wanted, f"defense {name!r} has no setting {key!r}{nearest(key, wanted)}")
-        require(key not in settings, f"defense {text!r} sets {key!r} twice")
-        settings[key] = _number(value, wanted[key].annotation, f"{name}: {key}")
-    for key, parameter in wanted.items():
+    kinds = {name: _kinds(make) for name, make in NAMES.items()}
+    name, settings = spelling.read(text, kinds, "defense")
+    wanted = inspect.signature(NAMES[name]).parameters
+    for key in kinds[name]:
         require(
-            key in settings or parameter.default is not parameter.empty,
+            key in settings or wanted[key].default is not inspect.Parameter.empty,
             f"defense {text!r} does not say {key!r}; for example {name}:{key}=1",
         )
-    return make(**settings)
+    if _BATCH_SIZE in wanted:
+        settings[_BATCH_SIZE] = batch_size
+    return NAMES[name](**settings)
 
 
-def _number(value: str, kind: Any, what: str) -> Any:
-    """A float, int or bool."""
-    if kind is bool:
-        require(value in ("0", "1"), f"{what} is {value!r}; expected 0 or 1")
-        return value == "1"
-    try:
-        return kind(value)
-    except ValueError as error:
-        word = "a whole number" if kind is int else "a number"
-        raise InputError(f"{what} is {value!r}; expected {word}") from error
+def _kinds(make: Callable[..., Defense]) -> dict[str, Any]:
+    wanted = inspect.signature(make).parameters
+    return {key: one.annotation for key, one in wanted.items() if key != _BATCH_SIZE}

@@ -10,7 +10,8 @@ from leakgauge.data.usual import filled_in
 from leakgauge.defenses import parse_defense
 from leakgauge.experiment.strict import Whole
 from leakgauge.inversion.client import Client
-from leakgauge.inversion.presets import PRESETS, preset
+from leakgauge.inversion.parse import parse_attack
+from leakgauge.inversion.presets import PRESETS
 from leakgauge.inversion.settings import Settings
 from leakgauge.models import NETS, SCHEMES
 
@@ -33,8 +34,8 @@ class InversionCell:
 
     Attributes:
         data: a dataset's name, or the path of images or a table.
-        method: one of ``PRESETS``, or ``"exact"``: what division alone reads off a first linear
-            layer, for tables.
+        method: one of ``PRESETS``, also with settings, as ``"agic:growth=cubic"``; or ``"exact"``:
+            what division alone reads off a first linear layer, for tables.
         ask: always ``"reconstruction"``.
         label: the column that the model predicts; None where the dataset has a usual one.
         images: records that are attacked, the first ones of the data.
@@ -92,7 +93,6 @@ class InversionCell:
 
     def check(self) -> None:
         """Refuse what can be refused before any data are read."""
-        require_choice(self.method, "--method", METHODS)
         require_choice(self.labels, "--labels", LABELS)
         require_choice(self.init, "--init", SCHEMES)
         if self.net is not None:
@@ -143,8 +143,7 @@ class InversionCell:
     @property
     def settings(self) -> Settings:
         """The method, with the iterations that are asked for; exact recovery searches nothing."""
-        name = "agic" if self.method == EXACT else self.method
-        return settings_of(name, self.iterations, self.restarts, pictures=self.net != MLP)
+        return settings_of(self.method, self.iterations, self.restarts, pictures=self.net != MLP)
 
     def settled(self, source: Source) -> "InversionCell":
         """With what the data leave no choice about filled in."""
@@ -196,7 +195,7 @@ def settings_of(method: str, iterations: int | None, restarts: int, *, pictures:
     """A method's settings for a command that should end within minutes.
 
     Args:
-        method: one of ``PRESETS``.
+        method: as of a cell.
         iterations: None takes 500, or the method's own where it has fewer.
         restarts: of the search.
         pictures: whether neighbouring values of a record are neighbouring pixels.
@@ -204,8 +203,9 @@ def settings_of(method: str, iterations: int | None, restarts: int, *, pictures:
     >>> settings_of("agic", None, 1, pictures=True).iterations
     500
     """
-    chosen = min(ITERATIONS, PRESETS[method].iterations) if iterations is None else iterations
-    found = preset(method, iterations=chosen, restarts=restarts)
+    found = parse_attack(method, EXACT) or PRESETS["agic"]
+    chosen = min(ITERATIONS, found.iterations) if iterations is None else iterations
+    found = replace(found, iterations=chosen, restarts=restarts)
     return found if pictures else replace(found, total_variation=0.0)
 
 

@@ -1,0 +1,68 @@
+"""An attack from a word of the command line or of a file."""
+
+from dataclasses import replace
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from leakgauge import spelling
+from leakgauge.inversion.layerweights import LayerWeights
+from leakgauge.inversion.presets import PRESETS
+from leakgauge.inversion.settings import Settings
+
+ELSEWHERE = ("objective", "iterations", "restarts")
+"""What a word does not set: the name stands for the first, the others have options of their own."""
+
+
+def parse_attack(text: str, *others: str) -> Settings | None:
+    """``NAME[:key=value,...]`` -> the settings of an attack.
+
+    The keys are the fields of ``Settings`` and, where the layers are weighted, those of
+    ``LayerWeights``.
+
+    Args:
+        text: as ``agic`` or ``agic:growth=cubic,total_variation=0.001``.
+        others: names that are no preset and take no settings; for these, None.
+
+    Raises:
+        InputError: the name, a key or a value is not known.
+
+    >>> found = parse_attack("agic:growth=cubic,total_variation=0.001")
+    >>> found.total_variation, found.objective.growth
+    (0.001, 'cubic')
+    >>> parse_attack("agic:growht=cubic")
+    Traceback (most recent call last):
+    leakgauge.checks.InputError: attack 'agic' has no setting 'growht'; did you mean 'growth'?
+    """
+    known = {name: _kinds(settings) for name, settings in PRESETS.items()}
+    name, told = spelling.read(text, known | {other: {} for other in others}, "attack")
+    if name in others:
+        return None
+    settings = PRESETS[name]
+    if isinstance(settings.objective, LayerWeights):
+        of_layers = {key: told.pop(key) for key in _kinds_of(LayerWeights) if key in told}
+        settings = replace(settings, objective=replace(settings.objective, **of_layers))
+    return replace(settings, **told)
+
+
+def _kinds(settings: Settings) -> dict[str, type]:
+    kinds = _kinds_of(Settings)
+    if isinstance(settings.objective, LayerWeights):
+        kinds |= _kinds_of(LayerWeights)
+    return kinds
+
+
+def _kinds_of(settings: type) -> dict[str, type]:
+    return {
+        name: _kind(hint)
+        for name, hint in get_type_hints(settings).items()
+        if name not in ELSEWHERE
+    }
+
+
+def _kind(hint: Any) -> type:
+    """The type of a value, also of one that may be None; names are words."""
+    if get_origin(hint) is Literal:
+        return str
+    (kind,) = (one for one in get_args(hint) or (hint,) if one is not NoneType)
+    assert isinstance(kind, type)
+    return kind
