@@ -327,7 +327,13 @@ def test_a_prior_of_each_record_adds_up_over_the_batch(per_record: bool) -> None
             task,
             params_of(task),
             wanted,
-            preset("agic", iterations=1, total_variation=tv, prior_per_record=per_record),
+            preset(
+                "agic",
+                iterations=1,
+                total_variation=tv,
+                prior_per_record=per_record,
+                prior_relative=False,
+            ),
             **given,
         ).losses[0, 0]
         for tv in (0.0, 0.5)
@@ -338,6 +344,44 @@ def test_a_prior_of_each_record_adds_up_over_the_batch(per_record: bool) -> None
     torch.testing.assert_close(losses[1] - losses[0], 0.5 * factor * mean)
 
 
+def test_a_relative_prior_is_a_share_of_where_each_target_begins() -> None:
+    """Of the mean over its restarts, so that these can be compared; no other target counts."""
+    task = task_of()
+    x, y = records(3, 2)
+    wanted = seen(task, x, y)
+    chosen = preset("agic", iterations=1, restarts=2, total_variation=0.5, prior_relative=True)
+    given = {"shape": (2, 1, 6, 6), "low": LOW, "high": HIGH, "seed": 0}
+    plain, found = (
+        reconstruct(task, params_of(task), wanted, settings, labels=y, **given)
+        for settings in (replace(chosen, total_variation=0.0), chosen)
+    )
+    begin = draw_starts(chosen, (2, 1, 6, 6), targets=3, seed=0, like=x)
+    distances = torch.stack(
+        [
+            reconstruct(
+                *(task, params_of(task), wanted, replace(chosen, total_variation=0.0, restarts=1)),
+                labels=y,
+                start=begin[:, restart],
+                **given,
+            ).losses[:, 0]
+            for restart in range(2)
+        ],
+        dim=1,
+    )
+    rough = total_variation(begin.flatten(0, 1)).view(3, 2)
+    wished = distances + 0.5 * distances.mean(1, keepdim=True) * rough
+    assert plain.losses[:, 0].ne(found.losses[:, 0]).all()
+    kept = found.restart_losses.argmin(1)
+    torch.testing.assert_close(found.losses[:, 0], wished[torch.arange(3), kept])
+    alone = reconstruct(
+        *(task, params_of(task), {k: v[1:2] for k, v in wanted.items()}, chosen),
+        labels=y[1:2],
+        first_target=1,
+        **given,
+    )
+    torch.testing.assert_close(alone.x, found.x[1:2])
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_say_what_the_papers_say(name: str) -> None:
     chosen = PRESETS[name]
@@ -345,7 +389,7 @@ def test_presets_say_what_the_papers_say(name: str) -> None:
         "dlg": ("lbfgs", SquaredError, True, 0.0, False, "constant"),
         "dlg-adam": ("adam", SquaredError, True, 0.0, False, "constant"),
         "idlg": ("lbfgs", SquaredError, False, 0.0, False, "constant"),
-        "inverting-gradients": ("signed-adam", Cosine, False, 0.1, True, "step-down"),
+        "inverting-gradients": ("signed-adam", Cosine, False, 1e-4, True, "step-down"),
         "agic": ("signed-adam", LayerWeights, False, 0.01, True, "step-down"),
     }
     if name in expected:

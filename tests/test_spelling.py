@@ -32,7 +32,7 @@ def test_every_kind_of_value_is_read() -> None:
     ],
 )
 def test_what_is_not_known_is_refused(text: str, says: str) -> None:
-    with pytest.raises(InputError, match="thing|one") as error:
+    with pytest.raises(InputError, match=r"thing|one") as error:
         read(text, KINDS, "thing")
     assert says in str(error.value)
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.checks import nearest, require
+from leakgauge.inversion.difference import matched_by_difference
 from leakgauge.inversion.fast import matching_gradients
 from leakgauge.inversion.layerweights import LayerWeights
 from leakgauge.inversion.objective import Objective
@@ -73,6 +74,13 @@ def reconstruct(
     each = torch.arange(targets, device=next(iter(seen.values())).device)
     measure = objective_of(settings, task.model)
 
+    def by_difference(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
+        def compare(found: Grads, at: int) -> Tensor:
+            row = int(rows[at])
+            return measure(found, {name: value[row : row + 1] for name, value in seen.items()})
+
+        return matched_by_difference(task, params, x, y, compare)
+
     def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
         if local is None:
             found = matching_gradients(task, params, x, y)
@@ -92,8 +100,9 @@ def reconstruct(
     )
     if start is not None:
         begin[:, 0] = check_start(start, begin)
+    differs = settings.slope == "difference" and local is None
     return search(
-        match,
+        by_difference if differs else match,
         settings,
         begin,
         labels=labels,

@@ -6,7 +6,7 @@ operation runs as it is, and plain autograd differentiates it. The module is nev
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from weakref import WeakSet
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from leakgauge.checks import require
+from leakgauge.inversion.kinks import Kinks
 from leakgauge.inversion.taps import Known, Taps
 from leakgauge.probing import fresh_buffers, trainable, vectorisable_kernels
 from leakgauge.types import Grads, Params, Task
@@ -117,18 +118,44 @@ def _looped(
 def _one(task: Task, params: Params, x: Tensor, y: Tensor, graph: bool) -> dict[str, Tensor]:
     """The gradient of one batch ``x [B, ...]``, leaf ``[1, *p]``."""
     leaves = {name: _leaf(value) for name, value in params.items()}
-    buffers = _buffers(task)
+    buffers = _own_buffers(task)
     taps = Taps(_known(task, params, leaves, buffers), 1, batched=False)
     with taps:
         loss = task.loss(functional_call(task.model, {**leaves, **buffers}, (x,)), y)
-    return _summed(_collect(taps, loss, leaves, graph), params, 1)
+    return _summed(_collect(taps, loss, leaves, graph)[0], params, 1)
+
+
+def recorded(
+    task: Task, params: Params, x: Tensor, y: Tensor, kinks: Kinks
+) -> tuple[dict[str, Tensor], Tensor]:
+    """The gradient of one batch in the weights, leaf ``[1, *p]``, and in ``x [B, ...]``.
+
+    Neither can be differentiated; ``kinks`` learns on which sides the units were.
+    """
+    leaves = {name: _leaf(value) for name, value in params.items()}
+    buffers = _own_buffers(task)
+    taps = Taps(_known(task, params, leaves, buffers), 1, batched=False, kinks=kinks)
+    with taps:
+        loss = task.loss(functional_call(task.model, {**leaves, **buffers}, (x,)), y)
+    found, (slope,) = _collect(taps, loss, leaves, graph=False, also=[x])
+    return _summed(found, params, 1), slope
+
+
+def slope_in_inputs(task: Task, params: Params, x: Tensor, y: Tensor, kinks: Kinks) -> Tensor:
+    """The gradient of one batch's loss in ``x [B, ...]`` alone, on the sides that are known."""
+    buffers = _own_buffers(task)
+    taps = Taps(_known(task, params, params, buffers), 1, batched=False, kinks=kinks)
+    with taps:
+        loss = task.loss(functional_call(task.model, {**params, **buffers}, (x,)), y)
+    (slope,) = torch.autograd.grad(loss, x)
+    return slope
 
 
 def _at_once(task: Task, params: Params, x: Tensor, y: Tensor, graph: bool) -> dict[str, Tensor]:
     """The gradients of N batches in one pass through the model, rows held apart by ``vmap``."""
     count = len(x)
     leaves = {name: _leaf(value.expand(count, *value.shape)) for name, value in params.items()}
-    buffers = _buffers(task)
+    buffers = _own_buffers(task)
     taps = Taps({}, count, batched=True)
 
     def loss_of(leaves: Params, x: Tensor, y: Tensor) -> Tensor:
@@ -140,25 +167,30 @@ def _at_once(task: Task, params: Params, x: Tensor, y: Tensor, graph: bool) -> d
         # Torch would run such a step one batch at a time: the loop does that better.
         warnings.filterwarnings("error", message=".*performance drop")
         losses = vmap(loss_of)(leaves, x, y)
-    return _summed(_collect(taps, losses.sum(), leaves, graph), params, count)
+    return _summed(_collect(taps, losses.sum(), leaves, graph)[0], params, count)
 
 
-def _collect(taps: Taps, loss: Tensor, leaves: Params, graph: bool) -> list[dict[str, Tensor]]:
-    """Every contribution to the gradients: of each tapped layer, and of what runs untapped."""
+def _collect(
+    taps: Taps, loss: Tensor, leaves: Params, graph: bool, also: Sequence[Tensor] = ()
+) -> tuple[list[dict[str, Tensor]], list[Tensor]]:
+    """Every contribution to the gradients: of each tapped layer, and of what runs untapped.
+
+    Beside them, the gradients in ``also``.
+    """
     require(loss.requires_grad, "the loss does not depend on any trainable parameter")
     edges = taps.edges()
     found = torch.autograd.grad(
         loss,
-        [*edges, *leaves.values()],  # type: ignore[arg-type]
+        [*edges, *leaves.values(), *also],  # type: ignore[arg-type]
         create_graph=graph,
         allow_unused=True,
     )
     with torch.set_grad_enabled(graph):
         tapped = taps.gradients(list(found[: len(edges)]))
-    rest = zip(leaves, found[len(edges) :], strict=True)
+    rest = zip(leaves, found[len(edges) : len(edges) + len(leaves)], strict=True)
     rows = (1,) if not taps.batched else ()
     plain = {k: v.reshape(*rows, *v.shape) for k, v in rest if v is not None}
-    return [plain, *tapped]
+    return [plain, *tapped], list(found[len(edges) + len(leaves) :])
 
 
 def _summed(found: list[dict[str, Tensor]], params: Params, count: int) -> dict[str, Tensor]:
@@ -178,7 +210,7 @@ def _leaf(value: Tensor) -> Tensor:
     return value.view_as(value) if value.requires_grad else value.detach().requires_grad_()
 
 
-def _buffers(task: Task) -> dict[str, Tensor]:
+def _own_buffers(task: Task) -> dict[str, Tensor]:
     """Copies of the buffers, where some module may write its own."""
     writes = any(module.training for module in task.model.modules())
     return fresh_buffers(task) if writes else dict(task.model.named_buffers())

@@ -93,14 +93,23 @@ def search(
     else:
         _check_labels(labels, targets, count, classes)
         known = labels.to(start.device)
-    weight = settings.total_variation * (count if settings.prior_per_record else 1)
     rows_of = torch.arange(targets, device=start.device).repeat_interleave(restarts)
+
+    def distance(x: Tensor, score: Tensor | None, of: Tensor) -> Tensor:
+        return match(x, known[of] if score is None else score.softmax(-1), of)
+
+    weight = start.new_full(
+        (targets,), settings.total_variation * (count if settings.prior_per_record else 1)
+    )
+    if settings.prior_relative and settings.total_variation:
+        begin = distance(start.flatten(0, 1), scores, rows_of).detach()
+        weight = weight * begin.view(targets, restarts).nan_to_num(0, 0, 0).mean(1)
 
     def loss(x: Tensor, score: Tensor | None, rows: Tensor) -> Tensor:
         of = rows_of[rows]
-        found = match(x, known[of] if score is None else score.softmax(-1), of)
+        found = distance(x, score, of)
         if settings.total_variation:
-            found = found + weight * total_variation(x)
+            found = found + weight[of] * total_variation(x)
         return found
 
     def told(at: int, losses: Tensor) -> None:

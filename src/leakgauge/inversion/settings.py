@@ -11,6 +11,7 @@ from leakgauge.inversion.schedule import SCHEDULES
 
 Optimizer = Literal["lbfgs", "adam", "signed-adam"]
 Start = Literal["normal", "uniform", "zeros"]
+Slope = Literal["exact", "difference"]
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,16 @@ class Settings:
         total_variation: weight of ``priors.total_variation`` beside the objective.
         prior_per_record: whether that weight is of each record of a batch, and not of their mean:
             priors of independent records multiply.
+        prior_relative: whether that weight is a multiple of the objective where a target's search
+            begins (the mean over its restarts). Networks differ by a factor of ten in how far the
+            gradients of any two images of one class are apart, and the best weight with them.
         boxed: whether each step ends between the lowest and highest value that a record can have.
         joint_labels: whether unknown labels are searched for together with the records.
         keep_best: give back the point of smallest loss on the way, not the last one.
         start: ``"normal"`` or ``"uniform"`` (between -1 and 1) noise, or ``"zeros"``.
+        slope: ``"exact"``, or ``"difference"``: the objective's slope by a difference of two plain
+            gradients, off by some thousandths, for a third less work; see ``difference``. Where
+            local steps or epochs are simulated it is exact in any case.
         patience: a target whose loss has not fallen by ``tolerance`` of itself for so many
             iterations stays where it is; None goes on to the end.
 
@@ -51,10 +58,12 @@ class Settings:
     warmup: int = 0
     total_variation: float = 0.0
     prior_per_record: bool = False
+    prior_relative: bool = False
     boxed: bool = False
     joint_labels: bool = False
     keep_best: bool = True
     start: Start = "normal"
+    slope: Slope = "exact"
     patience: int | None = None
     tolerance: float = 1e-4
 
@@ -62,6 +71,11 @@ class Settings:
         require_choice(self.optimizer, "optimizer", get_args(Optimizer))
         require_choice(self.schedule, "schedule", SCHEDULES)
         require_choice(self.start, "start", get_args(Start))
+        require_choice(self.slope, "slope", get_args(Slope))
+        require(
+            self.slope == "exact" or not (self.joint_labels or self.optimizer == "lbfgs"),
+            "a slope by difference is too rough for L-BFGS, and not of labels; set slope=exact",
+        )
         for name in ("iterations", "inner", "restarts"):
             require_count(getattr(self, name), f"number of {name}")
         if self.patience is not None:

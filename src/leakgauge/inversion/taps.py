@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from leakgauge.checks import InputError
 from leakgauge.inversion.fastconv import Geometry, convolve, inward, weight_gradients, wide
+from leakgauge.inversion.kinks import Kinks
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,10 +139,19 @@ class Taps(TorchFunctionMode):
         known: by ``id``, the tensors that the model is called with, and what they stand for.
         targets: N, whose rows are held by every tensor.
         batched: whether ``vmap`` holds the N rows apart.
+        kinks: learns on which sides the units are, or holds them to it; None lets them run.
     """
 
-    def __init__(self, known: Mapping[int, Known], targets: int, *, batched: bool) -> None:
+    def __init__(
+        self,
+        known: Mapping[int, Known],
+        targets: int,
+        *,
+        batched: bool,
+        kinks: Kinks | None = None,
+    ) -> None:
         super().__init__()
+        self.kinks = kinks
         self.known = known
         self.targets = targets
         self.batched = batched
@@ -157,6 +167,10 @@ class Taps(TorchFunctionMode):
         given = dict(kwargs or {})
         if func is Tensor.view:
             return _view(*args, **given)
+        if self.kinks is not None:
+            kinked = self.kinks.run(func, args, given)
+            if kinked is not None:
+                return kinked
         recognise = _RECOGNISED.get(func)
         layer = recognise(self.known, *args, **given) if recognise else None
         if layer is None:

@@ -1,0 +1,76 @@
+"""Remembers on which side of its kink each unit was, to run a model again on the same sides."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from leakgauge.checks import require
+
+
+class Kinks:
+    """ReLUs and leaky ReLUs, in the order in which a model calls them.
+
+    Anything else with a kink (max-pooling, say) runs as it is.
+    """
+
+    def __init__(self) -> None:
+        self._sides: list[Tensor] = []
+        self._at: int | None = None
+
+    def again(self) -> "Kinks":
+        """The same sides, for a second run of the model."""
+        self._at = 0
+        return self
+
+    def run(self, func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> Tensor | None:
+        """The outputs of a call with a kink; None for any other call."""
+        read = _KNOWN.get(func)
+        if read is None:
+            return None
+        x, slope, inplace = read(*args, **given)
+        if self._at is None:
+            side = _side(x, slope)
+            self._sides.append(side)
+        else:
+            fits = self._at < len(self._sides) and self._sides[self._at].shape == x.shape
+            require(fits, "the model does not do the same twice; choose step=exact")
+            side, self._at = self._sides[self._at], self._at + 1
+        found: Tensor = x.mul_(side) if inplace else x * side
+        return found
+
+
+def _side(x: Tensor, slope: float) -> Tensor:
+    positive = (x.detach() > 0).to(x.dtype)
+    return positive if slope == 0 else positive + slope * (1 - positive)
+
+
+Read = Callable[..., tuple[Tensor, float, bool]]
+
+
+def _relu(input: Tensor, inplace: bool = False) -> tuple[Tensor, float, bool]:  # noqa: A002
+    return input, 0.0, inplace
+
+
+def _leaky(
+    input: Tensor,  # noqa: A002
+    negative_slope: float = 0.01,
+    inplace: bool = False,
+) -> tuple[Tensor, float, bool]:
+    return input, negative_slope, inplace
+
+
+def _inplace(input: Tensor) -> tuple[Tensor, float, bool]:  # noqa: A002
+    return input, 0.0, True
+
+
+_KNOWN: dict[Any, Read] = {
+    F.relu: _relu,
+    torch.relu: _relu,
+    Tensor.relu: _relu,
+    torch.relu_: _inplace,
+    Tensor.relu_: _inplace,
+    F.leaky_relu: _leaky,
+}

@@ -1,0 +1,170 @@
+"""The slope by a difference of two gradients, against the one by differentiating twice."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from leakgauge.checks import InputError
+from leakgauge.gradients import params_of
+from leakgauge.inversion.difference import matched_by_difference
+from leakgauge.inversion.engine import reconstruct
+from leakgauge.inversion.fast import matching_gradients
+from leakgauge.inversion.kinks import Kinks
+from leakgauge.inversion.layerweights import LayerWeights
+from leakgauge.inversion.objective import Cosine, SquaredError
+from leakgauge.inversion.presets import preset
+from leakgauge.inversion.settings import Settings
+from leakgauge.models import initialise, resnet20, slim
+from leakgauge.rng import torch_stream
+from leakgauge.types import Grads, Task
+
+
+def drawn() -> torch.Generator:
+    return torch_stream(0, "net")
+
+
+class Sides(nn.Module):
+    """Every kink that is known, in place and not; and one that is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.three = nn.Linear(48, 30), nn.Linear(30, 30), nn.Linear(30, 10)
+        self.leaky = nn.LeakyReLU(0.2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.one(x.flatten(1)), inplace=True)
+        x = torch.relu(self.leaky(self.two(x))) + self.two(x).relu_()
+        return self.three(F.softplus(x).clamp(max=1e6))
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.norm, self.head = nn.Linear(16, 48), nn.LayerNorm(16), nn.Linear(16, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.inner(self.norm(x.flatten(2))).chunk(3, dim=-1)
+        weights = (q @ k.mT / 4).softmax(-1)
+        return self.head((weights @ v).mean(1))
+
+
+NETS = {
+    "slim": (lambda: slim(3, 10, 16, 8, generator=drawn()), (3, 16, 16)),
+    "resnet, he": (
+        lambda: initialise(resnet20(3, 10, 4, generator=drawn()), "he", generator=drawn()),
+        (3, 16, 16),
+    ),
+    "sides": (lambda: initialise(Sides(), generator=drawn()), (3, 4, 4)),
+    "attention": (lambda: initialise(Attention(), generator=drawn()), (3, 4, 4)),
+}
+
+
+def case(name: str, dtype: torch.dtype, rows: int = 2) -> tuple[Task, Tensor, Tensor, Grads]:
+    make, shape = NETS[name]
+    task = Task(make().to(dtype).eval(), F.cross_entropy)
+    x = torch.randn(rows, 2, *shape, generator=torch_stream(0, "x"), dtype=torch.float64).to(dtype)
+    other = torch.randn(rows, 2, *shape, generator=torch_stream(1, "x"), dtype=torch.float64)
+    y = torch.tensor([[1, 2], [3, 3]])[:rows]
+    wanted = matching_gradients(task, params_of(task.model), other.to(dtype), y)
+    return task, x, y, {key: value.detach() for key, value in wanted.items()}
+
+
+def both(name: str, dtype: torch.dtype, objective, **given) -> tuple[Tensor, Tensor, float]:
+    """The slopes by difference and exactly, and how far the values are apart."""
+    task, x, y, wanted = case(name, dtype)
+    params, x = params_of(task.model), x.requires_grad_()
+
+    def compare(found: Grads, row: int) -> Tensor:
+        return objective(found, {key: value[row : row + 1] for key, value in wanted.items()})
+
+    exact = objective(matching_gradients(task, params, x, y), wanted)
+    found = matched_by_difference(task, params, x, y, compare, **given)
+    slopes = [torch.autograd.grad(value.sum(), x)[0] for value in (found, exact)]
+    return slopes[0], slopes[1], float((found - exact).detach().abs().max())
+
+
+@pytest.mark.parametrize("objective", [Cosine(), SquaredError()], ids=repr)
+@pytest.mark.parametrize("name", NETS)
+def test_it_is_the_exact_slope_up_to_the_step(name: str, objective) -> None:
+    found, exact, apart = both(name, torch.float64, objective, step=1e-8)
+    assert apart < 1e-12
+    assert (found - exact).norm() < 1e-5 * exact.norm()
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_single_precision_is_enough_for_signs(name: str) -> None:
+    found, exact, _ = both(name, torch.float32, Cosine())
+    assert (found - exact).norm() < 0.05 * exact.norm()
+    assert (found.sign() == exact.sign()).double().mean() > 0.98
+
+
+def test_without_its_kinks_a_net_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that is large enough for units to change sides; smooth parts forgive it."""
+
+    def error() -> float:
+        found, exact, _ = both("slim", torch.float64, Cosine(), step=1e-3)
+        return float((found - exact).norm() / exact.norm())
+
+    kept = error()
+    monkeypatch.setattr(Kinks, "run", lambda *_: None)
+    assert kept < 0.01 < 0.05 < error()
+
+
+def test_layers_that_are_not_compared_do_not_move() -> None:
+    objective = Cosine(layers=("one.weight", "three.bias"))
+    found, exact, _ = both("sides", torch.float64, objective, step=1e-8)
+    assert (found - exact).norm() < 1e-5 * exact.norm()
+
+
+def test_a_model_that_does_not_repeat_itself_is_refused() -> None:
+    class Moody(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.calls = nn.Linear(48, 10), 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return F.relu(self.inner(x)) if self.calls == 2 else self.inner(x)
+
+    task = Task(initialise(Moody(), generator=drawn()), F.cross_entropy)
+    x, y = torch.ones(1, 2, 48, requires_grad=True), torch.tensor([[0, 1]])
+    with pytest.raises(InputError, match="does not do the same twice"):
+        matched_by_difference(
+            task, params_of(task.model), x, y, lambda found, _: found["inner.bias"].square().sum(1)
+        )
+
+
+def test_an_attack_gets_as_far_with_it() -> None:
+    task, _, y, _ = case("slim", torch.float32)
+    x = torch.rand(2, 2, 3, 16, 16, generator=torch_stream(2, "x")) - 0.5
+    params = params_of(task.model)
+    wanted = {k: v.detach() for k, v in matching_gradients(task, params, x, y).items()}
+    chosen = replace(preset("leakgauge", iterations=150), total_variation=0.0)
+    given = {"shape": (2, 3, 16, 16), "labels": y, "seed": 0}
+    given |= {"low": torch.tensor(-0.5), "high": torch.tensor(0.5)}
+    found = {
+        slope: reconstruct(task, params, wanted, replace(chosen, slope=slope), **given)
+        for slope in ("exact", "difference")
+    }
+    torch.testing.assert_close(
+        found["difference"].losses[:, 0], found["exact"].losses[:, 0], rtol=1e-4, atol=1e-6
+    )
+    begin = found["exact"].losses[:, 0]
+    for one in found.values():
+        assert (one.loss < 0.3 * begin).all()
+    torch.testing.assert_close(found["difference"].loss, found["exact"].loss, rtol=0.25, atol=0)
+
+
+@pytest.mark.parametrize("changed", [{"joint_labels": True}, {"optimizer": "lbfgs"}])
+def test_settings_that_it_does_not_serve_are_refused(changed: dict) -> None:
+    with pytest.raises(InputError, match="set slope=exact"):
+        Settings(slope="difference", schedule="constant", **changed)
+
+
+def test_weighted_layers_are_served() -> None:
+    objective = LayerWeights().objective(case("slim", torch.float64)[0].model)
+    found, exact, _ = both("slim", torch.float64, objective, step=1e-8)
+    assert (found - exact).norm() < 1e-5 * exact.norm()
