@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from leakgauge.checks import InputError
 from leakgauge.inversion import engine
-from leakgauge.inversion.engine import reconstruct
+from leakgauge.inversion.engine import reconstruct, rescaled
 from leakgauge.inversion.fast import matching_gradients
 from leakgauge.inversion.layerweights import LayerWeights
 from leakgauge.inversion.objective import Cosine, SquaredError
@@ -19,7 +19,9 @@ from leakgauge.inversion.search import search
 from leakgauge.inversion.settings import Settings
 from leakgauge.inversion.simulate import LocalSteps, simulated_gradients
 from leakgauge.inversion.starts import draw_starts
-from leakgauge.types import Task
+from leakgauge.models import initialise
+from leakgauge.rng import torch_stream
+from leakgauge.types import Grads, Task
 from references import inversion as reference
 
 LOW, HIGH = torch.tensor(-1.0), torch.tensor(1.0)
@@ -483,3 +485,28 @@ def test_the_engine_goes_by_the_fast_gradients(monkeypatch) -> None:
     task = task_of()
     rebuilt(task, *records(3, 1), replace(QUICK, restarts=2))
     assert len(calls) == QUICK.iterations + 1
+
+
+def test_contrast_that_a_cosine_forgets_is_found_by_size() -> None:
+    """Without biases and sure of a wrong answer: one direction for all contrasts."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 8, bias=False), nn.ReLU())
+    model.append(nn.Linear(8, 3, bias=False))
+    initialise(model.double(), "he", generator=torch_stream(0, "net"))
+    with torch.no_grad():
+        model[-1].weight.mul_(1e4)
+    task = Task(model, F.cross_entropy)
+    x = torch.randn(3, 1, 12, generator=torch_stream(0, "x"), dtype=torch.float64)
+    with torch.no_grad():
+        y = (model(x.flatten(0, 1)).argmax(1) + 1).remainder(3)[:, None]
+    wanted = matching_gradients(task, params_of(task), x, y)
+    wrong = torch.tensor([0.5, 1.0, 3.0], dtype=torch.float64)[:, None, None] * x
+    assert Cosine()(matching_gradients(task, params_of(task), wrong, y), wanted).max() < 1e-12
+
+    def gradients(x: torch.Tensor) -> Grads:
+        return matching_gradients(task, params_of(task), x, y)
+
+    found = rescaled(wrong, gradients, wanted, None)
+    assert (found - x).norm() < 0.03 * x.norm()
+    torch.testing.assert_close(found[1], x[1])
+    low, high = torch.tensor(-0.1), torch.tensor(0.1)
+    assert rescaled(wrong, gradients, wanted, (low, high)).abs().max() <= 0.1

@@ -1,5 +1,8 @@
 """Rebuilds records from gradients: the engine that all attacks share."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -7,13 +10,16 @@ from leakgauge.checks import nearest, require
 from leakgauge.inversion.difference import matched_by_difference
 from leakgauge.inversion.fast import matching_gradients
 from leakgauge.inversion.layerweights import LayerWeights
-from leakgauge.inversion.objective import Objective
+from leakgauge.inversion.objective import Objective, SquaredError
 from leakgauge.inversion.search import Progress, Reconstruction, search
 from leakgauge.inversion.settings import Settings
 from leakgauge.inversion.simulate import LocalSteps, simulated_gradients
 from leakgauge.inversion.starts import check_start, draw_starts
 from leakgauge.probing import explained, private, trainable
 from leakgauge.types import Grads, Params, Task
+
+SCALES = tuple(1.05**step for step in sorted(range(-28, 29), key=abs))
+"""From a quarter to four times, the nearest to 1 first."""
 
 
 def reconstruct(
@@ -81,11 +87,13 @@ def reconstruct(
 
         return matched_by_difference(task, params, x, y, compare)
 
-    def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
+    def gradients(x: Tensor, y: Tensor) -> Grads:
         if local is None:
-            found = matching_gradients(task, params, x, y)
-        else:
-            found = simulated_gradients(task, params, x, y, local)
+            return matching_gradients(task, params, x, y)
+        return simulated_gradients(task, params, x, y, local)
+
+    def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
+        found = gradients(x, y)
         # Gradients can be large: a copy at every step would cost as much as an objective.
         all_ = len(rows) == targets and torch.equal(rows, each)
         return measure(found, seen if all_ else {n: value[rows] for n, value in seen.items()})
@@ -101,7 +109,7 @@ def reconstruct(
     if start is not None:
         begin[:, 0] = check_start(start, begin)
     differs = settings.slope == "difference" and local is None
-    return search(
+    rebuilt = search(
         by_difference if differs else match,
         settings,
         begin,
@@ -114,6 +122,38 @@ def reconstruct(
         snapshots=snapshots,
         progress=progress,
     )
+    if not settings.rescale:
+        return rebuilt
+    limits = (low, high) if settings.boxed and low is not None and high is not None else None
+    scaled = rescaled(rebuilt.x, lambda x: gradients(x, rebuilt.labels), seen, limits)
+    return replace(rebuilt, x=scaled)
+
+
+def rescaled(
+    x: Tensor,
+    gradients: Callable[[Tensor], Grads],
+    seen: Grads,
+    limits: tuple[Tensor, Tensor] | None,
+) -> Tensor:
+    """Records ``[T, B, ...]`` times the number of ``SCALES`` whose gradient is nearest, for each T.
+
+    By squared error: the cosine that they were searched by may not depend on that number.
+
+    Args:
+        x: the records.
+        gradients: of records, leaf ``[T, *p]``.
+        seen: what they are compared with.
+        limits: lowest and highest values of a record; None sets none.
+    """
+    best, error = x, torch.full_like(x.flatten(1)[:, 0], float("inf"))
+    with torch.no_grad():
+        for scale in SCALES:
+            tried = scale * x if limits is None else (scale * x).clamp(*(v.to(x) for v in limits))
+            found = SquaredError()(gradients(tried), seen)
+            better = found < error
+            error = torch.where(better, found, error)
+            best = torch.where(better.view(-1, *[1] * (x.dim() - 1)), tried, best)
+    return best
 
 
 def objective_of(settings: Settings, model: nn.Module) -> Objective:

@@ -48,6 +48,7 @@ PRESETS: Mapping[str, Settings] = MappingProxyType(
             total_variation=0.008,
             prior_relative=True,
             prior_per_record=True,
+            rescale=True,
         ),
     }
 )

@@ -38,6 +38,10 @@ class Settings:
         joint_labels: whether unknown labels are searched for together with the records.
         keep_best: give back the point of smallest loss on the way, not the last one.
         start: ``"normal"`` or ``"uniform"`` (between -1 and 1) noise, or ``"zeros"``.
+        rescale: whether a target's records are multiplied, at the end, by the number that brings
+            their gradient nearest to the one that was seen. A network without biases that is sure
+            of its answer gives gradients of the same direction for records of any contrast: a
+            cosine then knows nothing of it, and the total variation takes it away.
         slope: ``"exact"``, or ``"difference"``: the objective's slope by a difference of two plain
             gradients, off by some thousandths, for a third less work; see ``difference``. Where
             local steps or epochs are simulated it is exact in any case.
@@ -63,6 +67,7 @@ class Settings:
     joint_labels: bool = False
     keep_best: bool = True
     start: Start = "normal"
+    rescale: bool = False
     slope: Slope = "exact"
     patience: int | None = None
     tolerance: float = 1e-4
