@@ -1,7 +1,7 @@
 """Records that a client used in several epochs, rebuilt from all of its updates together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -77,6 +77,8 @@ def joint_reconstruct(
     shares = [1.0] * len(epochs) if weights is None else list(weights)
     _check_plan(plan, len(epochs), len(labels), len(shares))
     count, measure = len(labels), objective_of(settings, task.model)
+    if settings.prior_relative:  # To the distance of one epoch, as for a single update.
+        settings = replace(settings, total_variation=settings.total_variation / (sum(shares) or 1))
 
     def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
         return torch.stack([_distance(one_x, one_y) for one_x, one_y in zip(x, y, strict=True)])

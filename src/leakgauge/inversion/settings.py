@@ -41,7 +41,8 @@ class Settings:
         rescale: whether a target's records are multiplied, at the end, by the number that brings
             their gradient nearest to the one that was seen. A network without biases that is sure
             of its answer gives gradients of the same direction for records of any contrast: a
-            cosine then knows nothing of it, and the total variation takes it away.
+            cosine then knows nothing of it, and the total variation takes it away. Records of
+            several epochs are left as they are.
         slope: ``"exact"``, or ``"difference"``: the objective's slope by a difference of two plain
             gradients, off by some thousandths, for a third less work; see ``difference``. Where
             local steps or epochs are simulated it is exact in any case.
