@@ -271,7 +271,13 @@ def test_several_epochs_are_played_over_all_updates(monkeypatch: pytest.MonkeyPa
 def test_two_epochs_of_two_images_match_and_help() -> None:
     """Distinct labels name the records, so the matching is right."""
     scene, cell = staged(
-        pictures(), images=2, epochs=2, net="slim", method="agic", iterations=240, labels="known"
+        pictures(),
+        images=2,
+        epochs=2,
+        net="slim",
+        method="agic:total_variation=0.01,prior_relative=0",
+        iterations=120,
+        labels="known",
     )
     played = rebuild(scene, cell)
     assert played.scores["matching_optimal"].tolist() == [1.0]

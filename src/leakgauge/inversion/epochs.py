@@ -1,7 +1,7 @@
 """Records that a client used in several epochs, rebuilt from all of its updates together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -48,7 +48,8 @@ def joint_reconstruct(
 
     The objective is ``sum_e w_e mean_u D(g_eu(x), g_eu)``, over epochs e and their updates u. The
     paper's text was not at hand: equal weights of 1 are our reading. Epochs are observations of
-    their own, so their distances add up, and a prior weighs less beside several of them.
+    their own, so their distances add up, and a prior weighs less beside several of them, unless
+    its weight is relative.
 
     Args:
         task: the model and its loss.
@@ -77,8 +78,6 @@ def joint_reconstruct(
     shares = [1.0] * len(epochs) if weights is None else list(weights)
     _check_plan(plan, len(epochs), len(labels), len(shares))
     count, measure = len(labels), objective_of(settings, task.model)
-    if settings.prior_relative:  # To the distance of one epoch, as for a single update.
-        settings = replace(settings, total_variation=settings.total_variation / (sum(shares) or 1))
 
     def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
         return torch.stack([_distance(one_x, one_y) for one_x, one_y in zip(x, y, strict=True)])
