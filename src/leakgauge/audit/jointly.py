@@ -1,6 +1,6 @@
 """Adversaries that judge all rounds at once, after the last."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from leakgauge.audit.rounds import benches, defense_of_round, sent_by_clients
 from leakgauge.audit.settings import FRESH
 from leakgauge.audit.stage import Stage
-from leakgauge.inference import Evidence, Joint, judge_jointly
+from leakgauge.inference import Evidence, Joint, Shadow, evidence_of_round, judge_jointly
 from leakgauge.threads import one_thread
 from leakgauge.types import Params
 
@@ -36,28 +36,20 @@ def weigh_rounds(
     if not attacks or scene.settings.batches == FRESH or len(starts) < 2:
         return {}
     (attack,) = attacks
+    seen: dict[str, Evidence] = {}
+    bench: Mapping[str, Shadow] = {}
     with one_thread():
-        return {
-            f"{knowledge} {attack.name}": _judged(scene, starts, attack, knowledge, progress)
-            for knowledge in scene.knowledge
-        }
-
-
-def _judged(
-    scene: Stage,
-    starts: Sequence[Params],
-    attack: Joint,
-    knowledge: str,
-    progress: Callable[[int], None],
-) -> NDArray[np.float64]:
-    def rounds() -> Iterator[Evidence]:
         for number, params in enumerate(starts, start=1):
             defense = defense_of_round(scene, number, params)
-            bench = benches(scene, number, params, defense)[knowledge]
-            seen = sent_by_clients(scene, number, params, scene.trials, defense)
-            yield Evidence.of_round(attack, bench, seen)
+            bench = benches(scene, number, params, defense)
+            bench = {knowledge: bench[knowledge] for knowledge in scene.knowledge}
+            sent = sent_by_clients(scene, number, params, scene.trials, defense)
+            for knowledge, shown in evidence_of_round(attack, bench, sent).items():
+                seen[knowledge] = seen[knowledge] + shown if knowledge in seen else shown
             progress(number)
-
-    defense = defense_of_round(scene, 1, starts[0])
-    bench = benches(scene, 1, starts[0], defense)[knowledge]
-    return judge_jointly(attack, bench, rounds(), scene.log_prior)
+        return {
+            f"{knowledge} {attack.name}": judge_jointly(
+                attack, shadow, seen[knowledge], scene.log_prior
+            )
+            for knowledge, shadow in bench.items()
+        }

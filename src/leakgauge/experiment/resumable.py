@@ -88,7 +88,8 @@ def _jointly(
         progress(f"{scene.name}: weighing all rounds", done, len(starts))
 
     said = weigh_rounds(scene, starts, progress=told)
-    folder.keep_jointly(scene.name, said)
+    if said:
+        folder.keep_jointly(scene.name, said)
     return said
 
 

@@ -18,7 +18,7 @@ from leakgauge.inference.games import (
     PropertyInference,
     ProportionInference,
 )
-from leakgauge.inference.joint import Evidence, Joint, judge_jointly
+from leakgauge.inference.joint import Evidence, Joint, evidence_of_round, judge_jointly
 from leakgauge.inference.logistic import Logistic
 from leakgauge.inference.matching import Matching, attribute_candidates
 from leakgauge.inference.mixing import Mix, Pure, Ratio
@@ -96,6 +96,7 @@ __all__ = [
     "accumulate",
     "accumulate_weighted",
     "attribute_candidates",
+    "evidence_of_round",
     "judge_jointly",
     "players",
 ]

@@ -173,7 +173,7 @@ class Solver:
     def solve(self, rows: Ints, ridges: tuple[float, ...]) -> list[Linear]:
         """Fit on ``rows``; the scores are log-likelihoods of batches, one ``Linear`` a ridge."""
         shadow = self.records.shadow
-        noise = shadow.batch_size * noise_std(shadow.defense) ** 2
+        noise = record_noise(shadow)
         inside = self.gram[np.ix_(rows, rows)]
         found = solve_dual(inside, self.codes[rows], shadow.values, ridges, noise)
         alpha = np.zeros((len(self.codes), len(ridges) * shadow.values))
@@ -183,6 +183,11 @@ class Solver:
             Linear(weight, shadow.batch_size * intercept)
             for weight, (_, intercept) in zip(weights, found, strict=True)
         ]
+
+
+def record_noise(shadow: Shadow) -> float:
+    """Variance of a coordinate of the defense's noise, at the scale of a single record."""
+    return shadow.batch_size * noise_std(shadow.defense) ** 2
 
 
 def solve_dual(

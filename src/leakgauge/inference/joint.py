@@ -1,8 +1,7 @@
 """Fisher's linear discriminant on the gradients of all rounds, set side by side."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -16,9 +15,9 @@ from leakgauge.inference.discriminant import (
     Discriminant,
     RecordGradients,
     pick,
+    record_noise,
     solve_dual,
 )
-from leakgauge.inference.noise import noise_std
 from leakgauge.inference.shadow import Shadow
 from leakgauge.inference.views import Flat
 from leakgauge.types import Grads
@@ -58,29 +57,41 @@ class Evidence:
     held_out: Floats
     trials: Floats
 
-    @classmethod
-    def of_round(cls, attack: Discriminant, shadow: Shadow, trials: Iterable[Grads]) -> "Evidence":
-        """One round's.
-
-        Args:
-            attack: names the panel.
-            shadow: the adversary's bench in this round.
-            trials: the gradients of the trials, chunk by chunk in order, leaf ``[N, *p]``.
-        """
-        shadow = attack.bench(shadow)
-        records = RecordGradients(shadow)
-        parts = panel(shadow, folds=attack.folds, batches=attack.batches)
-        held_out = (grads for part in parts for grads in shadow.gradients(part.batches))
-        return cls(records.gram(), _products(records, held_out), _products(records, trials))
-
     def __add__(self, other: "Evidence") -> "Evidence":
         return Evidence(
             self.gram + other.gram, self.held_out + other.held_out, self.trials + other.trials
         )
 
 
+def evidence_of_round(
+    attack: Discriminant, benches: Mapping[str, Shadow], trials: Iterable[Grads]
+) -> dict[str, Evidence]:
+    """One round's evidence for each bench; the trials' gradients are made once.
+
+    Args:
+        attack: names the panel.
+        benches: the adversary's in this round, by its knowledge.
+        trials: the gradients of the trials, chunk by chunk in order, leaf ``[N, *p]``.
+    """
+    shadows = {knowledge: attack.bench(shadow) for knowledge, shadow in benches.items()}
+    records = {knowledge: RecordGradients(shadow) for knowledge, shadow in shadows.items()}
+    of_trials: dict[str, list[Floats]] = {knowledge: [] for knowledge in shadows}
+    for grads in trials:
+        flat = Flat()(grads)
+        for knowledge, products in of_trials.items():
+            products.append(records[knowledge].products(flat))
+    return {
+        knowledge: Evidence(
+            records[knowledge].gram(),
+            _held_out(attack, shadow, records[knowledge]),
+            np.concatenate(of_trials[knowledge]),
+        )
+        for knowledge, shadow in shadows.items()
+    }
+
+
 def judge_jointly(
-    attack: Discriminant, shadow: Shadow, rounds: Iterable[Evidence], log_prior: Floats
+    attack: Discriminant, shadow: Shadow, seen: Evidence, log_prior: Floats
 ) -> Floats:
     """What the attack says of the trials, having seen them in all rounds.
 
@@ -89,13 +100,13 @@ def judge_jointly(
     Args:
         attack: the settings.
         shadow: of any of the rounds: its records, their secrets and the defense.
-        rounds: the evidence of each, of the same trials.
+        seen: the sum of the rounds' evidence.
         log_prior: ``[m]``.
 
     Returns:
         Log posteriors ``[N, m]``.
     """
-    seen, shadow = reduce(Evidence.__add__, rounds), attack.bench(shadow)
+    shadow = attack.bench(shadow)
     codes = shadow.data.secrets[shadow.secret].cpu().numpy()
     ridges = RIDGES if attack.ridge is None else (attack.ridge,)
     said: list[list[Floats]] = [[] for _ in ridges]
@@ -118,12 +129,18 @@ def _scores(
     shadow: Shadow, gram: Floats, codes: Ints, ridges: tuple[float, ...]
 ) -> list[tuple[Floats, Floats]]:
     """Log-likelihoods of batches, from their inner products: factors and intercepts."""
-    noise = shadow.batch_size * noise_std(shadow.defense) ** 2
+    noise = record_noise(shadow)
     return [
         (shadow.batch_size * alpha, shadow.batch_size * intercept)
         for alpha, intercept in solve_dual(gram, codes, shadow.values, ridges, noise)
     ]
 
 
-def _products(records: RecordGradients, batches: Iterable[Grads]) -> Floats:
-    return np.concatenate([records.products(Flat()(grads)) for grads in batches])
+def _held_out(attack: Discriminant, shadow: Shadow, records: RecordGradients) -> Floats:
+    return np.concatenate(
+        [
+            records.products(Flat()(grads))
+            for part in panel(shadow, folds=attack.folds, batches=attack.batches)
+            for grads in shadow.gradients(part.batches)
+        ]
+    )

@@ -109,20 +109,31 @@ def _looped(
 ) -> dict[str, Tensor]:
     """One batch after the other, on the fast kernels."""
     rows = [
-        _one(task, {k: v[n] for k, v in params.items()} if stacked else params, x[n], y[n], graph)
+        _one(task, {k: v[n] for k, v in params.items()} if stacked else params, x[n], y[n], graph)[
+            0
+        ]
         for n in range(len(x))
     ]
     return rows[0] if len(rows) == 1 else {k: torch.cat([row[k] for row in rows]) for k in params}
 
 
-def _one(task: Task, params: Params, x: Tensor, y: Tensor, graph: bool) -> dict[str, Tensor]:
-    """The gradient of one batch ``x [B, ...]``, leaf ``[1, *p]``."""
+def _one(
+    task: Task,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    graph: bool,
+    kinks: Kinks | None = None,
+    also: Sequence[Tensor] = (),
+) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """The gradient of one batch ``x [B, ...]``, leaf ``[1, *p]``, and those in ``also``."""
     leaves = {name: _leaf(value) for name, value in params.items()}
     buffers = _own_buffers(task)
-    taps = Taps(_known(task, params, leaves, buffers), 1, batched=False)
+    taps = Taps(_known(task, params, leaves, buffers), 1, batched=False, kinks=kinks)
     with taps:
         loss = task.loss(functional_call(task.model, {**leaves, **buffers}, (x,)), y)
-    return _summed(_collect(taps, loss, leaves, graph)[0], params, 1)
+    found, rest = _collect(taps, loss, leaves, graph, also)
+    return _summed(found, params, 1), rest
 
 
 def recorded(
@@ -132,13 +143,8 @@ def recorded(
 
     Neither can be differentiated; ``kinks`` learns on which sides the units were.
     """
-    leaves = {name: _leaf(value) for name, value in params.items()}
-    buffers = _own_buffers(task)
-    taps = Taps(_known(task, params, leaves, buffers), 1, batched=False, kinks=kinks)
-    with taps:
-        loss = task.loss(functional_call(task.model, {**leaves, **buffers}, (x,)), y)
-    found, (slope,) = _collect(taps, loss, leaves, graph=False, also=[x])
-    return _summed(found, params, 1), slope
+    found, (slope,) = _one(task, params, x, y, graph=False, kinks=kinks, also=[x])
+    return found, slope
 
 
 def slope_in_inputs(task: Task, params: Params, x: Tensor, y: Tensor, kinks: Kinks) -> Tensor:
