@@ -79,6 +79,28 @@ def test_he_goes_by_the_fan_in(shape: tuple[int, ...]) -> None:
     assert found == pytest.approx(wanted, rel=0.06)
 
 
+def test_he_by_fan_out_is_that_of_torchvision() -> None:
+    """A convolution's inputs change with its outputs; nothing else is drawn as by ``he``."""
+    made = [nn.Conv2d(3, 64, 3), nn.Conv2d(48, 64, 3, stride=2), nn.Linear(512, 10)]
+    stem, inner, head = initialise(
+        nn.Sequential(*made).to("meta"), "he-fan-out", generator=seeded()
+    )
+    for layer in (stem, inner):
+        assert float(layer.weight.detach().std()) == pytest.approx(math.sqrt(2 / 576), rel=0.06)
+        assert not layer.bias.any()
+    assert float(head.weight.detach().abs().max()) == pytest.approx(1 / math.sqrt(512), rel=0.01)
+    assert head.bias.any()
+
+
+def test_an_untrained_resnet_is_sure_of_itself_by_fan_in_alone() -> None:
+    x = torch.randn(8, 3, 32, 32, generator=seeded(1))
+    spread = {
+        init: float(small("resnet20-4", init).eval()(x).detach().std())
+        for init in ("he", "he-fan-out")
+    }
+    assert spread["he-fan-out"] < 4 < 10 < spread["he"]
+
+
 def test_wide_uniform_is_that_of_dlg() -> None:
     values = torch.cat([v.flatten() for v in params_of(small("lenet", "wide-uniform")).values()])
     assert float(values.abs().max()) == pytest.approx(0.5, abs=1e-3)

@@ -29,6 +29,10 @@ def initialise(model: Model, scheme: str = "pytorch", *, generator: torch.Genera
         scheme: one of ``SCHEMES``, f being a layer's fan-in:
             ``"pytorch"``: weights and biases from U(-1/sqrt(f), 1/sqrt(f)), as PyTorch does;
             ``"he"``: weights from N(0, 2/f), biases 0 (He et al., ICCV 2015, by fan-in);
+            ``"he-fan-out"``: convolutions so, but by fan-out, linear layers as PyTorch draws them:
+            as torchvision's ResNets are, and those that Geiping et al. invert (NeurIPS 2020,
+            stated in their code). By ``"he"`` the logits of an untrained ResNet20 in eval mode
+            are ten times larger, and its softmax is saturated;
             ``"wide-uniform"``: weights and biases from U(-0.5, 0.5), as the authors of DLG draw
             them (Zhu et al., NeurIPS 2019; stated in their code).
         generator: draws the weights.
@@ -77,6 +81,15 @@ def _he(layer: Drawn, generator: torch.Generator) -> None:
         bias.zero_()
 
 
+def _he_fan_out(layer: Drawn, generator: torch.Generator) -> None:
+    if isinstance(layer, nn.Linear):
+        _pytorch(layer, generator)
+    else:
+        nn.init.kaiming_normal_(layer.weight, 0, "fan_out", "relu", generator)
+        if layer.bias is not None:
+            layer.bias.zero_()
+
+
 def _wide_uniform(layer: Drawn, generator: torch.Generator) -> None:
     for value in layer.parameters(recurse=False):
         value.uniform_(-0.5, 0.5, generator=generator)
@@ -85,6 +98,7 @@ def _wide_uniform(layer: Drawn, generator: torch.Generator) -> None:
 SCHEMES: dict[str, Callable[[Drawn, torch.Generator], None]] = {
     "pytorch": _pytorch,
     "he": _he,
+    "he-fan-out": _he_fan_out,
     "wide-uniform": _wide_uniform,
 }
 """How the layers of a network are drawn, by name."""
