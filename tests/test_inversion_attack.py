@@ -18,6 +18,7 @@ from leakgauge.inversion.epochs import Epoch, joint_reconstruct
 from leakgauge.inversion.matching import EpochPlan
 from leakgauge.inversion.objective import Cosine, SquaredError
 from leakgauge.inversion.presets import preset
+from leakgauge.inversion.priors import total_variation
 from leakgauge.inversion.settings import Settings
 from leakgauge.inversion.starts import draw_starts
 from leakgauge.types import Task
@@ -321,6 +322,36 @@ def test_the_joint_search_ends_at_the_records_in_the_plan_s_order() -> None:
         labels=y, record=(1, 4, 4), low=LOW, high=HIGH, seed=3,
     )  # fmt: skip
     assert (lost.x[0] - x).abs().max() > 0.1
+
+
+def test_a_prior_of_each_record_counts_those_of_an_update() -> None:
+    epochs, _, y, _ = two_epochs()
+    chosen = replace(COSINE, iterations=1, prior_per_record=True)
+    plain, smooth = (
+        joint(replace(chosen, total_variation=weight), epochs, y).losses[0, 0]
+        for weight in (0.0, 0.5)
+    )
+    rough = total_variation(start_of(COSINE, 1, 4))
+    torch.testing.assert_close((smooth - plain)[None], 0.5 * 2 * rough.to(plain))
+
+
+def test_jointly_rebuilt_records_are_rescaled_update_by_update() -> None:
+    """By the updates of the first epoch: all records of one by the same number, if any."""
+    epochs, _, y, models = two_epochs()
+    chosen = replace(COSINE, iterations=20, boxed=False)
+    plain, scaled = (joint(replace(chosen, rescale=on), epochs, y).x[0] for on in (False, True))
+    for update, members in enumerate(PLAN.members[0].tolist()):
+        ratios = scaled[members] / plain[members]
+        assert float(ratios.max() - ratios.min()) < 1e-4
+        assert abs(float(ratios.mean()) - 1) > 0.04
+        off = [
+            (
+                flat(literal_gradient(x[members], y[members], models[0]))
+                - row(epochs[0].grads, update)
+            )
+            for x in (plain, scaled)
+        ]
+        assert off[1].square().sum() < off[0].square().sum()
 
 
 def test_a_joint_search_of_other_epochs_or_records_than_planned_is_refused() -> None:

@@ -346,6 +346,25 @@ def test_a_prior_of_each_record_adds_up_over_the_batch(per_record: bool) -> None
     torch.testing.assert_close(losses[1] - losses[0], 0.5 * factor * mean)
 
 
+def test_a_prior_that_fades_weighs_more_at_first_alone() -> None:
+    """The loss at the first iteration and of what is given back, term by term."""
+    task = task_of()
+    x, y = records(1, 2)
+    chosen = preset("agic", iterations=6, total_variation=0.5, prior_relative=False)
+    chosen = replace(chosen, keep_best=False)
+    given = {"shape": (2, 1, 6, 6), "labels": y, "low": LOW, "high": HIGH, "seed": 0}
+    found = reconstruct(
+        task, params_of(task), seen(task, x, y), replace(chosen, prior_first=7.0), **given
+    )
+    bare = replace(chosen, total_variation=0.0, iterations=1)
+    begin = draw_starts(chosen, (2, 1, 6, 6), targets=1, seed=0, like=x)[0]
+    for records_, weight, loss in ((begin, 3.5, found.losses[:, 0]), (found.x, 0.5, found.loss)):
+        plain = reconstruct(
+            task, params_of(task), seen(task, x, y), bare, **given, start=records_
+        ).losses[:, 0]
+        torch.testing.assert_close(loss - plain, weight * total_variation(records_))
+
+
 def test_a_relative_prior_is_a_share_of_where_each_target_begins() -> None:
     """Of the mean over its restarts, so that these can be compared; no other target counts."""
     task = task_of()

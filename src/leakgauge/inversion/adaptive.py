@@ -195,7 +195,13 @@ def adapted_settings(settings: Settings, defense: Defense, model: nn.Module) -> 
         return settings
     smooth = settings.total_variation
     smooth = max(smooth, TOTAL_VARIATION) if smooth > 0 else 0.0
-    return replace(settings, objective=objective, total_variation=smooth, prior_relative=False)
+    return replace(
+        settings,
+        objective=objective,
+        total_variation=smooth,
+        prior_relative=False,
+        prior_first=1.0,
+    )
 
 
 def _excess(leaf: Tensor, limit: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leakgauge.inversion.schedule import factor
 from leakgauge.inversion.settings import Settings
 from leakgauge.inversion.steppers import Loss, stepper
 
@@ -73,8 +72,7 @@ def descend(
         if not len(rows):
             break
         before = x.clone(), None if scores is None else scores.clone()
-        step = factor(settings.schedule, at, settings.iterations, warmup=settings.warmup)
-        found = moves.step(step, rows)
+        found = moves.step(at, rows)
         if settings.boxed:
             x.clamp_(low, high)
         current[rows] = found[rows]
@@ -85,7 +83,7 @@ def descend(
             progress(at, current)
     rows = torch.arange(len(x), device=x.device)
     with torch.enable_grad():
-        last = loss(x.clone(), scores, rows).detach()
+        last = loss(x.clone(), scores, rows, 1.0).detach()
     best.offer(x, scores, last)
     notes.take(settings.iterations, x, last, final=True)
     kept = best if settings.keep_best else _Best(x, scores, last)

@@ -1,13 +1,13 @@
 """Records that a client used in several epochs, rebuilt from all of its updates together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from leakgauge.checks import require
-from leakgauge.inversion.engine import objective_of
+from leakgauge.inversion.engine import objective_of, rescaled
 from leakgauge.inversion.fast import matching_gradients
 from leakgauge.inversion.matching import EpochPlan
 from leakgauge.inversion.search import Progress, Reconstruction, search
@@ -49,7 +49,8 @@ def joint_reconstruct(
     The objective is ``sum_e w_e mean_u D(g_eu(x), g_eu)``, over epochs e and their updates u. The
     paper's text was not at hand: equal weights of 1 are our reading. Epochs are observations of
     their own, so their distances add up, and a prior weighs less beside several of them, unless
-    its weight is relative.
+    its weight is relative. Where ``settings`` rescale records, the updates of the first epoch tell
+    by what.
 
     Args:
         task: the model and its loss.
@@ -92,17 +93,28 @@ def joint_reconstruct(
 
     like = next(iter(epochs[0].params.values()))
     start = draw_starts(settings, (count, *record), targets=1, seed=seed, like=like)
-    return search(
+    found = search(
         match,
         settings,
         start,
         labels=labels[None],
+        held=plan.members.shape[2],
         seed=seed,
         low=low,
         high=high,
         snapshots=snapshots,
         progress=progress,
     )
+    if not settings.rescale:
+        return found
+    y = plan.batches(labels, epoch=0)
+    scaled = rescaled(
+        plan.batches(found.x[0], epoch=0),
+        lambda x: matching_gradients(task, epochs[0].params, x, y),
+        epochs[0].grads,
+        (low, high) if settings.boxed else None,
+    )
+    return replace(found, x=scaled.flatten(0, 1)[plan.order(0)][None])
 
 
 def _check_plan(plan: EpochPlan, epochs: int, labels: int, weights: int) -> None:

@@ -42,3 +42,12 @@ def factor(schedule: str, iteration: int, iterations: int, *, warmup: int = 0) -
     """
     rise = min(1.0, (iteration + 1) / warmup) if warmup else 1.0
     return rise * SCHEDULES[schedule](iteration / iterations)
+
+
+def fading(first: float, done: float) -> float:
+    """``first`` at the beginning, evenly in its logarithm down to 1 at half the way, then 1.
+
+    >>> [round(fading(100, done), 2) for done in (0.0, 0.25, 0.5, 1.0)]
+    [100.0, 10.0, 1.0, 1.0]
+    """
+    return float(first ** max(0.0, 1 - 2 * done))

@@ -10,6 +10,7 @@ from torch import Tensor
 from leakgauge.checks import InputError, require
 from leakgauge.inversion.descent import descend
 from leakgauge.inversion.priors import total_variation
+from leakgauge.inversion.schedule import fading
 from leakgauge.inversion.settings import Settings
 from leakgauge.inversion.starts import draw_scores
 
@@ -60,6 +61,7 @@ def search(
     seed: int,
     labels: Tensor | None = None,
     classes: int | None = None,
+    held: int | None = None,
     first_target: int = 0,
     low: Tensor | None = None,
     high: Tensor | None = None,
@@ -75,6 +77,8 @@ def search(
         seed: draws the starts of unknown labels.
         labels: ``[T, B]`` int64; None searches for them among ``classes``.
         classes: of the model; needed where ``labels`` is None.
+        held: records that one gradient is of, where ``match`` takes the B records apart; None
+            takes all B. A prior of each record counts them.
         first_target: as for ``reconstruct``.
         low: as for ``reconstruct``.
         high: as for ``reconstruct``.
@@ -98,18 +102,17 @@ def search(
     def distance(x: Tensor, score: Tensor | None, of: Tensor) -> Tensor:
         return match(x, known[of] if score is None else score.softmax(-1), of)
 
-    weight = start.new_full(
-        (targets,), settings.total_variation * (count if settings.prior_per_record else 1)
-    )
+    times = (held or count) if settings.prior_per_record else 1
+    weight = start.new_full((targets,), settings.total_variation * times)
     if settings.prior_relative and settings.total_variation:
         begin = distance(start.flatten(0, 1), scores, rows_of).detach()
         weight = weight * begin.view(targets, restarts).nan_to_num(0, 0, 0).mean(1)
 
-    def loss(x: Tensor, score: Tensor | None, rows: Tensor) -> Tensor:
+    def loss(x: Tensor, score: Tensor | None, rows: Tensor, done: float) -> Tensor:
         of = rows_of[rows]
         found = distance(x, score, of)
         if settings.total_variation:
-            found = found + weight[of] * total_variation(x)
+            found = found + weight[of] * fading(settings.prior_first, done) * total_variation(x)
         return found
 
     def told(at: int, losses: Tensor) -> None:

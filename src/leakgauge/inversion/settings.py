@@ -34,6 +34,9 @@ class Settings:
         prior_relative: whether that weight is a multiple of the objective where a target's search
             begins (the mean over its restarts). Networks differ by a factor of ten in how far the
             gradients of any two images of one class are apart, and the best weight with them.
+        prior_first: what that weight is multiplied by at first; it fades to 1 over half the
+            iterations (``schedule.fading``). Smooth at first, the records find their coarse shape
+            before noise that hardly changes the gradients settles in them.
         boxed: whether each step ends between the lowest and highest value that a record can have.
         joint_labels: whether unknown labels are searched for together with the records.
         keep_best: give back the point of smallest loss on the way, not the last one.
@@ -41,8 +44,7 @@ class Settings:
         rescale: whether a target's records are multiplied, at the end, by the number that brings
             their gradient nearest to the one that was seen. A network without biases that is sure
             of its answer gives gradients of the same direction for records of any contrast: a
-            cosine then knows nothing of it, and the total variation takes it away. Records of
-            several epochs are left as they are.
+            cosine then knows nothing of it, and the total variation takes it away.
         slope: ``"exact"``, or ``"difference"``: the objective's slope by a difference of two plain
             gradients, off by some thousandths, for a third less work; see ``difference``. Where
             local steps or epochs are simulated it is exact in any case.
@@ -64,6 +66,7 @@ class Settings:
     total_variation: float = 0.0
     prior_per_record: bool = False
     prior_relative: bool = False
+    prior_first: float = 1.0
     boxed: bool = False
     joint_labels: bool = False
     keep_best: bool = True
@@ -86,7 +89,8 @@ class Settings:
             require_count(getattr(self, name), f"number of {name}")
         if self.patience is not None:
             require_count(self.patience, "patience")
-        require_positive(self.lr, "lr")
+        for name in ("lr", "prior_first"):
+            require_positive(getattr(self, name), name.replace("_", " "))
         for name in ("warmup", "total_variation", "tolerance"):
             value = getattr(self, name)
             require(

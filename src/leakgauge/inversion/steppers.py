@@ -6,17 +6,19 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from leakgauge.inversion.schedule import factor
 from leakgauge.inversion.settings import Settings
 
-Loss = Callable[[Tensor, Tensor | None, Tensor], Tensor]
-"""``(x [n, B, ...], label scores [n, B, classes] or None, rows [n]) -> loss [n]``."""
+Loss = Callable[[Tensor, Tensor | None, Tensor, float], Tensor]
+"""``(x [n, B, ...], label scores [n, B, classes] or None, rows [n], share of the iterations done)
+-> loss [n]``."""
 
 
 class Stepper(Protocol):
     """Moves the rows in place."""
 
-    def step(self, factor: float, rows: Tensor) -> Tensor:
-        """One step, ``factor`` on the step size; the losses ``[N]`` of where it began.
+    def step(self, at: int, rows: Tensor) -> Tensor:
+        """The step of iteration ``at``, from 0; the losses ``[N]`` of where it began.
 
         Only ``rows`` (int64) move; the others' losses are infinite.
         """
@@ -33,22 +35,23 @@ class _First:
     """Adam, all rows in one tensor: it works number by number, so rows stay apart."""
 
     def __init__(self, settings: Settings, loss: Loss, x: Tensor, scores: Tensor | None) -> None:
-        self._signed = settings.optimizer == "signed-adam"
-        self._lr, self._loss, self._x, self._scores = settings.lr, loss, x, scores
+        self._settings, self._loss, self._x, self._scores = settings, loss, x, scores
         self._moved = [x] if scores is None else [x, scores]
         self._adam = torch.optim.Adam(self._moved, lr=settings.lr)
 
-    def step(self, factor: float, rows: Tensor) -> Tensor:
+    def step(self, at: int, rows: Tensor) -> Tensor:
+        how = self._settings
         x, scores = self._x[rows], None if self._scores is None else self._scores[rows]
         leaves = [value.requires_grad_() for value in (x, scores) if value is not None]
-        found = self._loss(x, scores, rows)
+        found = self._loss(x, scores, rows, at / how.iterations)
         slopes = torch.autograd.grad(found.sum(), leaves)
         still = [value.clone() for value in self._moved] if len(rows) < len(self._x) else None
         for value, slope in zip(self._moved, slopes, strict=True):
             slope = torch.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
             value.grad = torch.zeros_like(value)
-            value.grad[rows] = slope.sign() if self._signed else slope
-        self._adam.param_groups[0]["lr"] = self._lr * factor
+            value.grad[rows] = slope.sign() if how.optimizer == "signed-adam" else slope
+        rate = how.lr * factor(how.schedule, at, how.iterations, warmup=how.warmup)
+        self._adam.param_groups[0]["lr"] = rate
         self._adam.step()
         if still is not None:  # Adam's momentum would carry rows on that are to stay.
             for value, before in zip(self._moved, still, strict=True):
@@ -68,19 +71,19 @@ class _Newton:
             [value[row : row + 1].clone() for value in (x, scores) if value is not None]
             for row in range(len(x))
         ]
-        self._lr, self._inner = settings.lr, settings.inner
+        self._settings = settings
         self._optimizers = [self._fresh(leaves) for leaves in self._rows]
 
     def _fresh(self, leaves: list[Tensor]) -> torch.optim.LBFGS:
-        return torch.optim.LBFGS(leaves, lr=self._lr, max_iter=self._inner)
+        return torch.optim.LBFGS(leaves, lr=self._settings.lr, max_iter=self._settings.inner)
 
-    def step(self, factor: float, rows: Tensor) -> Tensor:
+    def step(self, at: int, rows: Tensor) -> Tensor:
         losses = torch.full_like(self._x.flatten(1)[:, 0], float("inf"))
         for row in rows.tolist():
-            losses[row] = self._move(row)
+            losses[row] = self._move(row, at / self._settings.iterations)
         return losses
 
-    def _move(self, row: int) -> float:
+    def _move(self, row: int, done: float) -> float:
         leaves = self._rows[row]
         targets = (self._x,) if self._scores is None else (self._x, self._scores)
         for leaf, whole in zip(leaves, targets, strict=True):
@@ -90,7 +93,8 @@ class _Newton:
         def closure() -> Tensor:
             with torch.enable_grad():
                 given = [leaf.detach().requires_grad_() for leaf in leaves]
-                found = self._loss(given[0], given[1] if len(given) > 1 else None, at).sum()
+                second = given[1] if len(given) > 1 else None
+                found = self._loss(given[0], second, at, done).sum()
             slopes = torch.autograd.grad(found, given)
             for leaf, slope in zip(leaves, slopes, strict=True):
                 leaf.grad = slope
