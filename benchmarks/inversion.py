@@ -32,6 +32,7 @@ from leakgauge.inversion.difference import matched_by_difference
 from leakgauge.inversion.engine import reconstruct
 from leakgauge.inversion.fast import matching_gradients
 from leakgauge.inversion.objective import Cosine
+from leakgauge.inversion.precision import Rounded
 from leakgauge.inversion.presets import preset
 from leakgauge.inversion.quality import match_to_truth, psnr
 from leakgauge.inversion.settings import Settings
@@ -43,6 +44,9 @@ CLASSES, SHAPE = 10, (3, 32, 32)
 MEAN, STD = 0.5, 0.25
 """Of the normalisation of the images: one that leaves no doubt."""
 LOW, HIGH = torch.full(SHAPE, -MEAN / STD), torch.full(SHAPE, (1 - MEAN) / STD)
+
+OURS: tuple[dict[str, Any], ...] = ({}, {"slope": "difference"}, {"precision": "bfloat16"})
+"""Ways to make the inner step, the default first."""
 
 Call = Callable[[], Any]
 Clock = Callable[[], float]
@@ -105,12 +109,13 @@ def turns(sides: list[Call], repetitions: int, clock: Clock) -> list[list[float]
     return [[seconds(call, clock) for call in sides] for _ in range(repetitions)]
 
 
-def attacks(sides: list[Call], options: argparse.Namespace) -> tuple[str, list[Tensor]]:
-    """How much faster the first of two attacks is, and what each rebuilds ``[B, ...]``."""
+def attacks(sides: list[Call], options: argparse.Namespace) -> tuple[list[str], list[Tensor]]:
+    """How much faster each attack is than the last one, and what each rebuilds ``[B, ...]``."""
     rebuilt = [call() for call in sides]
     repetitions = 1 if options.quick else 3
     found = [[seconds(call, options.clock) for call in sides] for _ in range(repetitions)]
-    return shown([turn[1] / turn[0] for turn in found]), rebuilt
+    ratios = [shown([turn[-1] / turn[side] for turn in found]) for side in range(len(sides) - 1)]
+    return ratios, rebuilt
 
 
 def seconds(call: Call, clock: Clock) -> float:
@@ -125,7 +130,8 @@ def shown(found: list[float]) -> str:
 
 def compare_steps(options: argparse.Namespace) -> None:
     print("One iteration over one plain gradient (7 passes over 3 are 2.33, 5 over 3 are 1.67):")
-    print(f"{'':<30} {'double backward':<26} {'ours':<26} ours, by difference")
+    columns = ("double backward", "ours", "ours, by difference", "ours, in bfloat16")
+    print(f"{'':<30} " + " ".join(f"{column:<26}" for column in columns))
     for name, make in nets().items():
         for batch in (1, 4) if options.quick else (1, 2, 4, 8):
             task, params, x, y, wanted = case(make(), 1, batch)
@@ -135,14 +141,13 @@ def compare_steps(options: argparse.Namespace) -> None:
                     partial(iteration, partial(double_backward, task, params), x, y, wanted),
                     partial(iteration, partial(matching_gradients, task, params), x, y, wanted),
                     partial(iteration_by_difference, task, params, x, y, wanted),
+                    partial(iteration, Rounded(task, params, x[0]), x, y, wanted),
                 ],
                 *(options.repetitions, options.clock),
             )
-            ratios = [shown([turn[side] / turn[0] for turn in found]) for side in (1, 2, 3)]
-            print(
-                f"{f'{name}, batch {batch}':<30} {ratios[0]:<26} {ratios[1]:<26} {ratios[2]}",
-                flush=True,
-            )
+            ratios = [shown([turn[side] / turn[0] for turn in found]) for side in (1, 2, 3, 4)]
+            line = " ".join(f"{ratio:<26}" for ratio in ratios)
+            print(f"{f'{name}, batch {batch}':<30} {line}", flush=True)
 
 
 def case(model: nn.Module, count: int, batch: int) -> tuple[Task, Params, Tensor, Tensor, Grads]:
@@ -193,9 +198,9 @@ def compare_local_steps(options: argparse.Namespace) -> None:
         change = local_updates(task, params, x[None, :, None], y[None, :, None], lr=local.lr)
         wanted = {name: value / (-local.lr * steps) for name, value in change.items()}
         attack = partial(rebuilt, task, params, wanted, y, preset("agic", iterations=iterations))
-        ratios, (one, every) = attacks([attack, partial(attack, local=local)], options)
+        (ratio,), (one, every) = attacks([attack, partial(attack, local=local)], options)
         quality = f"{score(one, x):.2f}, {score(every, x):.2f}"
-        print(f"{f'{steps} local steps':<30} {ratios:<26} {quality}", flush=True)
+        print(f"{f'{steps} local steps':<30} {ratio:<26} {quality}", flush=True)
 
 
 def rebuilt(
@@ -235,7 +240,7 @@ def compare_peer(options: argparse.Namespace) -> None:
         return
     iterations = 30 if options.quick else 500
     print(f"Inverting Gradients against breaching, {iterations} iterations, labels known:")
-    print(f"{'':<30} times faster               PSNR, dB: ours, theirs")
+    print(f"{'':<38} times faster               PSNR, dB: ours, theirs")
     # With their weight of the total variation, so that the two solve the same problem.
     plain = preset("inverting-gradients", iterations=iterations, total_variation=0.2)
     for name, make in list(nets().items())[:: 2 if not options.quick else 3]:
@@ -245,12 +250,12 @@ def compare_peer(options: argparse.Namespace) -> None:
             x, y = images(batch)
             wanted = batch_gradients(task, params, x[None], y[None], method="loop")
             theirs = prepare_peer(model, wanted, y, iterations)
-            for slope in ("exact", "difference"):
-                settings = replace(plain, slope=slope)
-                ours = partial(rebuilt, task, params, wanted, y, settings)
-                ratios, found = attacks([ours, theirs], options)
-                quality = ", ".join(f"{score(one, x):.2f}" for one in found)
-                print(f"{f'{name}, batch {batch}, {slope}':<38} {ratios:<26} {quality}", flush=True)
+            own = [partial(rebuilt, task, params, wanted, y, replace(plain, **how)) for how in OURS]
+            ratios, found = attacks([*own, theirs], options)
+            peer = score(found[-1], x)
+            for how, ratio, records in zip(OURS, ratios, found, strict=False):
+                title = ", ".join([f"{name}, batch {batch}", *how.values()])
+                print(f"{title:<38} {ratio:<26} {score(records, x):.2f}, {peer:.2f}", flush=True)
 
 
 def prepare_peer(

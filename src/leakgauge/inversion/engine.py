@@ -11,6 +11,7 @@ from leakgauge.inversion.difference import matched_by_difference
 from leakgauge.inversion.fast import matching_gradients
 from leakgauge.inversion.layerweights import LayerWeights
 from leakgauge.inversion.objective import Objective, SquaredError
+from leakgauge.inversion.precision import Rounded
 from leakgauge.inversion.search import Progress, Reconstruction, search
 from leakgauge.inversion.settings import Settings
 from leakgauge.inversion.simulate import LocalSteps, simulated_gradients
@@ -93,7 +94,7 @@ def reconstruct(
         return simulated_gradients(task, params, x, y, local)
 
     def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
-        found = gradients(x, y)
+        found = compared(x, y)
         # Gradients can be large: a copy at every step would cost as much as an objective.
         all_ = len(rows) == targets and torch.equal(rows, each)
         return measure(found, seen if all_ else {n: value[rows] for n, value in seen.items()})
@@ -108,6 +109,8 @@ def reconstruct(
     )
     if start is not None:
         begin[:, 0] = check_start(start, begin)
+    rounds = settings.precision == "bfloat16" and local is None
+    compared = Rounded(task, params, begin[0, 0]) if rounds else gradients
     differs = settings.slope == "difference" and local is None
     rebuilt = search(
         by_difference if differs else match,

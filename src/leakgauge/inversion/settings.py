@@ -12,6 +12,7 @@ from leakgauge.inversion.schedule import SCHEDULES
 Optimizer = Literal["lbfgs", "adam", "signed-adam"]
 Start = Literal["normal", "uniform", "zeros"]
 Slope = Literal["exact", "difference"]
+Precision = Literal["full", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,9 @@ class Settings:
         slope: ``"exact"``, or ``"difference"``: the objective's slope by a difference of two plain
             gradients, off by some thousandths, for a third less work; see ``difference``. Where
             local steps or epochs are simulated it is exact in any case.
+        precision: ``"full"``, that of the model, or ``"bfloat16"``: the gradients are compared as
+            a model in bfloat16 gives them, faster where the machine knows such numbers; see
+            ``precision``. Where local steps or epochs are simulated it is full in any case.
         patience: a target whose loss has not fallen by ``tolerance`` of itself for so many
             iterations stays where it is; None goes on to the end.
 
@@ -73,6 +77,7 @@ class Settings:
     start: Start = "normal"
     rescale: bool = False
     slope: Slope = "exact"
+    precision: Precision = "full"
     patience: int | None = None
     tolerance: float = 1e-4
 
@@ -84,6 +89,11 @@ class Settings:
         require(
             self.slope == "exact" or not (self.joint_labels or self.optimizer == "lbfgs"),
             "a slope by difference is too rough for L-BFGS, and not of labels; set slope=exact",
+        )
+        require_choice(self.precision, "precision", get_args(Precision))
+        require(
+            self.precision == "full" or (self.slope == "exact" and self.optimizer != "lbfgs"),
+            "bfloat16 is too rough for L-BFGS and for a slope by difference; set precision=full",
         )
         for name in ("iterations", "inner", "restarts"):
             require_count(getattr(self, name), f"number of {name}")
