@@ -64,7 +64,11 @@ training images of CIFAR-10, 16 for the slim net and 3 for ResNet20-4 drawn by `
 relative: the same number serves both. To tell what the layer weights alone are worth, give both
 attacks one weight: ``inverting-gradients:total_variation=0.001``,
 ``agic:total_variation=0.001,prior_relative=0``. Drawn by ``he-fan-out``, a
-ResNet20-4 is also better inverted with that one, ``agic`` by 2 dB on 4 training images."""
+ResNet20-4 is also better inverted with that one, ``agic`` by 2 dB on 4 training images.
+
+``inverting-gradients`` and ``agic`` have the step size of Geiping et al., 0.1. By ``agic:lr=0.3``,
+``agic`` gains 0.5 dB on 16 training images and the slim net, 3.6 dB in batches of 4, and 1.6 dB on
+that ResNet20-4."""
 
 
 def preset(name: str, **changed: Any) -> Settings:
