@@ -241,6 +241,23 @@ def test_settings_take_images_as_smoother_against_a_defense() -> None:
     assert adapted_settings(table, parse_defense("sign", batch_size=1), model).total_variation == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("sign", False),
+        ("prune:rate=0.5", False),
+        ("noise:std=0.01", True),
+        ("dpsgd:clip=1,noise=0.1", False),
+    ],
+)
+def test_only_a_gradient_that_kept_its_size_is_asked_for_it(text: str, kept: bool) -> None:
+    """Else records were multiplied by whatever brings the size of a sign near."""
+    model = nn.Linear(4, 2)
+    defense = parse_defense(text, batch_size=1)
+    assert preset("leakgauge").rescale
+    assert adapted_settings(preset("leakgauge"), defense, model).rescale == kept
+
+
 @pytest.mark.parametrize("softness", [0.0, -1.0, float("inf")])
 def test_softness_is_above_zero(softness: float) -> None:
     with pytest.raises(InputError, match="expected a number above 0"):

@@ -193,6 +193,8 @@ def adapted_settings(settings: Settings, defense: Defense, model: nn.Module) -> 
     objective = adapted(objective_of(settings, model), defense)
     if isinstance(defense.update, Identity):
         return settings
+    # What is cut to signs, pruned or clipped has lost its size, which rescaling would ask for.
+    sized = isinstance(defense.update, GaussianNoise) and defense.per_example is None
     smooth = settings.total_variation
     smooth = max(smooth, TOTAL_VARIATION) if smooth > 0 else 0.0
     return replace(
@@ -201,6 +203,7 @@ def adapted_settings(settings: Settings, defense: Defense, model: nn.Module) -> 
         total_variation=smooth,
         prior_relative=False,
         prior_first=1.0,
+        rescale=settings.rescale and sized,
     )
 
 
