@@ -527,5 +527,19 @@ def test_contrast_that_a_cosine_forgets_is_found_by_size() -> None:
     found = rescaled(wrong, gradients, wanted, None)
     assert (found - x).norm() < 0.03 * x.norm()
     torch.testing.assert_close(found[1], x[1])
-    low, high = torch.tensor(-0.1), torch.tensor(0.1)
-    assert rescaled(wrong, gradients, wanted, (low, high)).abs().max() < 0.11
+    most = 0.9 * x.abs().max()
+    assert found.abs().max() > most >= rescaled(wrong, gradients, wanted, (-most, most)).abs().max()
+
+
+def test_records_stay_as_they_are_where_no_size_fits() -> None:
+    """Signs, for one, are far larger than any gradient: the nearest scale is the largest."""
+    x = torch.rand(2, 1, 3, dtype=torch.float64) + 0.5
+
+    def gradients(x: torch.Tensor) -> Grads:
+        return {"w": x.flatten(1)}
+
+    for far in (100.0, 0.01):
+        seen = {"w": torch.tensor([[far], [2.0]]) * x.flatten(1)}
+        found = rescaled(x, gradients, seen, None)
+        assert torch.equal(found[0], x[0])
+        torch.testing.assert_close(found[1], 2 * x[1], rtol=0.03, atol=0)

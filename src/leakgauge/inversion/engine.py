@@ -140,7 +140,9 @@ def rescaled(
 ) -> Tensor:
     """Records ``[T, B, ...]`` times the number of ``SCALES`` whose gradient is nearest, for each T.
 
-    By squared error: the cosine that they were searched by may not depend on that number.
+    By squared error: the cosine that they were searched by may not depend on that number. Where the
+    nearest is the smallest or largest of them, the size of the gradient that was seen is not that
+    of any such records (a defense cut it, say), and they stay as they are.
 
     Args:
         x: the records.
@@ -149,14 +151,16 @@ def rescaled(
         limits: lowest and highest values of a record; None sets none.
     """
     best, error = x, torch.full_like(x.flatten(1)[:, 0], float("inf"))
+    inside = torch.ones_like(error, dtype=torch.bool)
     with torch.no_grad():
-        for scale in SCALES:
+        for number, scale in enumerate(SCALES):
             tried = scale * x if limits is None else (scale * x).clamp(*(v.to(x) for v in limits))
             found = SquaredError()(gradients(tried), seen)
             better = found < error
             error = torch.where(better, found, error)
+            inside = torch.where(better, number < len(SCALES) - 2, inside)
             best = torch.where(better.view(-1, *[1] * (x.dim() - 1)), tried, best)
-    return best
+    return torch.where(inside.view(-1, *[1] * (x.dim() - 1)), best, x)
 
 
 def objective_of(settings: Settings, model: nn.Module) -> Objective:
