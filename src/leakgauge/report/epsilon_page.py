@@ -46,6 +46,7 @@ def render_guarantee(run: Run, records: Sequence[Record]) -> str:
         .get_template("epsilon.html.j2")
         .render(
             run=run,
+            versions=run.versions,
             first=found.record,
             violated=found.violated,
             saturated=found.saturated,

@@ -54,6 +54,7 @@ def render_inversion(
         .get_template("inversion.html.j2")
         .render(
             run=run,
+            versions=run.versions,
             first=records[0],
             told=sentences(records),
             titles=[title(test) for test in tests],

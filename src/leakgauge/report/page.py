@@ -73,6 +73,7 @@ def render(run: Run, records: Sequence[Record]) -> str:
         .get_template("page.html.j2")
         .render(
             run=run,
+            versions=run.versions,
             first=records[0],
             views=views,
             judged=[view["verdict"] for view in views if view["verdict"] and view["shown"]],
