@@ -20,7 +20,7 @@ from leakgauge.records import ACCUMULATED, Record, Run
 from leakgauge.scores import AUROC
 from synthetic import records, small_stage
 
-JOINT = Joint(ridge=0.03, batches=120)
+JOINT = Joint(ridge=0.03, batches=120, directions=0)
 NOISY = dpsgd(clip=0.5, noise=0.3, batch_size=8)
 
 

@@ -16,6 +16,7 @@ from leakgauge.defenses import Defense, Identity
 from leakgauge.inference.adversary import with_prior
 from leakgauge.inference.calibration import HeldOut, fit_slope, log_loss, panel
 from leakgauge.inference.noise import noise_std
+from leakgauge.inference.scatter import Scatter
 from leakgauge.inference.shadow import Shadow
 from leakgauge.inference.views import Flat
 from leakgauge.types import Grads
@@ -175,7 +176,7 @@ class Solver:
         shadow = self.records.shadow
         noise = record_noise(shadow)
         inside = self.gram[np.ix_(rows, rows)]
-        found = solve_dual(inside, self.codes[rows], shadow.values, ridges, noise)
+        found = solve_dual(Scatter(inside, self.codes[rows], shadow.values), ridges, noise)
         alpha = np.zeros((len(self.codes), len(ridges) * shadow.values))
         alpha[rows] = np.concatenate([each for each, _ in found], axis=1)
         weights = np.split(shadow.batch_size * self.records.combine(alpha), len(ridges), axis=1)
@@ -191,18 +192,16 @@ def record_noise(shadow: Shadow) -> float:
 
 
 def solve_dual(
-    gram: Floats, codes: Ints, values: int, ridges: tuple[float, ...], noise: float
+    scatter: Scatter, ridges: tuple[float, ...], noise: float
 ) -> list[tuple[Floats, Floats]]:
     """Linear discriminants of all secrets against their mean, one for each ridge.
 
     With ``mu`` the mean of the group means ``mu_a``, the score of secret a for a gradient g is
     ``(g - mu) @ w_a - (mu_a - mu) @ w_a / 2``, where ``w_a = (S + l I)^-1 (mu_a - mu)``. By the
-    Woodbury identity all of it follows from ``gram``.
+    Woodbury identity all of it follows from the inner products.
 
     Args:
-        gram: inner products of the records' gradients ``G [n, D]``.
-        codes: the secrets ``[n]``.
-        values: m.
+        scatter: of the records, by secret.
         ridges: l less the noise, relative to the trace of S.
         noise: variance of a coordinate, at the scale of a single record.
 
@@ -213,29 +212,20 @@ def solve_dual(
         Hastie, Tibshirani, Friedman, The Elements of Statistical Learning, sections 4.3.1, 18.3.5.
 
     >>> g, codes = np.array([[0.0], [2.0], [4.0], [6.0]]), np.array([0, 0, 1, 1])
-    >>> ((alpha, _),) = solve_dual(g @ g.T, codes, 2, (0.5,), 0.0)  # S = 2, l = 1, mu = 3 -+ 2
+    >>> scatter = Scatter(g @ g.T, codes, 2)
+    >>> ((alpha, _),) = solve_dual(scatter, (0.5,), 0.0)  # S = 2, l = 1, mu = 3 -+ 2
     >>> (g.T @ alpha).round(6).tolist()
     [[-0.666667, 0.666667]]
     """
-    groups = np.eye(values)[codes] / np.bincount(codes, minlength=values)  # [n, m], to means
-    middle = groups.mean(axis=1, keepdims=True)
-    apart = groups - middle
-
-    def centre(rows: Floats) -> Floats:
-        """Subtract from each record its group's mean."""
-        centred: Floats = rows - (groups.T @ rows)[codes]
-        return centred
-
-    freedom = max(1, len(codes) - values)
-    within = centre(centre(gram).T) / freedom
-    spread = float(np.trace(within)) or 1.0  # all records of a group are the same: any ridge does
-    seen = centre(gram @ apart) / freedom
+    middle = scatter.groups.mean(axis=1, keepdims=True)
+    apart = scatter.groups - middle
+    seen = scatter.centre(scatter.gram @ apart) / scatter.freedom
     found = []
     for ridge in ridges:
-        total = ridge * spread + noise
-        inner = linalg.solve(within + total * np.eye(len(codes)), seen, assume_a="pos")
-        alpha = (apart - centre(inner)) / total
-        intercept = -((apart / 2 + middle) * (gram @ alpha)).sum(axis=0)
+        total = ridge * scatter.trace + noise
+        inner = linalg.solve(scatter.within + total * np.eye(len(seen)), seen, assume_a="pos")
+        alpha = (apart - scatter.centre(inner)) / total
+        intercept = -((apart / 2 + middle) * (scatter.gram @ alpha)).sum(axis=0)
         found.append((alpha, intercept))
     return found
 

@@ -1,7 +1,8 @@
-"""Fisher's linear discriminant on the gradients of all rounds, set side by side."""
+"""The discriminant on the gradients of all rounds, set side by side."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import ClassVar
 
 import numpy as np
@@ -18,12 +19,13 @@ from leakgauge.inference.discriminant import (
     record_noise,
     solve_dual,
 )
+from leakgauge.inference.scatter import Scatter
 from leakgauge.inference.shadow import Shadow
+from leakgauge.inference.spread import Spread
 from leakgauge.inference.views import Flat
 from leakgauge.types import Grads
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,26 @@ class Joint(Discriminant):
     says nothing from one that says everything. The likelihood ratio of the whole observation
     does. It needs the records' inner products summed over the rounds, and no more.
 
+    As the model calibrates, the secrets' mean gradients draw nearer to each other, but records of
+    one secret still spread more than those of another. Over the rounds this adds up, so the
+    likelihood may have each secret's own covariance, along the directions in which records
+    differ most; held-out records say whether it does.
+
     A single round is judged as ``Discriminant`` does, and so are all rounds, by their sum, where
     each round draws new batches.
+
+    Attributes:
+        directions: along which each secret may have its own covariance; 0: all share one.
     """
 
+    directions: int = 20
     name: ClassVar[str] = "joint"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self.directions >= 0, f"number of directions is {self.directions}; expected 0 or more"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +107,11 @@ def evidence_of_round(
     }
 
 
-def judge_jointly(
-    attack: Discriminant, shadow: Shadow, seen: Evidence, log_prior: Floats
-) -> Floats:
+def judge_jointly(attack: Joint, shadow: Shadow, seen: Evidence, log_prior: Floats) -> Floats:
     """What the attack says of the trials, having seen them in all rounds.
 
-    Ridge and slope are picked on held-out shadow batches, as for a single round.
+    Ridge, slope and whether the secrets share one covariance are picked on held-out shadow
+    batches.
 
     Args:
         attack: the settings.
@@ -108,32 +124,35 @@ def judge_jointly(
     """
     shadow = attack.bench(shadow)
     codes = shadow.data.secrets[shadow.secret].cpu().numpy()
-    ridges = RIDGES if attack.ridge is None else (attack.ridge,)
-    said: list[list[Floats]] = [[] for _ in ridges]
+    said: list[list[Floats]] = []
     truth, done = [], 0
     for part in panel(shadow, folds=attack.folds, batches=attack.batches):
         rows = slice(done, done + len(part.secret))
         done, known = rows.stop, np.ix_(part.rest, part.rest)
-        scores = _scores(shadow, seen.gram[known], codes[part.rest], ridges)
-        for kept, (alpha, intercept) in zip(said, scores, strict=True):
-            kept.append(seen.held_out[rows][:, part.rest] @ alpha + intercept)
+        scatter = Scatter(seen.gram[known], codes[part.rest], shadow.values)
+        said.append(list(_ways(attack, shadow, scatter, seen.held_out[rows][:, part.rest])))
         truth.append(part.secret)
     require(done == len(seen.held_out), "the rounds judged other held-out batches")
     secret = np.concatenate(truth)
-    best, slope = pick([HeldOut(np.concatenate(kept), secret) for kept in said])
-    ((alpha, intercept),) = _scores(shadow, seen.gram, codes, (ridges[best],))
-    return with_prior(slope * (seen.trials @ alpha + intercept), log_prior)
+    best, slope = pick([HeldOut(np.concatenate(way), secret) for way in zip(*said, strict=True)])
+    scatter = Scatter(seen.gram, codes, shadow.values)
+    scores = next(islice(_ways(attack, shadow, scatter, seen.trials), best, None))
+    return with_prior(slope * scores, log_prior)
 
 
-def _scores(
-    shadow: Shadow, gram: Floats, codes: Ints, ridges: tuple[float, ...]
-) -> list[tuple[Floats, Floats]]:
-    """Log-likelihoods of batches, from their inner products: factors and intercepts."""
-    noise = record_noise(shadow)
-    return [
-        (shadow.batch_size * alpha, shadow.batch_size * intercept)
-        for alpha, intercept in solve_dual(gram, codes, shadow.values, ridges, noise)
-    ]
+def _ways(attack: Joint, shadow: Shadow, scatter: Scatter, products: Floats) -> Iterator[Floats]:
+    """Log-likelihoods of batches ``[t, m]``, from their inner products, by each way to choose from.
+
+    Ridge after ridge; with each, first one covariance for all secrets, then one for each.
+    """
+    ridges = RIDGES if attack.ridge is None else (attack.ridge,)
+    noise, size = record_noise(shadow), shadow.batch_size
+    spread = Spread.of(scatter, attack.directions) if attack.directions else None
+    for ridge, (alpha, intercept) in zip(ridges, solve_dual(scatter, ridges, noise), strict=True):
+        linear = size * (products @ alpha + intercept)
+        yield linear
+        if spread is not None:
+            yield linear + spread.beside_linear(products, size, ridge * scatter.trace + noise)
 
 
 def _held_out(attack: Discriminant, shadow: Shadow, records: RecordGradients) -> Floats:
