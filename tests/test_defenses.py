@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.ensemble import RandomForestClassifier
 from torch import nn
 
 from leakgauge import batching, defenses
@@ -359,6 +360,27 @@ def test_a_perturbation_blinds_the_network_that_it_was_made_for():
     assert torch.equal(defense.update({"w": features}, [])["w"][:, 3], features[:, 3])
 
 
+def test_a_perturbation_that_pools_misleads_whoever_pools():
+    """A forest on the maxima of clean gradients, which is not the network it was made for."""
+    secret = torch.arange(600) % 2
+    features = torch.randn(600, 90, generator=generator()) * 0.002
+    features[:, ::3] += 0.004 * secret[:, None]
+    maxima = F.max_pool1d(features[:, None], 3)[:, 0]
+    forest = RandomForestClassifier(100, random_state=0).fit(maxima[:300], secret[:300])
+    assert forest.score(maxima[300:], secret[300:]) > 0.95
+    learnt = defenses.perturb(pool=3).learned(features, secret, classes=2, generator=generator(1))
+    sent = learnt.knowing(secret).update({"w": features}, [])["w"]
+    assert float((sent - features).abs().max()) <= 0.005 + 1e-8
+    assert forest.score(F.max_pool1d(sent[:, None], 3)[300:, 0], secret[300:]) < 0.05
+    # No window's order matters, nor is its last one left out.
+    net = train_network(features[:, :89], secret, classes=2, generator=generator(), pool=3)
+    seen = features[:, :89].double()
+    turned = seen[:, [1, 2, 0, *range(3, 89)]]
+    torch.testing.assert_close(net(turned), net(seen))
+    last = torch.cat([seen[:, :88], seen[:, 88:] + 1], dim=1)
+    assert not torch.equal(net(last), net(seen))
+
+
 # The bottleneck.
 
 
@@ -661,6 +683,7 @@ PARSED = {
     "perturb": defenses.perturb(),
     "perturb:gamma=0.01,steps=7": defenses.perturb(gamma=0.01, steps=7),
     "perturb:targeted=1": defenses.perturb(targeted=True),
+    "perturb:pool=3": defenses.perturb(pool=3),
     "vib": defenses.vib(),
     "vib:beta=1e-3": defenses.vib(0.001),
     "dpsgd": defenses.dpsgd(batch_size=16),

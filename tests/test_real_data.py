@@ -13,7 +13,7 @@ from leakgauge.data import Roles, make_table, open_data, read_table
 from leakgauge.experiment.description import Origin
 from leakgauge.experiment.plan import Plan
 from leakgauge.experiment.prepare import from_source, from_table
-from leakgauge.inference import players
+from leakgauge.inference import Joint, players
 from leakgauge.records import ACCUMULATED, Estimate
 from leakgauge.rng import stream
 from test_cli import leakgauge
@@ -61,7 +61,11 @@ ON_BATCHES = [attack.name for attack in players("property")]
 def test_a_shuffled_secret_raises_no_alarm_over_20_seeds(
     adult: pd.DataFrame, ask: str, adversary: str
 ) -> None:
-    found = [auroc(shuffled(adult, s), ask, adversary=adversary, seed=s) for s in range(20)]
+    rounds = 2 if adversary == Joint.name else 1  # a single one it judges as another does
+    found = [
+        auroc(shuffled(adult, s), ask, adversary=adversary, rounds=rounds, seed=s)
+        for s in range(20)
+    ]
     assert sum(map(holds_chance, found)) >= 18
     assert np.mean([one.value for one in found]) == pytest.approx(0.5, abs=0.02)
 

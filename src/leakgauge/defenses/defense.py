@@ -97,20 +97,23 @@ def about_persons(defense: Defense) -> Defense:
     if not isinstance(defense.learn, LearnPerturb):
         return defense
     pgd = defense.learn.pgd
-    return perturb(pgd.gamma, pgd.alpha, pgd.steps, targeted=True)
+    return perturb(pgd.gamma, pgd.alpha, pgd.steps, defense.learn.pool, targeted=True)
 
 
 @dataclass(frozen=True)
 class LearnPerturb:
-    """Trains the network of ``Perturb``."""
+    """Trains the network of ``Perturb``, which pools ``pool`` coordinates."""
 
     pgd: PGD
+    pool: int = 1
 
     def __call__(
         self, features: Tensor, secret: Tensor, *, classes: int, generator: torch.Generator
     ) -> Perturb:
         """Train it on public gradients."""
-        network = train_network(features, secret, classes=classes, generator=generator)
+        network = train_network(
+            features, secret, classes=classes, generator=generator, pool=self.pool
+        )
         return Perturb(network, self.pgd)
 
 
@@ -143,16 +146,27 @@ def sign() -> Defense:
 
 
 def perturb(
-    gamma: float = 0.005, alpha: float = 0.002, steps: int = 5, *, targeted: bool = False
+    gamma: float = 0.005,
+    alpha: float = 0.002,
+    steps: int = 5,
+    pool: int = 1,
+    *,
+    targeted: bool = False,
 ) -> Defense:
-    """The update is perturbed so that a network misreads its secret; see ``Perturb``."""
+    """The update is perturbed so that a network misreads its secret; see ``Perturb``.
+
+    By ``pool=3`` the network reads what the paper's forest reads of a table's gradients, and not
+    every coordinate: see ``train_network``.
+    """
     settings = {
         "gamma": gamma,
         "alpha": alpha,
         "steps": steps,
+        **({"pool": pool} if pool != 1 else {}),
         **({"targeted": 1} if targeted else {}),
     }
-    learn = LearnPerturb(PGD(gamma, alpha, steps, targeted))
+    require_count(pool, "pooling kernel of the perturbation's network")
+    learn = LearnPerturb(PGD(gamma, alpha, steps, targeted), pool)
     return Defense(_named("perturb", **settings), update=NotLearned(), learn=learn)
 
 

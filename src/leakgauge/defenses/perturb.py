@@ -141,6 +141,7 @@ def train_network(
     *,
     classes: int,
     generator: torch.Generator,
+    pool: int = 1,
     hidden: tuple[int, ...] = (32,),
     epochs: int = 10,
     batch_size: int = 64,
@@ -149,12 +150,15 @@ def train_network(
     """A small network that reads the secret from flattened gradients.
 
     Trained by Adam on the cross-entropy. The paper does not bind the defense to one network.
+    One that reads every coordinate is no stand-in for an adversary that max-pools them: what fools
+    it may leave the maxima in their order. ``pool`` gives the network that adversary's view.
 
     Args:
         features: flattened public gradients ``[n, D]``; standardised inside.
         secret: their codes ``[n]``, from 0 to ``classes`` - 1.
         classes: m, at least 2.
         generator: draws the initial weights and the batches; all the randomness there is.
+        pool: reads the maximum of so many neighbouring coordinates; 1 reads each.
         hidden: width of each hidden layer.
         epochs: passes over the features.
         batch_size: gradients in a step.
@@ -189,6 +193,9 @@ def train_network(
         f"secrets run from {int(secret.min())} to {int(secret.max())}; expected codes from 0 to "
         f"{classes - 1}",
     )
+    require_count(pool, "pooling kernel of the perturbation's network")
+    view = nn.Sequential(nn.Unflatten(1, (1, -1)), nn.MaxPool1d(pool, ceil_mode=True), nn.Flatten())
+    features = view(features)
     mean, per_spread = _standard(features)
     network = mlp(features.shape[1], classes, hidden, generator=generator)
     network = network.to(device=features.device, dtype=features.dtype)
@@ -200,7 +207,7 @@ def train_network(
     assert isinstance(first, nn.Linear)
     first.weight.mul_(per_spread)  # Now it standardises by itself.
     first.bias.sub_(first.weight @ mean.double())
-    return network
+    return network if pool == 1 else nn.Sequential(view, network)
 
 
 def _require_each(count: int, found: int, what: str) -> None:
