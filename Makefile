@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# Two processes of one thread each: faster than one process whose products take both cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 # Real data, where it lies beside the project; then a missing file is a failure, not a skip.
 DATA := $(abspath $(wildcard ../shared/data))
@@ -16,16 +18,16 @@ demo: $(INSTALLED)
 	$(BIN)/leakgauge demo
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-all: $(INSTALLED)
-	$(BIN)/python -m pytest -m "slow or not slow"
+	$(PYTEST) -m "slow or not slow"
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 format: $(INSTALLED)
 	$(BIN)/ruff format .
