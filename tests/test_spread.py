@@ -93,5 +93,4 @@ def test_it_tells_secrets_that_differ_in_nothing_but_their_spread() -> None:
             for record in audit(scene)
             if (record.round, record.metric, record.knowledge) == (ACCUMULATED, AUROC, ADAPTIVE)
         ]
-    print(found)
     assert found[1] > found[0] + 0.05
