@@ -151,7 +151,8 @@ def train_network(
 
     Trained by Adam on the cross-entropy. The paper does not bind the defense to one network.
     One that reads every coordinate is no stand-in for an adversary that max-pools them: what fools
-    it may leave the maxima in their order. ``pool`` gives the network that adversary's view.
+    it may leave the maxima in their order. ``pool`` gives the network nearly that adversary's view:
+    its windows run on from one parameter to the next.
 
     Args:
         features: flattened public gradients ``[n, D]``; standardised inside.

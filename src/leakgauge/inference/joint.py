@@ -1,8 +1,7 @@
 """The discriminant on the gradients of all rounds, set side by side."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import ClassVar
 
 import numpy as np
@@ -124,35 +123,42 @@ def judge_jointly(attack: Joint, shadow: Shadow, seen: Evidence, log_prior: Floa
     """
     shadow = attack.bench(shadow)
     codes = shadow.data.secrets[shadow.secret].cpu().numpy()
+    ridges = RIDGES if attack.ridge is None else (attack.ridge,)
     said: list[list[Floats]] = []
     truth, done = [], 0
     for part in panel(shadow, folds=attack.folds, batches=attack.batches):
         rows = slice(done, done + len(part.secret))
         done, known = rows.stop, np.ix_(part.rest, part.rest)
         scatter = Scatter(seen.gram[known], codes[part.rest], shadow.values)
-        said.append(list(_ways(attack, shadow, scatter, seen.held_out[rows][:, part.rest])))
+        products = seen.held_out[rows][:, part.rest]
+        said.append(_ways(attack, shadow, scatter, products, ridges))
         truth.append(part.secret)
     require(done == len(seen.held_out), "the rounds judged other held-out batches")
     secret = np.concatenate(truth)
     best, slope = pick([HeldOut(np.concatenate(way), secret) for way in zip(*said, strict=True)])
     scatter = Scatter(seen.gram, codes, shadow.values)
-    scores = next(islice(_ways(attack, shadow, scatter, seen.trials), best, None))
+    ridge, way = divmod(best, len(said[0]) // len(ridges))
+    scores = _ways(attack, shadow, scatter, seen.trials, ridges[ridge : ridge + 1])[way]
     return with_prior(slope * scores, log_prior)
 
 
-def _ways(attack: Joint, shadow: Shadow, scatter: Scatter, products: Floats) -> Iterator[Floats]:
+def _ways(
+    attack: Joint, shadow: Shadow, scatter: Scatter, products: Floats, ridges: tuple[float, ...]
+) -> list[Floats]:
     """Log-likelihoods of batches ``[t, m]``, from their inner products, by each way to choose from.
 
     Ridge after ridge; with each, first one covariance for all secrets, then one for each.
     """
-    ridges = RIDGES if attack.ridge is None else (attack.ridge,)
     noise, size = record_noise(shadow), shadow.batch_size
     spread = Spread.of(scatter, attack.directions) if attack.directions else None
+    ways = []
     for ridge, (alpha, intercept) in zip(ridges, solve_dual(scatter, ridges, noise), strict=True):
         linear = size * (products @ alpha + intercept)
-        yield linear
+        ways.append(linear)
         if spread is not None:
-            yield linear + spread.beside_linear(products, size, ridge * scatter.trace + noise)
+            added = ridge * scatter.trace + noise
+            ways.append(linear + spread.beside_linear(products, size, added))
+    return ways
 
 
 def _held_out(attack: Discriminant, shadow: Shadow, records: RecordGradients) -> Floats:
