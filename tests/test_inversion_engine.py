@@ -351,7 +351,7 @@ def test_a_prior_that_fades_weighs_more_at_first_alone() -> None:
     task = task_of()
     x, y = records(1, 2)
     chosen = preset("agic", iterations=6, total_variation=0.5, prior_relative=False)
-    chosen = replace(chosen, keep_best=False)
+    chosen = replace(chosen, keep_best=False, prior_per_record=False)
     given = {"shape": (2, 1, 6, 6), "labels": y, "low": LOW, "high": HIGH, "seed": 0}
     found = reconstruct(
         task, params_of(task), seen(task, x, y), replace(chosen, prior_first=7.0), **given
@@ -371,6 +371,7 @@ def test_a_relative_prior_is_a_share_of_where_each_target_begins() -> None:
     x, y = records(3, 2)
     wanted = seen(task, x, y)
     chosen = preset("agic", iterations=1, restarts=2, total_variation=0.5, prior_relative=True)
+    chosen = replace(chosen, prior_per_record=False)
     given = {"shape": (2, 1, 6, 6), "low": LOW, "high": HIGH, "seed": 0}
     plain, found = (
         reconstruct(task, params_of(task), wanted, settings, labels=y, **given)
