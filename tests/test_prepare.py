@@ -312,6 +312,8 @@ def test_usual_roles_are_filled_in(given: dict, expected: Roles) -> None:
 def test_roles_that_nobody_names_are_refused() -> None:
     with pytest.raises(InputError, match="--label is missing"):
         filled_in(None, secret="sex")
-    with pytest.raises(InputError, match="--secret is missing"):
+    with pytest.raises(InputError, match=r"nobody should learn; known: 'label', 'sex'$"):
+        filled_in(None, label="label", columns=("label", "sex"))
+    with pytest.raises(InputError, match=r"nobody should learn$"):
         filled_in(None, label="label")
     assert filled_in(None, label="label", secret_needed=False).secrets == ()

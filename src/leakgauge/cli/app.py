@@ -154,6 +154,7 @@ def audit(
             drop=drop or (),
             bins=options.bin_counts(bins or ()),
             secret_needed=plan.about_more_than_persons,
+            columns=source.frame.columns,
         )
         return _from_source(table, source, roles, drop_missing, plan)
 

@@ -1,8 +1,8 @@
 """The roles of columns, where a user names some and a known dataset has the others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from leakgauge.checks import InputError
+from leakgauge.checks import InputError, nearest
 from leakgauge.data.table import Roles
 
 
@@ -15,6 +15,7 @@ def filled_in(
     drop: Sequence[str] = (),
     bins: Mapping[str, int] | None = None,
     secret_needed: bool = True,
+    columns: Iterable[str] = (),
 ) -> Roles:
     """What the user says, and for the rest what is usual for the dataset.
 
@@ -24,6 +25,7 @@ def filled_in(
         usual: of a named dataset; None for any other.
         label: the column that the model predicts; secret, group, drop, bins: as in ``Roles``.
         secret_needed: whether a secret must be named, or usual.
+        columns: that there are, for the message where one must be named.
 
     Raises:
         InputError: nobody names a label, or a secret that is needed.
@@ -32,13 +34,15 @@ def filled_in(
     >>> filled_in(usual, secret="race")
     Roles(label='income', secrets=('race',), group=None, drop=(), bins={})
     """
+    there = list(columns)
+    hint = nearest("", there) if there else ""
     label = label or (usual.label if usual else None)
     if label is None:
-        raise InputError("--label is missing; name the column that the model predicts")
+        raise InputError(f"--label is missing; name the column that the model predicts{hint}")
     if secret is None and usual is not None:
         secret = next((name for name in usual.secrets if name != label), None)
     if secret is None and secret_needed:
-        raise InputError("--secret is missing; name the column that nobody should learn")
+        raise InputError(f"--secret is missing; name the column that nobody should learn{hint}")
     group = group or (usual.group if usual else None)
     used = (label, secret, group)
     dropped = [name for name in (usual.drop if usual else ()) if name not in used]

@@ -110,7 +110,13 @@ class GuaranteeCell:
 
     def settled(self, source: Source) -> "GuaranteeCell":
         """With the roles that are usual for the data where the cell leaves them open."""
-        roles = filled_in(source.roles, label=self.label, group=self.group, secret_needed=False)
+        roles = filled_in(
+            source.roles,
+            label=self.label,
+            group=self.group,
+            secret_needed=False,
+            columns=source.frame.columns,
+        )
         kept = [name for name in roles.drop if name != self.attribute]
         cut = {name: ranges for name, ranges in roles.bins.items() if name == roles.label}
         return replace(

@@ -159,6 +159,7 @@ class InversionCell:
             drop=self.drop,
             bins=self.bins,
             secret_needed=False,
+            columns=columns,
         )
         tables = source.pixels is None
         net = self.net or (MLP if tables else "slim")

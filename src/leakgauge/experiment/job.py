@@ -61,6 +61,7 @@ def job_of(cell: AnyCell) -> Job:
         drop=cell.drop,
         bins=cell.bins,
         secret_needed=cell.plan.about_more_than_persons,
+        columns=source.frame.columns,
     )
     whole = replace(
         cell,
