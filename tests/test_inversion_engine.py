@@ -370,8 +370,8 @@ def test_a_relative_prior_is_a_share_of_where_each_target_begins() -> None:
     task = task_of()
     x, y = records(3, 2)
     wanted = seen(task, x, y)
-    chosen = preset("agic", iterations=1, restarts=2, total_variation=0.5, prior_relative=True)
-    chosen = replace(chosen, prior_per_record=False)
+    chosen = preset("agic", iterations=1, restarts=2, total_variation=0.5, prior_per_record=False)
+    assert chosen.prior_relative
     given = {"shape": (2, 1, 6, 6), "low": LOW, "high": HIGH, "seed": 0}
     plain, found = (
         reconstruct(task, params_of(task), wanted, settings, labels=y, **given)

@@ -25,7 +25,7 @@ def filled_in(
         usual: of a named dataset; None for any other.
         label: the column that the model predicts; secret, group, drop, bins: as in ``Roles``.
         secret_needed: whether a secret must be named, or usual.
-        columns: that there are, for the message where one must be named.
+        columns: all there are, for the message where one must be named.
 
     Raises:
         InputError: nobody names a label, or a secret that is needed.
