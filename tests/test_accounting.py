@@ -95,7 +95,14 @@ def test_huge_epsilon_has_the_normal_limit() -> None:
     assert accounting.epsilon_gaussian(mu, 1.0, delta).value == pytest.approx(expected, rel=1e-9)
 
 
+def test_noise_beyond_all_reason_is_told_in_numbers() -> None:
+    """Where rounding leaves nothing, epsilon is 0, or the bound that holds for any."""
+    assert accounting.epsilon_gaussian(1.0, 1e17, 1e-5).value == 0
+    assert accounting.epsilon_gaussian(1e18, 1.0, 1e-5).value == pytest.approx(5e35, rel=1e-9)
+
+
 def test_delta_ends() -> None:
+    assert accounting.delta_gaussian(0.0, 1e-17) == 0.0
     assert accounting.delta_gaussian(0.0, 1.0) == pytest.approx(2 * stats.norm.cdf(0.5) - 1)
     assert accounting.delta_gaussian(1e6, 1.0) == 0.0
     assert accounting.delta_gaussian(0.0, 100.0) == pytest.approx(1.0)

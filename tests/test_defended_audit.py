@@ -8,7 +8,18 @@ import torch
 
 from leakgauge.audit import Stage, judge, play_round, trajectory
 from leakgauge.audit.rounds import defense_of_round
-from leakgauge.defenses import Perturb, clip, dpsgd, gaussian, none, perturb, prune, sign, vib
+from leakgauge.defenses import (
+    Perturb,
+    clip,
+    dpsgd,
+    gaussian,
+    none,
+    perturb,
+    prune,
+    quantise,
+    sign,
+    vib,
+)
 from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Forest
 from leakgauge.inference.observing import sent_gradients
@@ -95,6 +106,27 @@ def test_what_is_sent_does_not_depend_on_chunks(defense) -> None:
         found.append([torch.cat([leaf.flatten(1) for leaf in one.values()], 1) for one in chunks])
     assert len(found[1]) > len(found[0])
     torch.testing.assert_close(torch.cat(found[0]), torch.cat(found[1]), rtol=1e-9, atol=1e-12)
+
+
+def test_batches_wanted_alone_are_sent_as_among_all() -> None:
+    scene = defended(quantise(2))
+    rows, wanted = scene.trials.rows[:60], torch.tensor([59, 3, 17])
+
+    def sent(max_bytes: int, only: torch.Tensor | None = None) -> torch.Tensor:
+        chunks = sent_gradients(
+            scene.task,
+            next(trajectory(scene)),
+            scene.private,
+            rows,
+            defense=scene.defense,
+            noise_seed=3,
+            max_bytes=max_bytes,
+            only=only,
+        )
+        return torch.cat([torch.cat([v.flatten(1) for v in one.values()], 1) for one in chunks])
+
+    for max_bytes in (2**28, 2**15):
+        torch.testing.assert_close(sent(max_bytes, wanted), sent(2**28)[wanted])
 
 
 def test_noise_is_fresh_in_every_round() -> None:

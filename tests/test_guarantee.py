@@ -435,6 +435,18 @@ def test_refusals(asked, says: str) -> None:
         audit(asked.pop("mechanism"), **asked)
 
 
+def test_a_release_that_is_not_finite_is_no_evidence() -> None:
+    """Compared with any threshold NaN is on neither side, so it would count as right."""
+
+    def broken(grads: Grads, generator: torch.Generator) -> Grads:
+        released = DPSGD(0.5, 0.5)(grads, generator)
+        lost = bool(torch.rand((), generator=generator) < 0.1)
+        return {name: leaf / 0 if lost else leaf for name, leaf in released.items()}
+
+    with pytest.raises(InputError, match=r"release number .* not finite"):
+        audit(broken, claimed=DPSGD(0.5, 0.5), trials=60)
+
+
 def test_opacus_is_not_needed_until_it_is_audited(monkeypatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match="opacus is not installed"):

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from leakgauge.audit import Settings, audit, stage
 from leakgauge.checks import InputError
-from leakgauge.data import Roles, encode, make_table
+from leakgauge.data import Roles, encode, make_table, split_records
 from leakgauge.data.alter import altered
 from leakgauge.defenses import Defense, gaussian, none
 from leakgauge.gradients import params_of
@@ -101,6 +102,25 @@ def test_each_trial_has_its_own_batch_under_every_value() -> None:
             assert int(told.secret[batch]) == code
         true = told.rows[told.index[trial, played.secret[trial]]]
         assert torch.equal(told.pool.x[true], data.x[played.rows[trial]])
+
+
+def test_a_value_that_only_the_schema_names_is_no_candidate() -> None:
+    data = encoded(frame())
+    assert attribute_candidates(trials(data, "sex"), "sex", 2).index.shape == (60, 2)
+    two = data.rows(torch.nonzero(data.secrets["sex"] < 2).flatten())
+    split = split_records(two.secrets["sex"], shadow=len(two) // 3, rng=stream(0, "split"))
+    settings = Settings("sex", batch_size=2, rounds=1, trials=100)
+    model = mlp(two.x.shape[1], 2, (4,), generator=torch_stream(0, "model")).double()
+    scene = stage(
+        "attribute",
+        Task(model, cross_entropy),
+        two,
+        split,
+        attacks=[Matching()],
+        settings=settings,
+    )
+    assert len(scene.game.value_names) == 2
+    assert {one.metric for one in audit(scene)} >= {"auroc"}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from leakgauge.checks import InputError
 from leakgauge.defenses import ClipNorm, Defense, GaussianNoise, dpsgd, prune, sign
 from leakgauge.defenses import gaussian as gaussian_noise
 from leakgauge.gradients import params_of, per_example_gradients
-from leakgauge.inference import Forest, Shadow, accumulate
+from leakgauge.inference import Auto, Forest, Shadow, accumulate
 from leakgauge.inference.calibration import HeldOut, fit_slope, hold_out, log_loss, panel
 from leakgauge.inference.discriminant import Discriminant
 from leakgauge.inference.energies import Energies, EnergyView
@@ -153,6 +153,20 @@ def test_posteriors_are_finite_for_extreme_shadows(attack, shift: float) -> None
     fitted = attack.fit(shadow, UNIFORM, rng=stream(0, "fit"))
     log_posterior, _ = judge(fitted, shadow, 20)
     assert np.isfinite(log_posterior).all()
+
+
+def test_records_that_hardly_differ_are_still_told_apart() -> None:
+    """All of one label, features of 1e-4: what sets the gradients apart is far below their size."""
+
+    def faint(seed: int) -> Shadow:
+        data = records(3.0, n=400, seed=seed)
+        data = replace(data, x=(1e-4 * data.x).float(), y=torch.zeros_like(data.y))
+        task = small_task(data)
+        return Shadow(task, params_of(task.model), data, "s", 2, 8, 2**28)
+
+    fitted = DISCRIMINANT.fit(faint(0), UNIFORM, rng=stream(0, "fit"))
+    log_posterior, secret = judge(fitted, faint(1))
+    assert auroc(secret == 1, odds(log_posterior)) > 0.9
 
 
 @each_attack
@@ -366,7 +380,7 @@ def test_the_panel_is_the_same_in_every_round() -> None:
         np.testing.assert_array_equal(one.batches, other.batches)
 
 
-@pytest.mark.parametrize("factor", [0.2, 3.0])
+@pytest.mark.parametrize("factor", [0.2, 3.0, 1e4, 1e7])
 def test_slope_of_known_overconfidence(factor: float) -> None:
     """Log-odds that were multiplied by c need the slope 1/c; those of a coin need 0."""
     rng = stream(0, "slope")
@@ -488,6 +502,14 @@ def test_every_attack_can_judge_held_out_batches(attack) -> None:
     np.testing.assert_array_equal(held_out.secret, secret)
     assert held_out.log_odds.shape == (300, 2)
     assert auroc(secret == 1, odds(held_out.log_odds)) > 0.8
+
+
+def test_auto_judges_its_candidates_on_the_same_batches() -> None:
+    """Those that judged others on their way are judged anew, so that rounds can be compared."""
+    attack = Auto((replace(ENERGIES, batches=100), DISCRIMINANT), batches=240)
+    fitted = attack.fit(bench(2.0), UNIFORM, rng=stream(0, "fit"))
+    secret = np.concatenate([part.secret for part in panel(bench(2.0), folds=3, batches=240)])
+    np.testing.assert_array_equal(fitted.held_out.secret, secret)
 
 
 def test_what_is_held_out_was_not_fitted_on() -> None:

@@ -219,6 +219,13 @@ def test_planted_persons_are_found(attack, m: int) -> None:
     assert auroc(attack, 6.0, m=m).value > 0.97
 
 
+def test_more_shadow_persons_than_batches_are_no_hindrance() -> None:
+    """One batch a person would not show how much a person's gradients vary."""
+    few, enough = (auroc(replace(PLDA, batches=n), 1.0) for n in (40, 160))  # of 40 persons
+    assert few == enough
+    assert few.value > 0.95
+
+
 @each_attack
 def test_persons_who_are_like_all_others_are_not_found(attack) -> None:
     found = [auroc(attack, 0.0, seed=seed) for seed in range(3)]

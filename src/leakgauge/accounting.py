@@ -107,6 +107,8 @@ def epsilon_gaussian(sensitivity: float, sigma: float, delta: float) -> Epsilon:
         return Epsilon(0.0, delta, GAUSSIAN)
     # delta <= Phi(-t) < exp(-t^2 / 2) for epsilon = mu^2 / 2 + mu t: there it is small enough.
     high = mu * (mu / 2 + math.sqrt(-2 * target))
+    if _log_delta(high, mu) > target:  # so large that rounding hides it: the bound stands
+        return Epsilon(high, delta, GAUSSIAN)
     value = optimize.brentq(lambda e: _log_delta(e, mu) - target, 0.0, high, xtol=1e-14, rtol=1e-13)
     return Epsilon(float(value), delta, GAUSSIAN)
 
@@ -317,7 +319,8 @@ def _log_delta(epsilon: float, mu: float) -> float:
     z = mu / 2 - epsilon / mu
     lost = special.erfcx((mu / 2 + epsilon / mu) / math.sqrt(2))
     if z > 0:
-        return math.log(special.ndtr(z) - lost * math.exp(-z * z / 2) / 2)
+        left = special.ndtr(z) - lost * math.exp(-z * z / 2) / 2
+        return math.log(left) if left > 0 else -math.inf
     left = special.erfcx(-z / math.sqrt(2)) - lost
     return math.log(left / 2) - z * z / 2 if left > 0 else -math.inf
 

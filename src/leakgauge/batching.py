@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from leakgauge.checks import require, require_choice, require_positive
+from leakgauge.checks import require, require_choice, require_count
 from leakgauge.probing import (
     Method,
     Probed,
@@ -147,7 +147,7 @@ def start(
         f"y is {list(y.shape)}; expected {wanted} like x, which is {list(x.shape)}",
     )
     require_choice(method, "method", ("auto", "vmap", "loop"))
-    require_positive(max_bytes, "max_bytes")
+    require_count(max_bytes, "max_bytes")
     params = trainable(task.model, params)
     first = (0,) * (lead - 1)
     return Job(probe(task, params, x[first], y[first], method=method), params, max_bytes)

@@ -23,7 +23,7 @@ from leakgauge.probing import (
     gradient_function,
     vectorisable_kernels,
 )
-from leakgauge.types import Grads, Params, Task
+from leakgauge.types import Grads, Params, Task, flat_leaf
 
 
 def iter_clipped_batch_gradients(
@@ -194,6 +194,6 @@ def _factors(pool: Pool, clip: float) -> Tensor:
 
 def _norms(grads: Grads) -> Tensor:
     """The l2 norm of each row over all leaves."""
-    each = [torch.linalg.vector_norm(leaf.flatten(1), dim=1) for leaf in grads.values()]
+    each = [torch.linalg.vector_norm(flat_leaf(leaf), dim=1) for leaf in grads.values()]
     found: Tensor = torch.linalg.vector_norm(torch.stack(each), dim=0)
     return found

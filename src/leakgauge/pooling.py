@@ -10,10 +10,13 @@ from torch import Tensor
 from leakgauge.batching import BLOCK_BYTES, Job, slices, start
 from leakgauge.checks import InputError, require
 from leakgauge.probing import Method
-from leakgauge.types import Grads, Params, Task
+from leakgauge.types import Grads, Params, Task, flat_leaf
 
 FLOPS_PER_SUM = 8
 """Adding one stored number takes as long as this many operations of a matrix product."""
+
+MOST_CLASSES = 256
+"""Targets that ``Pool.interact`` looks at one by one; more are taken for values on a scale."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,22 +58,29 @@ class Pool:
     def interact(self) -> bool:
         """Whether a batch's gradient is not the mean over its records, judged by one batch.
 
-        It holds up to 16 records of as many different targets: class weights in a loss show only
-        between classes.
+        Class weights in a loss show only between classes, so the batch holds a record of each
+        target where there are up to ``MOST_CLASSES``, and of 16 different ones where there are
+        more.
         """
-        used = _distinct(self.rows)
-        targets = self.y[used].flatten(1) if self.y.dim() > 1 else self.y[used]
-        order = torch.unique(targets, dim=0, return_inverse=True)[1].argsort(stable=True)
-        spread = torch.linspace(0, len(used) - 1, min(16, len(used)), device=order.device)
-        picked = used[order[spread.long()]]
-        if len(picked) == 1:
-            picked = picked.repeat(2)
-        together = self._direct(picked[None])
+        picked = self._of_each_target()[None]
+        together = self._direct(picked)
         try:
-            alone = self._direct(picked[:, None])
+            alone = self._means_by_block(picked)
         except InputError:  # BatchNorm cannot normalise a batch of one.
             return True
-        return not all(_close(value[0], alone[name].mean(0)) for name, value in together.items())
+        return not all(_close(value, alone[name]) for name, value in together.items())
+
+    def _of_each_target(self) -> Tensor:
+        """Records ``[k]`` of different targets, at least two (of one record, twice the same)."""
+        used = _distinct(self.rows)
+        code = torch.unique(flat_leaf(self.y[used]), dim=0, return_inverse=True)[1]
+        order = code.argsort(stable=True)
+        spread = torch.linspace(0, len(used) - 1, min(16, len(used)), device=order.device).long()
+        first = torch.searchsorted(code[order], torch.arange(int(code.max()) + 1).to(code))
+        if len(first) <= MOST_CLASSES:
+            spread = torch.unique(torch.cat([spread, first]))
+        picked = used[order[spread]]
+        return picked if len(picked) > 1 else picked.repeat(2)
 
     def _direct(self, rows: Tensor) -> Grads:
         def batches(trials: slice) -> tuple[Tensor, Tensor]:
@@ -90,7 +100,7 @@ class Pool:
             offsets = torch.cat([ends.new_zeros(1), ends[:-1]])
             local = index[inside] - block.start
             for name, value in grads.items():
-                sums = F.embedding_bag(local, _flat(value), offsets, mode="sum")
+                sums = F.embedding_bag(local, flat_leaf(value), offsets, mode="sum")
                 out[name].add_(sums.view_as(out[name]), alpha=1 / rows.shape[1])
         return out
 
@@ -156,13 +166,9 @@ def _distinct(rows: Tensor) -> Tensor:
 def _means(grads: Grads, index: Tensor) -> Grads:
     """The mean of ``grads`` over each row of ``index [t, B]``."""
     return {
-        name: F.embedding_bag(index, _flat(value), mode="mean").view(-1, *value.shape[1:])
+        name: F.embedding_bag(index, flat_leaf(value), mode="mean").view(-1, *value.shape[1:])
         for name, value in grads.items()
     }
-
-
-def _flat(value: Tensor) -> Tensor:
-    return value.reshape(len(value), -1)
 
 
 def _close(a: Tensor, b: Tensor) -> bool:

@@ -57,9 +57,12 @@ class Probed:
 
 
 def private(task: Task, params: Params) -> Task:
-    """The task on a copy of the module whose trainable parameters are ``params``, not copied."""
+    """The task on a copy of the module whose trainable parameters are ``params``, not copied.
+
+    Frozen ones share their numbers with the caller's, no more: a copy may change its layout.
+    """
     memo: dict[int, Any] = {
-        id(value): nn.Parameter(params[name]) if name in params else value
+        id(value): nn.Parameter(params.get(name, value.detach()), value.requires_grad)
         for name, value in task.model.named_parameters()
     }
     try:

@@ -253,11 +253,12 @@ def _sent_by_adversary(
             scene.task,
             params,
             scene.in_round(told.pool, "candidates", number),
-            told.rows[used],
+            told.rows,
             defense=defense,
             noise_seed=derive(scene.settings.seed, scene.name, "candidate noise", number),
             max_bytes=scene.settings.max_bytes,
-            secret=None if told.secret is None else told.secret[used],
+            secret=told.secret,
+            only=used,
         )
     )
     return {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}

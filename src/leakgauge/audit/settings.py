@@ -52,7 +52,7 @@ class Settings:
         require_count(self.rounds, "number of rounds")
         require_count(self.trials, "number of trials")
         require_positive(self.lr, "learning rate")
-        require_positive(self.max_bytes, "memory bound in bytes")
+        require_count(self.max_bytes, "memory bound in bytes")
         require_choice(self.batches, "batches", (REUSE, FRESH))
         require_choice(self.prior, "prior", (UNIFORM, EMPIRICAL))
         for name, count in (("--ratio-bins", self.ratio_bins), ("--candidates", self.candidates)):

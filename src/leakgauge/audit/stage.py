@@ -120,6 +120,12 @@ def stage(
         chosen = about_persons(chosen)
     params = params_of(task.model)
     require(bool(params), "the model has no trainable parameters; set requires_grad=True")
+    for name, leaf in params.items():
+        require(
+            leaf.dtype in (torch.float32, torch.float64),
+            f"parameter {name!r} is {leaf.dtype}; expected float32 or float64: gradients of fewer "
+            "digits cannot be told apart as they should; call model.float()",
+        )
     device = next(iter(params.values())).device
     data = _with_secret(ask, data, settings.secret).to(device)
     generator = torch_stream(settings.seed, "defense", chosen.name)
@@ -144,7 +150,8 @@ def told(scene: Stage, trials: Trials) -> Trials:
     """The trials with the candidate batches that matching adversaries are told of."""
     if trials.candidates is not None or not any(map(is_matching, scene.attacks)):
         return trials
-    return replace(trials, candidates=attribute_candidates(trials, scene.settings.secret))
+    candidates = attribute_candidates(trials, scene.settings.secret, scene.game.values)
+    return replace(trials, candidates=candidates)
 
 
 def is_matching(attack: AnyAttack) -> bool:

@@ -1,6 +1,5 @@
 """What is done to a gradient before it is shared: N gradients -> N gradients, row by row."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.checks import require
-from leakgauge.types import Grads
+from leakgauge.types import Grads, flat_leaf
 
 BLOCK_BYTES = 2**20
 """Of the rows that are flattened at once: more leave the cache."""
@@ -142,8 +141,7 @@ def drawn(
 
 
 def _flat_leaves(grads: Grads) -> list[Tensor]:
-    # Not -1: it is ambiguous where there are no rows.
-    return [leaf.reshape(len(leaf), math.prod(leaf.shape[1:])) for leaf in grads.values()]
+    return [flat_leaf(leaf) for leaf in grads.values()]
 
 
 def _blocks(grads: Grads) -> Iterator[slice]:

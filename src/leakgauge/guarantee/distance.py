@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from leakgauge.checks import require_choice, require_positive
+from leakgauge.defenses import flatten
 from leakgauge.gradients import check_vectorisable
 from leakgauge.guarantee.pair import Attribute
 from leakgauge.probing import gradient_function, private, trainable
@@ -64,8 +65,7 @@ def gap_of(
     one = vmap(gradient_function(private(task, params)), in_dims=(None, 0, 0))
 
     def flat(x: Tensor, y: Tensor) -> Tensor:
-        grads = one(params, x[:, None], y[:, None])
-        return torch.cat([leaf.flatten(1) for leaf in grads.values()], dim=1)
+        return flatten(one(params, x[:, None], y[:, None]))
 
     return Gap(flat, attribute, clip)
 

@@ -120,12 +120,13 @@ def _releases(
     for first in range(0, count, size):
         trials = range(first, min(first + size, count))
         several = [mechanism(grads, torch_stream(*names, trial, device=device)) for trial in trials]
-        _check_released(several[0], grads)
+        for trial, released in zip(trials, several, strict=True):
+            _check_released(released, grads, trial)
         yield {name: torch.stack([one[name] for one in several]) for name in grads}
 
 
-def _check_released(released: Grads, grads: Grads) -> None:
-    """Refuse a mechanism that gives back something else than one gradient."""
+def _check_released(released: Grads, grads: Grads, trial: int) -> None:
+    """Refuse a mechanism that gives back something else than one gradient of finite numbers."""
     for name, leaf in grads.items():
         if name not in released or released[name].shape != leaf.shape[1:]:
             found = f"{list(released[name].shape)}" if name in released else "nothing"
@@ -133,6 +134,11 @@ def _check_released(released: Grads, grads: Grads) -> None:
                 f"the mechanism released {found} for {name!r}; expected one gradient of shape "
                 f"{list(leaf.shape[1:])}, made of {list(leaf.shape)}"
             )
+        require(
+            bool(released[name].isfinite().all()),
+            f"the mechanism's release number {trial + 1} has numbers in {name!r} that are not "
+            "finite, which no test can tell from others; find where it divides by 0 or overflows",
+        )
 
 
 def _float64(values: Tensor) -> Floats:

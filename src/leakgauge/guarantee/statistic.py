@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.types import Grads
+from leakgauge.types import Grads, flat_leaf
 
 Floats = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ class Norm:
     def parts(self, released: Grads, expected: Grads) -> Tensor:
         """``[n, 1]``."""
         total = sum(
-            ((leaf - expected[name][0]).double().flatten(1).square().sum(dim=1))
+            (flat_leaf((leaf - expected[name][0]).double()).square().sum(dim=1))
             for name, leaf in released.items()
         )
         return torch.as_tensor(total).sqrt()[:, None]
@@ -121,5 +121,5 @@ def _projected(released: Grads, expected: Grads, name: str) -> Tensor:
     gap = expected[name][1].double().flatten() - start
     length = torch.linalg.vector_norm(gap)
     # No matrix product: its rounding depends on how many rows come at once.
-    found: Tensor = ((released[name].double().flatten(1) - start) * gap).sum(dim=1)
+    found: Tensor = ((flat_leaf(released[name].double()) - start) * gap).sum(dim=1)
     return found / length if length > 0 else torch.zeros_like(found)

@@ -24,6 +24,9 @@ Ints = NDArray[np.int64]
 Judge = Callable[[Grads], Floats]
 """Gradients, leaf ``[n, *p]`` -> log-odds ``[n, m]`` up to a constant a row."""
 
+BEYOND = 1000.0
+"""Mean log-odds, in nats, that no calibrated adversary reaches."""
+
 _ROW = "leakgauge: row"
 
 
@@ -116,7 +119,13 @@ def fit_slope(held_out: HeldOut, *, most: float = 10.0) -> float:
         log_probability = special.log_softmax(slope * held_out.log_odds, axis=1)
         return -float((truth * log_probability).sum() / len(truth))
 
-    return float(optimize.minimize_scalar(loss, bounds=(0.0, most), method="bounded").x)
+    # Where log-odds are in the thousands their slope is small, and the search must be as fine.
+    mean = np.abs(held_out.log_odds - held_out.log_odds.mean(axis=1, keepdims=True)).mean()
+    upper = min(most, BEYOND / mean) if mean > 0 else most
+    found = optimize.minimize_scalar(
+        loss, bounds=(0.0, upper), method="bounded", options={"xatol": 1e-6 * upper}
+    )
+    return float(found.x)
 
 
 def smoothed_truth(secret: Ints, values: int) -> Floats:

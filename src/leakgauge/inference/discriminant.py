@@ -27,6 +27,9 @@ Ints = NDArray[np.int64]
 RIDGES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)
 """Tried by default, relative to the mean squared norm of a record's gradient in its group."""
 
+ORIGIN_OF = 64
+"""Records whose mean gradient is the origin: any point amid the gradients would do."""
+
 
 @dataclass(frozen=True)
 class Discriminant:
@@ -155,7 +158,7 @@ class Solver:
     """Discriminants fitted on parts of the shadow records, whose inner products are known.
 
     Attributes:
-        records: gradients ``G [n, D]``.
+        records: gradients ``G [n, D]``, less their origin.
         gram: ``G @ G.T``.
         codes: the secrets ``[n]``.
     """
@@ -180,8 +183,9 @@ class Solver:
         alpha = np.zeros((len(self.codes), len(ridges) * shadow.values))
         alpha[rows] = np.concatenate([each for each, _ in found], axis=1)
         weights = np.split(shadow.batch_size * self.records.combine(alpha), len(ridges), axis=1)
+        origin = self.records.origin.double().cpu().numpy()
         return [
-            Linear(weight, shadow.batch_size * intercept)
+            Linear(weight, shadow.batch_size * intercept - origin @ weight)
             for weight, (_, intercept) in zip(weights, found, strict=True)
         ]
 
@@ -235,13 +239,20 @@ class RecordGradients:
     """The gradients of the shadow's single records ``G [n, D]``, as they enter the mean.
 
     Clipped where the defense clips them; kept where they are few, and never held at once where
-    they are too large.
+    they are too large. An origin amid them is subtracted: where they hardly differ, the inner
+    products would lose what sets them apart to rounding.
     """
 
     shadow: Shadow
 
+    @functools.cached_property
+    def origin(self) -> Tensor:
+        """``[D]``: the mean over the first records."""
+        return self._sent(slice(0, min(self._size, ORIGIN_OF, len(self.shadow.data)))).mean(dim=0)
+
     def products(self, flat: Tensor) -> Floats:
-        """``flat @ G.T`` for gradients ``flat [k, D]``."""
+        """``(flat - origin) @ G.T`` for gradients ``flat [k, D]``."""
+        flat = flat - self.origin
         parts = [(flat @ block.T).double().cpu().numpy() for _, block in self._blocks(0)]
         return np.concatenate(parts, axis=1)
 
@@ -269,8 +280,7 @@ class RecordGradients:
         self, start: int, held: tuple[slice, Tensor] | None = None
     ) -> Iterator[tuple[slice, Tensor]]:
         """The records from ``start`` on, in blocks of a quarter of the memory; none made twice."""
-        weights = sum(leaf.numel() * leaf.element_size() for leaf in self.shadow.params.values())
-        size = max(1, self.shadow.max_bytes // 4 // weights)
+        size = self._size
         for first in range(start, len(self.shadow.data), size):
             rows = slice(first, min(first + size, len(self.shadow.data)))
             if len(self.shadow.data) <= size:
@@ -282,7 +292,16 @@ class RecordGradients:
     def _all(self) -> Tensor:
         return self._flat(slice(0, len(self.shadow.data)))
 
+    @property
+    def _size(self) -> int:
+        """Records of which gradients fit into a quarter of the memory."""
+        weights = sum(leaf.numel() * leaf.element_size() for leaf in self.shadow.params.values())
+        return max(1, self.shadow.max_bytes // 4 // weights)
+
     def _flat(self, rows: slice) -> Tensor:
+        return self._sent(rows).sub_(self.origin)
+
+    def _sent(self, rows: slice) -> Tensor:
         defense = replace(self.shadow.defense, update=Identity(), learn=None)
         alone = replace(self.shadow, defense=defense)
         index = np.arange(rows.start, rows.stop)[:, None]

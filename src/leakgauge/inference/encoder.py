@@ -49,7 +49,7 @@ class Encoder(MatchingAttack):
         hidden: width of the hidden layer.
         codes: length of a code.
         epochs: over the shadow batches.
-        batches: bootstrapped shadow batches.
+        batches: bootstrapped shadow batches; where persons are many, at least four of each.
         temperature: divides the distance; None fits it.
         folds: of the shadow persons, to fit the temperature.
 

@@ -15,7 +15,7 @@ from leakgauge.checks import require_positive
 from leakgauge.inference.regression import FittedRegression, Regression
 from leakgauge.inference.shadow import Shadow
 from leakgauge.inference.views import View, within_deviations
-from leakgauge.types import Grads
+from leakgauge.types import Grads, flat_leaf
 
 SMALL_LEAF = 16
 """A leaf with at most this many coordinates is also shown as it is, with its signs."""
@@ -57,14 +57,14 @@ class EnergyView:
         each = max(1, self.most // (len(grads) + 1))
         parts = []
         for name, leaf in grads.items():
-            scale = leaf.flatten(1).abs().amax(dim=1)  # squares of what is left do not overflow
+            scale = flat_leaf(leaf).abs().amax(dim=1)  # squares of what is left do not overflow
             scale = scale.clamp_min(torch.finfo(leaf.dtype).tiny)
-            scaled = leaf.flatten(2) if leaf.dim() > 2 else leaf[:, :, None]
+            scaled = leaf.flatten(2) if leaf.dim() > 2 else flat_leaf(leaf)[:, :, None]
             scaled = scaled / scale[:, None, None]
             for axis in (1, 2) if name == first else (2,):
                 energy = torch.linalg.vector_norm(scaled, dim=axis).square()
                 parts.append(self._log(energy, each) + 2 * scale.log()[:, None])
-        small = [leaf.flatten(1) for leaf in grads.values() if leaf[0].numel() <= SMALL_LEAF]
+        small = [flat_leaf(leaf) for leaf in grads.values() if leaf[0].numel() <= SMALL_LEAF]
         return torch.cat([*parts, *small], dim=1)
 
     def _log(self, energy: Tensor, most: int) -> Tensor:

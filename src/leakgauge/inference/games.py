@@ -222,4 +222,6 @@ class ProportionInference(BatchGame):
 
 
 def _names(schema: Schema | None, secret: str, values: int) -> tuple[str, ...]:
-    return schema.secrets[secret] if schema else tuple(str(value) for value in range(values))
+    """Of the values that the records have; a schema may name more."""
+    known = schema.secrets[secret] if schema else tuple(map(str, range(values)))
+    return known[:values]

@@ -34,6 +34,9 @@ Ints = NDArray[np.int64]
 AXES_FROM = 512
 """Batches that the principal axes are learnt from: their gradients are held at once."""
 
+LEAST_EACH = 4
+"""Batches of each shadow person that are learnt from, at least."""
+
 REHEARSED = 600
 """Batches of held-out shadow persons that are judged."""
 
@@ -116,9 +119,11 @@ def observe(
 ) -> tuple[Projection, Lesson]:
     """Bootstrapped shadow batches, as many of each person, on their principal axes.
 
-    The axes are learnt without the Gaussian noise of the shadow's defense.
+    There are ``batches``, or ``LEAST_EACH`` a person where persons are many: how much a person's
+    gradients vary shows on no fewer. The axes are learnt without the Gaussian noise of the
+    shadow's defense.
     """
-    rows, person = shadow.draw(batches, rng=rng)
+    rows, person = shadow.draw(max(batches, LEAST_EACH * shadow.values), rng=rng)
     clean = replace(shadow, defense=noiseless(shadow.defense))
     first = torch.cat([Flat()(grads) for grads in _gradients(clean, rows[:AXES_FROM])])
     view = Projection.learn(first, components, rng=rng)

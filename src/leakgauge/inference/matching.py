@@ -25,7 +25,7 @@ from leakgauge.inference.candidates import (
 from leakgauge.inference.noise import noise_std, noiseless
 from leakgauge.inference.shadow import Shadow
 from leakgauge.inference.trials import Trials
-from leakgauge.types import Dataset, Grads
+from leakgauge.types import Dataset, Grads, flat_leaf
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -34,15 +34,23 @@ ROUNDING = 1e-6
 """Gradients that differ by less, relative to their norm, are equal but for rounding (float32)."""
 
 
-def attribute_candidates(trials: Trials, secret: str) -> CandidateBatches:
+def attribute_candidates(
+    trials: Trials, secret: str, values: int | None = None
+) -> CandidateBatches:
     """Each trial's batch m times, with every value of the attribute filled in for all records.
+
+    Args:
+        trials: their batches and the pool with its schema.
+        secret: the attribute.
+        values: m; None: as many as the schema names.
 
     Raises:
         InputError: as for ``altered``.
     """
     column_of(trials.pool, secret)
     assert trials.pool.schema is not None
-    m, (n, size) = len(trials.pool.schema.secrets[secret]), trials.rows.shape
+    m = len(trials.pool.schema.secrets[secret]) if values is None else values
+    n, size = trials.rows.shape
     value = torch.arange(m, device=trials.rows.device)
     rows = trials.rows[:, None] + len(trials.pool) * value[:, None]  # [n, m, B]
     index = torch.arange(n * m, device=value.device).reshape(n, m)
@@ -121,7 +129,7 @@ def squared_distances(one: Grads, other: Grads | None = None) -> Floats:
     total: Tensor | float = 0.0
     for name, leaf in one.items():
         gap = leaf.double() if other is None else leaf.double() - other[name].double()
-        total = total + gap.flatten(1).square().sum(dim=1)
+        total = total + flat_leaf(gap).square().sum(dim=1)
     assert isinstance(total, Tensor)
     found: Floats = total.cpu().numpy()
     return found

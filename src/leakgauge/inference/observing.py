@@ -24,6 +24,7 @@ def sent_gradients(
     noise_seed: int,
     max_bytes: int,
     secret: Tensor | None = None,
+    only: Tensor | None = None,
 ) -> Iterator[Grads]:
     """The defended gradients of batches, chunk by chunk in order.
 
@@ -37,15 +38,21 @@ def sent_gradients(
             batch has a generator of its own, so chunks do not matter.
         max_bytes: bound on the gradients held at once.
         secret: of each batch ``[n]``, for a defense that makes use of it.
+        only: positions in ``rows`` ``[k]`` of the batches that are wanted, sent as they are among
+            all; None: all of them.
 
     Yields:
         Leaves ``[chunk, *p]``.
     """
+    wanted = torch.arange(len(rows), device=rows.device) if only is None else only
     if defense.per_example is None:
-        chunks = iter_batch_gradients(task, params, data.x, data.y, rows, max_bytes=max_bytes)
+        chunks = iter_batch_gradients(
+            task, params, data.x, data.y, rows[wanted], max_bytes=max_bytes
+        )
     elif isinstance(defense.per_example, ClipNorm):
+        clip = defense.per_example.l2
         chunks = iter_clipped_batch_gradients(
-            task, params, data.x, data.y, rows, clip=defense.per_example.l2, max_bytes=max_bytes
+            task, params, data.x, data.y, rows[wanted], clip=clip, max_bytes=max_bytes
         )
     else:
         raise InputError(f"{defense.per_example!r} per record is not supported; expected ClipNorm")
@@ -54,7 +61,9 @@ def sent_gradients(
         device = next(iter(grads.values())).device
         generators = [
             torch.Generator(device).manual_seed(derive(noise_seed, drawn, number))
-            for number in range(trials.start, trials.stop)
+            for number in wanted[trials].tolist()
         ]
-        knowing = defense if secret is None else defense.knowing(secret[trials].to(device))
+        knowing = defense
+        if secret is not None:
+            knowing = defense.knowing(secret.to(device)[wanted[trials].to(device)])
         yield knowing.update(grads, generators)

@@ -39,7 +39,7 @@ class Plda(MatchingAttack):
     Attributes:
         components: kept principal components, at most.
         ridge: how far the covariance within persons is drawn to a multiple of the identity.
-        batches: bootstrapped shadow batches.
+        batches: bootstrapped shadow batches; where persons are many, at least four of each.
         folds: of the shadow persons, for the slope.
 
     References:

@@ -118,6 +118,10 @@ class Shadow:
         self, n: int, *, view: View, rng: np.random.Generator
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Features ``[n, D]`` and secrets ``[n]`` of n bootstrapped batches."""
+        require(
+            n >= self.values,
+            f"{n} shadow batches cannot show each of {self.values} secrets; ask for more batches",
+        )
         rows, secret = self.draw(n, rng=rng)
         features = torch.cat([view(grads) for grads in self.gradients(rows)])
         return features.cpu().numpy(), secret

@@ -31,8 +31,8 @@ def judge_held_out(
 ) -> HeldOut:
     """What such adversaries say of held-out shadow batches, the same ones in every round.
 
-    An adversary that was calibrated on them has it at hand (``held_out``); otherwise the attack is
-    fitted once more for each fold.
+    An adversary that was calibrated on just these has it at hand (``held_out``); otherwise the
+    attack is fitted once more for each fold.
 
     Args:
         attack: the settings.
@@ -43,7 +43,8 @@ def judge_held_out(
         rng: for the fits.
     """
     at_hand = getattr(fitted, "held_out", None)
-    if isinstance(at_hand, HeldOut):
+    own = getattr(attack, "folds", folds), getattr(attack, "batches", batches)
+    if isinstance(at_hand, HeldOut) and own == (folds, batches):
         return at_hand
     uniform = np.full(shadow.values, -np.log(shadow.values))
     return hold_out(

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import max_pool1d
 
 from leakgauge.checks import require_positive
+from leakgauge.defenses import flatten
 from leakgauge.types import Grads
 
 View = Callable[[Grads], Tensor]
@@ -33,7 +34,7 @@ class Flat:
 
     def __call__(self, grads: Grads) -> Tensor:
         """Flatten and join."""
-        return torch.cat([leaf.reshape(len(leaf), -1) for leaf in grads.values()], dim=1)
+        return flatten(grads)
 
 
 @dataclass(frozen=True)

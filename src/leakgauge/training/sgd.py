@@ -8,6 +8,8 @@ from torch.func import functional_call
 
 from leakgauge.clipping import clipped_gradient_function
 from leakgauge.defenses import ClipNorm, Defense
+from leakgauge.probing import fresh_buffers
+from leakgauge.probing import gradient as gradient_of_batch
 from leakgauge.types import Dataset, Params, Task
 
 
@@ -61,10 +63,7 @@ def _gradient_of(
         return clipped_gradient_function(task, params, data.x, data.y, clip=clip)
 
     def gradient(params: Params, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
-        loss = task.loss(functional_call(task.model, dict(params), (x,)), y)
-        found = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
-        pairs = zip(params, found, strict=True)
-        return {name: leaf for name, leaf in pairs if leaf is not None}
+        return gradient_of_batch(task, params, {**params, **fresh_buffers(task)}, x, y)
 
     return gradient
 
