@@ -248,6 +248,7 @@ def test_settings_take_images_as_smoother_against_a_defense() -> None:
         ("prune:rate=0.5", False),
         ("noise:std=0.01", True),
         ("dpsgd:clip=1,noise=0.1", False),
+        ("clip:l2=1", False),
     ],
 )
 def test_only_a_gradient_that_kept_its_size_is_asked_for_it(text: str, kept: bool) -> None:

@@ -79,7 +79,7 @@ def test_one_step_sends_the_gradient_of_the_mean_loss() -> None:
     assert list(sent.grads) == [name for name, _ in TASK.model.named_parameters()]
     for at in range(3):
         torch.testing.assert_close(row(sent.grads, at), flat(literal_gradient(x[at], y[at])))
-    assert sent.warnings == ()
+    assert sent.warnings() == ()
 
 
 def test_local_steps_send_what_sgd_does_over_consecutive_batches() -> None:
@@ -97,10 +97,29 @@ def test_local_steps_send_what_sgd_does_over_consecutive_batches() -> None:
 def test_the_warning_fires_at_a_great_rate_alone() -> None:
     x, y = people(2, 4)
     quiet, loud = (
-        send(TASK, PARAMS, x, y, Client(1, 4, lr), seed=0).warnings for lr in (1e-5, FAR)
+        send(TASK, PARAMS, x, y, Client(1, 4, lr), seed=0).warnings() for lr in (1e-5, FAR)
     )
     assert quiet == ()
     assert any("simulate the local steps" in line for line in loud)
+
+
+def test_the_warning_is_of_the_client_that_is_furthest() -> None:
+    x, y = people(2, 4)
+    x[1] *= 30  # the weights of this client move further
+    client = Client(1, 4, 0.01)
+    alone = [send(TASK, PARAMS, x[i : i + 1], y[i : i + 1], client, seed=0) for i in (0, 1)]
+    assert [bool(one.warnings()) for one in alone] == [False, True]
+    for order in ([0, 1], [1, 0]):
+        assert send(TASK, PARAMS, x[order], y[order], client, seed=0).warnings()
+
+
+def test_rounding_is_told_of_where_steps_are_simulated() -> None:
+    """Going through the steps one by one does not bring back the digits of the weights."""
+    task = small_task(torch.float32)
+    x, y = (part[:, :2] for part in people(1, 2))
+    sent = send(task, params_of(task.model), x.float(), y, Client(1, 2, 1e-8), seed=0)
+    (said,) = sent.warnings(simulated=True)
+    assert "near their rounding" in said
 
 
 def test_clipping_and_noise_are_those_of_dp_sgd() -> None:

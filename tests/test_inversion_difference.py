@@ -101,6 +101,40 @@ def test_single_precision_is_enough_for_signs(name: str) -> None:
     assert (found.sign() == exact.sign()).double().mean() > 0.98
 
 
+@pytest.mark.parametrize("size", [0.0, 1e-6])
+def test_a_layer_that_begins_near_zero_leaves_the_others_their_step(
+    size: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the last convolution of a residual block often does."""
+    make, shape = NETS["sides"]
+
+    def still() -> nn.Module:
+        model = make()
+        with torch.no_grad():
+            model.two.weight.mul_(size)
+        return model
+
+    monkeypatch.setitem(NETS, "still", (still, shape))
+    found, exact, _ = both("still", torch.float32, Cosine())
+    assert exact.norm() > 0
+    assert (found - exact).norm() < 0.05 * exact.norm()
+
+
+def test_products_have_all_digits_meanwhile() -> None:
+    """On a GPU, where TF32 would round by more than the step."""
+    own = torch.backends.cudnn.conv, torch.backends.cuda.matmul
+    before, meanwhile = [one.fp32_precision for one in own], []
+
+    def compare(found: Grads, _: int) -> Tensor:
+        meanwhile.extend(one.fp32_precision for one in own)
+        return next(iter(found.values())).flatten(1).square().sum(1)
+
+    task, x, y, _ = case("slim", torch.float32, rows=1)
+    matched_by_difference(task, params_of(task.model), x, y, compare)
+    assert meanwhile == ["ieee", "ieee"]
+    assert [one.fp32_precision for one in own] == before
+
+
 def test_without_its_kinks_a_net_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that is large enough for units to change sides; smooth parts forgive it."""
 

@@ -185,6 +185,40 @@ def test_the_best_point_on_the_way_is_kept() -> None:
         torch.testing.assert_close(found.loss, match(found.x, None, None))
 
 
+def test_a_restart_that_ends_in_no_number_is_never_kept() -> None:
+    def match(x, y, rows):
+        bad = torch.tensor([0.0, torch.nan])  # of the second restart
+        return x.flatten(1).square().sum(1) + bad
+
+    settings = Settings(optimizer="adam", lr=0.1, iterations=3, restarts=2, keep_best=False)
+    start = torch.ones(1, 2, 1, 1)
+    found = search(match, settings, start, seed=0, labels=torch.zeros(1, 1, dtype=torch.int64))
+    assert found.restart_losses.isnan().tolist() == [[False, True]]
+    assert found.loss.isfinite().all()
+
+
+def attacked(task: Task, wanted: Grads, shape: tuple[int, ...], y: torch.Tensor):
+    given = {"shape": shape, "seed": 0, "labels": y, "low": LOW, "high": HIGH}
+    return reconstruct(task, params_of(task), wanted, QUICK, **given)
+
+
+def test_gradients_in_other_digits_than_the_weights_are_taken() -> None:
+    """A client may send half of what it computed in."""
+    task = task_of(dtype=torch.float32)
+    x, y = records(1, 1, dtype=torch.float32)
+    wanted = {name: leaf.half() for name, leaf in seen(task, x, y).items()}
+    assert attacked(task, wanted, tuple(x.shape[1:]), y).x.dtype == torch.float32
+
+
+def test_a_model_that_draws_random_numbers_is_refused() -> None:
+    task = task_of()
+    x, y = records(1, 1)
+    wanted = {f"0.{name}": leaf for name, leaf in seen(task, x, y).items()}
+    noisy = Task(nn.Sequential(task.model, nn.Dropout(0.5)), task.loss)
+    with pytest.raises(InputError, match=r"draws random numbers .* call model.eval\(\) first"):
+        attacked(noisy, wanted, tuple(x.shape[1:]), y)
+
+
 @pytest.mark.parametrize("optimizer", ["signed-adam", "adam", "lbfgs"])
 def test_a_loss_that_is_not_a_number_harms_no_other_row(optimizer) -> None:
     """Row 0 is NaN wherever x is below 0: it keeps its last good point, and row 1 its path."""
@@ -479,6 +513,7 @@ def test_what_does_not_fit_is_refused(given, message: str) -> None:
         ({"schedule": "stepdown"}, "did you mean 'step-down'"),
         ({"optimizer": "sgd"}, "optimizer is 'sgd'"),
         ({"total_variation": -1.0}, "total variation is -1"),
+        ({"prior_first": 0.5}, "prior first is 0.5; expected a number from 1"),
         ({"optimizer": "lbfgs"}, "L-BFGS chooses its own steps"),
         ({"steps": 3}, "no setting 'steps'"),
     ],

@@ -86,6 +86,19 @@ def test_idlg_with_two_classes(bias: bool) -> None:
     assert idlg(gradients(task, x, y), last_linear(task.model)).tolist() == y[:, 0].tolist()
 
 
+def test_idlg_without_a_bias_where_the_model_is_sure_of_a_wrong_class() -> None:
+    """The wrong class' row then points away from the label's as far as that from it."""
+    task = net(bias=False)
+    with torch.no_grad():
+        task.model[2].weight.mul_(300)
+    x, y = batches(5, 200, 1)
+    grads = gradients(task, x, y)
+    told = grads["2.weight"].flatten(1).norm(dim=1) > 1e-3  # it is not right already
+    grads = {name: leaf[told].float() for name, leaf in grads.items()}
+    assert told.sum() > 100
+    assert idlg(grads, last_linear(task.model)).tolist() == y[told, 0].tolist()
+
+
 # --- batches without duplicates -------------------------------------------------------------------
 
 
@@ -265,6 +278,32 @@ def test_a_model_whose_outputs_are_no_logits_of_its_last_layer_is_refused() -> N
     params = params_of(task.model)
     with pytest.raises(InputError, match=r"outputs \[9, 5, 1\]; expected \[9, 5\]"):
         expectation(task, params, last_linear(task.model), LIKE.float())
+
+
+class HeadFirst(nn.Module):
+    """What is registered last gives no logits; its shape alone would not tell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.body = nn.Linear(5, 5), nn.Linear(6, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.relu(self.body(x)))[:, :4]
+
+
+def test_single_records_are_refused_a_layer_that_gives_no_logits() -> None:
+    task = Task(HeadFirst(), cross_entropy)
+    grads = gradients(task, torch.randn(3, 1, 6), torch.zeros(3, 1, dtype=torch.int64))
+    for knowledge in ({"like": LIKE.float()}, {"record": (6,), "rng": stream(0, "n")}):
+        with pytest.raises(InputError, match=r"expected \[1, 5\], one score for each class"):
+            infer_labels(task, params_of(task.model), grads, 1, **knowledge)
+
+
+def test_one_logit_tells_no_label() -> None:
+    task = Task(nn.Linear(6, 1), lambda out, y: (out[:, 0] - y.float()).square().mean())
+    grads = gradients(task, torch.randn(3, 1, 6), torch.ones(3, 1, dtype=torch.int64))
+    with pytest.raises(InputError, match=r"Linear has one output, .* pass the labels"):
+        infer_labels(task, params_of(task.model), grads, 1)
 
 
 def test_no_bias_and_no_feature_is_refused() -> None:

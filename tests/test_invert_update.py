@@ -421,6 +421,30 @@ def test_in_python_the_model_stays_as_it_is_and_the_type_is_the_weights_one() ->
     assert all(torch.equal(leaf, before[name]) for name, leaf in task.model.state_dict().items())
 
 
+def test_statistics_that_the_client_began_with_are_those_of_the_attack() -> None:
+    """A fresh model of the same architecture has others, and would give other gradients."""
+
+    def normed(shift: float) -> nn.Module:
+        model = nn.Sequential(nn.BatchNorm2d(1), *network()).eval()
+        model[0].running_mean.fill_(shift)
+        return model
+
+    server, client = normed(0.4), normed(0.4)
+    x, y = truth(1, *PICTURE), torch.tensor([1])
+    cross_entropy(client(x), y).backward()
+    torch.optim.SGD(client.parameters(), lr=0.1).step()
+    update = Update.from_state_dicts(
+        server.state_dict(), client.state_dict(), lr=0.1, batch_size=1, records=1, model=server
+    )
+    data = Dataset(torch.rand(20, *PICTURE), torch.arange(20) % CLASSES)
+    settings = preset("agic", iterations=60)
+    own, fresh = (
+        rebuild_received(Task(model, cross_entropy), data, update, settings)
+        for model in (server, normed(0.0))
+    )
+    assert torch.equal(own.x, fresh.x)
+
+
 def test_only_some_public_records_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 

@@ -197,6 +197,7 @@ def test_state_dicts_are_taken_as_they_are() -> None:
         }  # fmt: skip
         assert gap(update.after(), params_of(model)) == 0
     assert int(update.buffers["1.num_batches_tracked"]) == 2
+    assert int(update.held["1.num_batches_tracked"]) == 0
 
 
 def test_frozen_parameters_are_kept_aside() -> None:
@@ -209,6 +210,24 @@ def test_frozen_parameters_are_kept_aside() -> None:
     update = Update.from_state_dicts(before, model.state_dict(), lr=0.1, model=model)
     assert list(update.before) == list(params_of(model))
     assert "0.weight" in update.buffers
+
+
+def test_what_the_client_s_model_held_is_put_in_place(tmp_path: Path) -> None:
+    """Another model of this architecture has other statistics, and so other gradients."""
+    server, other, (x, y) = network().eval(), network(7).eval(), records(4)
+    server[1].running_mean.uniform_(-2, 2, generator=seeded())
+    server[0].requires_grad_(False)
+    other[0].requires_grad_(False)
+    before = {name: leaf.clone() for name, leaf in server.state_dict().items()}
+    walk(server, x, y, lr=0.1, steps=1, size=4)
+    Update.from_state_dicts(before, server.state_dict(), lr=0.1, model=server).save(tmp_path / "u")
+    update = Update.load(tmp_path / "u")
+    placed = update.in_place(other)
+    placed.load_state_dict(dict(update.before), strict=False)
+    assert all(torch.equal(before[name], leaf) for name, leaf in placed.state_dict().items())
+    assert not torch.equal(other[1].running_mean, before["1.running_mean"])  # not touched
+    with pytest.raises(InputError, match=r"the update has '0\.\w+', not in Linear"):
+        update.in_place(nn.Linear(2, 2))
 
 
 # The dictionaries of breaching 0.1.2. What its two users put there is written out here.

@@ -96,7 +96,7 @@ def probe(task: Task, params: Params, x: Tensor, y: Tensor, *, method: Method) -
         InputError: the gradients cannot be computed (by this method).
     """
     original, task, x, y = task, private(task, params), x[:2], y[:2]
-    seen = _Watch()
+    seen = Watch()
     kept, flops = _try_once(task, params, x, y, seen, buffers_may_change=method == "loop")
     if method == "vmap":
         _vectorises(task, params, x, y, required=True)
@@ -190,7 +190,7 @@ def one_line(error: BaseException) -> str:
     return text[0][:200] if text else type(error).__name__
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes what a forward pass does: the random operation, the buffers written, convolutions."""
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _try_once(
-    task: Task, params: Params, x: Tensor, y: Tensor, seen: _Watch, *, buffers_may_change: bool
+    task: Task, params: Params, x: Tensor, y: Tensor, seen: Watch, *, buffers_may_change: bool
 ) -> tuple[int, float]:
     """One plain forward and backward pass; returns the bytes kept for backward, and the flops."""
     buffers = fresh_buffers(task)
@@ -238,7 +238,7 @@ def _try_once(
                 if not buffers_may_change:  # BatchNorm fails on a single record in train mode.
                     _refuse_batchnorm(task.model)
                 raise
-            _refuse_random(task.model, seen)
+            refuse_random(task.model, seen)
             seen.written = [k for k, v in buffers.items() if given[k] is not v or v._version]
             if seen.written and not buffers_may_change:
                 _refuse_written(task.model, seen.written[0])
@@ -269,7 +269,8 @@ def _vectorises(task: Task, params: Params, x: Tensor, y: Tensor, *, required: b
     return True
 
 
-def _refuse_random(model: nn.Module, seen: _Watch) -> None:
+def refuse_random(model: nn.Module, seen: Watch) -> None:
+    """Refuse a model that was seen drawing random numbers."""
     active = [
         f"{name} ({_name(module)})"
         for name, module in model.named_modules()

@@ -240,7 +240,7 @@ def attempts(
         for text in dict.fromkeys(one for one in defenses if one != "none"):
             defended = replace(own, defense=text)
             found.append(defended)
-            if name != EXACT and adapts(defended.client.defense):
+            if name != EXACT and adapts(own.settings, defended.client.defense):
                 found.append(replace(defended, adaptive=True))
     return found
 

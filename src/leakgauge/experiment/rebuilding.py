@@ -86,7 +86,7 @@ def _exact(scene: Scene, cell: InversionCell) -> Rebuilt:
     rows = ordered(found, x)
     scores = scores_of(scene, rows, scene.x, None)
     seconds = time.perf_counter() - began
-    return Rebuilt(rows, scene.x, scores, {}, seconds, sent.warnings, chance=chance_of(scene))
+    return Rebuilt(rows, scene.x, scores, {}, seconds, sent.warnings(), chance=chance_of(scene))
 
 
 def _once(
@@ -105,7 +105,7 @@ def _once(
         {**scores, "label_accuracy": label_accuracy(found.labels, y)},
         curves_of(scene, found, x),
         found.seconds_per_iteration,
-        () if cell.simulate else sent.warnings,
+        sent.warnings(simulated=cell.simulate),
         chance=chance_of(scene),
     )
 

@@ -182,6 +182,7 @@ def prepare_received(
     require_choice(labels, "--labels", LABELS)
     require(len(data) > 0, "there are no public records; they give a record's shape and range")
     update.check_fits(task.model)
+    task = replace(task, model=update.in_place(task.model))
     update = _on(update, data.x.device)
     count, shape = record_count(update), tuple(data.x.shape[1:])
     public = data.x.to(next(iter(update.before.values())).dtype)
@@ -258,6 +259,4 @@ def _warnings(
     noise = torch.randn((size, *shape), generator=torch_stream(seed, "stand-in"))
     like = noise.to(next(iter(update.before.values())))
     validity = update.validity(task, like, torch.zeros(size, dtype=torch.int64, device=device))
-    if simulate:  # steps that are simulated are not taken for one
-        validity = replace(validity, gradient_change=0.0)
-    return validity.warnings()
+    return validity.warnings(simulated=simulate)

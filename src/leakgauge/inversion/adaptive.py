@@ -131,8 +131,9 @@ class RelativeError:
 def adapted(objective: Objective, defense: Defense) -> Objective:
     """The objective of an attacker who knows the defense.
 
-    Clipping alone changes only the size of a record's gradient, and a changed model is known to
-    everyone: the objective stays as it is. DP-SGD is taken for the noise on its clipped mean.
+    Clipping alone changes only the size of a record's gradient, for which ``adapted_settings``
+    asks no more, and a changed model is known to everyone: the objective stays as it is. DP-SGD
+    is taken for the noise on its clipped mean.
 
     Args:
         objective: of the static attacker.
@@ -165,14 +166,18 @@ def adapted(objective: Objective, defense: Defense) -> Objective:
     )
 
 
-def adapts(defense: Defense) -> bool:
+def adapts(settings: Settings, defense: Defense) -> bool:
     """Whether knowing the defense changes the attack.
 
     >>> from leakgauge.defenses import clip, prune
-    >>> adapts(prune()), adapts(clip(1.0))
-    (True, False)
+    >>> plain, sized = Settings(), Settings(rescale=True)
+    >>> adapts(plain, prune()), adapts(plain, clip(1.0)), adapts(sized, clip(1.0))
+    (True, False, True)
     """
-    return defense.learn is None and isinstance(defense.update, Prune | Sign | GaussianNoise)
+    if defense.learn is not None:
+        return False
+    cut = defense.per_example is not None and settings.rescale
+    return cut or isinstance(defense.update, Prune | Sign | GaussianNoise)
 
 
 def adapted_settings(settings: Settings, defense: Defense, model: nn.Module) -> Settings:
@@ -191,10 +196,10 @@ def adapted_settings(settings: Settings, defense: Defense, model: nn.Module) -> 
         InputError: as ``adapted``.
     """
     objective = adapted(objective_of(settings, model), defense)
-    if isinstance(defense.update, Identity):
-        return settings
     # What is cut to signs, pruned or clipped has lost its size, which rescaling would ask for.
-    sized = isinstance(defense.update, GaussianNoise) and defense.per_example is None
+    sized = isinstance(defense.update, Identity | GaussianNoise) and defense.per_example is None
+    if isinstance(defense.update, Identity):
+        return settings if sized else replace(settings, rescale=False)
     smooth = settings.total_variation
     smooth = max(smooth, TOTAL_VARIATION) if smooth > 0 else 0.0
     return replace(

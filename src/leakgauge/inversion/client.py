@@ -12,6 +12,7 @@ from leakgauge.defenses.transform import Transform
 from leakgauge.gradients import batch_gradients, local_updates, per_example_gradients
 from leakgauge.rng import torch_stream
 from leakgauge.training.update import Update
+from leakgauge.training.validity import Validity
 from leakgauge.types import Grads, Params, Task
 
 
@@ -70,11 +71,16 @@ class Sent:
 
     Attributes:
         grads: on the scale of a gradient, leaf ``[T, *p]``.
-        warnings: why that scale may not mean a gradient, in plain sentences.
+        validity: of local steps, how far they are from one gradient, of the client that is
+            furthest; None where gradients were sent.
     """
 
     grads: Grads
-    warnings: tuple[str, ...] = ()
+    validity: Validity | None = None
+
+    def warnings(self, *, simulated: bool = False) -> tuple[str, ...]:
+        """Why that scale may not mean a gradient, in plain sentences; as ``Validity.warnings``."""
+        return () if self.validity is None else self.validity.warnings(simulated=simulated)
 
 
 def send(task: Task, params: Params, x: Tensor, y: Tensor, client: Client, *, seed: int) -> Sent:
@@ -104,9 +110,10 @@ def send(task: Task, params: Params, x: Tensor, y: Tensor, client: Client, *, se
     parts_y = y.reshape(len(y), steps, size, *y.shape[2:])
     changes = local_updates(task, params, parts_x, parts_y, lr=client.local_lr)
     updates = [_update(row, params, client) for row in _rows(_defended(changes, client, seed))]
-    told = updates[0].warnings(task, *_stand_in(x[0], y[0], seed))
+    noise = _stand_in(x[0], y[0], seed)
+    validity = Validity.worst([update.validity(task, *noise) for update in updates])
     each = [update.as_gradient() for update in updates]
-    return Sent({name: torch.cat([one[name] for one in each]) for name in params}, told)
+    return Sent({name: torch.cat([one[name] for one in each]) for name in params}, validity)
 
 
 def _clipped(task: Task, params: Params, x: Tensor, y: Tensor, clip: Transform) -> Grads:

@@ -9,7 +9,9 @@ Where a unit of a ReLU crosses zero between the two, the difference would see a 
 derivative has; so the second pass takes each such unit as the first one found it.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -21,6 +23,10 @@ from leakgauge.types import Grads, Params, Task
 STEP = 3e-5
 """Of the largest relative change of a weight matrix. Rounding asks for more, curvature for less: an
 untrained ResNet has logits of tens, and a softmax that bends at once."""
+
+SMALLEST = 0.1
+"""Of the mean size of all weights: a layer of smaller ones counts as this large, or one that begins
+at zero would leave no room for the step of any other."""
 
 Compare = Callable[[Grads, int], Tensor]
 """The objective: the gradient ``[1, *p]`` of a row, differentiable, and the row -> ``[1]``."""
@@ -43,7 +49,8 @@ def matched_by_difference(
         step: relative size of the step in the weights.
     """
     params = {name: value.detach() for name, value in params.items()}
-    rows = [_row(task, params, x[n], y[n], compare, n, step) for n in range(len(x))]
+    with _all_digits():
+        rows = [_row(task, params, x[n], y[n], compare, n, step) for n in range(len(x))]
     values = torch.stack([value for value, _ in rows])
     if not x.requires_grad:
         return values
@@ -80,5 +87,22 @@ def _size(weights: list[Tensor], ways: list[Tensor], step: float) -> float:
     )
     of_weights = torch.stack(torch._foreach_norm([w for w, _ in pairs]))
     of_ways = torch.stack(torch._foreach_norm([v for _, v in pairs]))
-    largest = float((of_ways / of_weights.clamp(min=torch.finfo(of_weights.dtype).tiny)).max())
+    roots = of_weights.new_tensor([math.sqrt(w.numel()) for w, _ in pairs])
+    usual = torch.linalg.vector_norm(of_weights) / torch.linalg.vector_norm(roots)
+    least = (SMALLEST * usual * roots).clamp(min=torch.finfo(of_weights.dtype).tiny)
+    largest = float((of_ways / of_weights.maximum(least)).max())
     return step / largest if largest > 0 else step
+
+
+@contextmanager
+def _all_digits() -> Iterator[None]:
+    """Products on a GPU in full single precision: TF32 rounds by more than ``STEP``."""
+    own = torch.backends.cudnn.conv, torch.backends.cuda.matmul  # type: ignore[attr-defined]
+    before = [one.fp32_precision for one in own]
+    for one in own:
+        one.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for one, was in zip(own, before, strict=True):
+            one.fp32_precision = was

@@ -16,7 +16,7 @@ from leakgauge.inversion.search import Progress, Reconstruction, search
 from leakgauge.inversion.settings import Settings
 from leakgauge.inversion.simulate import LocalSteps, simulated_gradients
 from leakgauge.inversion.starts import check_start, draw_starts
-from leakgauge.probing import explained, private, trainable
+from leakgauge.probing import Watch, explained, private, refuse_random, trainable
 from leakgauge.types import Grads, Params, Task
 
 SCALES = tuple(1.05**step for step in sorted(range(-28, 29), key=abs))
@@ -77,7 +77,7 @@ def reconstruct(
     """
     params = trainable(task.model, params)
     targets = check_gradients(params, wanted)
-    seen = {name: wanted[name].detach().to(value.device) for name, value in params.items()}
+    seen = {name: wanted[name].detach().to(value) for name, value in params.items()}
     each = torch.arange(targets, device=next(iter(seen.values())).device)
     measure = objective_of(settings, task.model)
 
@@ -170,15 +170,19 @@ def objective_of(settings: Settings, model: nn.Module) -> Objective:
 
 
 def classes_of(task: Task, params: Params, x: Tensor) -> int | None:
-    """Outputs of the model on a batch ``x [B, ...]``; None where they are not ``[B, classes]``.
+    """Outputs of the model on a batch ``x [B, ...]``.
+
+    Returns:
+        None where they are no scores ``[B, classes]`` of two classes or more.
 
     Raises:
-        InputError: the model does not take such records.
+        InputError: the model does not take such records, or draws random numbers.
     """
-    model = private(task, params).model
-    with torch.no_grad(), explained(f"the model refuses records {list(x.shape)}"):
+    model, seen = private(task, params).model, Watch()
+    with torch.no_grad(), explained(f"the model refuses records {list(x.shape)}"), seen:
         outputs = model(x)
-    shaped = isinstance(outputs, Tensor) and outputs.dim() == 2
+    refuse_random(task.model, seen)
+    shaped = isinstance(outputs, Tensor) and outputs.dim() == 2 and outputs.shape[1] > 1
     return outputs.shape[1] if shaped else None
 
 

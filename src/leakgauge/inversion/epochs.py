@@ -79,6 +79,10 @@ def joint_reconstruct(
     shares = [1.0] * len(epochs) if weights is None else list(weights)
     _check_plan(plan, len(epochs), len(labels), len(shares))
     count, measure = len(labels), objective_of(settings, task.model)
+    epochs = [
+        replace(one, grads={name: one.grads[name].to(leaf) for name, leaf in one.params.items()})
+        for one in epochs
+    ]
 
     def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
         return torch.stack([_distance(one_x, one_y) for one_x, one_y in zip(x, y, strict=True)])

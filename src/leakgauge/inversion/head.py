@@ -81,6 +81,21 @@ def expectation(task: Task, params: Params, head: Head, like: Tensor) -> Expecte
     Raises:
         InputError: the model's outputs are not the logits ``[n, C]`` of its last linear layer.
     """
+    logits, feature = outputs_and_inputs(task, params, head, like)
+    p = logits.softmax(dim=1).reshape(*like.shape[:2], -1)
+    h = feature.reshape(*like.shape[:2], -1)
+    product = torch.einsum("tnc,tnd->tcd", p, h) / like.shape[1]
+    return Expected(p.mean(dim=1), h.mean(dim=1), product)
+
+
+def outputs_and_inputs(
+    task: Task, params: Params, head: Head, like: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The logits ``[n, C]`` of records ``like [T, n / T, ...]``, and the inputs of the last layer.
+
+    Raises:
+        InputError: as ``expectation``.
+    """
     model = private(task, trainable(task.model, params)).model
     inputs: list[Tensor] = []
     model.get_submodule(head.module).register_forward_pre_hook(
@@ -97,10 +112,7 @@ def expectation(task: Task, params: Params, head: Head, like: Tensor) -> Expecte
         f"{list(logits.shape)}; expected {wanted[0]}, one score for each class and record; "
         "pass the labels (as known)",
     )
-    p = logits.softmax(dim=1).reshape(*like.shape[:2], -1)
-    h = feature.reshape(*like.shape[:2], -1)
-    product = torch.einsum("tnc,tnd->tcd", p, h) / like.shape[1]
-    return Expected(p.mean(dim=1), h.mean(dim=1), product)
+    return logits, feature
 
 
 def noise_records(record: tuple[int, ...], rng: np.random.Generator, like: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ class Kinks:
             self._sides.append(side)
         else:
             fits = self._at < len(self._sides) and self._sides[self._at].shape == x.shape
-            require(fits, "the model does not do the same twice; choose step=exact")
+            require(fits, "the model does not do the same twice; choose slope=exact")
             side, self._at = self._sides[self._at], self._at + 1
         found: Tensor = x.mul_(side) if inplace else x * side
         return found

@@ -12,11 +12,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leakgauge.checks import require, require_choice, require_count
-from leakgauge.inversion.head import Expected, Head, expectation, last_linear, noise_records
+from leakgauge.checks import InputError, require, require_choice, require_count
+from leakgauge.inversion.head import (
+    Expected,
+    Head,
+    expectation,
+    last_linear,
+    noise_records,
+    outputs_and_inputs,
+)
 from leakgauge.types import Grads, Params, Task
 
 Method = Literal["auto", "idlg", "gradinversion", "counts"]
+
+TIE = 1e-4
+"""Rows of a gradient that point away from the rest to within this are told apart by their signs."""
 
 _NOTHING_LIKE_IT = (
     "counting labels needs the model's mean prediction; pass like=... (public records, a "
@@ -44,8 +54,9 @@ def idlg(grads: Grads, head: Head) -> Tensor:
 
     For one record the gradient of the bias is p - y, negative at the label alone. Without a bias
     the rows of the weight's gradient are ``(p_c - y_c) h``: the label's row points away from all
-    others, whatever the sign of h. With two classes each row points away from the other; then the
-    label is the row of the smallest sum, which takes h to be 0 or more, as after a ReLU or sigmoid.
+    others, whatever the sign of h. With two classes each row points away from the other, and so
+    they do where all of p is on one wrong class; then the label is the row of the smallest sum,
+    which takes h to be 0 or more, as after a ReLU or sigmoid.
 
     Args:
         grads: leaf ``[T, *p]``, of one record each.
@@ -64,10 +75,10 @@ def idlg(grads: Grads, head: Head) -> Tensor:
     if head.bias is not None:
         return _leaf(grads, head.bias, 2).argmin(dim=1)
     weight = _leaf(grads, head.weight, 3)
-    if weight.shape[1] == 2:
-        return weight.sum(dim=2).argmin(dim=1)
     own = weight.square().sum(dim=2)
-    return (torch.einsum("tcd,td->tc", weight, weight.sum(dim=1)) - own).argmin(dim=1)
+    away = torch.einsum("tcd,td->tc", weight, weight.sum(dim=1)) - own
+    near = away <= away.amin(dim=1, keepdim=True) * (1 - TIE)
+    return torch.where(near, weight.sum(dim=2), torch.inf).argmin(dim=1)
 
 
 def gradinversion(grads: Grads, head: Head, batch: int) -> Tensor:
@@ -169,7 +180,8 @@ def infer_labels(
         grads: leaf ``[T, *p]``, each the gradient of the mean loss of B records.
         batch: records of a batch, B; a client tells it, as in federated averaging.
         method: ``"auto"`` takes ``"idlg"`` for single records and ``"counts"`` for batches.
-        like: for ``"counts"``, records as for ``expectation``: ``[T or 1, n, ...]``.
+        like: for ``"counts"``, records as for ``expectation``: ``[T or 1, n, ...]``. For the other
+            methods they only show whether the model ends in the layer that labels are read off.
         record: shape of a record; where ``like`` is None, standard normal noise of this shape
             stands in for it, drawn from ``rng``.
         rng: draws the noise.
@@ -194,14 +206,15 @@ def infer_labels(
         method != "idlg" or batch == 1,
         f'batch size is {batch}; method "idlg" expects 1; use "counts"',
     )
+    if like is None and record is not None and rng is not None:
+        like = noise_records(record, rng, next(iter(params.values())))
     if method == "counts":
         if like is None:
-            require(record is not None and rng is not None, _NOTHING_LIKE_IT)
-            assert record is not None
-            assert rng is not None
-            like = noise_records(record, rng, next(iter(params.values())))
+            raise InputError(_NOTHING_LIKE_IT)
         found = counts(grads, head, batch, expectation(task, params, head, like))
         return LabelGuess(_spelled(found, batch), method, found)
+    if like is not None:
+        outputs_and_inputs(task, params, head, like[:1, :1])
     labels = idlg(grads, head)[:, None] if method == "idlg" else gradinversion(grads, head, batch)
     return LabelGuess(labels, method, _histogram(labels, grads[head.weight].shape[1]))
 
@@ -232,6 +245,11 @@ def _require_fit(task: Task, head: Head, grads: Grads) -> None:
         require(
             list(grads[name].shape[1:]) == wanted,
             f"the gradient of {name!r} is {list(grads[name].shape)}; expected T of {wanted}",
+        )
+        require(
+            wanted[0] > 1,
+            f"{type(task.model).__name__} has one output, which tells no classes apart; pass the "
+            "labels (as known)",
         )
 
 

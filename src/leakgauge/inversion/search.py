@@ -29,7 +29,8 @@ class Reconstruction:
     Attributes:
         x: records ``[T, B, ...]``, in units of the model's input; their order means nothing.
         labels: ``[T, B]`` int64, as given or as found.
-        loss: ``[T]``, objective and priors, of what is in ``x``.
+        loss: ``[T]``, objective and priors, of what is in ``x`` (before it was rescaled, where the
+            settings ask for that).
         steps: iterations at which the loss was noted, ``[k]``.
         losses: of the kept restart, ``[T, k]``.
         restart_losses: ``[T, R]``; the smallest is kept, whatever the truth is.
@@ -132,7 +133,9 @@ def search(
     )
     seconds = time.perf_counter() - began
     restart_losses = ways.loss.view(targets, restarts)
-    kept = restart_losses.argmin(1) + restarts * torch.arange(targets, device=start.device)
+    kept = restart_losses.nan_to_num(nan=torch.inf).argmin(1) + restarts * torch.arange(
+        targets, device=start.device
+    )
     iterations = ways.iterations[kept]
     return Reconstruction(
         x=ways.x[kept],
@@ -171,7 +174,10 @@ def _check_joint(settings: Settings, classes: int | None) -> int:
         "or set joint_labels=True",
     )
     if classes is None:
-        raise InputError("labels are searched for among classes; say how many there are")
+        raise InputError(
+            "labels are searched for among classes, and the model's outputs are no scores of two "
+            "or more; pass the labels (as known)"
+        )
     return classes
 
 

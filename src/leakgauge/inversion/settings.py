@@ -99,8 +99,12 @@ class Settings:
             require_count(getattr(self, name), f"number of {name}")
         if self.patience is not None:
             require_count(self.patience, "patience")
-        for name in ("lr", "prior_first"):
-            require_positive(getattr(self, name), name.replace("_", " "))
+        require_positive(self.lr, "lr")
+        require(
+            isfinite(self.prior_first) and self.prior_first >= 1,
+            f"prior first is {self.prior_first:g}; expected a number from 1: with less at first, "
+            "the first losses would be the smallest",
+        )
         for name in ("warmup", "total_variation", "tolerance"):
             value = getattr(self, name)
             require(

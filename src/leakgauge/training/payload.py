@@ -44,6 +44,8 @@ def read_payload(
     common = {"values": values, "before": before, "labels": metadata.get("labels")}
     if shared.get("buffers") is not None:
         common["buffers"] = _named(shared["buffers"], model.named_buffers(), model)
+    if payload.get("buffers") is not None:
+        common["held"] = _named(payload["buffers"], model.named_buffers(), model)
     if not _is_change(metadata, known["lr"], known["steps"]):
         return {**common, "kind": "gradient", "batch_size": records, "records": records}
     require(

@@ -13,7 +13,8 @@ from leakgauge.checks import InputError, require
 
 _FORMAT = "leakgauge update 1"
 _FIGURES: Mapping[str, Any] = {"lr": float, "steps": int, "batch_size": int, "records": int}
-_GROUPS = ("values", "before", "buffers")
+_ASIDE = ("buffers", "held")
+_GROUPS = ("values", "before", *_ASIDE)
 
 
 def write_parts(path: Path, parts: Mapping[str, Any]) -> None:
@@ -59,10 +60,13 @@ def read_parts(path: Path) -> dict[str, Any]:
     except (KeyError, ValueError, TypeError) as error:
         raise InputError(f"{what} has a damaged header; write it anew") from error
     found["labels"] = tensors.get("labels")
-    prefix = "buffers/"
-    found["buffers"] = {
-        name.removeprefix(prefix): leaf for name, leaf in tensors.items() if name.startswith(prefix)
-    }
+    for group in _ASIDE:
+        prefix = f"{group}/"
+        found[group] = {
+            name.removeprefix(prefix): leaf
+            for name, leaf in tensors.items()
+            if name.startswith(prefix)
+        }
     return found
 
 

@@ -1,5 +1,6 @@
 """What one client sends, and the one place that knows its sign and scale."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -42,6 +43,8 @@ class Update:
         records: different records of the client.
         labels: of the records ``[n]``, int64, where the client told them: granted knowledge.
         buffers: what else was sent, such as running statistics; kept aside.
+        held: what else the model had where the client began: running statistics, frozen weights.
+            ``in_place`` puts them into a model, where they are known.
 
     Raises:
         InputError: the parts do not fit one another, a value is not finite, all are zero, or the
@@ -62,6 +65,7 @@ class Update:
     records: int | None = None
     labels: Tensor | None = None
     buffers: Mapping[str, Tensor] = field(default_factory=dict)
+    held: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_choice(self.kind, "kind of update", KINDS)
@@ -174,6 +178,31 @@ class Update:
         wanted = {name: value for name, value in model.named_parameters() if value.requires_grad}
         _check_names(self.before, wanted, "the update", type(model).__name__)
 
+    def in_place(self, model: nn.Module) -> nn.Module:
+        """The model with what the client's had beside the weights ``before``.
+
+        Returns:
+            A copy; the model itself where nothing of the kind is known.
+
+        Raises:
+            InputError: the model has nothing of such a name, or of another shape.
+        """
+        if not self.held:
+            return model
+        found = copy.deepcopy(model)
+        own = dict(found.state_dict(keep_vars=True))
+        with torch.no_grad():
+            for name, leaf in self.held.items():
+                whole = type(model).__name__
+                require(name in own, f"the update has {name!r}, not in {whole}{nearest(name, own)}")
+                came, expected = list(leaf.shape), list(own[name].shape)
+                require(
+                    came == expected,
+                    f"the update: {name!r} is {came}; expected {expected} as {whole}",
+                )
+                own[name].copy_(leaf)
+        return found
+
     @classmethod
     def from_state_dicts(
         cls,
@@ -190,7 +219,7 @@ class Update:
 
         Args:
             before: as from ``model.state_dict()``; running statistics and whole numbers are left
-                out and kept aside.
+                out of the weights, and held.
             after: of the same names.
             lr: as for ``Update``, like the other figures.
             steps: local steps.
@@ -214,6 +243,7 @@ class Update:
             batch_size=batch_size,
             records=records,
             buffers={name: leaf for name, leaf in after.items() if name in aside},
+            held={name: leaf for name, leaf in before.items() if name in aside},
         )
         if model is not None:
             found.check_fits(model)

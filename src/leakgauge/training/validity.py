@@ -6,7 +6,7 @@ step, and the worse the more the gradient changed meanwhile. Nothing here needs 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -49,20 +49,37 @@ class Validity:
     gradient_change: float | None
     steps: int
 
-    def warnings(self) -> tuple[str, ...]:
+    @classmethod
+    def worst(cls, several: Sequence["Validity"]) -> "Validity":
+        """Of several updates of as many steps, the largest of each measure."""
+        changes = [one.gradient_change for one in several if one.gradient_change is not None]
+        return cls(
+            drift=max(one.drift for one in several),
+            layers={name: max(one.layers[name] for one in several) for name in several[0].layers},
+            descent=max(one.descent for one in several),
+            rounding=max(one.rounding for one in several),
+            gradient_change=max(changes, default=None),
+            steps=several[0].steps,
+        )
+
+    def warnings(self, *, simulated: bool = False) -> tuple[str, ...]:
         """What no longer holds, a sentence each; none for a gradient or a single step.
 
         The change of the gradient decides where it was measured, else the descent does.
+
+        Args:
+            simulated: the steps are gone through one by one, and not taken for one.
         """
         found = []
+        many = self.steps > 1 and not simulated
         moved = f"the weights drift by {self.drift:.2g} of their norm over {self.steps} steps"
         advice = "the one-batch approximation is not valid; simulate the local steps"
-        if self.steps > 1 and self.gradient_change is None and self.descent > DESCENT_LIMIT:
+        if many and self.gradient_change is None and self.descent > DESCENT_LIMIT:
             found.append(
                 f"{moved}, enough to take about {self.descent:.2g} nats off a record's loss (limit "
                 f"{DESCENT_LIMIT:g}): {advice}"
             )
-        if self.steps > 1 and (self.gradient_change or 0) > CHANGE_LIMIT:
+        if many and (self.gradient_change or 0) > CHANGE_LIMIT:
             found.append(
                 f"{moved}, and the gradient changes by {self.gradient_change:.2g} of its norm "
                 f"(limit {CHANGE_LIMIT:g}): {advice}"
