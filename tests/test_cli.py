@@ -195,6 +195,16 @@ def odd():
     return Task(Odd(), lambda out, y: torch_loss(out, y.float())), data()
 def branch(): return Task(Branch(), torch.nn.functional.cross_entropy), data()
 def constant(): return build()[0], from_arrays(x, y, {"s": s * 0})
+def talking(): print("reading my records"); return build()
+def lazy(): return Task(torch.nn.LazyLinear(2), torch.nn.functional.cross_entropy), data()
+def nomodel(): return Task("model", torch.nn.functional.cross_entropy), data()
+def changed(**parts):
+    import dataclasses
+    task, found = build(); return task, dataclasses.replace(found, **parts)
+def unnamed(): return changed(secrets=[s])
+def numbered(): return changed(secrets={3: torch.tensor(s)})
+def noschema(): return changed(schema="x")
+def rounded(): return changed(x=torch.tensor(x).bfloat16())
 """
 
 
@@ -205,7 +215,9 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("args", [("mine:conv",), ("mine:branch", "--allow-loop")])
+@pytest.mark.parametrize(
+    "args", [("mine:conv",), ("mine:branch", "--allow-loop"), ("mine:talking",)]
+)
 def test_own_task(tasks: Path, tmp_path: Path, args: tuple[str, ...]) -> None:
     done = leakgauge(
         "audit", "--task", *args, *SMALL, "--out", tmp_path / "run", "--json", cwd=tasks
@@ -232,6 +244,19 @@ def test_defenses_stand_beside_no_defense(table: Path, tmp_path: Path) -> None:
         path.unlink()
     assert leakgauge("audit", table, *BASE, *SMALL, *args).returncode == 0
     assert figures(tmp_path / "run") == before
+
+
+def test_what_cannot_be_played_takes_nothing_else_with_it(table: Path, tmp_path: Path) -> None:
+    """The noise makes training diverge; the test before it and the one after it stay."""
+    defenses = ("--defense", "noise:std=1e30", "--defense", "sign")
+    done = leakgauge("audit", table, *BASE, *SMALL, *defenses, "--out", tmp_path / "run", "--json")
+    assert done.returncode == 2
+    assert {cell["defense"] for cell in json.loads(done.stdout)["cells"]} == {"none", "sign"}
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("refused: ")]
+    assert "diverged in round 1" in line
+    assert "or weaken the defense 'noise:std=1e+30'" in line
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "not played to the end: &#39;property&#39; under noise:std=1e+30." in page
 
 
 def test_a_model_with_one_output_has_no_accuracy(tasks: Path, tmp_path: Path) -> None:
@@ -345,6 +370,17 @@ BASE = ("--label", "income", "--secret", "sex")
         (("--task", "mine:infinite"), "infinit"),
         (("--task", "mine:wide"), "mat"),
         (("--task", "mine:constant"), "one value"),
+        (("--task", "mine:lazy"), "run the lazy model once first"),
+        (("--task", "mine:nomodel"), "the Task is str; expected a torch.nn.Module"),
+        (("--task", "mine:unnamed"), "expected a mapping from names to codes"),
+        (("--task", "mine:numbered"), "expected a mapping from names to codes"),
+        (("--task", "mine:noschema"), "schema of the Dataset is str"),
+        (("--task", "mine:rounded"), "torch.bfloat16"),
+        (("{table}", *BASE, "--group", "person", "--drop", "person"), "the group; it is also drop"),
+        (("{table}", *BASE, "--bins", "sex=4", "--bins", "sex=2"), "--bins names 'sex' twice"),
+        (("{table}", *BASE, "--trials", 10**23), "expected a number below"),
+        (("{table}", *BASE, "--hidden", 10**11), "more memory than there is"),
+        (("x" * 300, *BASE), "cannot be opened: File name too long"),
     ],
     ids=lambda value: " ".join(map(str, value))[:60] if isinstance(value, tuple) else "",
 )
@@ -352,6 +388,14 @@ def test_bad_input_is_one_line(refused, args: tuple, says: str, table: Path, tas
     places = {"table": table, "task": tasks / "mine.py"}
     line = refused("audit", *(str(a).format(**places) for a in args), cwd=tasks)
     assert says in line
+
+
+def test_a_name_that_is_no_text_is_refused_before_the_work(
+    refused, table: Path, tmp_path: Path
+) -> None:
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/m\xfcller.csv")
+    shutil.copy(table, odd)
+    assert "m\ufffdller.csv' is not UTF-8 text; rename the file" in refused("audit", odd, *BASE)
 
 
 def test_images_take_no_hidden_layers(refused, tmp_path: Path) -> None:

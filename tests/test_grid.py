@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
@@ -168,7 +169,10 @@ def one(**settings: object) -> dict:
         (one(ask="user", prior="empirical"), "grid 1: prior is 'empirical'"),
         (one(batch_size="many"), "grid 1: batch_size is 'many'"),
         (one(batch_size=True), "batch_size is 'True'"),
-        (one(batch_size=0), "expected a whole number above 0"),
+        (one(batch_size=0), "grid.yaml: grid 1: batch size is 0; expected a whole number above 0"),
+        (one(lr=True), "grid.yaml: grid 1: lr is 'True'; expected a number"),
+        (one(stack="yes"), "stack is 'yes'"),
+        ({**one(), "paper": [{"where": {}, "value": math.nan}]}, "value is 'nan'"),
         (one(batch_size=[]), "batch_size is an empty list"),
         (one(defense="prun"), "did you mean 'prune'?"),
         (one(ask="propertie"), "did you mean 'property'?"),

@@ -220,6 +220,20 @@ def test_the_page_is_rebuilt_from_the_records(
     assert (folder / "report.html").read_bytes() == page
 
 
+def test_a_damaged_folder_is_one_line(
+    go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert go("--out", tmp_path / "run")[0] == 0
+    records = tmp_path / "run" / "records.jsonl"
+    for kept in ("", records.read_text().splitlines()[0] + "\n"):
+        records.write_text(kept)
+        monkeypatch.setattr("sys.argv", ["leakgauge", "report", str(tmp_path / "run")])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2
+        assert "records of this audit lack 'epsilon" in capsys.readouterr().err
+
+
 def test_records_hold_the_json_s_figures_and_every_judged_score(go: Go, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     found = told(go, "--out", folder, "--noise", 0.3, "--statistic", "norm")

@@ -1,6 +1,7 @@
 """Images from folders, Parquet files and arrays come out as the pixels that went in."""
 
 import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,12 @@ from PIL import Image
 
 from leakgauge.checks import InputError
 from leakgauge.data import images as module
-from leakgauge.data import read_image_arrays, read_image_folder, read_image_parquet
+from leakgauge.data import (
+    read_arrays,
+    read_image_arrays,
+    read_image_folder,
+    read_image_parquet,
+)
 from leakgauge.data.decoding import decode
 from leakgauge.data.images import image_column
 
@@ -288,3 +294,19 @@ def test_files_that_are_no_arrays_are_refused(tmp_path: Path) -> None:
     assert "is no .npz file" in refused(read_image_arrays, tmp_path / "a.npz")
     (tmp_path / "a.npz").write_bytes(whole.replace(X.tobytes()[:8], b"deadbeef"))
     assert "cannot be read" in refused(read_image_arrays, tmp_path / "a.npz")
+
+
+def test_archives_that_hold_more_than_arrays(tmp_path):
+    """What a Mac adds is left out; anything else that is no array is named."""
+    np.savez(tmp_path / "a.npz", x=X, y=Y)
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.writestr("__MACOSX/._x.npy", b"whatever")
+    assert list(read_image_arrays(tmp_path / "a.npz").frame) == ["y"]
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.writestr("README.txt", b"my images")
+    assert "'README.txt'" in refused(read_image_arrays, tmp_path / "a.npz")
+    np.savez(tmp_path / "b.npz", y=Y, s=Y)
+    with zipfile.ZipFile(tmp_path / "b.npz", "a") as archive:
+        archive.writestr("x.npy", b"no array")
+    with pytest.raises(InputError, match=r"'x' in .* is no array"):
+        read_arrays(tmp_path / "b.npz", x="x", label="y", secrets="s")

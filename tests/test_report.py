@@ -394,7 +394,7 @@ def test_a_bare_run_still_has_a_page() -> None:
 def test_a_model_that_learnt_nothing_is_named() -> None:
     *rest, accuracy = make_records()
     dull = dataclasses.replace(accuracy, estimate=Estimate(0.755, 0.745, 0.765, 9000))
-    assert "has not learnt more than the most frequent class" in visible(
+    assert "it is not shown that the model has learnt more than that" in visible(
         render(make_run(), [*rest, dull])
     )
 
@@ -438,6 +438,13 @@ def test_command_line_of_a_task_leaves_its_label_to_it() -> None:
     settings = {"task": "model:build", "label": "income", "secret": "sex", "max_bytes": 9}
     line = command_line(Run("audit", settings, {}))
     assert line == "leakgauge audit --secret sex --task model:build"
+
+
+def test_command_line_of_user_inference_names_the_person_once() -> None:
+    settings = {"table": "t.csv", "secret": "who", "group": "who", "ask": ["user"]}
+    assert command_line(Run("audit", settings, {})) == (
+        "leakgauge audit t.csv --group who --ask user"
+    )
 
 
 def test_command_line_has_what_the_games_need() -> None:
@@ -534,7 +541,7 @@ def test_a_tie_and_a_worthless_model_are_named() -> None:
     bare = ("none", (0.85, 2.0, None))
     text = answered(dict([bare, ("a", (0.84, 0.0, 0.5)), ("b", (0.755, 0.0, 0.49))]))
     assert "overlaps with that of `a`: between these it does not decide" in text
-    assert "and no more than always naming the most frequent class gives" in text
+    assert "and not shown to be more than always naming the most frequent class gives" in text
 
 
 def test_a_defense_without_a_valid_adaptive_adversary_is_not_compared() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from leakgauge.checks import InputError
 from leakgauge.data import Roles, fingerprint, make_table, randhie, read_table
+from leakgauge.data.columns import categories
 
 ROLES = Roles(label="ill", secrets=("sex",))
 
@@ -148,6 +149,21 @@ def test_every_format_reads_the_same_table(tmp_path):
 def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path):
     (tmp_path / "p.csv").write_bytes('\ufeff"age",town\n1,"a,b"\n'.encode())
     assert read_table(tmp_path / "p.csv").to_dict("list") == {"age": [1], "town": ["a,b"]}
+
+
+def test_none_is_an_answer_among_words_and_missing_among_numbers(tmp_path):
+    write(tmp_path, "p.csv", b"pet,age,n\nNone,3,\ncat,None,1\nNone,4.5,2\n")
+    read = read_table(tmp_path / "p.csv")
+    assert read["pet"].tolist() == ["None", "cat", "None"]
+    np.testing.assert_array_equal(read["age"], [3.0, np.nan, 4.5])
+    np.testing.assert_array_equal(read["n"], [np.nan, 1.0, 2.0])
+
+
+def test_large_whole_numbers_are_not_merged():
+    large = pd.Series([2**60 + 1, 2**60, 2**60 + 1])
+    found = categories(large)
+    assert found.categories.tolist() == [str(2**60), str(2**60 + 1)]
+    assert found.codes.tolist() == [1, 0, 1]
 
 
 def test_a_named_index_becomes_a_column(tmp_path):

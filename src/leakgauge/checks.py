@@ -4,6 +4,9 @@ import difflib
 from collections.abc import Iterable
 from math import isfinite
 
+LARGEST = 2**62
+"""No count is as large; more would not fit into an array's index."""
+
 
 class InputError(ValueError):
     """The caller's input cannot be used. Its text is one line, fit to be shown as it is."""
@@ -51,6 +54,7 @@ def require_count(value: int, name: str) -> None:
     """
     whole = isinstance(value, int) and not isinstance(value, bool)
     require(whole and value > 0, f"{name} is {value!r}; expected a whole number above 0")
+    require(value < LARGEST, f"{name} is {value!r}; expected a number below {LARGEST}")
 
 
 def require_choice(value: str, name: str, choices: Iterable[str]) -> None:

@@ -78,9 +78,11 @@ def trajectory(scene: Stage, *, after: int = 0, params: Params | None = None) ->
                 noise_seed=derive(settings.seed, scene.name, "train noise", number),
             )
         if not all(bool(torch.isfinite(leaf).all()) for leaf in current.values()):
+            defended = scene.defense.name != "none"
+            weaker = f", or weaken the defense {scene.defense.name!r}" if defended else ""
             raise InputError(
                 f"training diverged in round {number} (parameters are not finite); lower the "
-                f"learning rate, now {settings.lr:g}"
+                f"learning rate, now {settings.lr:g}{weaker}"
             )
         yield current
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from safetensors import SafetensorError
 
 from leakgauge.audit import REUSE, UNIFORM, Settings
 from leakgauge.checks import InputError, require
@@ -32,6 +33,8 @@ from leakgauge.report.epsilon_page import write_guarantee
 from leakgauge.report.inversion_page import write_inversion
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
+
+NO_MEMORY = "this needs more memory than there is; lower --trials, --hidden, --shadow"
 
 app = typer.Typer(
     add_completion=False,
@@ -245,9 +248,13 @@ def main() -> None:
     except InputError as error:
         sys.exit(_refuse(str(error)))
     except MemoryError:
-        sys.exit(
-            _refuse("this needs more memory than there is; lower --trials, --hidden, --shadow")
-        )
+        sys.exit(_refuse(NO_MEMORY))
+    except RuntimeError as error:
+        if "alloc" not in str(error):  # as torch says it
+            raise
+        sys.exit(_refuse(NO_MEMORY))
+    except (OSError, SafetensorError) as error:
+        sys.exit(_refuse(f"{error}; what is finished is kept: repeat the command to go on"))
     except USAGE_ERROR as error:
         sys.exit(_refuse(_with_value(error.format_message())))  # type: ignore[attr-defined]
     except (typer.Abort, KeyboardInterrupt):

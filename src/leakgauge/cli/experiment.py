@@ -24,7 +24,7 @@ from rich.text import Text
 
 from leakgauge.checks import InputError, require, require_count
 from leakgauge.cli import options
-from leakgauge.cli.running import INTERRUPTED
+from leakgauge.cli.running import INTERRUPTED, REFUSED
 from leakgauge.experiment.cell import plain
 from leakgauge.experiment.cellstore import GRID_FILE, CellStore, read_description
 from leakgauge.experiment.grid import Grid, read_grid
@@ -36,7 +36,6 @@ from leakgauge.report.compare_page import signed, write_comparison
 from leakgauge.report.wording import interval, number
 from leakgauge.report.wording import plain as plainly
 
-REFUSED = 2
 _STATED = pydantic.TypeAdapter(list[compare.Stated])
 
 File = Annotated[Path, typer.Argument(help="a YAML file that describes a grid of experiments")]
@@ -69,10 +68,8 @@ def run(
     try:
         refused = _with_progress(grid, path, jobs, notices)
     except KeyboardInterrupt:
-        notices.print(
-            f"stopped; finished cells are kept in {path}; to go on, repeat the command",
-            soft_wrap=True,
-        )
+        stopped = f"stopped; finished cells are kept in {path}; to go on, repeat the command"
+        notices.print(Text(stopped), soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
     for outcome in refused:
         notices.print(Text(f"refused: {_named(outcome, grid)}: {outcome.refusal}"), soft_wrap=True)

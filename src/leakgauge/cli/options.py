@@ -115,6 +115,7 @@ def bin_counts(given: Sequence[str]) -> Mapping[str, int]:
             bool(name and equals and number.isdecimal()),
             f"--bins is {text!r}; expected COL=N, for example age=4",
         )
+        require(name not in counts, f"--bins names {name!r} twice; name it once")
         counts[name] = int(number)
     return counts
 

@@ -19,6 +19,7 @@ from leakgauge.records import Record, Run
 from leakgauge.report import answer, cells, panels, utility, verdicts, write_report
 
 INTERRUPTED = 130
+REFUSED = 2
 FEW = 3
 """With more tests than this, what the success of each implies is left to the report."""
 
@@ -37,20 +38,30 @@ def run(
     folder = RunFolder.claim(path, prepared.run)
     for note in prepared.run.notes:
         notices.print(Text(f"note: {note}"), soft_wrap=True)
+    refused: list[str] = []
     try:
-        records = _with_progress(folder, prepared, workers, notices)
+        records = _with_progress(folder, prepared, workers, notices, refused)
     except KeyboardInterrupt:
-        notices.print(f"stopped; to go on, repeat the command with --out {path}", soft_wrap=True)
+        stopped = Text(f"stopped; to go on, repeat the command with --out {path}")
+        notices.print(stopped, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
+    for text in refused:
+        notices.print(Text(f"refused: {text}"), soft_wrap=True)
     report = write_report(folder.path)
     if json_:
         print(json.dumps(as_json(prepared.run, records, report), allow_nan=False))
     else:
         _tell(prepared.run, records, report, time.perf_counter() - began)
+    if refused:
+        raise typer.Exit(REFUSED)
 
 
 def _with_progress(
-    folder: RunFolder, prepared: Prepared, workers: int | None, notices: Console
+    folder: RunFolder,
+    prepared: Prepared,
+    workers: int | None,
+    notices: Console,
+    refused: list[str],
 ) -> list[Record]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=notices) as bars:
@@ -68,6 +79,7 @@ def _with_progress(
             label=prepared.label,
             workers=workers,
             progress=progress,
+            refused=refused.append,
         )
 
 

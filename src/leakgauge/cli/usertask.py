@@ -1,16 +1,20 @@
 """``--task MODULE:FUNCTION``: the user's own model and data."""
 
+import contextlib
 import random
+import sys
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import nn
 
 from leakgauge.checks import InputError, nearest, require
 from leakgauge.data import from_arrays
 from leakgauge.experiment.usercode import function_of, told
 from leakgauge.rng import derive
-from leakgauge.types import Dataset, Task
+from leakgauge.types import Dataset, Schema, Task
 
 WANTED = "expected a function that returns (leakgauge.Task, leakgauge.Dataset)"
 
@@ -24,6 +28,11 @@ def load_task(spec: str, *, seed: int) -> tuple[Task, Dataset]:
     Raises:
         InputError: it cannot be imported or called, or returns something else.
     """
+    with contextlib.redirect_stdout(sys.stderr):  # what it prints is no part of the answer
+        return _loaded(spec, seed)
+
+
+def _loaded(spec: str, seed: int) -> tuple[Task, Dataset]:
     function = function_of(spec, "--task")
     random.seed(derive(seed, "task"))
     np.random.seed(derive(seed, "task") % 2**32)  # noqa: NPY002 - the user's code may use it
@@ -38,11 +47,36 @@ def load_task(spec: str, *, seed: int) -> tuple[Task, Dataset]:
     if not (isinstance(task, Task) and isinstance(data, Dataset)):
         found = f"({type(task).__name__}, {type(data).__name__})"
         raise InputError(f"--task {spec} returned {found}; {WANTED}")
+    _check_model(spec, task.model)
     return task, _checked(spec, data)
+
+
+def _check_model(spec: str, model: object) -> None:
+    if not isinstance(model, nn.Module):
+        raise InputError(
+            f"--task {spec}: the model of the Task is {type(model).__name__}; expected a "
+            "torch.nn.Module"
+        )
+    for name, leaf in model.named_parameters():
+        require(
+            not isinstance(leaf, nn.UninitializedParameter),
+            f"--task {spec}: parameter {name!r} has no shape yet; run the lazy model once first",
+        )
 
 
 def _checked(spec: str, data: Dataset) -> Dataset:
     """The same data with what can be repaired without doubt (types of codes), or a refusal."""
+    named = isinstance(data.secrets, Mapping) and all(isinstance(n, str) for n in data.secrets)
+    require(
+        named,
+        f"--task {spec}: secrets of the Dataset are {str(data.secrets)[:60]}; expected a mapping "
+        "from names to codes",
+    )
+    require(
+        data.schema is None or isinstance(data.schema, Schema),
+        f"--task {spec}: schema of the Dataset is {type(data.schema).__name__}; expected a Schema "
+        "or None",
+    )
     parts = {"x": data.x, "y": data.y, **data.secrets}
     for name, part in parts.items():
         require(
@@ -50,6 +84,11 @@ def _checked(spec: str, data: Dataset) -> Dataset:
             f"--task {spec}: {name} of the Dataset is {type(part).__name__}, not a tensor; make "
             "the Dataset with leakgauge.from_arrays",
         )
+    require(
+        data.x.layout == torch.strided and data.x.dtype != torch.bfloat16,
+        f"--task {spec}: x of the Dataset is {data.x.dtype}, {data.x.layout}; expected dense "
+        "numbers, such as float32",
+    )
     plain = from_arrays(data.x, data.y, data.secrets, users=data.users, dtype=data.x.dtype)
     return replace(plain, x=data.x, schema=data.schema)
 

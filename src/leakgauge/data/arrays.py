@@ -195,7 +195,13 @@ def _read_npz(file: str, names: list[str]) -> dict[str, Array]:
     try:
         with np.load(file, allow_pickle=False) as arrays:
             _refuse_unknown([name for name in names if name not in arrays], arrays, file)
-            return {name: arrays[name] for name in names}
+            found = {name: arrays[name] for name in names}
+            for name, array in found.items():
+                require(
+                    isinstance(array, np.ndarray),
+                    f"{name!r} in {file!r} is no array; write the file by numpy.savez",
+                )
+            return found
     except InputError:
         raise
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:

@@ -70,7 +70,8 @@ def categories(column: "pd.Series[Any]") -> "pd.Categorical[Any]":
     >>> categories(pd.Series([10, 9, 10])).categories.tolist()
     ['9', '10']
     """
-    values = numbers(column) if kind_of(column) == "number" else column
+    whole = dtypes.is_integer_dtype(column.dtype)  # exact, where floats would merge large ones
+    values = numbers(column) if kind_of(column) == "number" and not whole else column
     codes, uniques = pd.factorize(values)
     found = list(uniques)
     order = {_name(value): None for value in sorted(found, key=_rank)}
@@ -136,6 +137,8 @@ def _name(value: object) -> str:
 
 def _rank(value: Any) -> tuple[int, float, str]:
     is_number = isinstance(value, (int, float, np.integer, np.floating, np.bool_))
+    if isinstance(value, (int, np.integer)):
+        return (0, int(value), "")
     return (0, float(value), "") if is_number else (1, 0.0, str(value))
 
 

@@ -247,7 +247,11 @@ def _read_npz(file: Path) -> dict[str, npt.NDArray[Any]]:
     try:
         with np.load(file, allow_pickle=False) as arrays:
             for name in arrays:
-                found[name] = arrays[name]
+                if not name.startswith("__MACOSX/"):  # what a Mac adds to an archive
+                    found[name] = arrays[name]
+                    require(isinstance(found[name], np.ndarray), _no_array(name, str(file)))
+    except InputError:
+        raise
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         # NumPy's own message advises allow_pickle=True, which would run code from the file.
         if "allow_pickle" in str(error):
@@ -256,6 +260,10 @@ def _read_npz(file: Path) -> dict[str, npt.NDArray[Any]]:
             ) from error
         raise _unreadable(file, error) from error
     return found
+
+
+def _no_array(name: str, file: str) -> str:
+    return f"{name!r} in {file!r} is no array; write the file by numpy.savez"
 
 
 def _checked(images: npt.NDArray[Any], what: str) -> tuple[Pixels, list[str]]:

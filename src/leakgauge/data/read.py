@@ -4,11 +4,16 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from leakgauge.checks import InputError, require
 from leakgauge.data.columns import refuse_repeated
+
+MISSING = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"]
+MISSING += ["1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"]
+"""Words for a missing value: those of pandas but for "None", which may be an answer."""
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
@@ -85,7 +90,24 @@ def _read_text(file: Path) -> pd.DataFrame:
     with warnings.catch_warnings():
         # Rows longer than the header would lose their end with no more than a warning.
         warnings.simplefilter("error", pd.errors.ParserWarning)
-        return pd.read_csv(file, sep=separator, index_col=False, low_memory=False)
+        frame = pd.read_csv(
+            file,
+            sep=separator,
+            index_col=False,
+            low_memory=False,
+            keep_default_na=False,
+            na_values=MISSING,
+        )
+    for name in frame.columns[(frame == "None").any()]:
+        frame[name] = _numbers_or_none(frame[name])
+    return frame
+
+
+def _numbers_or_none(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Without the word None where all else are numbers; among other words it is one of them."""
+    without = column.mask(column == "None")
+    found = pd.to_numeric(without, errors="coerce")
+    return found if bool((found.notna() == without.notna()).all()) else column
 
 
 def _read_parquet(file: Path) -> pd.DataFrame:

@@ -67,7 +67,7 @@ def open_data(spec: str | os.PathLike[str], *, side: int = 32) -> Source:
     """
     require_count(side, "side of images, in pixels")
     path, word = Path(spec), str(spec)
-    if path.exists():
+    if _exists(path, word):
         return _from_path(path, word, side)
     if word in TABLES:
         return _source(word, TABLES[word](), ROLES[word])
@@ -78,6 +78,17 @@ def open_data(spec: str | os.PathLike[str], *, side: int = 32) -> Source:
 
 DATASETS = (*TABLES, *IMAGES)
 """The names that ``open_data`` knows."""
+
+
+def _exists(path: Path, word: str) -> bool:
+    try:
+        word.encode()
+        return path.exists()
+    except UnicodeEncodeError as error:  # as archives from other systems unpack
+        shown = os.fsencode(word).decode("utf-8", "replace")
+        raise InputError(f"the name of {shown!r} is not UTF-8 text; rename the file") from error
+    except OSError as error:  # a folder that is locked, a name that is too long
+        raise InputError(f"{word[:200]!r} cannot be opened: {error.strerror}") from error
 
 
 def _from_path(path: Path, word: str, side: int) -> Source:

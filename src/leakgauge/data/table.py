@@ -55,6 +55,7 @@ class Roles:
             require(self.coded.count(name) == 1, f"the secret {name!r} is named twice")
             require(name != self.group, f"{name!r} is both the {self.role(name)} and the group")
             require(name not in self.drop, f"{name!r} is the {self.role(name)}; it is also dropped")
+        require(self.group not in self.drop, f"{self.group!r} is the group; it is also dropped")
         for name, count in self.bins.items():
             require(name in self.coded, f"bins for {name!r}, which is neither label nor secret")
             require(count >= 2, f"{count} bins for {name!r}; expected 2 or more")

@@ -11,7 +11,7 @@ from leakgauge.experiment import guarantee, inversion
 from leakgauge.experiment.guarantee import GuaranteeCell
 from leakgauge.experiment.inversion import InversionCell
 from leakgauge.experiment.plan import Plan
-from leakgauge.experiment.strict import Whole
+from leakgauge.experiment.strict import Finite, Real, Truth, Whole
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Cell:
     group: str | None = None
     drop: tuple[str, ...] = ()
     bins: Mapping[str, Whole] = field(default_factory=dict)
-    drop_missing: bool = False
+    drop_missing: Truth = False
     ask: str = "property"
     adversary: str | None = None
     defense: str = "none"
@@ -59,14 +59,14 @@ class Cell:
     shadow: Whole = 1000
     rounds: Whole = 10
     trials: Whole = 5000
-    lr: float = 0.01
+    lr: Real = 0.01
     batches: str = REUSE
     prior: str = UNIFORM
     ratio_bins: Whole = 6
     candidates: Whole = 2
-    stack: bool = False
+    stack: Truth = False
     hidden: tuple[Whole, ...] = (100,)
-    allow_loop: bool = False
+    allow_loop: Truth = False
     device: str = "cpu"
     seed: Whole = 0
 
@@ -149,7 +149,7 @@ class Stated:
     """
 
     where: Mapping[str, Any]
-    value: float
+    value: Finite
     metric: Literal[
         "auroc",
         "tpr_at_1_fpr",

@@ -55,6 +55,7 @@ class Found:
     users: Tensor | None
     columns: int
     notes: Sequence[str] = ()
+    is_table: bool = False
 
     def facts(self, secret: str) -> dict[str, Any]:
         """How many, and of what; plain values for ``run.yaml``."""
@@ -83,7 +84,7 @@ def describe(
             "defense": [one.name for one in plan.parsed_defenses if one.name != "none"],
             **asdict(plan.settings),
             "shadow": plan.shadow,
-            "hidden": list(plan.hidden),
+            **({"hidden": list(plan.hidden)} if found.is_table else {}),
             "device": plan.device,
         },
         data={

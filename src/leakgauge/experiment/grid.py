@@ -193,8 +193,9 @@ def _cells(settings: Mapping[str, Any], where: str) -> tuple[AnyCell, ...]:
 
 def _cell(settings: Mapping[str, Any], where: str) -> AnyCell:
     """With its adversary named; refuses here what would fail hours later."""
+    cell = _made(_CELLS[kind_of(settings.get("ask"))], settings, where)
     try:
-        return named(_made(_CELLS[kind_of(settings.get("ask"))], settings, where))
+        return named(cell)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
 

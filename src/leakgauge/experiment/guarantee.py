@@ -14,7 +14,7 @@ from leakgauge.audit.judging import versions
 from leakgauge.checks import nearest, require, require_choice
 from leakgauge.data import Roles, Source, Table, encode, make_table
 from leakgauge.data.usual import filled_in
-from leakgauge.experiment.strict import Whole
+from leakgauge.experiment.strict import Real, Truth, Whole
 from leakgauge.guarantee import (
     DPSGD,
     Craft,
@@ -70,20 +70,20 @@ class GuaranteeCell:
 
     data: str
     attribute: str
-    clip: float
-    noise: float
+    clip: Real
+    noise: Real
     ask: str = QUESTION
     label: str | None = None
     canary: str = f"{CRAFTED}-{Craft.domain}"
     statistic: str = LikelihoodRatio.name
     mechanism: str = "dpsgd"
     trials: Whole = 5000
-    delta: float = 1e-5
+    delta: Real = 1e-5
     hidden: tuple[Whole, ...] = (100,)
     group: str | None = None
     drop: tuple[str, ...] = ()
     bins: Mapping[str, Whole] = field(default_factory=dict)
-    drop_missing: bool = False
+    drop_missing: Truth = False
     device: str = "cpu"
     seed: Whole = 0
 

@@ -8,7 +8,7 @@ from leakgauge.checks import require, require_choice, require_count
 from leakgauge.data import Source
 from leakgauge.data.usual import filled_in
 from leakgauge.defenses import parse_defense
-from leakgauge.experiment.strict import Whole
+from leakgauge.experiment.strict import Real, Truth, Whole
 from leakgauge.inversion.client import Client
 from leakgauge.inversion.parse import parse_attack
 from leakgauge.inversion.presets import PRESETS
@@ -72,7 +72,7 @@ class InversionCell:
     side: Whole = 32
     batch_size: Whole = 1
     local_steps: Whole = 1
-    local_lr: float = 1e-4
+    local_lr: Real = 1e-4
     epochs: Whole = 1
     iterations: Whole | None = None
     restarts: Whole = 1
@@ -82,12 +82,12 @@ class InversionCell:
     weights: str | None = None
     hidden: tuple[Whole, ...] = ()
     defense: str = "none"
-    adaptive: bool = False
-    simulate: bool = False
+    adaptive: Truth = False
+    simulate: Truth = False
     group: str | None = None
     drop: tuple[str, ...] = ()
     bins: Mapping[str, Whole] = field(default_factory=dict)
-    drop_missing: bool = False
+    drop_missing: Truth = False
     device: str = "cpu"
     seed: Whole = 0
 

@@ -94,7 +94,7 @@ def from_source(
         data = encode_pictures(table, pixels, rows, fit_on=split.private)
         return _task(model, plan), data
 
-    return _from_table(table, channels * height * width, encoded, plan, origin)
+    return _from_table(table, encoded, plan, origin, pixels=channels * height * width)
 
 
 def from_table(table: Table, plan: Plan, origin: Origin = UNTOLD) -> Prepared:
@@ -112,7 +112,7 @@ def from_table(table: Table, plan: Plan, origin: Origin = UNTOLD) -> Prepared:
         model = mlp(data.x.shape[1], len(table.classes), hidden=plan.hidden, generator=generator)
         return _task(model, plan), data
 
-    return _from_table(table, table.features.shape[1], encoded, plan, origin)
+    return _from_table(table, encoded, plan, origin)
 
 
 def from_task(task: Task, data: Dataset, plan: Plan, origin: Origin = UNTOLD) -> Prepared:
@@ -141,7 +141,7 @@ def _task(model: nn.Module, plan: Plan) -> Task:
 
 
 def _from_table(
-    table: Table, columns: int, encoded: Encoding, plan: Plan, origin: Origin
+    table: Table, encoded: Encoding, plan: Plan, origin: Origin, *, pixels: int | None = None
 ) -> Prepared:
     found = Found(
         label=table.label,
@@ -150,8 +150,9 @@ def _from_table(
         secrets=table.secrets,
         values=table.values,
         users=table.users,
-        columns=columns,
+        columns=table.features.shape[1] if pixels is None else pixels,
         notes=table.notes,
+        is_table=pixels is None,
     )
     return _prepared(found, encoded, plan, origin)
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leakgauge.audit import Played, Stage, judge, play_round, trajectory, weigh_rounds
+from leakgauge.checks import InputError
 from leakgauge.experiment.executors import spread
 from leakgauge.experiment.store import RunFolder
 from leakgauge.gradients import params_of
@@ -25,18 +26,36 @@ def run_stages(
     label: str,
     workers: int | None,
     progress: Progress = lambda what, done, of: None,
+    refused: Callable[[str], None] = lambda text: None,
 ) -> list[Record]:
     """Train, attack and judge every scene; finished rounds are read back from the folder.
 
     The records are the same however often the run was interrupted and however many workers there
     are; ``records.jsonl`` is written at the end.
+
+    Args:
+        folder: of the run.
+        scenes: to play, one after the other.
+        dataset: the data's name, for the records.
+        label: the label's name, for the records.
+        workers: processes; None leaves it to the machine.
+        progress: told of what is done.
+        refused: told of each scene that cannot be played to its end, and why; the others are kept.
+
+    Raises:
+        InputError: no scene can be played to its end.
     """
     records: list[Record] = []
-    for scene in scenes:
-        starts, final = _trained(folder, scene, progress)
-        rounds = _played(folder, scene, starts, workers, progress)
-        jointly = _jointly(folder, scene, starts, progress)
-        records += judge(scene, rounds, final, dataset=dataset, label=label, jointly=jointly)
+    for number, scene in enumerate(scenes, start=1):
+        try:
+            starts, final = _trained(folder, scene, progress)
+            rounds = _played(folder, scene, starts, workers, progress)
+            jointly = _jointly(folder, scene, starts, progress)
+            records += judge(scene, rounds, final, dataset=dataset, label=label, jointly=jointly)
+        except InputError as error:
+            if number == len(scenes) and not records:
+                raise
+            refused(f"{scene.name}: {error}")
     write_records(folder.path, records)
     return records
 

@@ -200,7 +200,7 @@ def _cost(bare: Row, best: Row) -> str:
     if lost > 0 and not _apart(after, before):
         cost += ", within the intervals"
     if after.low <= best.accuracy.chance:
-        cost += ", and no more than always naming the most frequent class gives"
+        cost += ", and not shown to be more than always naming the most frequent class gives"
     return (
         f"; the model's test accuracy goes from {_share(before)} to {_share(after)}, which is "
         f"{cost}"

@@ -8,14 +8,15 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from leakgauge.checks import require
 from leakgauge.records import Estimate, Record
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.wording import count, short
 
-EPSILON = "epsilon"
+EPSILON, GAUSSIAN = "epsilon", "epsilon_gaussian"
 METRICS = {
     EPSILON: "Epsilon shown",
-    "epsilon_gaussian": "Epsilon shown, Gaussian noise taken for granted",
+    GAUSSIAN: "Epsilon shown, Gaussian noise taken for granted",
     "epsilon_in_sample": "Epsilon by the paper's estimate",
     "per_attribute_ratio": "Promised over shown, in units of N",
     "distance_over_clip": "Distance over clip",
@@ -73,18 +74,29 @@ class Finding:
     @property
     def violated(self) -> bool:
         """The mechanism does not keep what it claims for this record (at 95 % confidence)."""
-        return self.figures["epsilon_gaussian"].estimate.low > self.theory["pair_exact"]
+        return self.figures[GAUSSIAN].estimate.low > self.theory["pair_exact"]
 
 
 def finding(settings: Mapping[str, Any], records: Sequence[Record]) -> Finding:
-    """One audit's settings and records."""
-    return Finding(settings, {record.metric: record for record in records})
+    """One audit's settings and records.
+
+    Raises:
+        InputError: some are missing, as in a damaged folder.
+    """
+    figures = {record.metric: record for record in records}
+    for known, wanted, what in (
+        (settings, ("clip", "noise", "canary", "trials", "delta", "attribute"), "settings"),
+        (figures, (EPSILON, GAUSSIAN), "records"),
+    ):
+        for name in wanted:
+            require(name in known, f"the {what} of this audit lack {name!r}; run it again")
+    return Finding(settings, figures)
 
 
 def sentences(found: Finding) -> list[str]:
     """The result for a reader who is no specialist; the last one is the verdict."""
     ask, theory, details = found.settings, found.theory, found.record.details
-    estimate, gaussian = found.record.estimate, found.figures["epsilon_gaussian"].estimate
+    estimate, gaussian = found.record.estimate, found.figures[GAUSSIAN].estimate
     most, trials = short(theory["largest_showable_low"]), count(int(ask["trials"]))
     limit = f"The trials are not saturated: without an error they would show {most}"
     if found.saturated:

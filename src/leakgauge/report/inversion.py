@@ -6,6 +6,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from leakgauge.checks import InputError
 from leakgauge.records import ACCUMULATED, Estimate, Record
 from leakgauge.report.cells import Cell, cells
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
@@ -71,7 +72,10 @@ def _sentence(test: Cell) -> str:
     whole = test.at("columns", ACCUMULATED)
     if whole is None:
         loss = test.at("loss", ACCUMULATED)
-        assert loss is not None
+        if loss is None:
+            raise InputError(
+                f"the records of {title(test)} lack both a score and a loss; run it again"
+            )
         return (
             f"{title(test)}: {count(loss.estimate.n)} records were searched for; the loss ended at "
             f"{short(loss.estimate.value)}. The true records are not known here, so nothing says "

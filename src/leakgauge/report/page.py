@@ -78,9 +78,10 @@ def render(run: Run, records: Sequence[Record]) -> str:
             views=views,
             judged=[view["verdict"] for view in views if view["verdict"] and view["shown"]],
             others=[view["verdict"] for view in views if view["verdict"] and not view["shown"]],
-            several=len(judged) > 1,
             chosen=choice.told(len(shown), len(tests)),
-            summary=prose.summary(judged),
+            summary=" ".join(
+                [*([prose.summary(judged)] if len(judged) > 1 else []), *prose.unplayed(run, tests)]
+            ),
             metrics=_metrics(tests),
             guess=_common_chance(tests),
             strong=STRONG_AUROC,

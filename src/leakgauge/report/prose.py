@@ -1,6 +1,7 @@
 """The paragraphs that follow from a run's settings."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from leakgauge.records import Record, Run
@@ -26,6 +27,18 @@ def summary(found: Sequence[Verdict]) -> str:
     if invalid:
         said.append(f"{invalid} {'is' if invalid == 1 else 'are'} not valid")
     return "; ".join(said) + "."
+
+
+def unplayed(run: Run, tests: Sequence[Cell]) -> list[str]:
+    """What was asked for and is not there: it could not be played to its end."""
+    there = {(test.game, test.defense) for test in tests}
+    asked = product(run.settings.get("ask", ()), ("none", *run.settings.get("defense", ())))
+    names = [
+        f"'{game}'{'' if defense == 'none' else f' under {defense}'}"
+        for game, defense in asked
+        if (game, defense) not in there
+    ]
+    return [f"Asked for, and not played to the end: {', '.join(names)}."] if names else []
 
 
 def knew(run: Run, tests: Sequence[Cell]) -> list[str]:
@@ -94,7 +107,7 @@ def utility_text(record: Record) -> str:
     )
     if estimate.low > record.chance:
         return figures
-    return f"{figures} So the model has not learnt more than the most frequent class."
+    return f"{figures} So it is not shown that the model has learnt more than that."
 
 
 def parts(data: Mapping[str, Any]) -> dict[str, Any]:

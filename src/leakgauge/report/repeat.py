@@ -42,8 +42,11 @@ def command_line(run: Run) -> str:
         words.append(str(table))
     elif not options or (run.command in ("audit", "invert") and task is None):
         return ""
+    left: set[str] = {"label"} if task is not None else set()  # the task has its own
+    if settings.get("ask") == ["user"]:  # the secret is who it is, which --group says
+        left.add("secret")
     for key in options:
-        if key in settings and not (task is not None and key == "label"):  # the task has its own
+        if key in settings and key not in left:
             words.extend(_option(key, settings[key]))
     return shlex.join(words)
 
