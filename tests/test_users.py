@@ -11,6 +11,7 @@ import torch
 from scipy import special, stats
 from torch.nn.functional import cross_entropy
 
+from leakgauge.audit import Settings, stage
 from leakgauge.checks import InputError
 from leakgauge.data.split_users import split_users
 from leakgauge.defenses import GaussianNoise, gaussian, none
@@ -389,6 +390,18 @@ def test_a_person_with_one_record_is_refused(bench) -> None:
     )
     with pytest.raises(InputError, match="1 of 41 shadow persons have one record only"):
         PLDA.fit(lone, np.log([0.5, 0.5]), rng=stream(0, "fit"))
+
+
+def test_persons_who_do_not_fit_are_refused_before_any_training() -> None:
+    data = people(2.0, users=200, each=8)
+    kept = torch.ones(len(data), dtype=torch.bool)
+    for person in range(0, 200, 3):  # one record is left of each third person
+        kept[torch.nonzero(data.users == person).flatten()[1:]] = False
+    data = replace(data.rows(torch.nonzero(kept).flatten()), secrets={})
+    split = split_users(data.users, rng=stream(0, "split"))
+    settings = Settings("person", batch_size=2, rounds=1, trials=200)
+    with pytest.raises(InputError, match="shadow persons have one record only"):
+        stage("user", small_task(data), data, split, attacks=[PLDA], settings=settings)
 
 
 def test_candidates_go_without_the_noise(bench) -> None:

@@ -141,6 +141,10 @@ def stage(
     ready = tuple(_ready(ask, attack) for attack in attacks or (players(ask)[0](),))
     names = [attack.name for attack in ready]
     require(len(set(names)) == len(names), f"expected different attacks, got {names}")
+    for attack in ready:
+        if isinstance(attack, MatchingAttack):
+            bench = game.shadow(task, params_of(task.model), public, max_bytes=settings.max_bytes)
+            attack.check(bench, game.values)
     scene = Stage(task, private, public, test, game, trials, ready, settings, chosen)
     told(scene, replace(trials, rows=trials.rows[:1]))  # refuses what cannot be told
     return scene

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leakgauge.checks import InputError, nearest, require
 from leakgauge.data.columns import categories, kind_of
-from leakgauge.data.read import existing, read_table
+from leakgauge.data.read import existing, read_table, require_array
 from leakgauge.types import Dataset, Schema
 
 Array = npt.NDArray[Any]
@@ -197,10 +197,7 @@ def _read_npz(file: str, names: list[str]) -> dict[str, Array]:
             _refuse_unknown([name for name in names if name not in arrays], arrays, file)
             found = {name: arrays[name] for name in names}
             for name, array in found.items():
-                require(
-                    isinstance(array, np.ndarray),
-                    f"{name!r} in {file!r} is no array; write the file by numpy.savez",
-                )
+                require_array(array, name, file)
             return found
     except InputError:
         raise

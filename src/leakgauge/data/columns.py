@@ -136,9 +136,9 @@ def _name(value: object) -> str:
 
 
 def _rank(value: Any) -> tuple[int, float, str]:
-    is_number = isinstance(value, (int, float, np.integer, np.floating, np.bool_))
     if isinstance(value, (int, np.integer)):
         return (0, int(value), "")
+    is_number = isinstance(value, (float, np.floating, np.bool_))
     return (0, float(value), "") if is_number else (1, 0.0, str(value))
 
 

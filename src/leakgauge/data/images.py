@@ -16,7 +16,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from leakgauge.checks import InputError, nearest, require, require_count
 from leakgauge.data.decoding import Pixels, decode, is_image, resized
-from leakgauge.data.read import existing, read_table
+from leakgauge.data.read import existing, read_table, require_array
 
 FILE_COLUMN = "file"
 PIXEL_ARRAY = "x"
@@ -249,7 +249,7 @@ def _read_npz(file: Path) -> dict[str, npt.NDArray[Any]]:
             for name in arrays:
                 if not name.startswith("__MACOSX/"):  # what a Mac adds to an archive
                     found[name] = arrays[name]
-                    require(isinstance(found[name], np.ndarray), _no_array(name, str(file)))
+                    require_array(found[name], name, str(file))
     except InputError:
         raise
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
@@ -260,10 +260,6 @@ def _read_npz(file: Path) -> dict[str, npt.NDArray[Any]]:
             ) from error
         raise _unreadable(file, error) from error
     return found
-
-
-def _no_array(name: str, file: str) -> str:
-    return f"{name!r} in {file!r} is no array; write the file by numpy.savez"
 
 
 def _checked(images: npt.NDArray[Any], what: str) -> tuple[Pixels, list[str]]:

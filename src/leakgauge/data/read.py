@@ -6,13 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from leakgauge.checks import InputError, require
 from leakgauge.data.columns import refuse_repeated
 
-MISSING = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"]
-MISSING += ["1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"]
+MISSING = (
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"),
+)
 """Words for a missing value: those of pandas but for "None", which may be an answer."""
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -52,6 +55,14 @@ def existing(path: str | os.PathLike[str]) -> Path:
     require(not file.is_dir(), f"{str(file)!r} is a folder; expected a file")
     require(file.is_file(), f"no file {str(file)!r}")
     return file
+
+
+def require_array(found: object, name: str, file: str) -> None:
+    """Refuse what NumPy reads from an archive beside arrays: the bytes of any other file."""
+    require(
+        isinstance(found, np.ndarray),
+        f"{name!r} in {file!r} is no array; write the file by numpy.savez",
+    )
 
 
 def _readable(reader: Callable[[Path], pd.DataFrame], file: Path) -> pd.DataFrame:
@@ -96,7 +107,7 @@ def _read_text(file: Path) -> pd.DataFrame:
             index_col=False,
             low_memory=False,
             keep_default_na=False,
-            na_values=MISSING,
+            na_values=list(MISSING),
         )
     for name in frame.columns[(frame == "None").any()]:
         frame[name] = _numbers_or_none(frame[name])

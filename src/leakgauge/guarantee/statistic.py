@@ -49,7 +49,7 @@ class Norm:
     def parts(self, released: Grads, expected: Grads) -> Tensor:
         """``[n, 1]``."""
         total = sum(
-            (flat_leaf((leaf - expected[name][0]).double()).square().sum(dim=1))
+            flat_leaf((leaf - expected[name][0]).double()).square().sum(dim=1)
             for name, leaf in released.items()
         )
         return torch.as_tensor(total).sqrt()[:, None]

@@ -74,6 +74,9 @@ class MatchingAttack(ABC):
 
     name: ClassVar[str]
 
+    def check(self, shadow: Shadow, values: int) -> None:  # noqa: B027 - most need nothing
+        """Refuse, before any work, a bench that ``fit`` would refuse; ``values`` is m."""
+
     @abstractmethod
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator

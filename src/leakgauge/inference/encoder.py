@@ -15,6 +15,7 @@ from leakgauge.inference.candidates import MatchingAttack
 from leakgauge.inference.likeness import (
     FittedLikeness,
     Lesson,
+    check_persons,
     hold_out_persons,
     observe,
     rehearse,
@@ -79,8 +80,14 @@ class Encoder(MatchingAttack):
             require_positive(self.temperature, "temperature")
         require(self.folds >= 2, f"number of folds is {self.folds}; expected 2 or more")
 
+    def check(self, shadow: Shadow, values: int) -> None:
+        """Where the temperature is fitted, refuse persons with whom there is no rehearsing."""
+        if self.temperature is None:
+            check_persons(shadow, candidates=values, folds=self.folds)
+
     def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> FittedLikeness:
         """Train on all shadow persons, after a trial on held-out ones where that is asked for."""
+        self.check(shadow, len(log_prior))
         view, lesson = observe(shadow, batches=self.batches, components=self.components, rng=rng)
         seed = int(rng.integers(2**62))
 

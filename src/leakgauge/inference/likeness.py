@@ -137,6 +137,22 @@ def observe(
     return view, Lesson(seen, reduced, person, shadow.batch_size / records)
 
 
+def check_persons(shadow: Shadow, *, candidates: int, folds: int) -> None:
+    """Refuse shadow persons with whom the game cannot be rehearsed.
+
+    Raises:
+        InputError: one has a single record, or a fold would have fewer than m persons.
+    """
+    each = np.bincount(shadow.data.secrets[shadow.secret].cpu().numpy())
+    lone, persons = int((each == 1).sum()), len(each)
+    require(
+        lone == 0,
+        f"{lone} of {persons} shadow persons have one record only, which makes no two batches "
+        "of other records; leave these persons out",
+    )
+    _require_enough(persons, candidates, folds)
+
+
 def rehearse(shadow: Shadow, view: Projection, *, batches: int = REHEARSED) -> Rehearsal:
     """Play the game's batches among the shadow persons, each one's records parted in two.
 
@@ -146,12 +162,6 @@ def rehearse(shadow: Shadow, view: Projection, *, batches: int = REHEARSED) -> R
     rng = stream(0, "rehearsal", shadow.panel)
     codes = shadow.data.secrets[shadow.secret].cpu().numpy()
     halves = [part(rows, rng) for rows in records_of(codes)]
-    lone = sum(len(held) == 0 for _, held in halves)
-    require(
-        lone == 0,
-        f"{lone} of {len(halves)} shadow persons have one record only, which makes no two batches "
-        "of other records; leave these persons out",
-    )
     person = rng.permutation(np.arange(batches) % len(halves))
 
     def batch(rows: Ints) -> Ints:
@@ -179,11 +189,7 @@ def hold_out_persons(
     """
     rng = stream(0, "rehearsal folds")
     persons = len(rehearsal.held)
-    require(
-        persons >= folds * candidates,
-        f"{folds} folds of the shadow persons need {folds * candidates}, {candidates} candidates "
-        f"each; there are {persons}: bring more persons, or lower --candidates",
-    )
+    _require_enough(persons, candidates, folds)
     said, truth = [], []
     for fold in np.array_split(rng.permutation(persons), folds):
         chosen = np.flatnonzero(np.isin(rehearsal.person, fold))
@@ -192,6 +198,14 @@ def hold_out_persons(
         said.append(likeness(rehearsal.seen[chosen], rehearsal.held[index]))
         truth.append(secret)
     return HeldOut(np.concatenate(said), np.concatenate(truth))
+
+
+def _require_enough(persons: int, candidates: int, folds: int) -> None:
+    require(
+        persons >= folds * candidates,
+        f"{folds} folds of the shadow persons need {folds * candidates}, {candidates} candidates "
+        f"each; there are {persons}: bring more persons, or lower --candidates",
+    )
 
 
 def _trials(

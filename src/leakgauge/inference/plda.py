@@ -13,6 +13,7 @@ from leakgauge.inference.candidates import MatchingAttack
 from leakgauge.inference.likeness import (
     FittedLikeness,
     Lesson,
+    check_persons,
     hold_out_persons,
     observe,
     rehearse,
@@ -59,8 +60,13 @@ class Plda(MatchingAttack):
         require_positive(self.ridge, "ridge")
         require(self.ridge <= 1, f"ridge is {self.ridge:g}; expected at most 1")
 
+    def check(self, shadow: Shadow, values: int) -> None:
+        """Refuse persons with whom the game cannot be rehearsed."""
+        check_persons(shadow, candidates=values, folds=self.folds)
+
     def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> FittedLikeness:
         """Calibrate on held-out shadow persons, then learn from all."""
+        self.check(shadow, len(log_prior))
         noise = noise_std(shadow.defense)
         view, lesson = observe(shadow, batches=self.batches, components=self.components, rng=rng)
 
