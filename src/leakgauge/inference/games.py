@@ -51,8 +51,9 @@ class BatchGame:
 
     @property
     def value_names(self) -> tuple[str, ...]:
-        """The secret's values ``[m]`` in words."""
-        return self.mix.names(_names(self.pool.schema, self.secret, self.mix.record_values))
+        """The secret's values ``[m]`` in words; a schema may name more than the records have."""
+        values = self.mix.record_values
+        return self.mix.names(_names(self.pool.schema, self.secret, values)[:values])
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -222,6 +223,4 @@ class ProportionInference(BatchGame):
 
 
 def _names(schema: Schema | None, secret: str, values: int) -> tuple[str, ...]:
-    """Of the values that the records have; a schema may name more."""
-    known = schema.secrets[secret] if schema else tuple(map(str, range(values)))
-    return known[:values]
+    return schema.secrets[secret] if schema else tuple(str(value) for value in range(values))
