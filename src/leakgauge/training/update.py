@@ -191,15 +191,9 @@ class Update:
             return model
         found = copy.deepcopy(model)
         own = dict(found.state_dict(keep_vars=True))
+        _check_shapes(self.held, own, "the update", type(model).__name__)
         with torch.no_grad():
             for name, leaf in self.held.items():
-                whole = type(model).__name__
-                require(name in own, f"the update has {name!r}, not in {whole}{nearest(name, own)}")
-                came, expected = list(leaf.shape), list(own[name].shape)
-                require(
-                    came == expected,
-                    f"the update: {name!r} is {came}; expected {expected} as {whole}",
-                )
                 own[name].copy_(leaf)
         return found
 
@@ -302,6 +296,11 @@ def _check_names(found: Params, wanted: Params, what: str, whole: str) -> None:
     """Refuse other names or shapes."""
     for name in wanted:
         require(name in found, f"{what} has no {name!r}, which {whole} has{nearest(name, found)}")
+    _check_shapes(found, wanted, what, whole)
+
+
+def _check_shapes(found: Params, wanted: Params, what: str, whole: str) -> None:
+    """Refuse names that are not among the wanted ones, and other shapes than theirs."""
     for name, leaf in found.items():
         require(name in wanted, f"{what} has {name!r}, not in {whole}{nearest(name, wanted)}")
         came, expected = list(leaf.shape), list(wanted[name].shape)
