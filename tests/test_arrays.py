@@ -122,7 +122,7 @@ REFUSED_FILES = [
     ("a.npz", {"label": "yy"}, "did you mean 'y'?"),
     ("a.npz", {"label": "sex"}, "['sex', 'sex'] name one array for two roles"),
     ("a.npz", {"x": ["x"]}, "x is ['x']; expected the name of one array"),
-    ("a.npz", {"label": "things"}, "a.npz' cannot be read: it holds Python objects"),
+    ("a.npz", {"label": "things"}, "a.npz' holds Python objects; save it as text"),
     ("text.npz", {}, "is no .npz file, or only a part of one"),
     ("torn.npz", {}, "is no .npz file, or only a part of one"),
     ("spoilt.npz", {}, "spoilt.npz' cannot be read: Bad CRC"),

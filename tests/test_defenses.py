@@ -30,7 +30,6 @@ from leakgauge.defenses import (
     Sign,
     StochasticQuantise,
     deployed,
-    flatten,
     parse_defense,
     train_network,
     with_noise,
@@ -44,6 +43,7 @@ from leakgauge.gradients import (
     per_example_gradients,
     pooled_batch_gradients,
 )
+from leakgauge.leaves import flatten
 from leakgauge.models import cnn, mlp
 from leakgauge.threads import one_thread
 from leakgauge.types import Dataset, Task

@@ -25,7 +25,7 @@ FLOORS = [
     {"pooling"},
     {"batching"},
     {"probing"},
-    {"spelling"},
+    {"leaves", "spelling"},
     {"types", "rng", "checks", "threads"},
 ]
 RANK = {name: height for height, names in enumerate(reversed(FLOORS)) for name in names}

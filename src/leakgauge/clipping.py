@@ -15,6 +15,7 @@ from torch.func import vmap
 from leakgauge.batching import BLOCK_BYTES, Job, slices, stacked, start
 from leakgauge.checks import InputError, require_positive
 from leakgauge.gradients import MAX_BYTES
+from leakgauge.leaves import norms
 from leakgauge.pooling import Pool, pays, start_pool
 from leakgauge.probing import (
     Method,
@@ -23,7 +24,7 @@ from leakgauge.probing import (
     gradient_function,
     vectorisable_kernels,
 )
-from leakgauge.types import Grads, Params, Task, flat_leaf
+from leakgauge.types import Grads, Params, Task
 
 
 def iter_clipped_batch_gradients(
@@ -160,7 +161,7 @@ def clipped_gradient_function(
         params = {name: params[name].detach() for name in job.params}
         with vectorisable_kernels():
             grads = each(params, x[:, None], y[:, None])
-        weights = (clip / _norms(grads)).clamp(max=1) / len(x)
+        weights = (clip / norms(grads)).clamp(max=1) / len(x)
         return {name: torch.tensordot(weights, leaf, 1) for name, leaf in grads.items()}
 
     return step
@@ -188,12 +189,5 @@ def _factors(pool: Pool, clip: float) -> Tensor:
         records = used[block]
         x, y = pool.x[records][:, None], pool.y[records][:, None]
         grads = job.direct(stacked(x, y), len(records), 1)
-        factors[records] = (clip / _norms(grads)).clamp(max=1)
+        factors[records] = (clip / norms(grads)).clamp(max=1)
     return factors
-
-
-def _norms(grads: Grads) -> Tensor:
-    """The l2 norm of each row over all leaves."""
-    each = [torch.linalg.vector_norm(flat_leaf(leaf), dim=1) for leaf in grads.values()]
-    found: Tensor = torch.linalg.vector_norm(torch.stack(each), dim=0)
-    return found

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from leakgauge.batching import BLOCK_BYTES, Job, slices, start
 from leakgauge.checks import InputError, require
+from leakgauge.leaves import flat_leaf
 from leakgauge.probing import Method
-from leakgauge.types import Grads, Params, Task, flat_leaf
+from leakgauge.types import Grads, Params, Task
 
 FLOPS_PER_SUM = 8
 """Adding one stored number takes as long as this many operations of a matrix product."""

@@ -1,6 +1,5 @@
 """The nouns that every floor above shares."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -12,15 +11,6 @@ Params = Mapping[str, Tensor]
 
 Grads = Mapping[str, Tensor]
 """A stack of gradients by parameter name; leaf ``[N, *p]``, N on the first axis."""
-
-
-def flat_leaf(leaf: Tensor) -> Tensor:
-    """A leaf ``[N, *p]`` as ``[N, D]``; a parameter may be a single number, and N may be 0.
-
-    >>> flat_leaf(torch.zeros(3)).shape, flat_leaf(torch.zeros(0, 2, 4)).shape
-    (torch.Size([3, 1]), torch.Size([0, 8]))
-    """
-    return leaf.reshape(len(leaf), math.prod(leaf.shape[1:]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,6 @@
 """Records that come as arrays: images, signals, embeddings, features made elsewhere."""
 
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -15,7 +13,8 @@ from torch import Tensor
 
 from leakgauge.checks import InputError, nearest, require
 from leakgauge.data.columns import categories, kind_of
-from leakgauge.data.read import existing, read_table, require_array
+from leakgauge.data.npz import read_npz
+from leakgauge.data.read import existing, read_table
 from leakgauge.types import Dataset, Schema
 
 Array = npt.NDArray[Any]
@@ -100,11 +99,12 @@ def read_arrays(
     require(len(set(roles)) == len(roles), f"{sorted(roles)} name one array for two roles")
     if file.suffix.lower() == ".npz":
         require(isinstance(x, str), f"x is {x!r}; expected the name of one array")
-        arrays = _read_npz(str(file), [str(x), *roles])
+        arrays = read_npz(file, [str(x), *roles])
         features = arrays[str(x)]
     elif file.suffix.lower() == ".parquet":
         frame = read_table(file)
-        _refuse_unknown([name for name in roles if name not in frame], frame.columns, str(file))
+        for name in roles:
+            require(name in frame, f"no {name!r} in {str(file)!r}{nearest(name, frame.columns)}")
         features = _frame_features(frame, [x] if isinstance(x, str) else list(x), roles)
         arrays = {name: frame[name].to_numpy() for name in roles}
     else:
@@ -187,29 +187,6 @@ def _people(found: Array, n: int) -> Tensor:
 def _refuse_length(found: Array, what: str, n: int) -> None:
     require(found.ndim == 1, f"{what} has shape {found.shape}; expected [{n}]")
     require(len(found) == n, f"{what} has {len(found)} records; x has {n}")
-
-
-def _read_npz(file: str, names: list[str]) -> dict[str, Array]:
-    # Checked here because NumPy would take another file for a pickle.
-    require(zipfile.is_zipfile(file), f"{file!r} is no .npz file, or only a part of one")
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            _refuse_unknown([name for name in names if name not in arrays], arrays, file)
-            found = {name: arrays[name] for name in names}
-            for name, array in found.items():
-                require_array(array, name, file)
-            return found
-    except InputError:
-        raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        # NumPy's own message advises allow_pickle=True, which would run code from the file.
-        reason = "it holds Python objects" if "allow_pickle" in str(error) else str(error)
-        raise InputError(f"{file!r} cannot be read: {' '.join(reason.split())}") from error
-
-
-def _refuse_unknown(missing: list[str], known: Any, file: str) -> None:
-    if missing:
-        raise InputError(f"no {missing[0]!r} in {file!r}{nearest(missing[0], known)}")
 
 
 def _frame_features(frame: pd.DataFrame, patterns: list[str], roles: list[str]) -> Array:

@@ -1,8 +1,6 @@
 """Images from folders, Parquet files and arrays, as pixels of one size beside a table."""
 
 import os
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from leakgauge.checks import InputError, nearest, require, require_count
 from leakgauge.data.decoding import Pixels, decode, is_image, resized
-from leakgauge.data.read import existing, read_table, require_array
+from leakgauge.data.npz import read_npz
+from leakgauge.data.read import existing, read_table
 
 FILE_COLUMN = "file"
 PIXEL_ARRAY = "x"
@@ -157,7 +156,7 @@ def read_image_arrays(path: str | os.PathLike[str], *, side: int = 32) -> Images
     """
     require_count(side, "side of images, in pixels")
     file = existing(path)
-    arrays = _read_npz(file)
+    arrays = read_npz(file)
     chosen = []
     if PIXEL_ARRAY not in arrays and PIXEL_ARRAY + _TEST in arrays:
         arrays = {name.removesuffix(_TEST): arrays[name] for name in arrays if _TEST in name}
@@ -238,28 +237,6 @@ def _named(
             raise InputError(f"{name} holds no image; remove rows without an image")
         named.append((name, value))
     return named
-
-
-def _read_npz(file: Path) -> dict[str, npt.NDArray[Any]]:
-    # Checked here because NumPy would take another file for a pickle.
-    require(zipfile.is_zipfile(file), f"{str(file)!r} is no .npz file, or only a part of one")
-    found = {}
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            for name in arrays:
-                if not name.startswith("__MACOSX/"):  # what a Mac adds to an archive
-                    found[name] = arrays[name]
-                    require_array(found[name], name, str(file))
-    except InputError:
-        raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        # NumPy's own message advises allow_pickle=True, which would run code from the file.
-        if "allow_pickle" in str(error):
-            raise InputError(
-                f"array {name!r} in {str(file)!r} holds Python objects; save it as text or numbers"
-            ) from error
-        raise _unreadable(file, error) from error
-    return found
 
 
 def _checked(images: npt.NDArray[Any], what: str) -> tuple[Pixels, list[str]]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from leakgauge.checks import InputError, require
@@ -55,14 +54,6 @@ def existing(path: str | os.PathLike[str]) -> Path:
     require(not file.is_dir(), f"{str(file)!r} is a folder; expected a file")
     require(file.is_file(), f"no file {str(file)!r}")
     return file
-
-
-def require_array(found: object, name: str, file: str) -> None:
-    """Refuse what NumPy reads from an archive beside arrays: the bytes of any other file."""
-    require(
-        isinstance(found, np.ndarray),
-        f"{name!r} in {file!r} is no array; write the file by numpy.savez",
-    )
 
 
 def _readable(reader: Callable[[Path], pd.DataFrame], file: Path) -> pd.DataFrame:

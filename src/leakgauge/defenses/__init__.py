@@ -17,7 +17,7 @@ from leakgauge.defenses.defense import (
 from leakgauge.defenses.parse import NAMES, parse_defense
 from leakgauge.defenses.perturb import PGD, Perturb, train_network
 from leakgauge.defenses.plain import ClipNorm, GaussianNoise, Prune, Sign, StochasticQuantise
-from leakgauge.defenses.transform import Chain, Identity, Transform, flatten
+from leakgauge.defenses.transform import Chain, Identity, Transform
 from leakgauge.defenses.vib import Bottleneck, deployed, with_noise
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
     "clip",
     "deployed",
     "dpsgd",
-    "flatten",
     "gaussian",
     "noise_multiplier",
     "none",

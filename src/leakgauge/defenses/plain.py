@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from leakgauge.checks import require, require_count
-from leakgauge.defenses.transform import alike, drawn, norms, over_rows, scaled
+from leakgauge.defenses.transform import alike, drawn, over_rows, scaled
+from leakgauge.leaves import norms
 from leakgauge.types import Grads
 
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from leakgauge.checks import require
-from leakgauge.types import Grads, flat_leaf
+from leakgauge.leaves import flatten
+from leakgauge.types import Grads
 
 BLOCK_BYTES = 2**20
 """Of the rows that are flattened at once: more leave the cache."""
@@ -80,26 +81,6 @@ class Chain:
         return found
 
 
-def flatten(grads: Grads) -> Tensor:
-    """All coordinates ``[N, D]``, leaf after leaf.
-
-    >>> flatten({"w": torch.ones(2, 3, 4), "b": torch.ones(2)}).shape
-    torch.Size([2, 13])
-    """
-    return torch.cat(_flat_leaves(grads), dim=1)
-
-
-def norms(grads: Grads) -> Tensor:
-    """The l2 norm ``[N]`` of each row over all leaves together.
-
-    >>> norms({"w": torch.tensor([[3.0]]), "b": torch.tensor([4.0])})
-    tensor([5.])
-    """
-    each = torch.stack([torch.linalg.vector_norm(leaf, dim=1) for leaf in _flat_leaves(grads)])
-    found: Tensor = torch.linalg.vector_norm(each, dim=0)
-    return found
-
-
 def scaled(grads: Grads, factors: Tensor) -> Grads:
     """Row i of every leaf times ``factors[i]``."""
     return {name: leaf * alike(factors, leaf) for name, leaf in grads.items()}
@@ -138,10 +119,6 @@ def drawn(
         for leaf in out.values():
             leaf[row] = draw(leaf[row], rng)
     return out
-
-
-def _flat_leaves(grads: Grads) -> list[Tensor]:
-    return [flat_leaf(leaf) for leaf in grads.values()]
 
 
 def _blocks(grads: Grads) -> Iterator[slice]:

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.func import vmap
 
 from leakgauge.checks import require_choice, require_positive
-from leakgauge.defenses import flatten
 from leakgauge.gradients import check_vectorisable
 from leakgauge.guarantee.pair import Attribute
+from leakgauge.leaves import flatten
 from leakgauge.probing import gradient_function, private, trainable
 from leakgauge.types import Params, Task
 

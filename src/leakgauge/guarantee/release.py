@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.checks import InputError, require
-from leakgauge.defenses.transform import norms
 from leakgauge.gradients import per_example_gradients
 from leakgauge.guarantee.mechanism import DPSGD, Mechanism
 from leakgauge.guarantee.pair import Pair
 from leakgauge.guarantee.statistic import Statistic
+from leakgauge.leaves import norms
 from leakgauge.rng import torch_stream
 from leakgauge.types import Dataset, Grads, Params, Task
 

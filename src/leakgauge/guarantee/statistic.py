@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.types import Grads, flat_leaf
+from leakgauge.leaves import flat_leaf
+from leakgauge.types import Grads
 
 Floats = NDArray[np.float64]
 

@@ -15,7 +15,8 @@ from leakgauge.checks import require_positive
 from leakgauge.inference.regression import FittedRegression, Regression
 from leakgauge.inference.shadow import Shadow
 from leakgauge.inference.views import View, within_deviations
-from leakgauge.types import Grads, flat_leaf
+from leakgauge.leaves import flat_leaf
+from leakgauge.types import Grads
 
 SMALL_LEAF = 16
 """A leaf with at most this many coordinates is also shown as it is, with its signs."""

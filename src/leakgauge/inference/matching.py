@@ -25,7 +25,8 @@ from leakgauge.inference.candidates import (
 from leakgauge.inference.noise import noise_std, noiseless
 from leakgauge.inference.shadow import Shadow
 from leakgauge.inference.trials import Trials
-from leakgauge.types import Dataset, Grads, flat_leaf
+from leakgauge.leaves import flat_leaf
+from leakgauge.types import Dataset, Grads
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

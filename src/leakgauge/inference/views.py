@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import max_pool1d
 
 from leakgauge.checks import require_positive
-from leakgauge.defenses import flatten
+from leakgauge.leaves import flatten
 from leakgauge.types import Grads
 
 View = Callable[[Grads], Tensor]

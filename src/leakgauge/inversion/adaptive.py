@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from leakgauge.checks import InputError, require_positive
 from leakgauge.defenses import Defense, GaussianNoise, Identity, Prune, Sign
-from leakgauge.defenses.transform import alike, norms
+from leakgauge.defenses.transform import alike
 from leakgauge.inversion.engine import objective_of
 from leakgauge.inversion.objective import Objective, SquaredError
 from leakgauge.inversion.settings import Settings
+from leakgauge.leaves import norms
 from leakgauge.types import Grads
 
 TOTAL_VARIATION = 0.05

@@ -1,0 +1,46 @@
+"""Arrays of a ``.npz`` file that anybody may have written."""
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from leakgauge.checks import InputError, nearest, require
+
+_ADDED = "__MACOSX/"  # what a Mac adds to an archive
+
+
+def read_npz(file: Path, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of ``file`` that are called ``names``, or all; nothing in it is run.
+
+    Raises:
+        InputError: it is no whole ``.npz`` file, or one of the arrays is missing or of no use.
+    """
+    # Checked here because NumPy would take another file for a pickle.
+    require(zipfile.is_zipfile(file), f"{str(file)!r} is no .npz file, or only a part of one")
+    found = {}
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            known = [name for name in arrays if not name.startswith(_ADDED)]
+            for name in known if names is None else names:
+                require(name in known, f"no {name!r} in {str(file)!r}{nearest(name, known)}")
+                found[name] = arrays[name]
+                # NumPy hands out the bytes of any other file in the archive.
+                require(
+                    isinstance(found[name], np.ndarray),
+                    f"{name!r} in {str(file)!r} is no array; write the file by numpy.savez",
+                )
+    except InputError:
+        raise
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        # NumPy's own message advises allow_pickle=True, which would run code from the file.
+        if "allow_pickle" in str(error):
+            raise InputError(
+                f"array {name!r} in {str(file)!r} holds Python objects; save it as text or numbers"
+            ) from error
+        raise InputError(f"{str(file)!r} cannot be read: {' '.join(str(error).split())}") from error
+    return found
