@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 from leakgauge.accounting import epsilon_gaussian
+from leakgauge.cli import guarantee as command
 from leakgauge.cli import main
 from leakgauge.experiment import guarantee as experiment
 from leakgauge.guarantee import DPSGD
@@ -326,6 +327,17 @@ def test_bad_input_is_one_clear_line(go: Go, words: tuple[object, ...], reason: 
     assert reason in err
     assert err.startswith("error: ")
     assert err.count(os.linesep) == 1
+
+
+def test_an_audit_that_is_stopped_says_so(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "audited", stopped)
+    code, out, err = go()
+    assert (code, out) == (130, "")
+    assert "stopped; an audit of a guarantee cannot go on later" in err
+    assert "Traceback" not in err
 
 
 def test_fewest_trials_that_can_show_something(go: Go) -> None:

@@ -13,7 +13,8 @@ from safetensors import SafetensorError
 from leakgauge.audit import REUSE, UNIFORM, Settings
 from leakgauge.checks import InputError, require
 from leakgauge.cli import experiment, guarantee, invert, options, reconstruction
-from leakgauge.cli.running import INTERRUPTED, run
+from leakgauge.cli.running import run
+from leakgauge.cli.stopping import INTERRUPTED
 from leakgauge.cli.usertask import load_task, only_secret
 from leakgauge.data import Roles, Source, fingerprint, make_table, open_data, randhie
 from leakgauge.data.source import DATASETS

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
 
-from leakgauge.cli.running import INTERRUPTED
+from leakgauge.cli.stopping import stoppable
 
 Told = Callable[[int, Tensor], None]
 
@@ -31,8 +30,5 @@ def search_bars(notices: Console) -> Iterator[Callable[[str, int], Told]]:
 
             return told
 
-        try:
+        with stoppable(notices, "a search cannot go on later: the command begins anew"):
             yield start
-        except KeyboardInterrupt:
-            notices.print("stopped; a search cannot go on later: the command begins anew")
-            raise typer.Exit(INTERRUPTED) from None

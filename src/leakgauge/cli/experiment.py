@@ -24,7 +24,8 @@ from rich.text import Text
 
 from leakgauge.checks import InputError, require, require_count
 from leakgauge.cli import options
-from leakgauge.cli.running import INTERRUPTED, REFUSED
+from leakgauge.cli.running import REFUSED
+from leakgauge.cli.stopping import stoppable
 from leakgauge.experiment.cell import plain
 from leakgauge.experiment.cellstore import GRID_FILE, CellStore, read_description
 from leakgauge.experiment.grid import Grid, read_grid
@@ -65,12 +66,8 @@ def run(
     path = out or options.RUNS / "-".join(part for part in (grid.name, grid.size) if part)
     notices = Console(stderr=True)
     began = time.perf_counter()
-    try:
+    with stoppable(notices, f"finished cells are kept in {path}; to go on, repeat the command"):
         refused = _with_progress(grid, path, jobs, notices)
-    except KeyboardInterrupt:
-        stopped = f"stopped; finished cells are kept in {path}; to go on, repeat the command"
-        notices.print(Text(stopped), soft_wrap=True)
-        raise typer.Exit(INTERRUPTED) from None
     for outcome in refused:
         notices.print(Text(f"refused: {_named(outcome, grid)}: {outcome.refusal}"), soft_wrap=True)
     comparison = read_comparison(path)

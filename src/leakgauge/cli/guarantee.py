@@ -15,6 +15,7 @@ from typer import Argument, Option
 from leakgauge.audit.judging import versions
 from leakgauge.checks import InputError, require, require_choice
 from leakgauge.cli import options
+from leakgauge.cli.stopping import stoppable
 from leakgauge.data import open_data
 from leakgauge.experiment.guarantee import (
     CANARIES,
@@ -106,7 +107,11 @@ def run(
     folder = RunFolder.claim(path, described)
     for note in notes:
         notices.print(Text(f"note: {note}"), soft_wrap=True)
-    with notices.status("finding a record and releasing its gradients"), one_thread():
+    with (
+        stoppable(notices, "an audit of a guarantee cannot go on later: the command begins anew"),
+        notices.status("finding a record and releasing its gradients"),
+        one_thread(),
+    ):
         try:
             pair, result = audited(records, cell, mechanism=own)
         except InputError:

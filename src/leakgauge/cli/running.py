@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from leakgauge.cli.options import run_path
+from leakgauge.cli.stopping import stoppable
 from leakgauge.cli.summary import as_json, information_lines, promise_lines
 from leakgauge.experiment.prepare import Prepared
 from leakgauge.experiment.resumable import run_stages
@@ -18,7 +19,6 @@ from leakgauge.experiment.store import RunFolder
 from leakgauge.records import Record, Run
 from leakgauge.report import answer, cells, panels, utility, verdicts, write_report
 
-INTERRUPTED = 130
 REFUSED = 2
 FEW = 3
 """With more tests than this, what the success of each implies is left to the report."""
@@ -39,12 +39,8 @@ def run(
     for note in prepared.run.notes:
         notices.print(Text(f"note: {note}"), soft_wrap=True)
     refused: list[str] = []
-    try:
+    with stoppable(notices, f"to go on, repeat the command with --out {path}"):
         records = _with_progress(folder, prepared, workers, notices, refused)
-    except KeyboardInterrupt:
-        stopped = Text(f"stopped; to go on, repeat the command with --out {path}")
-        notices.print(stopped, soft_wrap=True)
-        raise typer.Exit(INTERRUPTED) from None
     for text in refused:
         notices.print(Text(f"refused: {text}"), soft_wrap=True)
     report = write_report(folder.path)
