@@ -339,13 +339,21 @@ def test_records_hold_means_with_student_intervals() -> None:
     assert (psnr.estimate.low, psnr.estimate.high) == pytest.approx(ends)
     assert psnr.curve == played.curves["psnr"]
     assert psnr.details["labels"] == "known"
+    granted = by_name["label_accuracy"].estimate
+    assert (granted.low, granted.value, granted.high) == (1.0, 1.0, 1.0)  # nothing was measured
     assert by_name["loss"].estimate.value == played.curves["loss"][-1][1]
+
+
+EIGHT_OF_EIGHT = stats.binomtest(8, 8).proportion_ci().low
 
 
 @pytest.mark.parametrize(
     ("name", "values", "ends"),
     [
         ("label_accuracy", (1.0, 0.5, 1.0, 1.0), (None, 1.0)),
+        ("columns: age", (1.0,) * 8, (EIGHT_OF_EIGHT, 1.0)),
+        ("columns", (0.0,) * 8, (0.0, 1 - EIGHT_OF_EIGHT)),
+        ("matching_optimal", (1.0,), (0.025, 1.0)),
         ("ssim", (-0.2, 0.3, 0.1), (None, None)),
         ("ssim", (0.99, 0.5, 1.0), (None, 1.0)),
         ("lpips", (1.3, 1.1), (0.0, None)),
@@ -357,7 +365,7 @@ def test_an_interval_stays_within_what_its_figure_can_be(
     name: str, values: tuple[float, ...], ends: tuple[float | None, float | None]
 ) -> None:
     """None: the interval is as Student's t gives it."""
-    _, cell = staged(pictures())
+    _, cell = staged(pictures(), labels="inferred")
     blank = torch.zeros(len(values), 3, SIDE, SIDE)
     played = Rebuilt(blank, blank, {name: torch.tensor(values)}, {}, 1.0)
     (record,) = records_of(cell, "pictures", played)

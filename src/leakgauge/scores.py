@@ -228,8 +228,7 @@ def bootstrap_interval(
     The percentiles are widened as a t interval with ``blocks - 1`` degrees of freedom is (expanded
     percentile interval; Hesterberg 2015, "What teachers should know about the bootstrap"). Where
     every replicate is the same (no block showed a single error, or all said the same), the
-    bootstrap sees no spread; the interval then reaches as far as the exact binomial limit
-    (Clopper-Pearson) of "none in ``blocks`` blocks".
+    bootstrap sees no spread; the interval then reaches as far as ``unseen``.
 
     Args:
         value: the estimate on all trials.
@@ -255,9 +254,18 @@ def bootstrap_interval(
     widened = special.ndtr(-np.sqrt(blocks / (blocks - 1)) * t)
     low, high = np.quantile(replicates, [widened, 1 - widened])
     if low == high:
-        reach = (1 - tail ** (1 / blocks)) * (bounds[1] - bounds[0])
+        reach = unseen(blocks, confidence) * (bounds[1] - bounds[0])
         low, high = max(bounds[0], value - reach), min(bounds[1], value + reach)
     return min(float(low), value), max(float(high), value)
+
+
+def unseen(n: int, confidence: float = 0.95) -> float:
+    """The largest share of exceptions of which n may well show none (Clopper-Pearson, two-sided).
+
+    >>> round(unseen(8), 4), round(unseen(100), 4)
+    (0.3694, 0.0362)
+    """
+    return float(1 - ((1 - confidence) / 2) ** (1 / n))
 
 
 def draw_blocks(count: int, replicates: int, rng: np.random.Generator) -> Floats:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.experiment.inversion import EXACT, InversionCell
-from leakgauge.experiment.scoring import COLUMNS, Rebuilt
+from leakgauge.experiment.scoring import COLUMNS, LABEL_ACCURACY, Rebuilt
 from leakgauge.records import Estimate, Record
 from leakgauge.report.inversion import attempt
 
@@ -39,7 +39,7 @@ def _told(cell: InversionCell, rebuilt: Rebuilt, records: Sequence[Record]) -> d
         "psnr": _ends(figures.get("psnr")),
         "ssim": _ends(figures.get("ssim")),
         "lpips": _ends(figures.get("lpips")),
-        "label_accuracy": _value(figures.get("label_accuracy")),
+        "label_accuracy": _value(figures.get(LABEL_ACCURACY)),
         "columns": {
             name.removeprefix(f"{COLUMNS}: "): one.value
             for name, one in figures.items()

@@ -10,6 +10,7 @@ from torch import Tensor
 from leakgauge.experiment.inversion import EXACT, KNOWN, InversionCell
 from leakgauge.experiment.scene import Scene
 from leakgauge.experiment.scoring import (
+    LABEL_ACCURACY,
     Rebuilt,
     chance_of,
     curves_of,
@@ -102,7 +103,7 @@ def _once(
     return Rebuilt(
         shown(scene, rows),
         shown(scene, scene.x),
-        {**scores, "label_accuracy": label_accuracy(found.labels, y)},
+        {**scores, LABEL_ACCURACY: label_accuracy(found.labels, y)},
         curves_of(scene, found, x),
         found.seconds_per_iteration,
         sent.warnings(simulated=cell.simulate),
@@ -157,7 +158,7 @@ def _over_epochs(
         )
         rounds[number + 1] = {
             **scores_of(scene, ordered(found.x, x), scene.x[order], lpips),
-            "label_accuracy": label_accuracy(found.labels, y),
+            LABEL_ACCURACY: label_accuracy(found.labels, y),
         }
         epochs.append(Epoch(params, sent.grads))
         orders.append(order.view(-1, client.records))
@@ -189,7 +190,7 @@ def _over_epochs(
         shown(scene, scene.x),
         {
             **scores_of(scene, found_x, scene.x, lpips),
-            "label_accuracy": rounds[1]["label_accuracy"],
+            LABEL_ACCURACY: rounds[1][LABEL_ACCURACY],
             **matched,
         },
         curves_of(scene, joint, scene.x[None]),

@@ -8,18 +8,26 @@ import torch
 from torch import Tensor
 
 from leakgauge.audit import versions
-from leakgauge.experiment.inversion import EXACT, QUESTION, InversionCell
+from leakgauge.experiment.inversion import EXACT, KNOWN, QUESTION, InversionCell
 from leakgauge.experiment.scene import Scene
 from leakgauge.inversion.decode import column_hits
 from leakgauge.inversion.lpips import Lpips
-from leakgauge.inversion.quality import SSIM_WINDOW, match_to_truth, mean_estimate, psnr, ssim
+from leakgauge.inversion.quality import (
+    SSIM_WINDOW,
+    match_to_truth,
+    mean_estimate,
+    psnr,
+    share_estimate,
+    ssim,
+)
 from leakgauge.inversion.search import Reconstruction
 from leakgauge.records import ACCUMULATED, Estimate, Record
 
 COLUMNS = "columns"
+LABEL_ACCURACY = "label_accuracy"
 _UNITS = {"psnr": "dB"}
 _ANY = (-math.inf, math.inf)
-_LIMITS = {"psnr": _ANY, "ssim": (-1.0, 1.0), "lpips": (0.0, math.inf)}  # shares: 0 to 1
+_LIMITS = {"psnr": _ANY, "ssim": (-1.0, 1.0), "lpips": (0.0, math.inf)}  # others are shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +119,8 @@ def records_of(cell: InversionCell, data: str, rebuilt: Rebuilt) -> list[Record]
             cell,
             data,
             (name, when),
-            _estimate(name, values),
+            # Labels that were given are right: nothing was measured.
+            _estimate(name, values, granted=name == LABEL_ACCURACY and cell.labels == KNOWN),
             chance=rebuilt.chance.get(name, 0.0),
             curve=rebuilt.curves.get(name) if when == ACCUMULATED else None,
         )
@@ -126,8 +135,10 @@ def records_of(cell: InversionCell, data: str, rebuilt: Rebuilt) -> list[Record]
     return [*found, _record(cell, data, ("loss", ACCUMULATED), loss, chance=0.0, curve=curve)]
 
 
-def _estimate(name: str, values: Tensor) -> Estimate:
-    found = mean_estimate(values.double().cpu(), unit=_UNITS.get(name, ""))
+def _estimate(name: str, values: Tensor, *, granted: bool) -> Estimate:
+    if name not in _LIMITS and not granted:
+        return share_estimate(values)
+    found = mean_estimate(values, unit=_UNITS.get(name, ""))
     # An interval does not leave what its figure can be.
     least, most = _LIMITS.get(name, (0.0, 1.0))
     return replace(found, low=max(found.low, least), high=min(found.high, most))

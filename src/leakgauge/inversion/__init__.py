@@ -18,6 +18,7 @@ from leakgauge.inversion.quality import (
     mean_estimate,
     paired_difference,
     psnr,
+    share_estimate,
     ssim,
 )
 from leakgauge.inversion.search import Reconstruction
@@ -59,6 +60,7 @@ __all__ = [
     "reconstruct",
     "recover_first_layer",
     "send",
+    "share_estimate",
     "share_recovered",
     "ssim",
     "usual_lpips",

@@ -4,6 +4,7 @@ All images are floating ``[n, c, h, w]``; of pixels from 0 to 1 unless ``peak`` 
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch.nn.functional import conv2d
 
 from leakgauge.checks import require
 from leakgauge.records import Estimate
+from leakgauge.scores import unseen
 
 SSIM_WINDOW = 11
 """Pixels each way that SSIM looks at together: the least that an image must have."""
@@ -148,6 +150,20 @@ def mean_estimate(values: Tensor, *, confidence: float = 0.95, unit: str = "") -
         return Estimate(mean, mean, mean, 1, confidence, unit)
     reach = float(t.ppf((1 + confidence) / 2, n - 1) * plain.std(ddof=1)) / math.sqrt(n)
     return Estimate(mean, mean - reach, mean + reach, n, confidence, unit)
+
+
+def share_estimate(values: Tensor, *, confidence: float = 0.95) -> Estimate:
+    """The mean over images of shares of what was right, as ``mean_estimate`` but within 0 and 1.
+
+    Where all agree, Student's t sees no spread: the interval then reaches as far as ``unseen``.
+
+    >>> found = share_estimate(torch.ones(8))
+    >>> round(found.low, 4), found.high
+    (0.6306, 1.0)
+    """
+    found = mean_estimate(values, confidence=confidence)
+    reach = unseen(found.n, confidence) if found.low == found.high else 0.0
+    return replace(found, low=max(found.low - reach, 0.0), high=min(found.high + reach, 1.0))
 
 
 def paired_difference(
