@@ -15,7 +15,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from leakgauge.checks import InputError, nearest, require, require_count
 from leakgauge.data.decoding import Pixels, decode, is_image, resized
 from leakgauge.data.npz import read_npz
-from leakgauge.data.read import existing, read_table
+from leakgauge.data.read import existing, read_table, unreadable
 
 FILE_COLUMN = "file"
 PIXEL_ARRAY = "x"
@@ -98,7 +98,7 @@ def image_column(path: str | os.PathLike[str]) -> str | None:
             possible = [field.name for field in parquet.schema_arrow if _holds_bytes(field.type)]
             found = [name for name in possible if _starts_with_images(parquet, name)]
     except (OSError, ValueError, NotImplementedError) as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
     require(
         len(found) <= 1,
         f"{str(file)!r} has {len(found)} columns of images: {_first(found)}; keep one",
@@ -134,7 +134,7 @@ def read_image_parquet(path: str | os.PathLike[str], *, side: int = 32) -> Image
     except InputError:
         raise
     except (OSError, ValueError, NotImplementedError) as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
     named = [name for name in frame.index.names if name is not None]
     frame = frame.reset_index(level=named) if named else frame.reset_index(drop=True)
     return Images(frame, np.concatenate(parts))
@@ -252,7 +252,3 @@ def _checked(images: npt.NDArray[Any], what: str) -> tuple[Pixels, list[str]]:
     if images.shape[3] < 4:
         return images, []
     return images[..., :3], ["the fourth channel of the images (transparency) was left out"]
-
-
-def _unreadable(file: Path, error: Exception) -> InputError:
-    return InputError(f"{str(file)!r} cannot be read: {' '.join(str(error).split())}")

@@ -11,7 +11,7 @@ import pandas as pd
 
 from leakgauge.checks import InputError, require
 from leakgauge.data.images import Images, read_image_arrays, read_image_parquet
-from leakgauge.data.read import read_table
+from leakgauge.data.read import read_table, unreadable
 from leakgauge.data.table import Roles
 
 DATA_VARIABLE = "LEAKGAUGE_DATA"
@@ -226,8 +226,7 @@ def heritage() -> pd.DataFrame:
     try:
         raw = pd.read_csv(file)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{str(file)!r} cannot be read: {reason}") from error
+        raise unreadable(file, error) from error
     return _heritage_table(raw, str(file))
 
 

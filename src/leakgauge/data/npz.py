@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from leakgauge.checks import InputError, nearest, require
+from leakgauge.data.read import unreadable
 
 _ADDED = "__MACOSX/"  # what a Mac adds to an archive
 
@@ -42,5 +43,5 @@ def read_npz(file: Path, names: Sequence[str] | None = None) -> dict[str, npt.ND
             raise InputError(
                 f"array {name!r} in {str(file)!r} holds Python objects; save it as text or numbers"
             ) from error
-        raise InputError(f"{str(file)!r} cannot be read: {' '.join(str(error).split())}") from error
+        raise unreadable(file, error) from error
     return found

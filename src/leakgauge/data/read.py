@@ -56,6 +56,11 @@ def existing(path: str | os.PathLike[str]) -> Path:
     return file
 
 
+def unreadable(file: Path, error: Exception) -> InputError:
+    """What to raise where a library could not read a file: its reason in one line."""
+    return InputError(f"{str(file)!r} cannot be read: {' '.join(str(error).split())}")
+
+
 def _readable(reader: Callable[[Path], pd.DataFrame], file: Path) -> pd.DataFrame:
     try:
         return reader(file)
@@ -73,8 +78,7 @@ def _readable(reader: Callable[[Path], pd.DataFrame], file: Path) -> pd.DataFram
         raise InputError(f"{str(file)!r} is not a readable table: {reason}") from error
     except (OSError, ValueError, NotImplementedError) as error:
         # The errors of pyarrow are among these.
-        reason = " ".join(str(error).split())
-        raise InputError(f"{str(file)!r} cannot be read: {reason}") from error
+        raise unreadable(file, error) from error
 
 
 def _read_text(file: Path) -> pd.DataFrame:
