@@ -32,10 +32,10 @@ class Sides(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.one, self.two, self.three = nn.Linear(48, 30), nn.Linear(30, 30), nn.Linear(30, 10)
-        self.leaky = nn.LeakyReLU(0.2)
+        self.leaky, self.inplace = nn.LeakyReLU(-0.2), nn.LeakyReLU(0.3, inplace=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = F.relu(self.one(x.flatten(1)), inplace=True)
+        x = self.inplace(F.relu(self.one(x.flatten(1)), inplace=True) - 0.1)
         x = torch.relu(self.leaky(self.two(x))) + self.two(x).relu_()
         return self.three(F.softplus(x).clamp(max=1e6))
 

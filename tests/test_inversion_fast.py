@@ -15,7 +15,7 @@ from leakgauge.checks import InputError
 from leakgauge.gradients import params_of
 from leakgauge.inversion import fast, fastconv
 from leakgauge.inversion.fast import matching_gradients
-from leakgauge.inversion.products import products
+from leakgauge.inversion.products import products, squares
 from leakgauge.types import Task
 
 # PyTorch's own word on uneven padding.
@@ -266,11 +266,19 @@ def test_any_convolution(data):
     assert_same_step(*batches(drawn(build), (2, *whole(5, 7)), count, batch, dtype))
 
 
-@pytest.mark.parametrize(("channels", "side"), [(256, 8), (40, 24), (30, 8)])
-def test_kernels_of_one_image_that_pytorch_passes_by(channels, side):
+@pytest.mark.parametrize(
+    ("channels", "side", "how"),
+    [
+        (256, 8, {"padding": 1}),
+        (200, 8, {"stride": 2, "padding": (1, 2), "dilation": (2, 1)}),
+        (40, 24, {"padding": 1}),
+        (30, 8, {"padding": 1}),
+    ],
+)
+def test_kernels_of_one_image_that_pytorch_passes_by(channels, side, how):
     conv = lambda: nn.Sequential(  # noqa: E731
         nn.Conv2d(2, channels, 3, padding=1), nn.Tanh(),
-        nn.Conv2d(channels, channels, 3, padding=1), nn.Tanh(),
+        nn.Conv2d(channels, channels, 3, **how), nn.Tanh(),
         nn.Flatten(), nn.LazyLinear(CLASSES),
     )  # fmt: skip
     assert_same_step(*batches(drawn(conv), (2, side, side), 1, 1, torch.float32))
@@ -390,13 +398,19 @@ def test_inputs_that_do_not_fit_are_refused():
         matching_gradients(task, params, x, y, stacked_params=True)
 
 
-def test_products_agree_with_finite_differences():
-    one = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
-    other = torch.randn(3, 5, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda value: products(value, other), one)
-    dot, square = products(one, other)
-    torch.testing.assert_close(dot, (one * other).sum(1))
-    torch.testing.assert_close(square, (one * one).sum(1))
+@pytest.mark.parametrize("rows", [1, 3])
+def test_products_agree_with_finite_differences(rows):
+    shapes, weights = [(rows, 5), (rows, 2, 3)], [0.5, 2.0]
+    ones = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes]
+    others = [torch.randn(s, dtype=torch.float64) for s in shapes]
+    assert torch.autograd.gradcheck(lambda *given: products(given, others, weights), ones)
+    dot, square = products(ones, others, weights)
+    flat = [(w, a.flatten(1), b.flatten(1)) for w, a, b in zip(weights, ones, others, strict=True)]
+    torch.testing.assert_close(dot, sum(w * (a * b).sum(1) for w, a, b in flat))
+    torch.testing.assert_close(square, sum(w * (a * a).sum(1) for w, a, b in flat))
+    torch.testing.assert_close(
+        squares(others, weights), sum(w * (b * b).sum(1) for w, a, b in flat)
+    )
 
 
 def test_seven_kernels_for_a_matched_gradient(monkeypatch):

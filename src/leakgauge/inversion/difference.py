@@ -73,8 +73,8 @@ def _row(
         names = [name for name, v in zip(found, along, strict=True) if v is not None]
         ways = [v[0] for v in along if v is not None]
         size = _size([params[name] for name in names], ways, step)
-        torch._foreach_mul_(ways, size)  # in place: such stacks are large
-        torch._foreach_add_(ways, [params[name] for name in names])
+        for name, way in zip(names, ways, strict=True):  # in place: such stacks are large
+            torch.add(params[name], way, alpha=size, out=way)
         moved = {**params, **dict(zip(names, ways, strict=True))}
         after = slope_in_inputs(task, moved, x, y, kinks.again())
     return value.detach(), (after - before) / size

@@ -129,7 +129,8 @@ def _one(
     """The gradient of one batch ``x [B, ...]``, leaf ``[1, *p]``, and those in ``also``."""
     leaves = {name: _leaf(value) for name, value in params.items()}
     buffers = _own_buffers(task)
-    taps = Taps(_known(task, params, leaves, buffers), 1, batched=False, kinks=kinks)
+    known = _known(task, params, leaves, buffers)
+    taps = Taps(known, 1, batched=False, kinks=kinks, once=not graph)
     with taps:
         loss = task.loss(functional_call(task.model, {**leaves, **buffers}, (x,)), y)
     found, rest = _collect(taps, loss, leaves, graph, also)
@@ -150,7 +151,8 @@ def recorded(
 def slope_in_inputs(task: Task, params: Params, x: Tensor, y: Tensor, kinks: Kinks) -> Tensor:
     """The gradient of one batch's loss in ``x [B, ...]`` alone, on the sides that are known."""
     buffers = _own_buffers(task)
-    taps = Taps(_known(task, params, params, buffers), 1, batched=False, kinks=kinks)
+    known = _known(task, params, params, buffers)
+    taps = Taps(known, 1, batched=False, kinks=kinks, once=True)
     with taps:
         loss = task.loss(functional_call(task.model, {**params, **buffers}, (x,)), y)
     (slope,) = torch.autograd.grad(loss, x)

@@ -18,6 +18,10 @@ _BAR = 20480
 """Numbers in a single image above which PyTorch takes oneDNN on a CPU. A slightly smaller image
 passes it when its padding is written out, and the gradient in it takes half of the time so."""
 
+_LARGE = 16
+"""How many times larger than a single image a kernel is where its gradient is faster as one product
+of matrices: late in a network, where images are small and channels many."""
+
 _KERNELS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
@@ -58,6 +62,9 @@ class Geometry:
 
     def weight_gradient(self, dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         """``[O, I / groups, ...]``, summed over the R rows; of ``weight`` only the shape counts."""
+        if _overlooked(x, self.groups) and weight.numel() > _LARGE * x.numel():
+            places = F.unfold(x, weight.shape[2:], self.dilation, self.padding, self.stride)[0]
+            return (dy.flatten(2)[0] @ places.T).view(weight.shape)
         return self._backward(dy, x, weight, 1)
 
     def _backward(self, dy: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
@@ -100,10 +107,20 @@ def weight_gradients(
         geometry: how it walks.
         targets: N.
     """
+    if not torch.is_grad_enabled():
+        return _each_kernel(dy, x, weight, geometry, targets)
     found: Tensor = _WeightGradients.apply(  # type: ignore[no-untyped-call]
         dy, x, weight, geometry, targets
     )
     return found
+
+
+def _each_kernel(dy: Tensor, x: Tensor, weight: Tensor, how: Geometry, targets: int) -> Tensor:
+    found = [
+        how.weight_gradient(one_dy, one_x, weight)
+        for one_dy, one_x in zip(dy.chunk(targets), x.chunk(targets), strict=True)
+    ]
+    return found[0].contiguous()[None] if targets == 1 else torch.stack(found).contiguous()
 
 
 def _overlooked(x: Tensor, groups: int) -> bool:
@@ -129,6 +146,8 @@ class _Convolve(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         dy = inward(dy, wide(x, weight))
+        if not torch.is_grad_enabled():
+            return ctx.how.input_gradient(dy, x, weight), None, None, None
         # Detached, for its shape alone: else autograd would ask for a gradient that is zero.
         found = _InputGradient.apply(dy, x.detach(), weight, ctx.how)  # type: ignore[no-untyped-call]
         return found, None, None, None
@@ -155,11 +174,7 @@ class _WeightGradients(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(dy, x)
         ctx.how = how
-        found = [
-            how.weight_gradient(one_dy, one_x, weight)
-            for one_dy, one_x in zip(dy.chunk(targets), x.chunk(targets), strict=True)
-        ]
-        return found[0].contiguous()[None] if targets == 1 else torch.stack(found).contiguous()
+        return _each_kernel(dy, x, weight, how, targets)
 
     @staticmethod
     @once_differentiable

@@ -17,7 +17,7 @@ class Kinks:
     """
 
     def __init__(self) -> None:
-        self._sides: list[Tensor] = []
+        self._marks: list[Tensor] = []
         self._at: int | None = None
 
     def again(self) -> "Kinks":
@@ -32,19 +32,17 @@ class Kinks:
             return None
         x, slope, inplace = read(*args, **given)
         if self._at is None:
-            side = _side(x, slope)
-            self._sides.append(side)
-        else:
-            fits = self._at < len(self._sides) and self._sides[self._at].shape == x.shape
-            require(fits, "the model does not do the same twice; choose slope=exact")
-            side, self._at = self._sides[self._at], self._at + 1
-        found: Tensor = x.mul_(side) if inplace else x * side
-        return found
-
-
-def _side(x: Tensor, slope: float) -> Tensor:
-    positive = (x.detach() > 0).to(x.dtype)
-    return positive if slope == 0 else positive + slope * (1 - positive)
+            # A ReLU's outputs tell its sides, and autograd keeps them anyway.
+            before = x.detach().clone() if slope and inplace else x.detach()
+            first: Tensor = func(*args, **given)
+            self._marks.append(before if slope else first.detach())
+            return first
+        fits = self._at < len(self._marks) and self._marks[self._at].shape == x.shape
+        require(fits, "the model does not do the same twice; choose slope=exact")
+        mark, self._at = self._marks[self._at], self._at + 1
+        # What autograd runs backwards: x where the mark is positive, slope times x elsewhere.
+        found: Tensor = torch.ops.aten.leaky_relu_backward(x, mark, slope, False)
+        return x.copy_(found) if inplace else found
 
 
 Read = Callable[..., tuple[Tensor, float, bool]]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from leakgauge.checks import InputError, nearest, require, require_choice
 from leakgauge.inversion.products import products, squares
+from leakgauge.leaves import flat_leaf
 from leakgauge.types import Grads
 
 Objective = Callable[[Grads, Grads], Tensor]
@@ -44,7 +45,9 @@ class SquaredError:
     def __call__(self, found: Grads, wanted: Grads) -> Tensor:
         """The distance of each row, ``[N]``, in squared units of the gradient."""
         pairs = _pairs(found, wanted, self.layers)
-        return torch.stack([(one - other).square().sum(1) for one, other in pairs.values()]).sum(0)
+        return torch.stack(
+            [flat_leaf(one - other).square().sum(1) for one, other in pairs.values()]
+        ).sum(0)
 
 
 @dataclass(frozen=True)
@@ -140,11 +143,9 @@ def _by_module(pairs: Mapping[str, Pair]) -> list[dict[str, Pair]]:
 
 def _sums(pairs: Mapping[str, Pair], weights: Mapping[str, float]) -> tuple[Tensor, Tensor, Tensor]:
     """The weighted inner product and the weighted squared norms, each ``[N]``."""
-    terms = [
-        torch.stack((*products(a, b), squares(b))) * weights[name] for name, (a, b) in pairs.items()
-    ]
-    dot, ours, theirs = torch.stack(terms).sum(0)
-    return dot, ours, theirs
+    found, wanted = zip(*pairs.values(), strict=True)
+    of_each = [weights[name] for name in pairs]
+    return *products(found, wanted, of_each), squares(wanted, of_each)
 
 
 def _distance(sums: tuple[Tensor, Tensor, Tensor]) -> Tensor:
@@ -166,13 +167,12 @@ def _present(squares: Tensor) -> Tensor:
 
 
 def _pairs(found: Grads, wanted: Grads, layers: tuple[str, ...] | None) -> dict[str, Pair]:
-    """Both sides of each parameter that is compared, flattened to ``[N, -1]``."""
+    """Both sides of each parameter that is compared."""
     names = list(wanted) if layers is None else list(layers)
     require(bool(names), "no layer is compared; name one, or leave layers at None")
     for side in (wanted, found):
         _check_held(names, side, "gradient")
-    rows = len(wanted[names[0]])
-    return {name: (found[name].reshape(rows, -1), wanted[name].reshape(rows, -1)) for name in names}
+    return {name: (found[name], wanted[name]) for name in names}
 
 
 def _check_held(names: Iterable[str], held: Mapping[str, object], what: str) -> None:

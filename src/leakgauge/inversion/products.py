@@ -1,46 +1,89 @@
 """Inner products of large stacks, differentiated in few passes over memory.
 
 The gradients of a network are often larger than all else that an inner step touches, so an
-objective should not make copies of them.
+objective should not make copies of them; and a network has many parameters, so it should not have
+an operation of autograd for each.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from leakgauge.leaves import flat_leaf
 
-def products(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """``<one, other>`` and ``|one|^2`` of each row, ``[N]`` both, from ``[N, P]``.
 
-    Differentiable once, in ``one``; ``other`` is a constant.
+def products(
+    ones: Sequence[Tensor], others: Sequence[Tensor], weights: Sequence[float]
+) -> tuple[Tensor, Tensor]:
+    """``sum_l w_l <one_l, other_l>`` and ``sum_l w_l |one_l|^2`` of each row, ``[N]`` both.
 
-    >>> products(torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 2.0]]))
+    Differentiable once, in ``ones``; all else is constant.
+
+    Args:
+        ones: stacks ``[N, *p]``.
+        others: as many, of the same shapes.
+        weights: one for each.
+
+    >>> products([torch.tensor([[3.0, 4.0]])], [torch.tensor([[1.0, 2.0]])], [1.0])
     (tensor([11.]), tensor([25.]))
     """
-    found: tuple[Tensor, Tensor] = _Products.apply(one, other)  # type: ignore[no-untyped-call]
+    found: tuple[Tensor, Tensor] = _Products.apply(tuple(others), tuple(weights), *ones)  # type: ignore[no-untyped-call]
     return found
 
 
-def squares(rows: Tensor) -> Tensor:
-    """``|row|^2`` of each row of ``[N, P]``, ``[N]``, without a copy of the rows.
+def squares(stacks: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """``sum_l w_l |row_l|^2`` of each row of stacks ``[N, *p]``, ``[N]``, without a copy of them.
 
-    >>> squares(torch.tensor([[3.0, 4.0]]))
-    tensor([25.])
+    >>> squares([torch.tensor([[3.0, 4.0]])], [2.0])
+    tensor([50.])
     """
-    return torch.stack([torch.dot(row, row) for row in rows])
+    rows = [torch.linalg.vector_norm(flat_leaf(stack), dim=1) for stack in stacks]
+    return _weighted(rows, weights, power=2)
+
+
+def _dots(one: Tensor, other: Tensor) -> Tensor:
+    if len(one) == 1:
+        return torch.dot(one.flatten(), other.flatten())[None]
+    pairs = zip(flat_leaf(one), flat_leaf(other), strict=True)
+    return torch.stack([torch.dot(a, b) for a, b in pairs])
+
+
+def _weighted(rows: list[Tensor], weights: Sequence[float], power: int = 1) -> Tensor:
+    """``sum_l w_l rows_l ** power``, ``[N]``."""
+    found = torch.stack(rows).pow_(power)
+    return (found.new_tensor(weights)[:, None] * found).sum(0)
 
 
 class _Products(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(one, other)
-        dots = torch.stack([torch.dot(a, b) for a, b in zip(one, other, strict=True)])
-        return dots, squares(one)
+    def forward(
+        ctx: Any, others: tuple[Tensor, ...], weights: tuple[float, ...], *ones: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(*ones, *others)
+        ctx.weights = weights
+        dots = [_dots(one, other) for one, other in zip(ones, others, strict=True)]
+        return _weighted(dots, weights), squares(ones, weights)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, to_dot: Tensor, to_square: Tensor) -> tuple[Tensor, None]:
-        one, other = ctx.saved_tensors
-        return (other * to_dot[:, None]).addcmul_(one, 2 * to_square[:, None]), None
+    def backward(ctx: Any, to_dot: Tensor, to_square: Tensor) -> tuple[Tensor | None, ...]:
+        count = len(ctx.weights)
+        weights = to_dot.new_tensor(ctx.weights)[:, None]
+        by_dot, by_square = (weights * to_dot).unbind(), (2 * weights * to_square).unbind()
+        ones, others = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        return (
+            None,
+            None,
+            *(
+                (other * _along(dot, other)).addcmul_(one, _along(square, one))
+                for one, other, dot, square in zip(ones, others, by_dot, by_square, strict=True)
+            ),
+        )
+
+
+def _along(rows: Tensor, stack: Tensor) -> Tensor:
+    """``rows [N]``, to be broadcast against ``stack [N, *p]``."""
+    return rows.view(-1, *[1] * (stack.dim() - 1))

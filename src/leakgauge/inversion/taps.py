@@ -55,10 +55,10 @@ class _Convolution:
         return convolve(inward(x, inner), inward(weight, inner), bias, self.geometry)
 
     def gradients(self, dy: Tensor, x: Tensor, targets: int) -> tuple[Tensor, Tensor]:
-        weight = self.weight.value.detach()
+        weight = self.weight.value.detach()  # Its shape alone counts.
         inner = wide(x, weight)
         found = weight_gradients(
-            inward(dy, inner), inward(x, inner), inward(weight, inner), self.geometry, targets
+            inward(dy, inner), inward(x, inner), weight, self.geometry, targets
         )
         return found, _apart(dy, targets).flatten(3).sum((1, 3))
 
@@ -93,8 +93,8 @@ class _Normalisation:
     def gradients(self, dy: Tensor, x: Tensor, targets: int) -> tuple[Tensor, Tensor]:
         dy, x = _apart(dy, targets), _apart(x, targets)
         space = [axis for axis in range(1, x.dim()) if axis != 2]
-        centred = x - _channels(self.mean, x[0])
-        return (dy * centred).sum(space) * self.inverse, dy.sum(space)
+        shift = dy.sum(space)
+        return ((dy * x).sum(space) - self.mean * shift) * self.inverse, shift
 
 
 Layer = _Convolution | _Linear | _Normalisation
@@ -140,6 +140,8 @@ class Taps(TorchFunctionMode):
         targets: N, whose rows are held by every tensor.
         batched: whether ``vmap`` holds the N rows apart.
         kinks: learns on which sides the units are, or holds them to it; None lets them run.
+        once: the gradients are not differentiated again. BatchNorms are then left untapped:
+            PyTorch's own kernel makes all their gradients at once.
     """
 
     def __init__(
@@ -149,8 +151,10 @@ class Taps(TorchFunctionMode):
         *,
         batched: bool,
         kinks: Kinks | None = None,
+        once: bool = False,
     ) -> None:
         super().__init__()
+        self.once = once
         self.kinks = kinks
         self.known = known
         self.targets = targets
@@ -173,7 +177,7 @@ class Taps(TorchFunctionMode):
                 return kinked
         recognise = _RECOGNISED.get(func)
         layer = recognise(self.known, *args, **given) if recognise else None
-        if layer is None:
+        if layer is None or (self.once and isinstance(layer, _Normalisation)):
             return func(*args, **given)
         x = args[0] if args else given["input"]
         if not self.batched:
