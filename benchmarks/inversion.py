@@ -1,9 +1,10 @@
 """How fast the inner step of gradient inversion is, and what that gives a whole attack.
 
-Run: ``python benchmarks/inversion.py [--threads N] [--repetitions 7] [--quick] [--cpu-time]
-[--only step targets local peer]``. Only ratios are printed: all sides run in turn in one process,
-and a ratio is taken within each turn. With ``LEAKGAUGE_DATA`` set, the images are CIFAR-10 test
-images. The peer is breaching 0.1.2, and is left out where that is not installed.
+Run: ``python benchmarks/inversion.py [--threads N] [--repetitions 7] [--iterations 500] [--quick]
+[--cpu-time] [--only step targets local peer] [--nets slim ...]``. Only ratios are printed: all
+sides run in turn in one process, and a ratio is taken within each turn. With ``LEAKGAUGE_DATA``
+set, the images are CIFAR-10 test images. The peer is breaching 0.1.2, and is left out where that is
+not installed.
 """
 
 import argparse
@@ -132,9 +133,9 @@ def compare_steps(options: argparse.Namespace) -> None:
     print("One iteration over one plain gradient (7 passes over 3 are 2.33, 5 over 3 are 1.67):")
     columns = ("double backward", "ours", "ours, by difference", "ours, in bfloat16")
     print(f"{'':<30} " + " ".join(f"{column:<26}" for column in columns))
-    for name, make in nets().items():
+    for name in options.nets or nets():
         for batch in (1, 4) if options.quick else (1, 2, 4, 8):
-            task, params, x, y, wanted = case(make(), 1, batch)
+            task, params, x, y, wanted = case(nets()[name](), 1, batch)
             found = turns(
                 [
                     partial(plain_gradient, task, x, y),
@@ -163,8 +164,7 @@ def case(model: nn.Module, count: int, batch: int) -> tuple[Task, Params, Tensor
 def compare_targets(options: argparse.Namespace) -> None:
     count = 8
     print(f"{count} targets at once, times faster than one after another:")
-    names = ("slim",) if options.quick else ("slim", "ResNet20 width 16")
-    for name in names:
+    for name in options.nets or (("slim",) if options.quick else ("slim", "ResNet20 width 16")):
         for batch in (1, 4):
             task, params, x, y, wanted = case(nets()[name](), count, batch)
             step = partial(matching_gradients, task, params)
@@ -187,7 +187,7 @@ def each(calls: Sequence[Call]) -> None:
 
 def compare_local_steps(options: argparse.Namespace) -> None:
     """AGIC that takes an update for one batch, against the simulation of all local steps."""
-    iterations = 30 if options.quick else 300
+    iterations = 30 if options.quick else options.iterations
     print(f"AGIC on slim, one batch against simulation, {iterations} iterations, rate 1e-4:")
     print(f"{'':<30} times faster               PSNR, dB: one batch, simulated")
     for steps in (1, 2, 4, 8):
@@ -197,9 +197,10 @@ def compare_local_steps(options: argparse.Namespace) -> None:
         x, y = images(steps)
         change = local_updates(task, params, x[None, :, None], y[None, :, None], lr=local.lr)
         wanted = {name: value / (-local.lr * steps) for name, value in change.items()}
-        attack = partial(rebuilt, task, params, wanted, y, preset("agic", iterations=iterations))
+        settings = preset("agic", iterations=iterations)
+        attack = partial(rebuilt, task, params, wanted, y[None], settings)
         (ratio,), (one, every) = attacks([attack, partial(attack, local=local)], options)
-        quality = f"{score(one, x):.2f}, {score(every, x):.2f}"
+        quality = f"{score(one, x[None]):.2f}, {score(every, x[None]):.2f}"
         print(f"{f'{steps} local steps':<30} {ratio:<26} {quality}", flush=True)
 
 
@@ -211,26 +212,27 @@ def rebuilt(
     settings: Settings,
     local: LocalSteps | None = None,
 ) -> Tensor:
-    """The records ``[B, ...]`` of one update, their labels ``y [B]`` known."""
+    """The records ``[T, B, ...]`` of T updates, their labels ``y [T, B]`` known."""
     found = reconstruct(
         task,
         params,
         wanted,
         settings,
-        shape=(len(y), *SHAPE),
-        labels=y[None],
+        shape=(y.shape[1], *SHAPE),
+        labels=y,
         low=LOW,
         high=HIGH,
         local=local,
         seed=0,
     )
-    return found.x[0]
+    return found.x
 
 
 def score(found: Tensor, truth: Tensor) -> float:
-    """Mean PSNR in dB, images paired with the truth."""
+    """Mean PSNR in dB, the images ``[T, B, ...]`` of each update paired with the true ones."""
     found, truth = found.detach() * STD + MEAN, truth * STD + MEAN
-    return float(psnr(found[match_to_truth(found, truth)], truth).mean())
+    pairs = zip(found, truth, strict=True)
+    return float(torch.cat([psnr(own[match_to_truth(own, x)], x) for own, x in pairs]).mean())
 
 
 def compare_peer(options: argparse.Namespace) -> None:
@@ -238,30 +240,30 @@ def compare_peer(options: argparse.Namespace) -> None:
     if importlib.util.find_spec("breaching") is None:
         print("breaching is not installed; left out.")
         return
-    iterations = 30 if options.quick else 500
-    print(f"Inverting Gradients against breaching, {iterations} iterations, labels known:")
-    print(f"{'':<38} times faster               PSNR, dB: ours, theirs")
+    iterations = 30 if options.quick else options.iterations
+    print(f"Inverting Gradients against breaching, {iterations} iterations, labels known;")
+    print("breaching has one target after another, here they run at once:")
+    print(f"{'':<44} times faster               PSNR, dB: ours, theirs")
     # With their weight of the total variation, so that the two solve the same problem.
     plain = preset("inverting-gradients", iterations=iterations, total_variation=0.2)
-    for name, make in list(nets().items())[:: 2 if not options.quick else 3]:
-        for batch in (1, 4):
-            model = make()
-            task, params = Task(model, F.cross_entropy), params_of(model)
-            x, y = images(batch)
-            wanted = batch_gradients(task, params, x[None], y[None], method="loop")
+    for name in options.nets or (("slim",) if options.quick else ("slim", "ResNet20 width 64")):
+        for count, batch in (1, 1), (1, 4), (8, 1):
+            model = nets()[name]()
+            task, params, _, y, wanted = case(model, count, batch)
+            x = images(count * batch)[0].view(count, batch, *SHAPE)
             theirs = prepare_peer(model, wanted, y, iterations)
             own = [partial(rebuilt, task, params, wanted, y, replace(plain, **how)) for how in OURS]
             ratios, found = attacks([*own, theirs], options)
             peer = score(found[-1], x)
             for how, ratio, records in zip(OURS, ratios, found, strict=False):
-                title = ", ".join([f"{name}, batch {batch}", *how.values()])
-                print(f"{title:<38} {ratio:<26} {score(records, x):.2f}, {peer:.2f}", flush=True)
+                title = ", ".join([f"{name}, {count} x {batch}", *how.values()])
+                print(f"{title:<44} {ratio:<26} {score(records, x):.2f}, {peer:.2f}", flush=True)
 
 
 def prepare_peer(
     model: nn.Module, wanted: Grads, labels: Tensor, iterations: int
 ) -> Callable[[], Tensor]:
-    """Their attack on the same update, told what ours is told."""
+    """Their attack on the same updates, told what ours is told."""
     # It imports torchvision, which asks for two operations that this PyTorch lacks.
     for name in ("nms", "qnms"):
         with contextlib.suppress(RuntimeError):
@@ -282,16 +284,15 @@ def prepare_peer(
             "metadata": about,
         }
     ]
-    told = {"num_data_points": len(labels), "labels": labels, "local_hyperparams": None}
-    shared = [
-        {"gradients": [value[0] for value in wanted.values()], "buffers": None, "metadata": told}
-    ]
 
-    def run() -> Tensor:
-        found: Tensor = attacker.reconstruct(payload, shared, {})[0]["data"]
+    def attack(row: int) -> Tensor:
+        told = {"num_data_points": len(labels[row]), "labels": labels[row]}
+        shared: dict[str, Any] = {"gradients": [v[row] for v in wanted.values()], "buffers": None}
+        shared["metadata"] = {**told, "local_hyperparams": None}
+        found: Tensor = attacker.reconstruct(payload, [shared], {})[0]["data"]
         return found
 
-    return run
+    return lambda: torch.stack([attack(row) for row in range(len(labels))])
 
 
 SECTIONS = {
@@ -306,9 +307,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--iterations", type=int, default=500, help="of whole attacks")
     parser.add_argument("--quick", action="store_true", help="fewer cases, fewer iterations")
     parser.add_argument("--cpu-time", action="store_true", help="where others use the machine")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
+    parser.add_argument("--nets", nargs="+", choices=nets())
     options = parser.parse_args()
     options.clock = time.process_time if options.cpu_time else time.perf_counter
     torch.set_num_threads(options.threads)
