@@ -219,6 +219,13 @@ def test_every_figure_stands_in_the_table() -> None:
         assert re.search(rf"(?<![\d.]){figure}(?![\d.])", page), figure
 
 
+def test_labels_that_were_granted_are_called_so() -> None:
+    for labels, says in (("known", "1 granted"), ("inferred", "1 0.5 to 1.5")):
+        page = text(render_inversion(RUN, attempt(details={"labels": labels}), images(1), {}))
+        assert says in page
+        assert ("granted" in page) == (labels == "known")
+
+
 def test_a_value_is_struck_out_where_it_is_wrong_not_where_it_is_written_otherwise() -> None:
     page = PAGES["table"]()
     assert re.findall(r'<td class="wrong">(.*?)</td>', page) == ["9", "z"]
