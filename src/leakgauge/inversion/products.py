@@ -40,8 +40,8 @@ def squares(stacks: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     >>> squares([torch.tensor([[3.0, 4.0]])], [2.0])
     tensor([50.])
     """
-    rows = [torch.linalg.vector_norm(flat_leaf(stack), dim=1) for stack in stacks]
-    return _weighted(rows, weights, power=2)
+    norms = [torch.linalg.vector_norm(flat_leaf(stack), dim=1) for stack in stacks]
+    return _weighted([norm.square() for norm in norms], weights)
 
 
 def _dots(one: Tensor, other: Tensor) -> Tensor:
@@ -51,9 +51,9 @@ def _dots(one: Tensor, other: Tensor) -> Tensor:
     return torch.stack([torch.dot(a, b) for a, b in pairs])
 
 
-def _weighted(rows: list[Tensor], weights: Sequence[float], power: int = 1) -> Tensor:
-    """``sum_l w_l rows_l ** power``, ``[N]``."""
-    found = torch.stack(rows).pow_(power)
+def _weighted(rows: list[Tensor], weights: Sequence[float]) -> Tensor:
+    """``sum_l w_l rows_l``, ``[N]``."""
+    found = torch.stack(rows)
     return (found.new_tensor(weights)[:, None] * found).sum(0)
 
 
