@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from scipy import stats
 from torch import Tensor
 
+from leakgauge.checks import InputError
 from leakgauge.cli import invert, main
 from leakgauge.data import Source
 from leakgauge.experiment import rebuilding, scoring
@@ -545,6 +547,39 @@ def test_a_search_that_is_stopped_says_so(go: Go, monkeypatch: pytest.MonkeyPatc
     assert (code, out) == (130, "")
     assert "stopped; a search cannot go on later" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("how", "says", "code"),
+    [(KeyboardInterrupt(), "stopped: agic;", 130), (InputError("no"), "refused: agic: no", 2)],
+)
+def test_what_was_rebuilt_before_is_kept(
+    go: Go,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: BaseException,
+    says: str,
+    code: int,
+) -> None:
+    plain = invert.rebuild
+
+    def once(scene: Scene, cell: InversionCell, **given: Any) -> Rebuilt:
+        if cell.method == "agic":
+            raise how
+        return plain(scene, cell, **given)
+
+    monkeypatch.setattr(invert, "rebuild", once)
+    words = ("--method", "dlg-adam", "--method", "agic", "--defense", "sign")
+    got, out, err = go(*words, "--json", "--out", tmp_path / "kept")
+    assert got == code
+    assert {one["method"] for one in json.loads(out)["results"]} == {"dlg-adam"}
+    assert says in err
+    page = (tmp_path / "kept" / "report.html").read_text(encoding="utf-8")
+    missing = "not played to the end: &#39;agic&#39;, &#39;agic&#39; under sign."
+    assert missing in page
+    code, out, err = go.plainly("report", tmp_path / "kept")
+    assert code == 0, err
+    assert missing in (tmp_path / "kept" / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_default_number_of_images_makes_whole_updates(go: Go, images: Path) -> None:

@@ -24,8 +24,7 @@ from rich.text import Text
 
 from leakgauge.checks import InputError, require, require_count
 from leakgauge.cli import options
-from leakgauge.cli.running import REFUSED
-from leakgauge.cli.stopping import stoppable
+from leakgauge.cli.stopping import REFUSED, stoppable
 from leakgauge.experiment.cell import plain
 from leakgauge.experiment.cellstore import GRID_FILE, CellStore, read_description
 from leakgauge.experiment.grid import Grid, read_grid

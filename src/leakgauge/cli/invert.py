@@ -9,7 +9,7 @@ from typing import Annotated
 
 from rich.console import Console
 from rich.text import Text
-from typer import Argument, Context, Option
+from typer import Argument, Context, Exit, Option
 
 from leakgauge.audit import versions
 from leakgauge.checks import InputError, require
@@ -17,6 +17,7 @@ from leakgauge.cli import options
 from leakgauge.cli.bars import search_bars
 from leakgauge.cli.invert_json import as_json, title
 from leakgauge.cli.receive import OWN, Asked, receive
+from leakgauge.cli.stopping import INTERRUPTED, REFUSED
 from leakgauge.data import open_data
 from leakgauge.experiment.evidence import keep_evidence
 from leakgauge.experiment.inversion import (
@@ -205,10 +206,10 @@ def play(
         notices.print(Text(f"note: {note}"), soft_wrap=True)
     if score is None and source.pixels is not None:
         notices.print(Text(f"note: {NO_WEIGHTS}"), soft_wrap=True)
-    pairs, refused = _rebuilt(cells, scene, score, notices)
+    pairs, missing, exit_code = _rebuilt(cells, scene, score, notices)
     rebuilt = [one for _, one in pairs]
-    for text in refused:
-        notices.print(Text(f"refused: {text}"), soft_wrap=True)
+    for text in missing:
+        notices.print(Text(text), soft_wrap=True)
     for warning in dict.fromkeys(text for one in rebuilt for text in one.warnings):
         notices.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
     told_of = [(cell, one, records_of(cell, source.name, one)) for cell, one in pairs]
@@ -219,11 +220,13 @@ def play(
     report = write_inversion(folder.path, described, found)
     if json_:
         print(json.dumps(as_json(told_of, report), allow_nan=False))
-        return
-    for line in sentences(found):
-        Console().print(Text("\n" + line))
-    seconds = time.perf_counter() - began
-    Console().print(Text(f"\nreport: {report}  ({seconds:.0f} s)"), soft_wrap=True)
+    else:
+        for line in sentences(found):
+            Console().print(Text("\n" + line))
+        seconds = time.perf_counter() - began
+        Console().print(Text(f"\nreport: {report}  ({seconds:.0f} s)"), soft_wrap=True)
+    if exit_code:
+        raise Exit(exit_code)
 
 
 def attempts(
@@ -263,14 +266,17 @@ def _rebuilt(
     scene: Scene,
     score: Lpips | None,
     notices: Console,
-) -> tuple[list[tuple[InversionCell, Rebuilt]], list[str]]:
-    """Every attempt that can be played, and why others cannot: what is done is not lost.
+) -> tuple[list[tuple[InversionCell, Rebuilt]], list[str], int]:
+    """Every attempt that can be played, why others cannot, and the exit code that says so.
+
+    What is done is not lost, also where the user stops a later attempt.
 
     Raises:
         InputError: the first attempt cannot be played.
+        Exit: the user stopped it.
     """
     found: list[tuple[InversionCell, Rebuilt]] = []
-    refused = []
+    missing = []
     with search_bars(notices) as start:
         for cell in cells:
             searches = cell.method != EXACT
@@ -280,7 +286,12 @@ def _rebuilt(
             except InputError as error:
                 if not found:
                     raise
-                refused.append(f"{title(cell)}: {error}")
+                missing.append(f"refused: {title(cell)}: {error}")
+            except KeyboardInterrupt:
+                if not found:
+                    raise
+                missing.append(f"stopped: {title(cell)}; it and what follows were not played")
+                return found, missing, INTERRUPTED
             else:
                 found.append((cell, one))
-    return found, refused
+    return found, missing, REFUSED if missing else 0

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from leakgauge.cli.options import run_path
-from leakgauge.cli.stopping import stoppable
+from leakgauge.cli.stopping import REFUSED, stoppable
 from leakgauge.cli.summary import as_json, information_lines, promise_lines
 from leakgauge.experiment.prepare import Prepared
 from leakgauge.experiment.resumable import run_stages
@@ -19,7 +19,6 @@ from leakgauge.experiment.store import RunFolder
 from leakgauge.records import Record, Run
 from leakgauge.report import answer, cells, panels, utility, verdicts, write_report
 
-REFUSED = 2
 FEW = 3
 """With more tests than this, what the success of each implies is left to the report."""
 

@@ -1,4 +1,4 @@
-"""What is said where the user stops a command."""
+"""How a command ends that does not come to its end, and what is said then."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +9,9 @@ from rich.text import Text
 
 INTERRUPTED = 130
 """The exit code of a command that was stopped from the keyboard."""
+
+REFUSED = 2
+"""The exit code of a command that was given what it cannot play, in whole or in part."""
 
 
 @contextmanager

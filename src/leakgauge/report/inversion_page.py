@@ -20,7 +20,7 @@ from leakgauge.report.cells import Cell, cells
 from leakgauge.report.inversion import METRICS, draw_curves, line_style, sentences, title
 from leakgauge.report.inversion_kept import TRUTH, Rows, pictures, rows
 from leakgauge.report.page import environment
-from leakgauge.report.prose import other_facts, parts
+from leakgauge.report.prose import other_facts, parts, unplayed
 from leakgauge.report.repeat import command_line
 
 CURVES = ("psnr", "loss")
@@ -56,7 +56,10 @@ def render_inversion(
             run=run,
             versions=run.versions,
             first=records[0],
-            told=sentences(records),
+            told=[
+                *sentences(records),
+                *unplayed(run, tests, option="method", field="adversary"),
+            ],
             titles=[title(test) for test in tests],
             figures=_figures(tests),
             metrics={name: METRICS[name] for name in METRICS if any(_at(t, name) for t in tests)},

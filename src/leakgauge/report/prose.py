@@ -29,14 +29,23 @@ def summary(found: Sequence[Verdict]) -> str:
     return "; ".join(said) + "."
 
 
-def unplayed(run: Run, tests: Sequence[Cell]) -> list[str]:
-    """What was asked for and is not there: it could not be played to its end."""
-    there = {(test.game, test.defense) for test in tests}
-    asked = product(run.settings.get("ask", ()), ("none", *run.settings.get("defense", ())))
+def unplayed(
+    run: Run, tests: Sequence[Cell], *, option: str = "ask", field: str = "game"
+) -> list[str]:
+    """What was asked for and is not there: it could not be played to its end.
+
+    Args:
+        run: the settings it was asked for by.
+        tests: what is there.
+        option: the setting that lists what was asked for, with each defense.
+        field: of a test, where it stands.
+    """
+    there = {(getattr(test, field), test.defense) for test in tests}
+    asked = product(run.settings.get(option, ()), ("none", *run.settings.get("defense", ())))
     names = [
-        f"'{game}'{'' if defense == 'none' else f' under {defense}'}"
-        for game, defense in asked
-        if (game, defense) not in there
+        f"'{name}'{'' if defense == 'none' else f' under {defense}'}"
+        for name, defense in asked
+        if (name, defense) not in there
     ]
     return [f"Asked for, and not played to the end: {', '.join(names)}."] if names else []
 
