@@ -93,8 +93,8 @@ class _Normalisation:
     def gradients(self, dy: Tensor, x: Tensor, targets: int) -> tuple[Tensor, Tensor]:
         dy, x = _apart(dy, targets), _apart(x, targets)
         space = [axis for axis in range(1, x.dim()) if axis != 2]
-        shift = dy.sum(space)
-        return ((dy * x).sum(space) - self.mean * shift) * self.inverse, shift
+        centred = x - _channels(self.mean, x[0])
+        return (dy * centred).sum(space) * self.inverse, dy.sum(space)
 
 
 Layer = _Convolution | _Linear | _Normalisation
