@@ -197,6 +197,13 @@ def test_sign_and_clip_equal_their_loops():
     assert float(flatten(ClipNorm(2.0)(grads, [])).norm(dim=1).max()) <= 2.0 + 1e-12
 
 
+def test_long_gradients_in_single_precision_are_clipped_to_the_norm():
+    """Torch's own norm of so many numbers is 2e-4 too small, which would leave them too long."""
+    long = {"w": torch.randn(2, 3_000_001, generator=generator())}
+    clipped = ClipNorm(1.0)(long, generators(2))["w"].double()
+    torch.testing.assert_close(clipped.norm(dim=1), torch.ones(2).double(), rtol=2e-6, atol=0)
+
+
 def test_clipping_leaves_short_gradients_as_they_are():
     assert_same(ClipNorm(1e6)(stack(), []), stack(), 0)
 
