@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from leakgauge.gradients import batch_gradients, local_updates, params_of
-from leakgauge.inversion.difference import matched_by_difference
+from leakgauge.inversion.difference import Difference
 from leakgauge.inversion.engine import reconstruct
 from leakgauge.inversion.fast import matching_gradients
 from leakgauge.inversion.objective import Cosine
@@ -94,13 +94,10 @@ def iteration(step: Callable[..., Grads], x: Tensor, y: Tensor, wanted: Grads) -
     return torch.autograd.grad(Cosine()(step(x, y), wanted).sum(), x)[0]
 
 
-def iteration_by_difference(
-    task: Task, params: Params, x: Tensor, y: Tensor, wanted: Grads
-) -> Tensor:
+def iteration_by_difference(difference: Difference, x: Tensor, y: Tensor) -> Tensor:
     """The same, by a difference of two gradients."""
     x = x.detach().requires_grad_()
-    found = matched_by_difference(task, params, x, y, lambda grads, _: Cosine()(grads, wanted))
-    return torch.autograd.grad(found.sum(), x)[0]
+    return torch.autograd.grad(difference(x, y, torch.arange(len(x))).sum(), x)[0]
 
 
 def turns(sides: list[Call], repetitions: int, clock: Clock) -> list[list[float]]:
@@ -141,7 +138,9 @@ def compare_steps(options: argparse.Namespace) -> None:
                     partial(plain_gradient, task, x, y),
                     partial(iteration, partial(double_backward, task, params), x, y, wanted),
                     partial(iteration, partial(matching_gradients, task, params), x, y, wanted),
-                    partial(iteration_by_difference, task, params, x, y, wanted),
+                    partial(
+                        iteration_by_difference, Difference(task, params, Cosine(), wanted), x, y
+                    ),
                     partial(iteration, Rounded(task, params, x[0]), x, y, wanted),
                 ],
                 *(options.repetitions, options.clock),

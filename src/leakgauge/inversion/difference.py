@@ -9,89 +9,67 @@ Where a unit of a ReLU crosses zero between the two, the difference would see a 
 derivative has; so the second pass takes each such unit as the first one found it.
 """
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
-from leakgauge.inversion.fast import recorded, slope_in_inputs
 from leakgauge.inversion.kinks import Kinks
+from leakgauge.inversion.move import Move
+from leakgauge.inversion.objective import Objective
+from leakgauge.inversion.once import gradients_once, slope_once
+from leakgauge.inversion.placed import Places
 from leakgauge.types import Grads, Params, Task
 
 STEP = 3e-5
 """Of the largest relative change of a weight matrix. Rounding asks for more, curvature for less: an
 untrained ResNet has logits of tens, and a softmax that bends at once."""
 
-SMALLEST = 0.1
-"""Of the mean size of all weights: a layer of smaller ones counts as this large, or one that begins
-at zero would leave no room for the step of any other."""
 
-Compare = Callable[[Grads, int], Tensor]
-"""The objective: the gradient ``[1, *p]`` of a row, differentiable, and the row -> ``[1]``."""
-
-
-def matched_by_difference(
-    task: Task, params: Params, x: Tensor, y: Tensor, compare: Compare, *, step: float = STEP
-) -> Tensor:
-    """The objective at each of N batches ``x [N, B, ...]``, ``[N]``; differentiable in ``x`` once.
+class Difference:
+    """The objective at batches ``x [N, B, ...]``, ``[N]``; differentiable in ``x`` once.
 
     Its value is exact. Its slope is off by ``step`` times the curvature and by the rounding over
     ``step``: in single precision some thousandths.
 
     Args:
-        task: the model and its loss.
+        task: the model and its loss; nobody may change the model afterwards.
         params: all trainable parameters by name, leaf ``[*p]``; constants here.
-        x: batches; no slope is made where it does not require a gradient.
-        y: targets ``[N, B]`` int64; constants.
-        compare: the objective.
+        objective: how far gradients are from those that are wanted.
+        wanted: gradients of T targets, leaf ``[T, *p]``.
         step: relative size of the step in the weights.
     """
-    params = {name: value.detach() for name, value in params.items()}
-    with _all_digits():
-        rows = [_row(task, params, x[n], y[n], compare, n, step) for n in range(len(x))]
-    values = torch.stack([value for value, _ in rows])
-    if not x.requires_grad:
-        return values
-    slopes = torch.stack([slope for _, slope in rows if slope is not None])
-    return values + ((x - x.detach()) * slopes).flatten(1).sum(1)
 
+    def __init__(
+        self, task: Task, params: Params, objective: Objective, wanted: Grads, *, step: float = STEP
+    ) -> None:
+        self._task = task
+        self._params = {name: value.detach() for name, value in params.items()}
+        self._places = Places(task.model)
+        self._move = Move(objective, self._params, wanted, step)
 
-def _row(
-    task: Task, params: Params, x: Tensor, y: Tensor, compare: Compare, row: int, step: float
-) -> tuple[Tensor, Tensor | None]:
-    kinks, wanted = Kinks(), x.requires_grad
-    with torch.enable_grad():
-        x = x.detach().requires_grad_()
-        grads, before = recorded(task, params, x, y, kinks)
-        found = {name: value.requires_grad_() for name, value in grads.items()}
-        (value,) = compare(found, row)
-        if not wanted:
-            return value.detach(), None
-        along = torch.autograd.grad(value, list(found.values()), allow_unused=True)
-        names = [name for name, v in zip(found, along, strict=True) if v is not None]
-        ways = [v[0] for v in along if v is not None]
-        size = _size([params[name] for name in names], ways, step)
-        for name, way in zip(names, ways, strict=True):  # in place: such stacks are large
-            torch.add(params[name], way, alpha=size, out=way)
-        moved = {**params, **dict(zip(names, ways, strict=True))}
-        after = slope_in_inputs(task, moved, x, y, kinks.again())
-    return value.detach(), (after - before) / size
+    def __call__(self, x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
+        """The objective at ``x`` with targets ``y [N, B]`` int64, for the targets ``rows [N]``.
 
+        No slope is made where ``x`` does not require a gradient.
+        """
+        with _all_digits():
+            found = [self._row(x[n], y[n], int(row)) for n, row in enumerate(rows)]
+        values = torch.stack([value for value, _ in found])
+        if not x.requires_grad:
+            return values
+        slopes = torch.stack([slope for _, slope in found if slope is not None])
+        return values + ((x - x.detach()) * slopes).flatten(1).sum(1)
 
-def _size(weights: list[Tensor], ways: list[Tensor], step: float) -> float:
-    """What moves the weights by ``step`` of themselves, in the layer that moves most."""
-    pairs = [(w, v) for w, v in zip(weights, ways, strict=True) if w.dim() > 1] or list(
-        zip(weights, ways, strict=True)
-    )
-    of_weights = torch.stack(torch._foreach_norm([w for w, _ in pairs]))
-    of_ways = torch.stack(torch._foreach_norm([v for _, v in pairs]))
-    roots = of_weights.new_tensor([math.sqrt(w.numel()) for w, _ in pairs])
-    usual = torch.linalg.vector_norm(of_weights) / torch.linalg.vector_norm(roots)
-    least = (SMALLEST * usual * roots).clamp(min=torch.finfo(of_weights.dtype).tiny)
-    largest = float((of_ways / of_weights.maximum(least)).max())
-    return step / largest if largest > 0 else step
+    def _row(self, x: Tensor, y: Tensor, row: int) -> tuple[Tensor, Tensor | None]:
+        kinks, x = Kinks(), x.detach().requires_grad_(x.requires_grad)
+        grads, before = gradients_once(self._task, self._places, self._params, x, y, kinks)
+        if before is None:
+            return self._move.value(grads, row), None
+        value, weights, size = self._move(grads, row)
+        after = slope_once(self._task, self._places, weights, x, y, kinks.again())
+        return value, (after - before) / size
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.checks import nearest, require
-from leakgauge.inversion.difference import matched_by_difference
+from leakgauge.inversion.difference import Difference
 from leakgauge.inversion.fast import matching_gradients
 from leakgauge.inversion.layerweights import LayerWeights
 from leakgauge.inversion.objective import Objective, SquaredError
@@ -81,13 +81,6 @@ def reconstruct(
     each = torch.arange(targets, device=next(iter(seen.values())).device)
     measure = objective_of(settings, task.model)
 
-    def by_difference(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
-        def compare(found: Grads, at: int) -> Tensor:
-            row = int(rows[at])
-            return measure(found, {name: value[row : row + 1] for name, value in seen.items()})
-
-        return matched_by_difference(task, params, x, y, compare)
-
     def gradients(x: Tensor, y: Tensor) -> Grads:
         if local is None:
             return matching_gradients(task, params, x, y)
@@ -113,7 +106,7 @@ def reconstruct(
     compared = Rounded(task, params, begin[0, 0]) if rounds else gradients
     differs = settings.slope == "difference" and local is None
     rebuilt = search(
-        by_difference if differs else match,
+        Difference(task, params, measure, seen) if differs else match,
         settings,
         begin,
         labels=labels,

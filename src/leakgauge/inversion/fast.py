@@ -6,17 +6,18 @@ operation runs as it is, and plain autograd differentiates it. The module is nev
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 
 from leakgauge.checks import require
-from leakgauge.inversion.kinks import Kinks
+from leakgauge.inversion.once import gradients_once
+from leakgauge.inversion.placed import Places
 from leakgauge.inversion.taps import Known, Taps
-from leakgauge.probing import fresh_buffers, trainable, vectorisable_kernels
+from leakgauge.probing import trainable, vectorisable_kernels
 from leakgauge.types import Grads, Params, Task
 
 # By any of these, torch reports a model that it cannot vectorise; a loop then says what is wrong.
@@ -67,23 +68,24 @@ def matching_gradients(
     >>> list(grads["weight"].shape), grads["weight"].requires_grad
     ([5, 2, 3], True)
     """
-    _check(task, params, x, y, stacked_params)
+    places = Places(task.model)
+    _check(task, places, params, x, y, stacked_params)
     watched = [x, y] if weights_fixed else [x, y, *params.values()]
     graph = torch.is_grad_enabled() and any(value.requires_grad for value in watched)
     if weights_fixed:
         params = {name: value.detach() for name, value in params.items()}
     with torch.enable_grad(), vectorisable_kernels():
         if len(x) == 1 or stacked_params or task.model in _LOOPED:
-            return _looped(task, params, x, y, stacked_params, graph)
+            return _looped(task, places, params, x, y, stacked_params, graph)
         try:
-            return _at_once(task, params, x, y, graph)
+            return _at_once(task, places, params, x, y, graph)
         except _REFUSALS:
-            found = _looped(task, params, x, y, stacked_params, graph)
+            found = _looped(task, places, params, x, y, stacked_params, graph)
             _LOOPED.add(task.model)
             return found
 
 
-def _check(task: Task, params: Params, x: Tensor, y: Tensor, stacked: bool) -> None:
+def _check(task: Task, places: Places, params: Params, x: Tensor, y: Tensor, stacked: bool) -> None:
     require(
         x.dim() >= 2 and 0 not in x.shape[:2],
         f"x is {list(x.shape)}; expected [N, B, ...], none of them 0",
@@ -98,107 +100,79 @@ def _check(task: Task, params: Params, x: Tensor, y: Tensor, stacked: bool) -> N
                 value.shape[:1] == x.shape[:1],
                 f"parameter {name!r} is {list(value.shape)}; expected [N, *p] with N {len(x)}",
             )
-    wanted = {name: p.shape for name, p in task.model.named_parameters() if p.requires_grad}
+    wanted = {name: value.shape for name, value in places.trainable.items()}
     if wanted != {name: value.shape[1 if stacked else 0 :] for name, value in params.items()}:
         # Here alone: it looks for names that are near, far too slowly for every step.
         trainable(task.model, {name: v[0] if stacked else v for name, v in params.items()})
 
 
 def _looped(
-    task: Task, params: Params, x: Tensor, y: Tensor, stacked: bool, graph: bool
+    task: Task,
+    places: Places,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    stacked: bool,
+    graph: bool,
 ) -> dict[str, Tensor]:
     """One batch after the other, on the fast kernels."""
-    rows = [
-        _one(task, {k: v[n] for k, v in params.items()} if stacked else params, x[n], y[n], graph)[
-            0
-        ]
-        for n in range(len(x))
-    ]
+    rows = []
+    for n in range(len(x)):
+        own = {k: v[n] for k, v in params.items()} if stacked else params
+        rows.append(_one(task, places, own, x[n], y[n], graph))
     return rows[0] if len(rows) == 1 else {k: torch.cat([row[k] for row in rows]) for k in params}
 
 
 def _one(
-    task: Task,
-    params: Params,
-    x: Tensor,
-    y: Tensor,
-    graph: bool,
-    kinks: Kinks | None = None,
-    also: Sequence[Tensor] = (),
-) -> tuple[dict[str, Tensor], list[Tensor]]:
-    """The gradient of one batch ``x [B, ...]``, leaf ``[1, *p]``, and those in ``also``."""
+    task: Task, places: Places, params: Params, x: Tensor, y: Tensor, graph: bool
+) -> dict[str, Tensor]:
+    """The gradient of one batch ``x [B, ...]``, leaf ``[1, *p]``."""
+    if not graph:
+        return gradients_once(task, places, params, x, y)[0]
     leaves = {name: _leaf(value) for name, value in params.items()}
-    buffers = _own_buffers(task)
-    known = _known(task, params, leaves, buffers)
-    taps = Taps(known, 1, batched=False, kinks=kinks, once=not graph)
-    with taps:
-        loss = task.loss(functional_call(task.model, {**leaves, **buffers}, (x,)), y)
-    found, rest = _collect(taps, loss, leaves, graph, also)
-    return _summed(found, params, 1), rest
+    buffers = places.own_buffers()
+    taps = Taps(_known(places, params, leaves, buffers), 1, batched=False)
+    with places.filled({**leaves, **buffers}), taps:
+        loss = task.loss(task.model(x), y)
+    return _summed(_collect(taps, loss, leaves, graph), params, 1)
 
 
-def recorded(
-    task: Task, params: Params, x: Tensor, y: Tensor, kinks: Kinks
-) -> tuple[dict[str, Tensor], Tensor]:
-    """The gradient of one batch in the weights, leaf ``[1, *p]``, and in ``x [B, ...]``.
-
-    Neither can be differentiated; ``kinks`` learns on which sides the units were.
-    """
-    found, (slope,) = _one(task, params, x, y, graph=False, kinks=kinks, also=[x])
-    return found, slope
-
-
-def slope_in_inputs(task: Task, params: Params, x: Tensor, y: Tensor, kinks: Kinks) -> Tensor:
-    """The gradient of one batch's loss in ``x [B, ...]`` alone, on the sides that are known."""
-    buffers = _own_buffers(task)
-    known = _known(task, params, params, buffers)
-    taps = Taps(known, 1, batched=False, kinks=kinks, once=True)
-    with taps:
-        loss = task.loss(functional_call(task.model, {**params, **buffers}, (x,)), y)
-    (slope,) = torch.autograd.grad(loss, x)
-    return slope
-
-
-def _at_once(task: Task, params: Params, x: Tensor, y: Tensor, graph: bool) -> dict[str, Tensor]:
+def _at_once(
+    task: Task, places: Places, params: Params, x: Tensor, y: Tensor, graph: bool
+) -> dict[str, Tensor]:
     """The gradients of N batches in one pass through the model, rows held apart by ``vmap``."""
     count = len(x)
     leaves = {name: _leaf(value.expand(count, *value.shape)) for name, value in params.items()}
-    buffers = _own_buffers(task)
+    buffers = places.own_buffers()
     taps = Taps({}, count, batched=True)
 
     def loss_of(leaves: Params, x: Tensor, y: Tensor) -> Tensor:
-        taps.known = _known(task, params, leaves, buffers)
-        with taps:
-            return task.loss(functional_call(task.model, {**leaves, **buffers}, (x,)), y)
+        taps.known = _known(places, params, leaves, buffers)
+        with places.filled({**leaves, **buffers}), taps:
+            return task.loss(task.model(x), y)
 
     with warnings.catch_warnings():
         # Torch would run such a step one batch at a time: the loop does that better.
         warnings.filterwarnings("error", message=".*performance drop")
         losses = vmap(loss_of)(leaves, x, y)
-    return _summed(_collect(taps, losses.sum(), leaves, graph)[0], params, count)
+    return _summed(_collect(taps, losses.sum(), leaves, graph), params, count)
 
 
-def _collect(
-    taps: Taps, loss: Tensor, leaves: Params, graph: bool, also: Sequence[Tensor] = ()
-) -> tuple[list[dict[str, Tensor]], list[Tensor]]:
-    """Every contribution to the gradients: of each tapped layer, and of what runs untapped.
-
-    Beside them, the gradients in ``also``.
-    """
+def _collect(taps: Taps, loss: Tensor, leaves: Params, graph: bool) -> list[dict[str, Tensor]]:
+    """Every contribution to the gradients: of each tapped layer, and of what runs untapped."""
     require(loss.requires_grad, "the loss does not depend on any trainable parameter")
     edges = taps.edges()
     found = torch.autograd.grad(
         loss,
-        [*edges, *leaves.values(), *also],  # type: ignore[arg-type]
+        [*edges, *leaves.values()],  # type: ignore[arg-type]
         create_graph=graph,
         allow_unused=True,
     )
     with torch.set_grad_enabled(graph):
         tapped = taps.gradients(list(found[: len(edges)]))
-    rest = zip(leaves, found[len(edges) : len(edges) + len(leaves)], strict=True)
+    rest = zip(leaves, found[len(edges) :], strict=True)
     rows = (1,) if not taps.batched else ()
-    plain = {k: v.reshape(*rows, *v.shape) for k, v in rest if v is not None}
-    return [plain, *tapped], list(found[len(edges) + len(leaves) :])
+    return [{k: v.reshape(*rows, *v.shape) for k, v in rest if v is not None}, *tapped]
 
 
 def _summed(found: list[dict[str, Tensor]], params: Params, count: int) -> dict[str, Tensor]:
@@ -218,16 +192,10 @@ def _leaf(value: Tensor) -> Tensor:
     return value.view_as(value) if value.requires_grad else value.detach().requires_grad_()
 
 
-def _own_buffers(task: Task) -> dict[str, Tensor]:
-    """Copies of the buffers, where some module may write its own."""
-    writes = any(module.training for module in task.model.modules())
-    return fresh_buffers(task) if writes else dict(task.model.named_buffers())
-
-
 def _known(
-    task: Task, params: Params, leaves: Params, buffers: Mapping[str, Tensor]
+    places: Places, params: Params, leaves: Params, buffers: Mapping[str, Tensor]
 ) -> dict[int, Known]:
     """What the model's tensors stand for, by the identity under which it meets them."""
-    frozen = (value for value in task.model.parameters() if not value.requires_grad)
-    constants = {id(value): Known(None, value) for value in (*frozen, *buffers.values())}
-    return constants | {id(leaf): Known(name, params[name]) for name, leaf in leaves.items()}
+    constants = (*places.frozen.values(), *buffers.values())
+    known = {id(value): Known(None, value) for value in constants}
+    return known | {id(leaf): Known(name, params[name]) for name, leaf in leaves.items()}

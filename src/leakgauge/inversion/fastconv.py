@@ -5,22 +5,13 @@ others as convolutions of odd shapes. Here every pass is one forward, input-grad
 weight-gradient kernel: 7 passes for a matched gradient, where a plain gradient takes 3.
 """
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-
-_BAR = 20480
-"""Numbers in a single image above which PyTorch takes oneDNN on a CPU. A slightly smaller image
-passes it when its padding is written out, and the gradient in it takes half of the time so."""
-
-_LARGE = 16
-"""How many times larger than a single image a kernel is where its gradient is faster as one product
-of matrices: late in a network, where images are small and channels many."""
 
 _KERNELS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
@@ -41,30 +32,33 @@ class Geometry:
     dilation: tuple[int, ...]
     groups: int
 
+    @classmethod
+    def read(
+        cls, weight: Tensor, stride: Any, padding: Any, dilation: Any, groups: int
+    ) -> "Geometry | None":
+        """From what PyTorch's convolutions take; None for uneven padding."""
+        space = weight.dim() - 2
+        dilations = _each(dilation, space)
+        if isinstance(padding, str):
+            total = [
+                far * (side - 1) for far, side in zip(dilations, weight.shape[2:], strict=True)
+            ]
+            if padding == "same" and any(zeros % 2 for zeros in total):
+                return None
+            padding = [zeros // 2 if padding == "same" else 0 for zeros in total]
+        return cls(_each(stride, space), _each(padding, space), dilations, groups)
+
     def outputs(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """``[R, O, ...]`` from ``x [R, I, ...]`` and ``weight [O, I / groups, ...]``."""
-        if _overlooked(x, self.groups):
-            found: Tensor = torch.ops.aten.mkldnn_convolution(
-                x, weight, bias, self.padding, self.stride, self.dilation, self.groups
-            )
-            return found
         kernel = _KERNELS[len(self.stride)]
         return kernel(x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
     def input_gradient(self, dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         """``[R, I, ...]`` from the gradient ``dy [R, O, ...]``; of ``x`` only the shape counts."""
-        wider = [side + 2 * zeros for side, zeros in zip(x.shape[2:], self.padding, strict=True)]
-        if _overlooked(x, self.groups) and x.numel() <= _BAR < x.shape[1] * math.prod(wider):
-            around = replace(self, padding=(0,) * len(wider))
-            found = around._backward(dy, x.new_empty(*x.shape[:2], *wider), weight, 0)
-            return F.pad(found, [-zeros for zeros in reversed(self.padding) for _ in range(2)])
         return self._backward(dy, x, weight, 0)
 
     def weight_gradient(self, dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         """``[O, I / groups, ...]``, summed over the R rows; of ``weight`` only the shape counts."""
-        if _overlooked(x, self.groups) and weight.numel() > _LARGE * x.numel():
-            places = F.unfold(x, weight.shape[2:], self.dilation, self.padding, self.stride)[0]
-            return (dy.flatten(2)[0] @ places.T).view(weight.shape)
         return self._backward(dy, x, weight, 1)
 
     def _backward(self, dy: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
@@ -73,6 +67,21 @@ class Geometry:
             *(False, [0] * len(self.stride), self.groups, [which == 0, which == 1, False]),
         )[which]
         return found
+
+
+def _each(value: Any, space: int) -> tuple[int, ...]:
+    """A whole number for each axis of space."""
+    values = [value] if isinstance(value, int) else [int(one) for one in value]
+    return tuple(values * space if len(values) == 1 else values)
+
+
+def view(x: Tensor, *shape: Any, **given: Any) -> Tensor:
+    """``x.view(...)``; where the channels lie innermost, it may have to copy."""
+    try:
+        found: Tensor = x.view(*shape, **given)
+    except RuntimeError:
+        found = x.reshape(*shape, **given)
+    return found
 
 
 def inward(value: Tensor, wide: bool) -> Tensor:
@@ -121,18 +130,6 @@ def _each_kernel(dy: Tensor, x: Tensor, weight: Tensor, how: Geometry, targets: 
         for one_dy, one_x in zip(dy.chunk(targets), x.chunk(targets), strict=True)
     ]
     return found[0].contiguous()[None] if targets == 1 else torch.stack(found).contiguous()
-
-
-def _overlooked(x: Tensor, groups: int) -> bool:
-    """Whether PyTorch may pass its faster CPU kernel by: it does so for a single small image."""
-    return (
-        x.dim() == 4
-        and len(x) == 1
-        and groups == 1
-        and x.device.type == "cpu"
-        and x.dtype == torch.float32
-        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    )
 
 
 class _Convolve(torch.autograd.Function):

@@ -70,7 +70,7 @@ class Cosine:
     def __call__(self, found: Grads, wanted: Grads) -> Tensor:
         """The distance of each row, ``[N]``, from 0 to 2."""
         pairs = _pairs(found, wanted, self.layers)
-        return _distance(_sums(pairs, dict.fromkeys(pairs, 1.0)))
+        return cosine_distance(_sums(pairs, dict.fromkeys(pairs, 1.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,12 +125,37 @@ class LayerWeighted:
         pairs = _pairs(found, wanted, self.layers)
         _check_held(pairs, self.weights, "weight")
         if self.form == "vector":
-            return _distance(_sums(pairs, self.weights))
+            return cosine_distance(_sums(pairs, self.weights))
         terms = [
-            self.weights[next(iter(layer))] * _distance(_sums(layer, dict.fromkeys(layer, 1.0)))
+            self.weights[next(iter(layer))]
+            * cosine_distance(_sums(layer, dict.fromkeys(layer, 1.0)))
             for layer in _by_module(pairs)
         ]
         return torch.stack(terms).sum(0)
+
+
+def stretches(objective: Objective, names: Iterable[str]) -> dict[str, float] | None:
+    """The weights by parameter, of an objective that is the cosine distance of weighted vectors.
+
+    Such an objective is ``cosine_distance`` of weighted sums; None for any other.
+
+    Raises:
+        InputError: one that it compares is not among ``names``, or has no weight.
+
+    >>> stretches(Cosine(), ["w", "b"]), stretches(SquaredError(), ["w"])
+    ({'w': 1.0, 'b': 1.0}, None)
+    """
+    if not isinstance(objective, Cosine | LayerWeighted):
+        return None
+    names = list(names)
+    compared = names if objective.layers is None else list(objective.layers)
+    _check_held(compared, dict.fromkeys(names), "gradient")
+    if isinstance(objective, Cosine):
+        return dict.fromkeys(compared, 1.0)
+    if objective.form != "vector":
+        return None
+    _check_held(compared, objective.weights, "weight")
+    return {name: objective.weights[name] for name in compared}
 
 
 def _by_module(pairs: Mapping[str, Pair]) -> list[dict[str, Pair]]:
@@ -148,8 +173,11 @@ def _sums(pairs: Mapping[str, Pair], weights: Mapping[str, float]) -> tuple[Tens
     return *products(found, wanted, of_each), squares(wanted, of_each)
 
 
-def _distance(sums: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    """1 - cosine, ``[N]``. Where nothing is wanted, 0; where nothing is found, 1; both flat."""
+def cosine_distance(sums: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """1 - cosine, ``[N]``, from the inner product and the squared norms of found and wanted.
+
+    Where nothing is wanted, 0; where nothing is found, 1; both flat.
+    """
     dot, ours, theirs = sums
     # In float64: the derivative of the root of a small float32 would be infinite.
     cosine = dot.double() * _inverse_root(ours.double()) * _inverse_root(theirs.double())

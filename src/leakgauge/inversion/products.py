@@ -40,20 +40,18 @@ def squares(stacks: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     >>> squares([torch.tensor([[3.0, 4.0]])], [2.0])
     tensor([50.])
     """
-    norms = [torch.linalg.vector_norm(flat_leaf(stack), dim=1) for stack in stacks]
-    return _weighted([norm.square() for norm in norms], weights)
+    return _weighted([_dots(stack, stack) for stack in stacks], weights)
 
 
 def _dots(one: Tensor, other: Tensor) -> Tensor:
-    if len(one) == 1:
-        return torch.dot(one.flatten(), other.flatten())[None]
+    """Of each row, ``[N]``; also of a row with itself: torch's norm loses more digits."""
     pairs = zip(flat_leaf(one), flat_leaf(other), strict=True)
     return torch.stack([torch.dot(a, b) for a, b in pairs])
 
 
-def _weighted(rows: list[Tensor], weights: Sequence[float]) -> Tensor:
+def _weighted(rows: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """``sum_l w_l rows_l``, ``[N]``."""
-    found = torch.stack(rows)
+    found = torch.stack(list(rows))
     return (found.new_tensor(weights)[:, None] * found).sum(0)
 
 
@@ -64,8 +62,10 @@ class _Products(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(*ones, *others)
         ctx.weights = weights
-        dots = [_dots(one, other) for one, other in zip(ones, others, strict=True)]
-        return _weighted(dots, weights), squares(ones, weights)
+        # Together for each leaf, while it is in the cache.
+        found = [(_dots(a, b), _dots(a, a)) for a, b in zip(ones, others, strict=True)]
+        dots, norms = zip(*found, strict=True)
+        return _weighted(dots, weights), _weighted(norms, weights)
 
     @staticmethod
     @once_differentiable

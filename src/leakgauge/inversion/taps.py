@@ -17,8 +17,8 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
 from leakgauge.checks import InputError
-from leakgauge.inversion.fastconv import Geometry, convolve, inward, weight_gradients, wide
-from leakgauge.inversion.kinks import Kinks
+from leakgauge.inversion.fastconv import Geometry, convolve, inward, view, weight_gradients, wide
+from leakgauge.inversion.once import IN_PLACE
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,10 +123,7 @@ class _Tap:
 
     def gradients(self, dy: Tensor, targets: int) -> dict[str, Tensor]:
         if self.x._version != self.version:
-            raise InputError(
-                "the model changes the input of a layer in place afterwards, so it has no "
-                "gradient; use operations that are not in place"
-            )
+            raise InputError(IN_PLACE)
         found = self.layer.gradients(dy, self.x, targets)
         pairs = zip((self.layer.weight, self.layer.bias), found, strict=True)
         return {known.name: value for known, value in pairs if known is not None and known.name}
@@ -139,9 +136,6 @@ class Taps(TorchFunctionMode):
         known: by ``id``, the tensors that the model is called with, and what they stand for.
         targets: N, whose rows are held by every tensor.
         batched: whether ``vmap`` holds the N rows apart.
-        kinks: learns on which sides the units are, or holds them to it; None lets them run.
-        once: the gradients are not differentiated again. BatchNorms are then left untapped:
-            PyTorch's own kernel makes all their gradients at once.
     """
 
     def __init__(
@@ -150,12 +144,8 @@ class Taps(TorchFunctionMode):
         targets: int,
         *,
         batched: bool,
-        kinks: Kinks | None = None,
-        once: bool = False,
     ) -> None:
         super().__init__()
-        self.once = once
-        self.kinks = kinks
         self.known = known
         self.targets = targets
         self.batched = batched
@@ -170,14 +160,10 @@ class Taps(TorchFunctionMode):
     ) -> Any:
         given = dict(kwargs or {})
         if func is Tensor.view:
-            return _view(*args, **given)
-        if self.kinks is not None:
-            kinked = self.kinks.run(func, args, given)
-            if kinked is not None:
-                return kinked
+            return view(*args, **given)
         recognise = _RECOGNISED.get(func)
         layer = recognise(self.known, *args, **given) if recognise else None
-        if layer is None or (self.once and isinstance(layer, _Normalisation)):
+        if layer is None:
             return func(*args, **given)
         x = args[0] if args else given["input"]
         if not self.batched:
@@ -232,15 +218,6 @@ class _Physical(torch.autograd.Function):
         return function(x.movedim(in_dims[0], 0)), 0
 
 
-def _view(x: Tensor, *shape: Any, **given: Any) -> Tensor:
-    """``x.view(...)``; where the channels lie innermost, it may have to copy."""
-    try:
-        found: Tensor = x.view(*shape, **given)
-    except RuntimeError:
-        found = x.reshape(*shape, **given)
-    return found
-
-
 def _convolution(
     known: Mapping[int, Known],
     input: Tensor,  # noqa: A002
@@ -252,17 +229,11 @@ def _convolution(
     groups: int = 1,
 ) -> Layer | None:
     both = _both_known(known, weight, bias)
-    space = weight.dim() - 2
     if both is None or input.dim() != weight.dim():
         return None
-    dilations = _each(dilation, space)
-    if isinstance(padding, str):
-        total = [far * (side - 1) for far, side in zip(dilations, weight.shape[2:], strict=True)]
-        if padding == "same" and any(zeros % 2 for zeros in total):
-            return None  # Uneven padding; plain autograd does it.
-        padding = [zeros // 2 if padding == "same" else 0 for zeros in total]
-    geometry = Geometry(_each(stride, space), _each(padding, space), dilations, groups)
-    return _Convolution(*both, geometry)
+    geometry = Geometry.read(weight, stride, padding, dilation, groups)
+    # Without one, the padding is uneven; plain autograd does it.
+    return None if geometry is None else _Convolution(*both, geometry)
 
 
 def _linear(
@@ -310,9 +281,3 @@ def _both_known(
     if first is None or (bias is not None and second is None):
         return None
     return first, second
-
-
-def _each(value: Any, space: int) -> tuple[int, ...]:
-    """A whole number for each axis of space."""
-    values = [value] if isinstance(value, int) else [int(one) for one in value]
-    return tuple(values * space if len(values) == 1 else values)

@@ -1,0 +1,137 @@
+"""Weights that are moved a little along the slope of an objective in their gradient.
+
+The gradients of a network, those that are wanted and its weights are often larger than all else
+that a step touches, and memory is slow. Where the objective is a cosine distance, its slope is a
+sum of the two gradients, so that its size is known before it is made: each is read twice.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import compress
+
+import torch
+from torch import Tensor
+
+from leakgauge.inversion.objective import Objective, cosine_distance, stretches
+from leakgauge.types import Grads, Params
+
+SMALLEST = 0.1
+"""Of the mean size of all weights: a layer of smaller ones counts as this large, or one that begins
+at zero would leave no room for the step of any other."""
+
+_CANCELLED = 1e-3
+"""A square of a sum that is this small beside its terms is mostly rounding."""
+
+
+class Move:
+    """An objective, and the weights moved along its slope v in the gradient.
+
+    Args:
+        objective: how far gradients are from those that are wanted.
+        params: the weights by name, leaf ``[*p]``.
+        wanted: gradients of T targets, leaf ``[T, *p]``.
+        step: how far the weights move, of themselves, in the layer that moves most.
+    """
+
+    def __init__(self, objective: Objective, params: Params, wanted: Grads, step: float) -> None:
+        self._objective, self._params, self._step = objective, params, step
+        targets = range(len(next(iter(wanted.values()))))
+        self._wanted = [{n: value[row : row + 1] for n, value in wanted.items()} for row in targets]
+        self._room = _room(params)
+        self._stretches = stretches(objective, wanted)
+        compared = self._stretches or {}
+        self._theirs = [_floats([_dot(own[n], own[n]) for n in compared]) for own in self._wanted]
+
+    def value(self, found: Grads, row: int) -> Tensor:
+        """The objective of the gradients ``found``, leaf ``[1, *p]``, against those of ``row``."""
+        return self._objective(found, self._wanted[row])[0]
+
+    def __call__(self, found: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], float]:
+        """The value, the weights ``w + size * v``, leaf ``[*p]``, and the size."""
+        move = self._differentiated if self._stretches is None else self._summed
+        value, moved, size = move(found, row)
+        return value, {**self._params, **moved}, size
+
+    def _differentiated(self, found: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], float]:
+        found = {name: value.detach().requires_grad_() for name, value in found.items()}
+        with torch.enable_grad():
+            value = self.value(found, row)
+        slopes = torch.autograd.grad(value, list(found.values()), allow_unused=True)
+        along = {n: v[0] for n, v in zip(found, slopes, strict=True) if v is not None}
+        squares = _floats([_dot(v, v) for v in along.values()])
+        size = self._size(dict(zip(along, squares, strict=True)))
+        moved = {name: torch.add(self._params[name], v, alpha=size) for name, v in along.items()}
+        return value.detach(), moved, size
+
+    def _summed(self, found: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], float]:
+        """For a layer of weight u, ``v = u (a * wanted + b * found)`` with two numbers a and b."""
+        names, weights = zip(*(self._stretches or {}).items(), strict=True)
+        pairs = [(found[name], self._wanted[row][name]) for name in names]
+        # Together for each layer, while it is in the cache.
+        sums = _floats([_dot(one, other) for one, wanted in pairs for other in (wanted, one)])
+        dots, ours, theirs = sums[::2], sums[1::2], self._theirs[row]
+        value, a, b = _cosine(weights, dots, ours, theirs)
+        squares = {}
+        for name, u, pair, *of_layer in zip(names, weights, pairs, dots, ours, theirs, strict=True):
+            squares[name] = u * u * _square(a, b, pair, *of_layer)
+        size = self._size(squares)
+        moved = {}
+        for name, u, (one, wanted) in zip(names, weights, pairs, strict=True):
+            weight = torch.add(self._params[name], wanted[0], alpha=size * u * a)
+            moved[name] = weight.add_(one[0], alpha=size * u * b)
+        return pairs[0][0].new_tensor(value), moved, size
+
+    def _size(self, squares: Mapping[str, float]) -> float:
+        """What moves the weights by ``step`` of themselves; ``squares`` are those of v."""
+        chosen = [name for name in squares if self._params[name].dim() > 1] or list(squares)
+        largest = max(math.sqrt(squares[name]) / self._room[name] for name in chosen)
+        return self._step / largest if largest > 0 else self._step
+
+
+def _cosine(
+    weights: Sequence[float], dots: Sequence[float], ours: Sequence[float], theirs: Sequence[float]
+) -> tuple[float, float, float]:
+    """The cosine distance, its derivative in the inner product, and twice that in our square."""
+    of_layers = torch.tensor([dots, ours, theirs], dtype=torch.float64)
+    totals = (of_layers @ torch.tensor(weights, dtype=torch.float64)).requires_grad_()
+    with torch.enable_grad():
+        value = cosine_distance((totals[:1], totals[1:2], totals[2:]))
+    (slopes,) = torch.autograd.grad(value, totals)
+    by_dot, by_ours, _ = slopes.tolist()
+    return value.item(), by_dot, 2 * by_ours
+
+
+def _square(
+    a: float, b: float, pair: tuple[Tensor, Tensor], dot: float, ours: float, theirs: float
+) -> float:
+    """``|a * wanted + b * found|^2``, where nothing cancels from what is known."""
+    terms = a * a * theirs, b * b * ours, 2 * a * b * dot
+    total = sum(terms)
+    if total > _CANCELLED * sum(abs(term) for term in terms):
+        return total
+    found, wanted = pair
+    way = a * wanted + b * found
+    return float(_dot(way, way))
+
+
+def _room(params: Params) -> dict[str, float]:
+    """The norm of each weight, but none far below the usual one."""
+    norms = [math.sqrt(square) for square in _floats([_dot(p, p) for p in params.values()])]
+    matrices = [p.dim() > 1 for p in params.values()]
+    counted = matrices if any(matrices) else [True] * len(matrices)
+    of_all = math.hypot(*compress(norms, counted))
+    numbers = sum(p.numel() for p in compress(params.values(), counted))
+    least = SMALLEST * of_all / math.sqrt(max(numbers, 1))
+    return {
+        name: max(norm, least * math.sqrt(p.numel()), torch.finfo(p.dtype).tiny)
+        for (name, p), norm in zip(params.items(), norms, strict=True)
+    }
+
+
+def _dot(one: Tensor, other: Tensor) -> Tensor:
+    return torch.dot(one.flatten(), other.flatten())
+
+
+def _floats(values: list[Tensor]) -> list[float]:
+    """Read at once: each reading waits for a GPU."""
+    return torch.stack(values).tolist() if values else []

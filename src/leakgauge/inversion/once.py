@@ -1,0 +1,105 @@
+"""Gradients that nobody differentiates again: ordinary autograd, on the layouts that are fast."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from leakgauge.checks import InputError, require
+from leakgauge.inversion.fastconv import inward, view, wide
+from leakgauge.inversion.kinks import Kinks
+from leakgauge.inversion.placed import Places
+from leakgauge.types import Params, Task
+
+IN_PLACE = (
+    "the model changes the input of a layer in place afterwards, so it has no gradient; use "
+    "operations that are not in place"
+)
+
+
+def gradients_once(
+    task: Task, places: Places, params: Params, x: Tensor, y: Tensor, kinks: Kinks | None = None
+) -> tuple[dict[str, Tensor], Tensor | None]:
+    """The gradient of one batch in the weights, leaf ``[1, *p]``, and in ``x [B, ...]``.
+
+    Args:
+        task: the model and its loss.
+        places: of its model.
+        params: all trainable parameters by name, leaf ``[*p]``.
+        x: records; there is no gradient in them where they do not require it.
+        y: targets ``[B]``.
+        kinks: learns on which sides the units were.
+    """
+    leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
+    also = [x] if x.requires_grad else []
+    with torch.enable_grad():
+        loss = _loss(task, places, leaves, x, y, kinks)
+        require(loss.requires_grad, "the loss does not depend on any trainable parameter")
+        found = _slopes(loss, [*leaves.values(), *also])
+    grads = {name: value[None] for name, value in zip(leaves, found, strict=False)}
+    return grads, found[-1] if also else None
+
+
+def slope_once(
+    task: Task, places: Places, params: Params, x: Tensor, y: Tensor, kinks: Kinks | None = None
+) -> Tensor:
+    """The gradient of one batch's loss in ``x [B, ...]`` alone, on the sides that are known."""
+    with torch.enable_grad():
+        loss = _loss(task, places, params, x, y, kinks)
+        return _slopes(loss, [x])[0]
+
+
+def _slopes(loss: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    try:
+        return torch.autograd.grad(loss, inputs, allow_unused=True, materialize_grads=True)
+    except RuntimeError as error:
+        if "inplace operation" in str(error):
+            raise InputError(IN_PLACE) from error
+        raise
+
+
+def _loss(
+    task: Task, places: Places, params: Params, x: Tensor, y: Tensor, kinks: Kinks | None
+) -> Tensor:
+    with places.filled({**params, **places.own_buffers()}), _Layouts(kinks):
+        return task.loss(task.model(x), y)
+
+
+class _Layouts(TorchFunctionMode):
+    """Gives convolutions the layout that is fast; ``kinks`` runs the units that it knows."""
+
+    def __init__(self, kinks: Kinks | None) -> None:
+        super().__init__()
+        self.kinks = kinks
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = kwargs or {}
+        if func is F.conv2d:
+            return _convolution(*args, **given)
+        if func is Tensor.view:
+            return view(*args, **given)
+        kinked = None if self.kinks is None else self.kinks.run(func, args, given)
+        return func(*args, **given) if kinked is None else kinked
+
+
+def _convolution(
+    input: Tensor,  # noqa: A002
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    inner = wide(input, weight)
+    x, kernel = inward(input, inner), inward(weight, inner)
+    return F.conv2d(x, kernel, bias, stride, padding, dilation, groups)

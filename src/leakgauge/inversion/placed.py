@@ -1,0 +1,63 @@
+"""Other values for a model's parameters and buffers while it runs, from one walk through the model.
+
+``torch.func.functional_call`` gives it other values, too, but walks the model several times in each
+call: with a small image that takes as long as part of the network's arithmetic.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from torch import Tensor, nn
+
+Store = dict[str, Tensor | None]
+
+
+class Places:
+    """Where a model holds its tensors; good for as long as nobody changes the model.
+
+    Attributes:
+        trainable: the parameters that require a gradient, by name; one that is held twice goes by
+            its first name.
+        frozen: the other parameters by name.
+        buffers: by name.
+        training: whether any module is in training mode, and may write its buffers.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.trainable: dict[str, Tensor] = {}
+        self.frozen: dict[str, Tensor] = {}
+        self.buffers: dict[str, Tensor] = {}
+        self.training = False
+        self._held: list[tuple[Store, str, Tensor]] = []
+        seen: set[int] = set()
+        for path, module in model.named_modules():
+            self.training |= module.training
+            for store, buffers in ((module._parameters, False), (module._buffers, True)):
+                for key, value in store.items():
+                    if value is None:
+                        continue
+                    self._held.append((store, key, value))
+                    if id(value) in seen:
+                        continue
+                    seen.add(id(value))
+                    kept = self.trainable if value.requires_grad else self.frozen
+                    (self.buffers if buffers else kept)[f"{path}.{key}" if path else key] = value
+
+    def own_buffers(self) -> dict[str, Tensor]:
+        """The buffers; copies where some module may write its own."""
+        if not self.training:
+            return self.buffers
+        return {name: value.detach().clone() for name, value in self.buffers.items()}
+
+    @contextmanager
+    def filled(self, values: Mapping[str, Tensor]) -> Iterator[None]:
+        """The model with other ``values`` by name meanwhile; afterwards it has its own again."""
+        own = {**self.trainable, **self.frozen, **self.buffers}
+        new = {id(own[name]): value for name, value in values.items()}
+        try:
+            for store, key, value in self._held:
+                store[key] = new.get(id(value), value)
+            yield
+        finally:
+            for store, key, value in self._held:
+                store[key] = value
