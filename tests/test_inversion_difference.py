@@ -168,6 +168,95 @@ def test_a_model_that_does_not_repeat_itself_is_refused() -> None:
         difference(x, y, torch.tensor([0]))
 
 
+def of_both_paths(task: Task, objective, x: Tensor, y: Tensor, wanted: Grads) -> list[Tensor]:
+    """The objective's slope by difference, and by differentiating plain autograd twice."""
+    params = params_of(task.model)
+    leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
+    x = x.requires_grad_()
+    outputs = torch.func.functional_call(task.model, leaves, (x[0],))
+    grads = torch.autograd.grad(
+        task.loss(outputs, y[0]), list(leaves.values()), create_graph=True, allow_unused=True
+    )
+    plain = {
+        name: (torch.zeros_like(leaves[name]) if grad is None else grad)[None]
+        for name, grad in zip(leaves, grads, strict=True)
+    }
+    found = Difference(task, params, objective, wanted, step=1e-8)(x, y, torch.tensor([0]))
+    torch.testing.assert_close(found, objective(plain, wanted), rtol=1e-9, atol=1e-12)
+    return [torch.autograd.grad(v.sum(), x)[0] for v in (found, objective(plain, wanted))]
+
+
+def test_a_loss_that_reads_the_model_reads_its_own_weights() -> None:
+    """As at a client; its penalty then has no gradient in the weights that are attacked."""
+    model = initialise(Sides(), generator=drawn()).double()
+    task = Task(model, lambda out, y: F.cross_entropy(out, y) * model.one.weight.square().sum())
+    x = torch.randn(1, 2, 3, 4, 4, generator=torch_stream(0, "x"), dtype=torch.float64)
+    y = torch.tensor([[1, 2]])
+    wanted = {
+        name: torch.randn(1, *value.shape, generator=torch_stream(1, "w"), dtype=torch.float64)
+        for name, value in params_of(model).items()
+    }
+    found, exact = of_both_paths(task, Cosine(), x, y, wanted)
+    assert (found - exact).norm() < 1e-5 * exact.norm()
+    apart = matching_gradients(task, params_of(model), x, y)
+    plain = matching_gradients(task, params_of(model), x.detach(), y)
+    for name, value in plain.items():
+        torch.testing.assert_close(value, apart[name].detach(), rtol=1e-9, atol=1e-12)
+
+
+def test_a_kernel_that_the_model_makes_runs_as_it_is() -> None:
+    """Also under ``vmap``, which knows nothing of layouts."""
+
+    class Made(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kernel = nn.Parameter(torch.randn(3, 3, 3, 3, generator=drawn()))
+            self.head = nn.Linear(3 * 64, 10)
+
+        def forward(self, x: Tensor) -> Tensor:
+            kernel = self.kernel / self.kernel.norm()
+            convolve = torch.func.vmap(lambda one: F.conv2d(one[None], kernel, padding=1)[0])
+            return self.head(torch.tanh(convolve(x)).view(len(x), -1))
+
+    task = Task(Made().double(), F.cross_entropy)
+    x = torch.randn(1, 2, 3, 8, 8, generator=torch_stream(0, "x"), dtype=torch.float64)
+    wanted = {
+        name: torch.randn(1, *value.shape, generator=torch_stream(1, "w"), dtype=torch.float64)
+        for name, value in params_of(task.model).items()
+    }
+    for dtype in (torch.float64, torch.float32):
+        task.model.to(dtype)
+        given = x.to(dtype), torch.tensor([[1, 2]])
+        Difference(
+            task, params_of(task.model), Cosine(), {k: v.to(dtype) for k, v in wanted.items()}
+        )(*given, torch.tensor([0]))
+    task.model.double()
+    found, exact = of_both_paths(task, Cosine(), x, torch.tensor([[1, 2]]), wanted)
+    assert (found - exact).norm() < 1e-5 * exact.norm()
+
+
+def test_gradients_of_wide_layers_lie_as_the_weights_do() -> None:
+    task, x, y, _ = case("slim", torch.float32, rows=1)
+    found = matching_gradients(task, params_of(task.model), x, y)
+    assert all(value.is_contiguous() for value in found.values())
+
+
+def test_an_objective_made_from_another_is_taken_at_its_word() -> None:
+    class Fivefold(Cosine):
+        def __call__(self, found: Grads, wanted: Grads) -> Tensor:
+            return 5 * super().__call__(found, wanted)
+
+    found, exact, apart = both("sides", torch.float64, Fivefold(), step=1e-8)
+    assert apart < 1e-12
+    assert (found - exact).norm() < 1e-5 * exact.norm()
+
+
+def test_no_layers_are_refused() -> None:
+    task, _, _, wanted = case("sides", torch.float32)
+    with pytest.raises(InputError, match="no layer is compared"):
+        Difference(task, params_of(task.model), Cosine(layers=()), wanted)
+
+
 def test_an_attack_gets_as_far_with_it() -> None:
     """In the mean of eight: one alone ends half or twice as far away after other roundings."""
     task = case("slim", torch.float32)[0]

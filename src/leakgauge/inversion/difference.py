@@ -34,7 +34,7 @@ class Difference:
     ``step``: in single precision some thousandths.
 
     Args:
-        task: the model and its loss; nobody may change the model afterwards.
+        task: the model and its loss; nobody may change the model afterwards, nor its mode.
         params: all trainable parameters by name, leaf ``[*p]``; constants here.
         objective: how far gradients are from those that are wanted.
         wanted: gradients of T targets, leaf ``[T, *p]``.
@@ -55,7 +55,8 @@ class Difference:
         No slope is made where ``x`` does not require a gradient.
         """
         with _all_digits():
-            found = [self._row(x[n], y[n], int(row)) for n, row in enumerate(rows)]
+            given = zip(x, y, rows.tolist(), strict=True)
+            found = [self._row(one, target, row) for one, target, row in given]
         values = torch.stack([value for value, _ in found])
         if not x.requires_grad:
             return values

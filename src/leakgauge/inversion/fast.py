@@ -2,7 +2,8 @@
 
 While the model runs, its convolutions, linear layers and BatchNorms in eval mode are tapped (see
 ``taps``). The weights are constants there, so autograd never spends work on them; every other
-operation runs as it is, and plain autograd differentiates it. The module is never changed.
+operation runs as it is, and plain autograd differentiates it. Where nobody differentiates again,
+all of it is plain autograd (see ``once``). Afterwards the module is as it was.
 """
 
 import warnings
@@ -128,12 +129,14 @@ def _one(
 ) -> dict[str, Tensor]:
     """The gradient of one batch ``x [B, ...]``, leaf ``[1, *p]``."""
     if not graph:
-        return gradients_once(task, places, params, x, y)[0]
+        return gradients_once(task, places, params, x.detach(), y)[0]
     leaves = {name: _leaf(value) for name, value in params.items()}
     buffers = places.own_buffers()
     taps = Taps(_known(places, params, leaves, buffers), 1, batched=False)
-    with places.filled({**leaves, **buffers}), taps:
-        loss = task.loss(task.model(x), y)
+    with taps:
+        with places.filled({**leaves, **buffers}):
+            outputs = task.model(x)
+        loss = task.loss(outputs, y)
     return _summed(_collect(taps, loss, leaves, graph), params, 1)
 
 
@@ -148,8 +151,10 @@ def _at_once(
 
     def loss_of(leaves: Params, x: Tensor, y: Tensor) -> Tensor:
         taps.known = _known(places, params, leaves, buffers)
-        with places.filled({**leaves, **buffers}), taps:
-            return task.loss(task.model(x), y)
+        with taps:
+            with places.filled({**leaves, **buffers}):
+                outputs = task.model(x)
+            return task.loss(outputs, y)
 
     with warnings.catch_warnings():
         # Torch would run such a step one batch at a time: the loop does that better.

@@ -2,7 +2,8 @@
 
 The gradients of a network, those that are wanted and its weights are often larger than all else
 that a step touches, and memory is slow. Where the objective is a cosine distance, its slope is a
-sum of the two gradients, so that its size is known before it is made: each is read twice.
+sum of the two gradients, so that the slope's norm is known before the slope is made, and each
+gradient is read twice.
 """
 
 import math
@@ -15,7 +16,7 @@ from torch import Tensor
 from leakgauge.inversion.objective import Objective, cosine_distance, stretches
 from leakgauge.types import Grads, Params
 
-SMALLEST = 0.1
+_SMALLEST = 0.1
 """Of the mean size of all weights: a layer of smaller ones counts as this large, or one that begins
 at zero would leave no room for the step of any other."""
 
@@ -44,10 +45,15 @@ class Move:
 
     def value(self, found: Grads, row: int) -> Tensor:
         """The objective of the gradients ``found``, leaf ``[1, *p]``, against those of ``row``."""
-        return self._objective(found, self._wanted[row])[0]
+        value: Tensor
+        (value,) = self._objective(found, self._wanted[row])
+        return value
 
     def __call__(self, found: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], float]:
-        """The value, the weights ``w + size * v``, leaf ``[*p]``, and the size."""
+        """The value, the weights ``w + size * v``, leaf ``[*p]``, and the size.
+
+        v is the slope of the objective in the gradient ``found``.
+        """
         move = self._differentiated if self._stretches is None else self._summed
         value, moved, size = move(found, row)
         return value, {**self._params, **moved}, size
@@ -121,7 +127,7 @@ def _room(params: Params) -> dict[str, float]:
     counted = matrices if any(matrices) else [True] * len(matrices)
     of_all = math.hypot(*compress(norms, counted))
     numbers = sum(p.numel() for p in compress(params.values(), counted))
-    least = SMALLEST * of_all / math.sqrt(max(numbers, 1))
+    least = _SMALLEST * of_all / math.sqrt(max(numbers, 1))
     return {
         name: max(norm, least * math.sqrt(p.numel()), torch.finfo(p.dtype).tiny)
         for (name, p), norm in zip(params.items(), norms, strict=True)

@@ -145,17 +145,13 @@ def stretches(objective: Objective, names: Iterable[str]) -> dict[str, float] | 
     >>> stretches(Cosine(), ["w", "b"]), stretches(SquaredError(), ["w"])
     ({'w': 1.0, 'b': 1.0}, None)
     """
-    if not isinstance(objective, Cosine | LayerWeighted):
-        return None
-    names = list(names)
-    compared = names if objective.layers is None else list(objective.layers)
-    _check_held(compared, dict.fromkeys(names), "gradient")
-    if isinstance(objective, Cosine):
-        return dict.fromkeys(compared, 1.0)
-    if objective.form != "vector":
-        return None
-    _check_held(compared, objective.weights, "weight")
-    return {name: objective.weights[name] for name in compared}
+    if type(objective) is Cosine:
+        return dict.fromkeys(_compared(list(names), objective.layers), 1.0)
+    if type(objective) is LayerWeighted and objective.form == "vector":
+        compared = _compared(list(names), objective.layers)
+        _check_held(compared, objective.weights, "weight")
+        return {name: objective.weights[name] for name in compared}
+    return None
 
 
 def _by_module(pairs: Mapping[str, Pair]) -> list[dict[str, Pair]]:
@@ -196,11 +192,17 @@ def _present(squares: Tensor) -> Tensor:
 
 def _pairs(found: Grads, wanted: Grads, layers: tuple[str, ...] | None) -> dict[str, Pair]:
     """Both sides of each parameter that is compared."""
-    names = list(wanted) if layers is None else list(layers)
-    require(bool(names), "no layer is compared; name one, or leave layers at None")
-    for side in (wanted, found):
-        _check_held(names, side, "gradient")
+    names = _compared(list(wanted), layers)
+    _check_held(names, found, "gradient")
     return {name: (found[name], wanted[name]) for name in names}
+
+
+def _compared(names: list[str], layers: tuple[str, ...] | None) -> list[str]:
+    """Those of ``names`` that are compared."""
+    compared = names if layers is None else list(layers)
+    require(bool(compared), "no layer is compared; name one, or leave layers at None")
+    _check_held(compared, dict.fromkeys(names), "gradient")
+    return compared
 
 
 def _check_held(names: Iterable[str], held: Mapping[str, object], what: str) -> None:

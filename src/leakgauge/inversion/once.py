@@ -1,6 +1,6 @@
 """Gradients that nobody differentiates again: ordinary autograd, on the layouts that are fast."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -12,12 +12,8 @@ from leakgauge.checks import InputError, require
 from leakgauge.inversion.fastconv import inward, view, wide
 from leakgauge.inversion.kinks import Kinks
 from leakgauge.inversion.placed import Places
+from leakgauge.probing import one_line
 from leakgauge.types import Params, Task
-
-IN_PLACE = (
-    "the model changes the input of a layer in place afterwards, so it has no gradient; use "
-    "operations that are not in place"
-)
 
 
 def gradients_once(
@@ -34,13 +30,14 @@ def gradients_once(
         kinks: learns on which sides the units were.
     """
     leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
-    also = [x] if x.requires_grad else []
+    inputs = [*leaves.values(), x] if x.requires_grad else list(leaves.values())
     with torch.enable_grad():
         loss = _loss(task, places, leaves, x, y, kinks)
         require(loss.requires_grad, "the loss does not depend on any trainable parameter")
-        found = _slopes(loss, [*leaves.values(), *also])
-    grads = {name: value[None] for name, value in zip(leaves, found, strict=False)}
-    return grads, found[-1] if also else None
+        found = _slopes(loss, inputs)
+    of_weights = zip(leaves, found[: len(leaves)], strict=True)
+    grads = {name: value.contiguous()[None] for name, value in of_weights}
+    return grads, found[-1] if x.requires_grad else None
 
 
 def slope_once(
@@ -57,22 +54,29 @@ def _slopes(loss: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
         return torch.autograd.grad(loss, inputs, allow_unused=True, materialize_grads=True)
     except RuntimeError as error:
         if "inplace operation" in str(error):
-            raise InputError(IN_PLACE) from error
+            raise InputError(
+                "the model changes in place what its gradient needs; use operations that are not "
+                f"in place: {one_line(error)}"
+            ) from error
         raise
 
 
 def _loss(
     task: Task, places: Places, params: Params, x: Tensor, y: Tensor, kinks: Kinks | None
 ) -> Tensor:
-    with places.filled({**params, **places.own_buffers()}), _Layouts(kinks):
-        return task.loss(task.model(x), y)
+    values = {**params, **places.own_buffers()}
+    with _Layouts(values.values(), kinks):
+        with places.filled(values):
+            outputs = task.model(x)
+        return task.loss(outputs, y)  # The model has its own values again, as at a client.
 
 
 class _Layouts(TorchFunctionMode):
-    """Gives convolutions the layout that is fast; ``kinks`` runs the units that it knows."""
+    """Gives convolutions with ``kernels`` a fast layout; ``kinks`` runs the units that it knows."""
 
-    def __init__(self, kinks: Kinks | None) -> None:
+    def __init__(self, kernels: Iterable[Tensor], kinks: Kinks | None) -> None:
         super().__init__()
+        self.kernels = {id(kernel) for kernel in kernels}
         self.kinks = kinks
 
     def __torch_function__(
@@ -84,22 +88,20 @@ class _Layouts(TorchFunctionMode):
     ) -> Any:
         given = kwargs or {}
         if func is F.conv2d:
-            return _convolution(*args, **given)
+            return self._convolution(*args, **given)
         if func is Tensor.view:
             return view(*args, **given)
         kinked = None if self.kinks is None else self.kinks.run(func, args, given)
         return func(*args, **given) if kinked is None else kinked
 
-
-def _convolution(
-    input: Tensor,  # noqa: A002
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    inner = wide(input, weight)
-    x, kernel = inward(input, inner), inward(weight, inner)
-    return F.conv2d(x, kernel, bias, stride, padding, dilation, groups)
+    def _convolution(
+        self,
+        input: Tensor,  # noqa: A002
+        weight: Tensor,
+        *args: Any,
+        **given: Any,
+    ) -> Tensor:
+        if id(weight) in self.kernels:
+            inner = wide(input, weight)
+            input, weight = inward(input, inner), inward(weight, inner)  # noqa: A001
+        return F.conv2d(input, weight, *args, **given)

@@ -37,11 +37,17 @@ class Places:
                     if value is None:
                         continue
                     self._held.append((store, key, value))
-                    if id(value) in seen:
-                        continue
-                    seen.add(id(value))
-                    kept = self.trainable if value.requires_grad else self.frozen
-                    (self.buffers if buffers else kept)[f"{path}.{key}" if path else key] = value
+                    if id(value) not in seen:
+                        seen.add(id(value))
+                        self._sort(f"{path}.{key}" if path else key, value, buffers)
+
+    def _sort(self, name: str, value: Tensor, buffer: bool) -> None:
+        if buffer:
+            self.buffers[name] = value
+        elif value.requires_grad:
+            self.trainable[name] = value
+        else:
+            self.frozen[name] = value
 
     def own_buffers(self) -> dict[str, Tensor]:
         """The buffers; copies where some module may write its own."""

@@ -44,7 +44,7 @@ def squares(stacks: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
 
 
 def _dots(one: Tensor, other: Tensor) -> Tensor:
-    """Of each row, ``[N]``; also of a row with itself: torch's norm loses more digits."""
+    """Of each row, ``[N]``. Squared norms go through here, too: torch's norm loses digits."""
     pairs = zip(flat_leaf(one), flat_leaf(other), strict=True)
     return torch.stack([torch.dot(a, b) for a, b in pairs])
 

@@ -18,7 +18,6 @@ from torch.overrides import TorchFunctionMode
 
 from leakgauge.checks import InputError
 from leakgauge.inversion.fastconv import Geometry, convolve, inward, view, weight_gradients, wide
-from leakgauge.inversion.once import IN_PLACE
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +122,10 @@ class _Tap:
 
     def gradients(self, dy: Tensor, targets: int) -> dict[str, Tensor]:
         if self.x._version != self.version:
-            raise InputError(IN_PLACE)
+            raise InputError(
+                "the model changes the input of a layer in place afterwards, so it has no "
+                "gradient; use operations that are not in place"
+            )
         found = self.layer.gradients(dy, self.x, targets)
         pairs = zip((self.layer.weight, self.layer.bias), found, strict=True)
         return {known.name: value for known, value in pairs if known is not None and known.name}
