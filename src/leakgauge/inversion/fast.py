@@ -133,10 +133,7 @@ def _one(
     leaves = {name: _leaf(value) for name, value in params.items()}
     buffers = places.own_buffers()
     taps = Taps(_known(places, params, leaves, buffers), 1, batched=False)
-    with taps:
-        with places.filled({**leaves, **buffers}):
-            outputs = task.model(x)
-        loss = task.loss(outputs, y)
+    loss = places.loss(task, {**leaves, **buffers}, x, y, taps)
     return _summed(_collect(taps, loss, leaves, graph), params, 1)
 
 
@@ -151,10 +148,7 @@ def _at_once(
 
     def loss_of(leaves: Params, x: Tensor, y: Tensor) -> Tensor:
         taps.known = _known(places, params, leaves, buffers)
-        with taps:
-            with places.filled({**leaves, **buffers}):
-                outputs = task.model(x)
-            return task.loss(outputs, y)
+        return places.loss(task, {**leaves, **buffers}, x, y, taps)
 
     with warnings.catch_warnings():
         # Torch would run such a step one batch at a time: the loop does that better.

@@ -65,10 +65,7 @@ def _loss(
     task: Task, places: Places, params: Params, x: Tensor, y: Tensor, kinks: Kinks | None
 ) -> Tensor:
     values = {**params, **places.own_buffers()}
-    with _Layouts(values.values(), kinks):
-        with places.filled(values):
-            outputs = task.model(x)
-        return task.loss(outputs, y)  # The model has its own values again, as at a client.
+    return places.loss(task, values, x, y, _Layouts(values.values(), kinks))
 
 
 class _Layouts(TorchFunctionMode):

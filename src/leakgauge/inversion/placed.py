@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from leakgauge.types import Task
 
 Store = dict[str, Tensor | None]
 
@@ -67,3 +70,20 @@ class Places:
         finally:
             for store, key, value in self._held:
                 store[key] = value
+
+    def loss(
+        self,
+        task: Task,
+        values: Mapping[str, Tensor],
+        x: Tensor,
+        y: Tensor,
+        mode: TorchFunctionMode,
+    ) -> Tensor:
+        """The loss of a batch at other ``values`` by name, all of it under ``mode``.
+
+        The loss itself meets the model with its own values, as it does at a client.
+        """
+        with mode:
+            with self.filled(values):
+                outputs = task.model(x)
+            return task.loss(outputs, y)

@@ -49,9 +49,9 @@ def _dots(one: Tensor, other: Tensor) -> Tensor:
     return torch.stack([torch.dot(a, b) for a, b in pairs])
 
 
-def _weighted(rows: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+def _weighted(rows: list[Tensor], weights: Sequence[float]) -> Tensor:
     """``sum_l w_l rows_l``, ``[N]``."""
-    found = torch.stack(list(rows))
+    found = torch.stack(rows)
     return (found.new_tensor(weights)[:, None] * found).sum(0)
 
 
@@ -63,8 +63,10 @@ class _Products(torch.autograd.Function):
         ctx.save_for_backward(*ones, *others)
         ctx.weights = weights
         # Together for each leaf, while it is in the cache.
-        found = [(_dots(a, b), _dots(a, a)) for a, b in zip(ones, others, strict=True)]
-        dots, norms = zip(*found, strict=True)
+        dots, norms = [], []
+        for one, other in zip(ones, others, strict=True):
+            dots.append(_dots(one, other))
+            norms.append(_dots(one, one))
         return _weighted(dots, weights), _weighted(norms, weights)
 
     @staticmethod
