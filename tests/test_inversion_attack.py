@@ -343,6 +343,14 @@ def test_the_joint_search_ends_at_the_records_in_the_plan_s_order() -> None:
     assert (lost.x[0] - x).abs().max() > 0.1
 
 
+def test_a_joint_search_begins_where_it_is_told() -> None:
+    epochs, x, y, _ = two_epochs()
+    found = joint(replace(SQUARED, iterations=1), epochs, y, start=x[None])
+    assert float(found.losses[0, 0]) == pytest.approx(0, abs=1e-20)
+    with pytest.raises(InputError, match=r"start is \[4, 1, 4, 4\]; expected \[1, 4, 1, 4, 4\]"):
+        joint(SQUARED, epochs, y, start=x)
+
+
 def test_a_prior_of_each_record_counts_those_of_an_update() -> None:
     epochs, _, y, _ = two_epochs()
     chosen = replace(COSINE, iterations=1, prior_per_record=True)

@@ -12,6 +12,7 @@ from leakgauge.checks import InputError
 from leakgauge.inversion.matching import (
     METHODS,
     EpochPlan,
+    arrange,
     match,
     match_epochs,
     matching_accuracy,
@@ -100,6 +101,22 @@ def test_records_are_found_again_in_every_epoch(batch: int, method: str) -> None
         assert all(
             records[0][record] in members[epoch][u] for record, u in enumerate(update.tolist())
         )
+
+
+def test_records_of_an_update_are_arranged_as_its_images() -> None:
+    truth, labels = pictures(24), torch.arange(24) % 3
+    members = deal(24, 4, 3)
+    numbers = members[0].flatten().argsort()  # of the true records, as the first epoch has them
+    within = torch.tensor([2, 0, 3, 1])
+    plan = EpochPlan(torch.stack([numbers[m] for m in members])[:, :, within])
+    images = rough(truth, members, 0.1)
+    x, named = truth[members[0].flatten()], [labels[m] for m in members]
+    plan = EpochPlan(torch.stack([torch.arange(24).view(6, 4), *plan.members[1:]]))
+    found = arrange(plan, x, named[0].flatten(), images, named)
+    for epoch, held in enumerate(members):
+        assert torch.equal(found.members[epoch].sort(dim=1)[0], plan.members[epoch].sort(dim=1)[0])
+        assert torch.equal(found.batches(x, epoch=epoch), truth[held])
+    assert not torch.equal(plan.batches(x, epoch=1), truth[members[1]])
 
 
 def test_pure_noise_is_matched_by_chance() -> None:

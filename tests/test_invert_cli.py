@@ -22,11 +22,12 @@ from leakgauge.cli import invert, main
 from leakgauge.data import Source
 from leakgauge.experiment import rebuilding, scoring
 from leakgauge.experiment.evidence import SHOWN, keep_evidence
-from leakgauge.experiment.inversion import InversionCell
+from leakgauge.experiment.inversion import MATCHINGS, InversionCell
 from leakgauge.experiment.rebuilding import rebuild
 from leakgauge.experiment.scene import Scene, scene_of
 from leakgauge.experiment.scoring import Rebuilt, ordered, records_of
 from leakgauge.gradients import params_of
+from leakgauge.inversion.matching import EpochPlan
 from leakgauge.inversion.quality import mean_estimate
 from leakgauge.models import build
 from leakgauge.records import ACCUMULATED, read_records, read_run
@@ -263,11 +264,42 @@ def test_several_epochs_are_played_over_all_updates(monkeypatch: pytest.MonkeyPa
     assert list(seen["plan"].members.shape) == [3, 2, 2]
     assert torch.equal(seen["labels"], scene.y)
     assert sorted(played.rounds) == [1, 2, 3]
-    for name in ("matching_greedy", "matching_optimal"):
+    for name in ("matching_greedy", "matching_optimal", "matching_gradients"):
         assert len(played.scores[name]) == 2
     records = records_of(cell, "pictures", played)
     single = {r.round for r in records if r.metric == "psnr"}
     assert single == {1, 2, 3, ACCUMULATED}
+
+
+@pytest.mark.parametrize("matching", MATCHINGS)
+def test_the_joint_search_is_by_the_matching_that_was_asked_for(
+    matching: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ways to match give plans of their own here; the joint search is told one of them."""
+    plans = {
+        name: EpochPlan(torch.tensor([[[0, 1], [2, 3]], second]))
+        for name, second in zip(
+            MATCHINGS, ([[0, 1], [2, 3]], [[0, 2], [1, 3]], [[1, 2], [0, 3]]), strict=True
+        )
+    }
+    begun, used = [], []
+
+    def settle(task, epochs, plan, settings, **given):
+        begun.append(plan)
+        return plans["gradients"]
+
+    def joint(task, epochs, plan, settings, **given):
+        used.append(plan)
+        return original(task, epochs, plan, settings, **given)
+
+    original = rebuilding.joint_reconstruct
+    monkeypatch.setattr(rebuilding, "match_epochs", lambda *_, method, **__: plans[method])
+    monkeypatch.setattr(rebuilding, "settle_plan", settle)
+    monkeypatch.setattr(rebuilding, "joint_reconstruct", joint)
+    played = rebuild(*staged(pictures(), batch_size=2, epochs=2, labels="known", matching=matching))
+    assert used == [plans[matching]]
+    assert begun == ([plans["optimal"]] if matching == "gradients" else [])
+    assert ("matching_gradients" in played.scores) == (matching == "gradients")
 
 
 def test_two_epochs_of_two_images_match_and_help() -> None:
@@ -282,6 +314,7 @@ def test_two_epochs_of_two_images_match_and_help() -> None:
         labels="known",
     )
     played = rebuild(scene, cell)
+    assert played.scores["matching_gradients"].tolist() == [1.0]
     assert played.scores["matching_optimal"].tolist() == [1.0]
     assert played.scores["matching_greedy"].tolist() == [1.0]
     single = max(float(played.rounds[at]["psnr"].mean()) for at in (1, 2))
@@ -516,7 +549,7 @@ def test_several_methods_and_epochs_are_told(go: Go) -> None:
     assert found["psnr"] == found["results"][0]["psnr"]
     found = told(go, "--images", 4, "--batch-size", 2, "--epochs", 2, "--labels", "known")
     assert len(found["single_epochs"]) == 2
-    assert set(found["matching"]) == {"greedy", "optimal"}
+    assert set(found["matching"]) == {"greedy", "optimal", "gradients"}
     assert len(found["per_image"]) == 4
 
 
@@ -690,6 +723,8 @@ REFUSED = [
     (("--epochs", 0), "--epochs is 0"),
     (("--epochs", 2, "--defense", "sign"), "--epochs goes with single gradients"),
     (("--epochs", 2, "--local-steps", 2), "--epochs goes with single gradients"),
+    (("--matching", "greedy"), "give --epochs of 2 or more"),
+    (("--epochs", 2, "--matching", "best"), "--matching is 'best'"),
     (("--simulate",), "--simulate is about local steps"),
     (("--local-steps", 2, "--local-lr", -1), "local learning rate is -1"),
     (("--local-steps", 2, "--local-lr", "nan"), "local learning rate is nan"),

@@ -22,8 +22,10 @@ from leakgauge.data import open_data
 from leakgauge.experiment.evidence import keep_evidence
 from leakgauge.experiment.inversion import (
     EXACT,
+    GRADIENTS,
     INFERRED,
     ITERATIONS,
+    MATCHINGS,
     METHODS,
     InversionCell,
     usual_images,
@@ -91,6 +93,13 @@ def run(
         int,
         Option(help="epochs in each of which one client that holds all the records sends updates"),
     ] = 1,
+    matching: Annotated[
+        str | None,
+        Option(
+            help=f"with --epochs: how records are found again, {', '.join(MATCHINGS)} (default "
+            f"{GRADIENTS}, ours; the paper's is greedy)"
+        ),
+    ] = None,
     iterations: Annotated[
         int | None,
         Option(help=f"of the search (default {ITERATIONS}; the papers take up to 24,000)"),
@@ -146,6 +155,7 @@ def run(
         local_steps=local_steps,
         local_lr=local_lr,
         epochs=epochs,
+        matching=matching,
         iterations=iterations,
         restarts=restarts,
         labels=labels,

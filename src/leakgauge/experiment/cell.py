@@ -167,6 +167,7 @@ class Stated:
         "label_accuracy",
         "matching_greedy",
         "matching_optimal",
+        "matching_gradients",
     ] = "auroc"
     round: Whole | Literal["accumulated", "stacked"] = "accumulated"
     knowledge: Literal["static", "adaptive"] = "static"

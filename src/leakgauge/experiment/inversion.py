@@ -10,6 +10,7 @@ from leakgauge.data.usual import filled_in
 from leakgauge.defenses import parse_defense
 from leakgauge.experiment.strict import Real, Truth, Whole
 from leakgauge.inversion.client import Client
+from leakgauge.inversion.matching import METHODS as IMAGE_MATCHINGS
 from leakgauge.inversion.parse import parse_attack
 from leakgauge.inversion.presets import PRESETS
 from leakgauge.inversion.settings import Settings
@@ -18,6 +19,8 @@ from leakgauge.models import NETS, SCHEMES
 QUESTION = "reconstruction"
 EXACT = "exact"
 METHODS = (*PRESETS, EXACT)
+GRADIENTS = "gradients"
+MATCHINGS = (*IMAGE_MATCHINGS, GRADIENTS)
 KNOWN, INFERRED = LABELS = ("known", "inferred")
 MLP = "mlp"
 ITERATIONS = 500
@@ -45,6 +48,8 @@ class InversionCell:
         local_steps: see ``batch_size``.
         local_lr: see ``batch_size``; with several epochs, of the server's step between them.
         epochs: in which one client that has all records sends updates.
+        matching: how records are found again in later epochs: ``"greedy"`` or ``"optimal"`` by
+            rough images, or ``"gradients"``; None takes the last where there are several epochs.
         iterations: of the search; None takes 500 (what the papers take needs hours).
         restarts: of the search; the one of smallest loss is kept.
         labels: ``"inferred"``, or ``"known"`` where they are granted to the attacker.
@@ -74,6 +79,7 @@ class InversionCell:
     local_steps: Whole = 1
     local_lr: Real = 1e-4
     epochs: Whole = 1
+    matching: str | None = None
     iterations: Whole | None = None
     restarts: Whole = 1
     labels: str = INFERRED
@@ -115,6 +121,12 @@ class InversionCell:
             "--epochs goes with single gradients without a defense; leave out --local-steps and "
             "--defense",
         )
+        if self.matching is not None:
+            require_choice(self.matching, "--matching", MATCHINGS)
+            require(
+                self.epochs > 1,
+                "--matching is about several epochs; give --epochs of 2 or more, or leave it out",
+            )
         require(
             not self.simulate or self.local_steps > 1,
             "--simulate is about local steps; give --local-steps of 2 or more",
@@ -187,6 +199,7 @@ class InversionCell:
             drop=roles.drop,
             bins=roles.bins,
             net=net,
+            matching=self.matching or (GRADIENTS if self.epochs > 1 else None),
             hidden=(self.hidden or HIDDEN) if tables else (),
             iterations=self.settings.iterations,
         )

@@ -2,12 +2,12 @@
 
 import functools
 import time
-from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from leakgauge.experiment.inversion import EXACT, KNOWN, InversionCell
+from leakgauge.experiment.inversion import EXACT, GRADIENTS, KNOWN, InversionCell
 from leakgauge.experiment.scene import Scene
 from leakgauge.experiment.scoring import (
     LABEL_ACCURACY,
@@ -27,13 +27,14 @@ from leakgauge.inversion.labels import label_accuracy
 from leakgauge.inversion.lpips import Lpips
 from leakgauge.inversion.matching import (
     METHODS,
-    EpochPlan,
+    arrange,
     match_epochs,
     matching_accuracy,
     true_records,
 )
 from leakgauge.inversion.quality import match_to_truth
 from leakgauge.inversion.search import Progress, Reconstruction
+from leakgauge.inversion.settling import settle_plan
 from leakgauge.rng import stream
 from leakgauge.types import Params
 
@@ -143,8 +144,8 @@ def _over_epochs(
 ) -> Rebuilt:
     """One client deals all its records anew in each epoch; the server steps between epochs.
 
-    Rough images of each update come first, at full length; then their matching by the assignment
-    of smallest sum, and all records together.
+    Rough images of each update come first, at full length; then their matching, and all records
+    together. Ways to match that were not asked for are scored where they cost nothing.
     """
     client, n = cell.client, len(scene.x)
     params, epochs, orders = scene.params, [], []
@@ -166,48 +167,43 @@ def _over_epochs(
         labels.append(found.labels)
         step = {name: leaf.mean(dim=0) for name, leaf in sent.grads.items()}
         params = {name: leaf - cell.local_lr * step[name] for name, leaf in params.items()}
-    plans = {
-        method: match_epochs(rough, labels, pool=1 if scene.pixels is None else 2, method=method)
-        for method in METHODS
+    pool = 1 if scene.pixels is None else 2
+    plans = {name: match_epochs(rough, labels, pool=pool, method=name) for name in METHODS}
+    given: dict[str, Any] = {
+        "labels": labels[0].flatten(),
+        "record": tuple(scene.x.shape[1:]),
+        "low": scene.low,
+        "high": scene.high,
+        "seed": cell.seed,
+        "progress": progress,
     }
-    joint = joint_reconstruct(
-        scene.task,
-        epochs,
-        plans["optimal"],
-        cell.settings,
-        labels=labels[0].flatten(),
-        record=tuple(scene.x.shape[1:]),
-        low=scene.low,
-        high=scene.high,
-        seed=cell.seed,
-        snapshots=SNAPSHOTS,
-        progress=progress,
-    )
+    ours = cell.matching == GRADIENTS
+    plan = plans["optimal" if ours else str(cell.matching)]
+    if ours:
+        plan = settle_plan(scene.task, epochs, plan, cell.settings, **given)
+    joint = joint_reconstruct(scene.task, epochs, plan, cell.settings, snapshots=SNAPSHOTS, **given)
     found_x = joint.x[0][match_to_truth(joint.x[0], scene.x)]
-    matched = _matched(plans, rough, orders, scene.x)
+    records = [true_records(x, scene.x, order) for x, order in zip(rough, orders, strict=True)]
+    matched = {name: matching_accuracy(one, records) for name, one in plans.items()}
+    if ours:
+        # Its records are those of the joint search, whatever the first rough images were.
+        x = joint.x[0]
+        arranged = arrange(plan, x, given["labels"], rough, labels, pool=pool)
+        mine = true_records(x.view(*orders[0].shape, *x.shape[1:]), scene.x, orders[0])
+        matched[GRADIENTS] = matching_accuracy(arranged, [mine, *records[1:]])
     return Rebuilt(
         shown(scene, found_x),
         shown(scene, scene.x),
         {
             **scores_of(scene, found_x, scene.x, lpips),
             LABEL_ACCURACY: rounds[1][LABEL_ACCURACY],
-            **matched,
+            **{f"matching_{name}": shares for name, shares in matched.items()},
         },
         curves_of(scene, joint, scene.x[None]),
         joint.seconds_per_iteration,
         rounds=rounds,
         chance=chance_of(scene),
     )
-
-
-def _matched(
-    plans: Mapping[str, EpochPlan], rough: list[Tensor], orders: list[Tensor], truth: Tensor
-) -> dict[str, Tensor]:
-    """The share of records that each way of matching found again, of each later epoch."""
-    records = [true_records(x, truth, order) for x, order in zip(rough, orders, strict=True)]
-    return {
-        f"matching_{method}": matching_accuracy(plan, records) for method, plan in plans.items()
-    }
 
 
 def _dealt(values: Tensor, client: Client) -> Tensor:

@@ -9,7 +9,7 @@ from leakgauge.inversion.fast import matching_gradients
 from leakgauge.inversion.labels import LabelGuess, infer_labels, label_accuracy
 from leakgauge.inversion.layerweights import LayerWeights
 from leakgauge.inversion.lpips import Lpips, usual_lpips
-from leakgauge.inversion.matching import EpochPlan, match_epochs, matching_accuracy
+from leakgauge.inversion.matching import EpochPlan, arrange, match_epochs, matching_accuracy
 from leakgauge.inversion.objective import Cosine, LayerWeighted, Objective, SquaredError
 from leakgauge.inversion.pixels import Pixels
 from leakgauge.inversion.presets import PRESETS, preset
@@ -23,6 +23,7 @@ from leakgauge.inversion.quality import (
 )
 from leakgauge.inversion.search import Reconstruction
 from leakgauge.inversion.settings import Settings
+from leakgauge.inversion.settling import settle_plan
 from leakgauge.inversion.simulate import LocalSteps
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "adapted",
     "adapted_settings",
     "adapts",
+    "arrange",
     "infer_labels",
     "joint_reconstruct",
     "label_accuracy",
@@ -60,6 +62,7 @@ __all__ = [
     "reconstruct",
     "recover_first_layer",
     "send",
+    "settle_plan",
     "share_estimate",
     "share_recovered",
     "ssim",

@@ -12,7 +12,7 @@ from leakgauge.inversion.fast import matching_gradients
 from leakgauge.inversion.matching import EpochPlan
 from leakgauge.inversion.search import Progress, Reconstruction, search
 from leakgauge.inversion.settings import Settings
-from leakgauge.inversion.starts import draw_starts
+from leakgauge.inversion.starts import check_start, draw_starts
 from leakgauge.types import Grads, Params, Task
 
 
@@ -41,6 +41,7 @@ def joint_reconstruct(
     high: Tensor,
     seed: int,
     weights: Sequence[float] | None = None,
+    start: Tensor | None = None,
     snapshots: int = 0,
     progress: Progress | None = None,
 ) -> Reconstruction:
@@ -63,6 +64,7 @@ def joint_reconstruct(
         high: see ``low``.
         seed: draws the start.
         weights: w_e; None weighs each epoch by 1.
+        start: ``[1, n, *record]``, where the first restart begins; None draws it.
         snapshots: as for ``reconstruct``.
         progress: as for ``reconstruct``.
 
@@ -96,11 +98,13 @@ def joint_reconstruct(
         return total
 
     like = next(iter(epochs[0].params.values()))
-    start = draw_starts(settings, (count, *record), targets=1, seed=seed, like=like)
+    begin = draw_starts(settings, (count, *record), targets=1, seed=seed, like=like)
+    if start is not None:
+        begin[:, 0] = check_start(start, begin)
     found = search(
         match,
         settings,
-        start,
+        begin,
         labels=labels[None],
         held=plan.members.shape[2],
         seed=seed,

@@ -170,6 +170,38 @@ def match(
     return order.to(first_labels.device)
 
 
+def arrange(
+    plan: EpochPlan,
+    x: Tensor,
+    labels: Tensor,
+    images: Sequence[Tensor],
+    image_labels: Sequence[Tensor],
+    *,
+    pool: int = 2,
+) -> EpochPlan:
+    """The same records in each update, in the order of the update's rough images.
+
+    For a plan that knows of updates alone. Within each of a later epoch, records and images are
+    matched as by ``match``, with the smallest sum.
+
+    Args:
+        plan: of E epochs.
+        x: the records, rebuilt from all of them ``[n, ...]``.
+        labels: of the records ``[n]``.
+        images: for each epoch what its updates gave up, ``[U, B, ...]``.
+        image_labels: of these images ``[U, B]``.
+        pool: as for ``match``.
+    """
+    epochs = [plan.members[0]]
+    for members, found, named in zip(plan.members[1:], images[1:], image_labels[1:], strict=True):
+        orders = [
+            match(one, x[held], own, labels[held], pool=pool, method="optimal")
+            for held, one, own in zip(members, found, named, strict=True)
+        ]
+        epochs.append(members.gather(1, torch.stack(orders).to(members.device)))
+    return EpochPlan(torch.stack(epochs))
+
+
 def true_records(found: Tensor, truth: Tensor, records: Tensor) -> Tensor:
     """Which true record each reconstructed image of an epoch stands for: for scoring alone.
 

@@ -20,6 +20,7 @@ METRICS = {
     "label_accuracy": "Labels right",
     "matching_greedy": "Matched, greedy",
     "matching_optimal": "Matched, optimal",
+    "matching_gradients": "Matched, by gradients",
 }
 """Of the question "inversion": metrics by name; those of single columns have a table of their own.
 Higher is nearer to the truth, but for LPIPS."""

@@ -21,9 +21,9 @@ OPTIONS = {
     ),
     "invert": (
         *("images", "method", "label", "batch_size", "local_steps", "local_lr", "simulate"),
-        *("epochs", "iterations", "restarts", "labels", "net", "init", "weights", "hidden"),
-        *("defense", "group", "drop", "bins", "drop_missing", "side", "lpips", "redact"),
-        *("update", "task", "device", "seed"),
+        *("epochs", "matching", "iterations", "restarts", "labels", "net", "init", "weights"),
+        *("hidden", "defense", "group", "drop", "bins", "drop_missing", "side", "lpips"),
+        *("redact", "update", "task", "device", "seed"),
     ),
 }
 """The settings that each command takes as options. The number of workers changes no figure."""

@@ -28,6 +28,7 @@ _AXES = (
     "shadow",
     "trials",
     "lr",
+    "matching",
     "defense",
     "adversary",
     "data",
