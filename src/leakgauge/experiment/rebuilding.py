@@ -2,6 +2,7 @@
 
 import functools
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -139,17 +140,84 @@ def _attacked(
     )
 
 
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """Each epoch by itself.
+
+    Attributes:
+        epochs: what the server saw.
+        orders: the true records of the updates, ``[U, B]`` each: for scoring alone.
+        rough: what each update gave up, ``[U, B, ...]``.
+        labels: of these, ``[U, B]``.
+        scores: of single epochs, which count from 1.
+    """
+
+    epochs: list[Epoch] = field(default_factory=list)
+    orders: list[Tensor] = field(default_factory=list)
+    rough: list[Tensor] = field(default_factory=list)
+    labels: list[Tensor] = field(default_factory=list)
+    scores: dict[int, dict[str, Tensor]] = field(default_factory=dict)
+
+
 def _over_epochs(
     scene: Scene, cell: InversionCell, lpips: Lpips | None, progress: Progress | None
 ) -> Rebuilt:
     """One client deals all its records anew in each epoch; the server steps between epochs.
 
     Rough images of each update come first, at full length; then their matching, and all records
-    together. Ways to match that were not asked for are scored where they cost nothing.
+    together. The ways to match by rough images are scored in any case: they cost nothing.
     """
+    seen = _in_each_epoch(scene, cell, lpips, progress)
+    pool = 1 if scene.pixels is None else 2
+    plans = {
+        name: match_epochs(seen.rough, seen.labels, pool=pool, method=name) for name in METHODS
+    }
+    given: dict[str, Any] = {
+        "labels": seen.labels[0].flatten(),
+        "record": tuple(scene.x.shape[1:]),
+        "low": scene.low,
+        "high": scene.high,
+        "seed": cell.seed,
+        "progress": progress,
+    }
+    by_gradients = cell.matching == GRADIENTS
+    plan = plans["optimal" if by_gradients else str(cell.matching)]
+    if by_gradients:
+        plan = settle_plan(scene.task, seen.epochs, plan, cell.settings, **given)
+    joint = joint_reconstruct(
+        scene.task, seen.epochs, plan, cell.settings, snapshots=SNAPSHOTS, **given
+    )
+    x = joint.x[0]
+    pairs = zip(seen.rough, seen.orders, strict=True)
+    records = [true_records(images, scene.x, order) for images, order in pairs]
+    matched = {name: matching_accuracy(one, records) for name, one in plans.items()}
+    if by_gradients:
+        # Its records are the images of the joint search, not those of the first epoch alone.
+        plan = arrange(plan, x, given["labels"], seen.rough, seen.labels, pool=pool)
+        first = seen.orders[0]
+        mine = true_records(x.view(*first.shape, *x.shape[1:]), scene.x, first)
+        matched[GRADIENTS] = matching_accuracy(plan, [mine, *records[1:]])
+    rows = x[match_to_truth(x, scene.x)]
+    return Rebuilt(
+        shown(scene, rows),
+        shown(scene, scene.x),
+        {
+            **scores_of(scene, rows, scene.x, lpips),
+            LABEL_ACCURACY: seen.scores[1][LABEL_ACCURACY],
+            **{f"matching_{name}": shares for name, shares in matched.items()},
+        },
+        curves_of(scene, joint, scene.x[None]),
+        joint.seconds_per_iteration,
+        rounds=seen.scores,
+        chance=chance_of(scene),
+    )
+
+
+def _in_each_epoch(
+    scene: Scene, cell: InversionCell, lpips: Lpips | None, progress: Progress | None
+) -> _Seen:
     client, n = cell.client, len(scene.x)
-    params, epochs, orders = scene.params, [], []
-    rough, labels, rounds = [], [], {}
+    params, seen = scene.params, _Seen()
     for number in range(cell.epochs):
         drawn = stream(cell.seed, "epoch", number).permutation(n) if number else range(n)
         order = torch.as_tensor(list(drawn), device=scene.y.device)
@@ -157,53 +225,17 @@ def _over_epochs(
         sent, found = _attacked(
             scene, cell, params, x, y, seed=cell.seed + number, progress=progress
         )
-        rounds[number + 1] = {
+        seen.epochs.append(Epoch(params, sent.grads))
+        seen.orders.append(order.view(-1, client.records))
+        seen.rough.append(found.x)
+        seen.labels.append(found.labels)
+        seen.scores[number + 1] = {
             **scores_of(scene, ordered(found.x, x), scene.x[order], lpips),
             LABEL_ACCURACY: label_accuracy(found.labels, y),
         }
-        epochs.append(Epoch(params, sent.grads))
-        orders.append(order.view(-1, client.records))
-        rough.append(found.x)
-        labels.append(found.labels)
         step = {name: leaf.mean(dim=0) for name, leaf in sent.grads.items()}
         params = {name: leaf - cell.local_lr * step[name] for name, leaf in params.items()}
-    pool = 1 if scene.pixels is None else 2
-    plans = {name: match_epochs(rough, labels, pool=pool, method=name) for name in METHODS}
-    given: dict[str, Any] = {
-        "labels": labels[0].flatten(),
-        "record": tuple(scene.x.shape[1:]),
-        "low": scene.low,
-        "high": scene.high,
-        "seed": cell.seed,
-        "progress": progress,
-    }
-    ours = cell.matching == GRADIENTS
-    plan = plans["optimal" if ours else str(cell.matching)]
-    if ours:
-        plan = settle_plan(scene.task, epochs, plan, cell.settings, **given)
-    joint = joint_reconstruct(scene.task, epochs, plan, cell.settings, snapshots=SNAPSHOTS, **given)
-    found_x = joint.x[0][match_to_truth(joint.x[0], scene.x)]
-    records = [true_records(x, scene.x, order) for x, order in zip(rough, orders, strict=True)]
-    matched = {name: matching_accuracy(one, records) for name, one in plans.items()}
-    if ours:
-        # Its records are those of the joint search, whatever the first rough images were.
-        x = joint.x[0]
-        arranged = arrange(plan, x, given["labels"], rough, labels, pool=pool)
-        mine = true_records(x.view(*orders[0].shape, *x.shape[1:]), scene.x, orders[0])
-        matched[GRADIENTS] = matching_accuracy(arranged, [mine, *records[1:]])
-    return Rebuilt(
-        shown(scene, found_x),
-        shown(scene, scene.x),
-        {
-            **scores_of(scene, found_x, scene.x, lpips),
-            LABEL_ACCURACY: rounds[1][LABEL_ACCURACY],
-            **{f"matching_{name}": shares for name, shares in matched.items()},
-        },
-        curves_of(scene, joint, scene.x[None]),
-        joint.seconds_per_iteration,
-        rounds=rounds,
-        chance=chance_of(scene),
-    )
+    return seen
 
 
 def _dealt(values: Tensor, client: Client) -> Tensor:

@@ -147,20 +147,21 @@ def swapped(
     weights = stretches(measure, list(own)) or dict.fromkeys(own, 1.0)
     found = [flat_leaf(own[name]) for name in weights]
     seen = [flat_leaf(epoch.grads[name]).to(one) for name, one in zip(weights, found, strict=True)]
-    among, with_seen = (
-        torch.stack([w * (one @ other.T) for w, one, other in each]).double().sum(0)
-        for each in (
-            zip(weights.values(), found, found, strict=True),
-            zip(weights.values(), found, seen, strict=True),
-        )
-    )
-    theirs = squares(seen, list(weights.values())).double()
+    shares = list(weights.values())
+    among, with_seen = (_inner(found, others, shares) for others in (found, seen))
+    theirs = squares(seen, shares).double()
     update = members.flatten().argsort() // members.shape[1]
     while True:
         gain, one, other = _best_swap(update, among, with_seen, theirs)
         if not gain >= _LEAST:  # Also where a record ran off, and nothing is known.
             return update.argsort(stable=True).view_as(members)
         update[[one, other]] = update[[other, one]]
+
+
+def _inner(ones: list[Tensor], others: list[Tensor], weights: list[float]) -> Tensor:
+    """Weighted inner products of each row with each other ``[n, m]``, of ``[n, D]``, ``[m, D]``."""
+    pairs = zip(ones, others, weights, strict=True)
+    return torch.stack([weight * (one @ other.T) for one, other, weight in pairs]).double().sum(0)
 
 
 def _best_swap(
@@ -178,18 +179,13 @@ def _best_swap(
     with_sum = among @ held
     dot, ours = (held * with_seen).sum(0), (held * with_sum).sum(0)
     now = cosine_distance((dot, ours, theirs))[update]
-    # Of record i's update, where i gives its place to j: [i, j].
-    own, sizes = torch.arange(len(update)), among.diagonal()
-    leaves = ours[update] - 2 * with_sum[own, update] + sizes
+    # What follows is of record i's update, where i gives its place in it to j: [i, j].
+    mine, sizes = update[:, None], among.diagonal()
+    leaves = ours[mine] - 2 * with_sum.gather(1, mine) + sizes[:, None]
     comes = 2 * (with_sum[:, update].T - among) + sizes
-    then = cosine_distance(
-        (
-            (dot[update] - with_seen[own, update])[:, None] + with_seen[:, update].T,
-            leaves[:, None] + comes,
-            theirs[update][:, None],
-        )
-    )
+    then_dot = dot[mine] - with_seen.gather(1, mine) + with_seen[:, update].T
+    then = cosine_distance((then_dot, leaves + comes, theirs[mine]))
     gain = (now[:, None] - then) + (now[:, None] - then).T
-    gain = gain.masked_fill(update[:, None] == update, 0.0)
+    gain = gain.masked_fill(mine == update, 0.0)
     best = int(gain.argmax())
     return float(gain.flatten()[best]), best // len(update), best % len(update)
