@@ -155,6 +155,7 @@ CODES = torch.zeros(4, dtype=torch.int64)
         (lambda: match(FOUR, FOUR[:3], CODES, CODES), r"\[4, 1, 4, 4\] and \[3, 1, 4, 4\]"),
         (lambda: match(FOUR, FOUR * np.nan, CODES, CODES), r"not finite"),
         (lambda: match(FOUR[:, 0, 0], FOUR[:, 0, 0], CODES, CODES), r"use pool=1"),
+        (lambda: arrange(EpochPlan(CODES[:1].view(1, 1, 1)), FOUR, CODES, [], []), r"plan of 1"),
         (lambda: match_epochs([FOUR[None]], []), r"1 epochs and labels of 0"),
         (lambda: match_epochs([FOUR[None]], [CODES]), r"expected \[U, B, \.\.\.\] and \[U, B\]"),
     ],

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from leakgauge.checks import InputError
 from leakgauge.gradients import params_of
 from leakgauge.inversion import settling
 from leakgauge.inversion.epochs import Epoch, joint_reconstruct
@@ -118,6 +119,33 @@ def test_records_that_ran_off_stay_where_they_are() -> None:
     assert sets(found) == sets(members)
 
 
+def test_gradients_of_very_unequal_size_end_the_swaps() -> None:
+    """Beside a great gradient small ones are rounding, and a swap may promise what it cannot keep.
+
+    Half of the records are judged right for sure: their gradients are ten thousand million times
+    smaller.
+    """
+    for seed in range(20):
+        generator = torch_stream(seed, "unequal")
+        model = nn.Linear(20, 5)
+        with torch.no_grad():
+            model.weight.copy_(8 * torch.randn(5, 20, generator=generator))
+        task = Task(model, F.cross_entropy)
+        x = torch.randn(16, 20, generator=generator)
+        sure = torch.rand(16, generator=generator) < 0.6
+        y = torch.where(sure, model(x).argmax(1), torch.randint(5, (16,), generator=generator))
+        members = torch.randperm(16, generator=generator).view(4, 4)
+        rows = [
+            torch.autograd.grad(F.cross_entropy(model(x[held]), y[held]), [*model.parameters()])
+            for held in members
+        ]
+        weight, bias = (torch.stack(leaves) for leaves in zip(*rows, strict=True))
+        epoch = Epoch(params_of(model), {"weight": weight, "bias": bias})
+        begin = torch.randperm(16, generator=generator).view(4, 4)
+        found = swapped(task, epoch, begin, x, y, Cosine())
+        assert found.flatten().sort().values.tolist() == list(range(16))
+
+
 DEALT = torch.tensor([[[0, 1], [2, 3]], [[3, 0], [1, 2]], [[1, 3], [0, 2]]])
 
 
@@ -166,3 +194,26 @@ def test_each_later_epoch_is_left_out_in_turn(monkeypatch: pytest.MonkeyPatch) -
         assert (how.prior_relative, how.iterations) == (False, 2)
         assert how.total_variation == pytest.approx(weight)
         assert start is (blocks[at - 1][3].x if at else None)
+
+
+@pytest.mark.parametrize(("epochs", "size"), [(1, 2), (2, 4)])
+def test_nothing_is_searched_for_where_nothing_is_open(
+    epochs: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One epoch, or all records in one update."""
+    monkeypatch.setattr(settling, "joint_reconstruct", None)
+    x, y = records(4, "four")
+    plan = EpochPlan(torch.arange(4).view(1, -1, size).repeat(epochs, 1, 1))
+    seen = [epoch_of(sent(x, y, members)) for members in plan.members]
+    settings = preset("agic", iterations=3)
+    given = {"labels": y, "record": (1, 4, 4), "low": LOW, "high": HIGH, "seed": 0}
+    assert settle_plan(TASK, seen, plan, settings, **given) is plan
+
+
+@pytest.mark.parametrize("epochs", [0, 2])
+def test_a_plan_of_other_epochs_is_refused(epochs: int) -> None:
+    x, y = records(4, "four")
+    seen = [epoch_of(sent(x, y, members)) for members in DEALT[:epochs]]
+    given = {"labels": y, "record": (1, 4, 4), "low": LOW, "high": HIGH, "seed": 0}
+    with pytest.raises(InputError, match=f"the plan is of 3 epochs, {epochs} came"):
+        settle_plan(TASK, seen, EpochPlan(DEALT), preset("agic"), **given)

@@ -550,6 +550,7 @@ def test_several_methods_and_epochs_are_told(go: Go) -> None:
     found = told(go, "--images", 4, "--batch-size", 2, "--epochs", 2, "--labels", "known")
     assert len(found["single_epochs"]) == 2
     assert set(found["matching"]) == {"greedy", "optimal", "gradients"}
+    assert found["joint_matching"] == "gradients"
     assert len(found["per_image"]) == 4
 
 

@@ -97,7 +97,7 @@ def run(
         str | None,
         Option(
             help=f"with --epochs: how records are found again, {', '.join(MATCHINGS)} (default "
-            f"{GRADIENTS}, ours; the paper's is greedy)"
+            f"{GRADIENTS}: ours, slower; AGIC's is greedy)"
         ),
     ] = None,
     iterations: Annotated[

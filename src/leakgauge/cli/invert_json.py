@@ -50,6 +50,7 @@ def _told(cell: InversionCell, rebuilt: Rebuilt, records: Sequence[Record]) -> d
             for name, one in figures.items()
             if name.startswith("matching_")
         },
+        "joint_matching": cell.matching,
         "single_epochs": [
             float(scores["psnr"].mean()) for scores in rebuilt.rounds.values() if "psnr" in scores
         ],

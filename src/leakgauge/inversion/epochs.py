@@ -79,7 +79,7 @@ def joint_reconstruct(
         Xu et al., AGIC, SRDS 2022, Eq. 5.
     """
     shares = [1.0] * len(epochs) if weights is None else list(weights)
-    _check_plan(plan, len(epochs), len(labels), len(shares))
+    check_plan(plan, epochs=len(epochs), labels=len(labels), weights=len(shares))
     count, measure = len(labels), objective_of(settings, task.model)
     epochs = [
         replace(one, grads={name: one.grads[name].to(leaf) for name, leaf in one.params.items()})
@@ -125,7 +125,8 @@ def joint_reconstruct(
     return replace(found, x=scaled.flatten(0, 1)[plan.order(0)][None])
 
 
-def _check_plan(plan: EpochPlan, epochs: int, labels: int, weights: int) -> None:
+def check_plan(plan: EpochPlan, *, epochs: int, labels: int, weights: int) -> None:
+    """Refuse a plan of other epochs or records."""
     planned = len(plan.members)
     require(
         planned == epochs == weights,

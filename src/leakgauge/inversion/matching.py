@@ -191,7 +191,15 @@ def arrange(
         images: for each epoch what its updates gave up, ``[U, B, ...]``.
         image_labels: of these images ``[U, B]``.
         pool: as for ``match``.
+
+    Raises:
+        InputError: images and labels are not of the plan's epochs; or as ``match``.
     """
+    require(
+        len(plan.members) == len(images) == len(image_labels),
+        f"images of {len(images)} epochs and labels of {len(image_labels)} for a plan of "
+        f"{len(plan.members)}; expected as many",
+    )
     epochs = [plan.members[0]]
     for members, found, named in zip(plan.members[1:], images[1:], image_labels[1:], strict=True):
         orders = [
