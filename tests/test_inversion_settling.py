@@ -43,13 +43,13 @@ def records(n: int, name: str) -> tuple[Tensor, Tensor]:
     return x, torch.zeros(n, dtype=torch.int64)
 
 
-def sent(x: Tensor, y: Tensor, members: Tensor) -> Grads:
+def sent(x: Tensor, y: Tensor, members: Tensor, model: nn.Module = TASK.model) -> Grads:
     """Of each update the gradient of its mean loss, by plain autograd."""
     rows = []
     for held in members:
-        leaves = list(TASK.model.parameters())
-        rows.append(torch.autograd.grad(F.cross_entropy(TASK.model(x[held]), y[held]), leaves))
-    names = [name for name, _ in TASK.model.named_parameters()]
+        leaves = list(model.parameters())
+        rows.append(torch.autograd.grad(F.cross_entropy(model(x[held]), y[held]), leaves))
+    names = [name for name, _ in model.named_parameters()]
     stacked = [torch.stack(leaves) for leaves in zip(*rows, strict=True)]
     return dict(zip(names, stacked, strict=True))
 
@@ -135,12 +135,7 @@ def test_gradients_of_very_unequal_size_end_the_swaps() -> None:
         wrong = torch.rand(16, generator=generator) < 0.4
         y = (model(x).argmax(1) + wrong) % 5
         members = torch.randperm(16, generator=generator).view(4, 4)
-        rows = [
-            torch.autograd.grad(F.cross_entropy(model(x[held]), y[held]), [*model.parameters()])
-            for held in members
-        ]
-        weight, bias = (torch.stack(leaves) for leaves in zip(*rows, strict=True))
-        epoch = Epoch(params_of(model), {"weight": weight, "bias": bias})
+        epoch = Epoch(params_of(model), sent(x, y, members, model))
         guess = x + 0.3 * torch.randn(x.shape, generator=generator)
         task = Task(model, F.cross_entropy)
         found = swapped(task, epoch, torch.arange(16).view(4, 4), guess, y, Cosine())

@@ -77,6 +77,9 @@ def settle_plan(
         A plan of the same epochs; the order of records within an update of the later ones means
         nothing (``arrange`` gives it one).
     """
+    check_plan(plan, epochs=len(epochs), labels=len(labels), weights=len(epochs))
+    if len(epochs) == 1 or len(plan.members[0]) == 1:
+        return plan  # There is nothing to decide.
     how = replace(
         settings,
         iterations=max(1, settings.iterations // _LENGTH),
@@ -86,9 +89,6 @@ def settle_plan(
         prior_first=1.0,
         rescale=False,
     )
-    check_plan(plan, epochs=len(epochs), labels=len(labels), weights=len(epochs))
-    if len(epochs) == 1 or len(plan.members[0]) == 1:
-        return plan  # There is nothing to decide.
     measure, everything = objective_of(settings, task.model), list(range(len(epochs)))
 
     def joint(
@@ -120,7 +120,7 @@ def settle_plan(
     x = None
     for block in range(max(_BLOCKS, len(epochs))):
         out = block % len(epochs)  # The first never is left out: 0 stands for none.
-        kept = [epoch for epoch in everything if epoch != out or out == 0]
+        kept = [epoch for epoch in everything if epoch != out or epoch == 0]
         x = joint(kept, plan, how, x, block * how.iterations).x
         if out:
             members = plan.members.clone()
