@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from leakgauge.core.types import Task
 from leakgauge.gradients import batch_gradients, iter_batch_gradients, params_of
 from leakgauge.models import cnn, mlp
-from leakgauge.types import Task
 
 RECORDS, BATCH = 1000, 16
 

@@ -28,18 +28,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients import batch_gradients, local_updates, params_of
-from leakgauge.inversion.difference import Difference
-from leakgauge.inversion.engine import reconstruct
-from leakgauge.inversion.fast import matching_gradients
-from leakgauge.inversion.objective import Cosine
-from leakgauge.inversion.precision import Rounded
-from leakgauge.inversion.presets import preset
-from leakgauge.inversion.quality import match_to_truth, psnr
-from leakgauge.inversion.settings import Settings
-from leakgauge.inversion.simulate import LocalSteps
+from leakgauge.inversion.double_backward.difference import Difference
+from leakgauge.inversion.double_backward.gradients import differentiable_gradients
+from leakgauge.inversion.double_backward.precision import Rounded
+from leakgauge.inversion.metrics.similarity import align_to_truth, psnr
+from leakgauge.inversion.search.engine import reconstruct
+from leakgauge.inversion.search.objective import Cosine
+from leakgauge.inversion.search.presets import preset
+from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.simulate import LocalSteps
 from leakgauge.models import resnet20, slim
-from leakgauge.types import Grads, Params, Task
 
 CLASSES, SHAPE = 10, (3, 32, 32)
 MEAN, STD = 0.5, 0.25
@@ -137,7 +137,9 @@ def compare_steps(options: argparse.Namespace) -> None:
                 [
                     partial(plain_gradient, task, x, y),
                     partial(iteration, partial(double_backward, task, params), x, y, wanted),
-                    partial(iteration, partial(matching_gradients, task, params), x, y, wanted),
+                    partial(
+                        iteration, partial(differentiable_gradients, task, params), x, y, wanted
+                    ),
                     partial(
                         iteration_by_difference, Difference(task, params, Cosine(), wanted), x, y
                     ),
@@ -166,7 +168,7 @@ def compare_targets(options: argparse.Namespace) -> None:
     for name in options.nets or (("slim",) if options.quick else ("slim", "ResNet20 width 16")):
         for batch in (1, 4):
             task, params, x, y, wanted = case(nets()[name](), count, batch)
-            step = partial(matching_gradients, task, params)
+            step = partial(differentiable_gradients, task, params)
             rows = [slice(n, n + 1) for n in range(count)]
             apart = [{k: v[row] for k, v in wanted.items()} for row in rows]
             calls = [
@@ -231,7 +233,7 @@ def score(found: Tensor, truth: Tensor) -> float:
     """Mean PSNR in dB, the images ``[T, B, ...]`` of each update paired with the true ones."""
     found, truth = found.detach() * STD + MEAN, truth * STD + MEAN
     pairs = zip(found, truth, strict=True)
-    return float(torch.cat([psnr(own[match_to_truth(own, x)], x) for own, x in pairs]).mean())
+    return float(torch.cat([psnr(own[align_to_truth(own, x)], x) for own, x in pairs]).mean())
 
 
 def compare_peer(options: argparse.Namespace) -> None:

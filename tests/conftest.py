@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from leakgauge.core.threads import one_thread
 from leakgauge.data.named import DATA_VARIABLE
 from leakgauge.data.named import data_folder as named_folder
-from leakgauge.threads import one_thread
 
 
 @pytest.fixture(autouse=True, scope="session")

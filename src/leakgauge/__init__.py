@@ -1,7 +1,7 @@
 """Measures how much private information leaks through the gradients of a training run."""
 
-from leakgauge.audit import Settings, Stage, audit, stage
-from leakgauge.checks import InputError
+from leakgauge.core.checks import InputError
+from leakgauge.core.types import Dataset, Schema, Task
 from leakgauge.data import (
     Roles,
     Split,
@@ -14,8 +14,6 @@ from leakgauge.data import (
     read_table,
     split_records,
 )
-from leakgauge.experiment.plan import Plan
-from leakgauge.experiment.prepare import from_source, from_table, from_task
 from leakgauge.inference import (
     Auto,
     Discriminant,
@@ -26,9 +24,11 @@ from leakgauge.inference import (
     Matching,
     PcaForest,
 )
-from leakgauge.records import Estimate, Record, Run, read_records, read_run
+from leakgauge.inference.run import Settings, Stage, audit, stage
+from leakgauge.inference.run.plan import Plan
+from leakgauge.inference.run.prepare import from_source, from_table, from_task
 from leakgauge.report import render, verdicts, write_report
-from leakgauge.types import Dataset, Schema, Task
+from leakgauge.results.measurements import Estimate, Measurement, Run, read_measurements, read_run
 
 __version__ = "0.1.0"
 
@@ -43,9 +43,9 @@ __all__ = [
     "InputError",
     "Logistic",
     "Matching",
+    "Measurement",
     "PcaForest",
     "Plan",
-    "Record",
     "Roles",
     "Run",
     "Schema",
@@ -63,7 +63,7 @@ __all__ = [
     "make_table",
     "open_data",
     "read_arrays",
-    "read_records",
+    "read_measurements",
     "read_run",
     "read_table",
     "render",

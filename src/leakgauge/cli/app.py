@@ -10,28 +10,28 @@ from typing import Annotated
 import typer
 from safetensors import SafetensorError
 
-from leakgauge.audit import REUSE, UNIFORM, Settings
-from leakgauge.checks import InputError, require
 from leakgauge.cli import experiment, guarantee, invert, options, reconstruction
 from leakgauge.cli.running import run
 from leakgauge.cli.stopping import INTERRUPTED
 from leakgauge.cli.usertask import load_task, only_secret
+from leakgauge.core.checks import InputError, require
 from leakgauge.data import Roles, Source, fingerprint, make_table, open_data, randhie
+from leakgauge.data.roles import resolve_roles
 from leakgauge.data.source import DATASETS
-from leakgauge.data.usual import filled_in
-from leakgauge.experiment.description import Origin
-from leakgauge.experiment.plan import Plan
-from leakgauge.experiment.prepare import (
+from leakgauge.guarantee.report.page import write_guarantee
+from leakgauge.inference.run import REUSE, UNIFORM, Settings
+from leakgauge.inference.run.description import Origin
+from leakgauge.inference.run.plan import Plan
+from leakgauge.inference.run.prepare import (
     PERSON,
     Prepared,
     from_source,
     from_table,
     from_task,
 )
-from leakgauge.records import read_records, read_run
+from leakgauge.inversion.report.page import write_inversion
 from leakgauge.report import write_report
-from leakgauge.report.epsilon_page import write_guarantee
-from leakgauge.report.inversion_page import write_inversion
+from leakgauge.results.measurements import read_measurements, read_run
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
@@ -150,7 +150,7 @@ def audit(
             source.pixels is None or not hidden,
             "--hidden is about the network for tables; images have a small CNN; leave it out",
         )
-        roles = filled_in(
+        roles = resolve_roles(
             source.roles,
             label=label,
             secret=secret,
@@ -207,9 +207,9 @@ def report(folder: Annotated[Path, typer.Argument(help="the --out of a finished 
 def _rebuilt(folder: Path) -> Path:
     run = read_run(folder)
     if run.command == guarantee.COMMAND:
-        return write_guarantee(folder, run, read_records(folder))
+        return write_guarantee(folder, run, read_measurements(folder))
     if run.command == invert.COMMAND:
-        return write_inversion(folder, run, read_records(folder))
+        return write_inversion(folder, run, read_measurements(folder))
     return write_report(folder)
 
 

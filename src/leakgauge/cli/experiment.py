@@ -22,21 +22,21 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from leakgauge.checks import InputError, require, require_count
 from leakgauge.cli import options
 from leakgauge.cli.stopping import REFUSED, stoppable
-from leakgauge.experiment.cell import plain
-from leakgauge.experiment.cellstore import GRID_FILE, CellStore, read_description
-from leakgauge.experiment.grid import Grid, read_grid
-from leakgauge.experiment.runner import Outcome, run_grid
-from leakgauge.records import Estimate
+from leakgauge.core.checks import InputError, require, require_count
+from leakgauge.inference.report.cells import METRICS
 from leakgauge.report import compare
-from leakgauge.report.cells import METRICS
 from leakgauge.report.compare_page import signed, write_comparison
 from leakgauge.report.wording import interval, number
 from leakgauge.report.wording import plain as plainly
+from leakgauge.results.measurements import Estimate
+from leakgauge.runs.cell import plain
+from leakgauge.runs.cellstore import GRID_FILE, CellStore, read_description
+from leakgauge.runs.grid import Grid, read_grid
+from leakgauge.runs.runner import Outcome, run_grid
 
-_STATED = pydantic.TypeAdapter(list[compare.Stated])
+_STATED = pydantic.TypeAdapter(list[compare.PaperFigure])
 
 File = Annotated[Path, typer.Argument(help="a YAML file that describes a grid of experiments")]
 Size = Annotated[

@@ -12,12 +12,16 @@ from rich.console import Console
 from rich.text import Text
 from typer import Argument, Option
 
-from leakgauge.audit.judging import versions
-from leakgauge.checks import InputError, require, require_choice
 from leakgauge.cli import options
 from leakgauge.cli.stopping import stoppable
+from leakgauge.core.checks import InputError, require, require_choice
+from leakgauge.core.threads import one_thread
 from leakgauge.data import open_data
-from leakgauge.experiment.guarantee import (
+from leakgauge.guarantee import Craft, LikelihoodRatio, Mechanism, Pair, Result
+from leakgauge.guarantee.canary import Domain
+from leakgauge.guarantee.report.page import write_guarantee
+from leakgauge.guarantee.report.wording import BROKEN, finding, sentences
+from leakgauge.guarantee.run import (
     CANARIES,
     CRAFTED,
     MECHANISMS,
@@ -27,14 +31,10 @@ from leakgauge.experiment.guarantee import (
     checked_table,
     records_of,
 )
-from leakgauge.experiment.store import RunFolder
-from leakgauge.experiment.usercode import function_of, told
-from leakgauge.guarantee import Craft, LikelihoodRatio, Mechanism, Pair, Result
-from leakgauge.guarantee.canary import Domain
-from leakgauge.records import Record, Run, write_records
-from leakgauge.report.epsilon import BROKEN, finding, sentences
-from leakgauge.report.epsilon_page import write_guarantee
-from leakgauge.threads import one_thread
+from leakgauge.inference.run.judging import versions
+from leakgauge.results.measurements import Measurement, Run, write_measurements
+from leakgauge.runs.store import RunFolder
+from leakgauge.runs.user_code import function_of, told
 
 COMMAND = "guarantee"
 ENDS = ("value", "low", "high")
@@ -121,7 +121,7 @@ def run(
                 raise
             raise InputError(f"--mechanism {mechanism} raised {told(error)}") from error
     found = records_of(cell, source.name, pair, result)
-    write_records(folder.path, found)
+    write_measurements(folder.path, found)
     report = write_guarantee(folder.path, described, found)
     if json_:
         print(to_json(as_json(described, found, pair, result, report)).decode())
@@ -148,7 +148,7 @@ def _own(spec: str) -> Mechanism:
 
 
 def as_json(
-    run: Run, records: list[Record], pair: Pair, result: Result, report: Path
+    run: Run, records: list[Measurement], pair: Pair, result: Result, report: Path
 ) -> dict[str, Any]:
     """What was asked and found, by name; null stands for an interval without an upper end."""
     found = finding(run.settings, records)

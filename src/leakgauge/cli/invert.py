@@ -11,16 +11,22 @@ from rich.console import Console
 from rich.text import Text
 from typer import Argument, Context, Exit, Option
 
-from leakgauge.audit import versions
-from leakgauge.checks import InputError, require
 from leakgauge.cli import options
 from leakgauge.cli.bars import search_bars
 from leakgauge.cli.invert_json import as_json, title
 from leakgauge.cli.receive import OWN, Asked, receive
 from leakgauge.cli.stopping import INTERRUPTED, REFUSED
+from leakgauge.core.checks import InputError, require
 from leakgauge.data import open_data
-from leakgauge.experiment.evidence import keep_evidence
-from leakgauge.experiment.inversion import (
+from leakgauge.inference.run import versions
+from leakgauge.inversion.metrics.lpips import NO_WEIGHTS, Lpips, default_lpips
+from leakgauge.inversion.report.page import write_inversion
+from leakgauge.inversion.report.wording import sentences
+from leakgauge.inversion.run.attempt import rebuild
+from leakgauge.inversion.run.kept import keep_evidence
+from leakgauge.inversion.run.scenario import Scenario, scenario_of
+from leakgauge.inversion.run.scoring import Rebuilt, records_of
+from leakgauge.inversion.run.spec import (
     EXACT,
     GRADIENTS,
     INFERRED,
@@ -28,18 +34,12 @@ from leakgauge.experiment.inversion import (
     MATCHINGS,
     METHODS,
     InversionCell,
-    usual_images,
+    default_image_count,
 )
-from leakgauge.experiment.rebuilding import rebuild
-from leakgauge.experiment.scene import Scene, scene_of
-from leakgauge.experiment.scoring import Rebuilt, records_of
-from leakgauge.experiment.store import RunFolder
-from leakgauge.inversion.adaptive import adapts
-from leakgauge.inversion.lpips import NO_WEIGHTS, Lpips, usual_lpips
+from leakgauge.inversion.search.adaptive import adapts
 from leakgauge.models import NETS, SCHEMES
-from leakgauge.records import Run, write_records
-from leakgauge.report.inversion import sentences
-from leakgauge.report.inversion_page import write_inversion
+from leakgauge.results.measurements import Run, write_measurements
+from leakgauge.runs.store import RunFolder
 
 COMMAND = "invert"
 
@@ -150,7 +150,7 @@ def run(
         data=str(data),
         method=methods[0],
         label=label,
-        images=usual_images(batch_size * local_steps) if images is None else images,
+        images=default_image_count(batch_size * local_steps) if images is None else images,
         batch_size=batch_size,
         local_steps=local_steps,
         local_lr=local_lr,
@@ -203,10 +203,10 @@ def play(
     asked = attempts(first, methods, defenses)
     for cell in asked:
         cell.check()
-    score = usual_lpips() if lpips is None else Lpips.load(lpips)
+    score = default_lpips() if lpips is None else Lpips.load(lpips)
     source = open_data(first.data, side=first.side)
     cells = [cell.settled(source) for cell in asked]
-    scene = scene_of(source, cells[0])  # Methods and defenses have no part in it.
+    scene = scenario_of(source, cells[0])  # Methods and defenses have no part in it.
     described = _described(cells, scene, source.name, source.fingerprint)
     told = {"redact": redact, "lpips": None if lpips is None else str(lpips)}
     described = replace(described, settings={**described.settings, **told})
@@ -224,7 +224,7 @@ def play(
         notices.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
     told_of = [(cell, one, records_of(cell, source.name, one)) for cell, one in pairs]
     found = [record for _, _, records in told_of for record in records]
-    write_records(folder.path, found)
+    write_measurements(folder.path, found)
     if not redact:
         keep_evidence(folder.path, scene, rebuilt)
     report = write_inversion(folder.path, described, found)
@@ -258,7 +258,7 @@ def attempts(
     return found
 
 
-def _described(cells: Sequence[InversionCell], scene: Scene, name: str, fingerprint: str) -> Run:
+def _described(cells: Sequence[InversionCell], scene: Scenario, name: str, fingerprint: str) -> Run:
     settings = asdict(cells[0])
     for left in ("ask", "adaptive", "first"):
         del settings[left]
@@ -273,7 +273,7 @@ def _described(cells: Sequence[InversionCell], scene: Scene, name: str, fingerpr
 
 def _rebuilt(
     cells: Sequence[InversionCell],
-    scene: Scene,
+    scene: Scenario,
     score: Lpips | None,
     notices: Console,
 ) -> tuple[list[tuple[InversionCell, Rebuilt]], list[str], int]:

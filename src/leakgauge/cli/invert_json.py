@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leakgauge.experiment.inversion import EXACT, InversionCell
-from leakgauge.experiment.scoring import COLUMNS, LABEL_ACCURACY, Rebuilt
-from leakgauge.records import Estimate, Record
-from leakgauge.report.inversion import attempt
+from leakgauge.inversion.report.wording import attempt
+from leakgauge.inversion.run.scoring import COLUMNS, LABEL_ACCURACY, Rebuilt
+from leakgauge.inversion.run.spec import EXACT, InversionCell
+from leakgauge.results.measurements import Estimate, Measurement
 
 EACH = ("psnr", "ssim", "lpips", COLUMNS)
 
@@ -18,7 +18,7 @@ def title(cell: InversionCell) -> str:
 
 
 def as_json(
-    attempts: Sequence[tuple[InversionCell, Rebuilt, Sequence[Record]]], report: Path
+    attempts: Sequence[tuple[InversionCell, Rebuilt, Sequence[Measurement]]], report: Path
 ) -> dict[str, Any]:
     """The first attempt's figures, and all of them where there are several."""
     each = [_told(*one) for one in attempts]
@@ -26,7 +26,7 @@ def as_json(
     return {**each[0], **several, "report": str(report)}
 
 
-def _told(cell: InversionCell, rebuilt: Rebuilt, records: Sequence[Record]) -> dict[str, Any]:
+def _told(cell: InversionCell, rebuilt: Rebuilt, records: Sequence[Measurement]) -> dict[str, Any]:
     figures = {
         record.metric: record.estimate for record in records if not isinstance(record.round, int)
     }

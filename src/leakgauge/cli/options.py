@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from leakgauge.audit import EMPIRICAL, FRESH, REUSE, UNIFORM
-from leakgauge.checks import InputError, require, require_count
-from leakgauge.experiment.inversion import EXACT, METHODS, QUESTION
+from leakgauge.core.checks import InputError, require, require_count
 from leakgauge.inference import ATTACKS, GAMES
+from leakgauge.inference.run import EMPIRICAL, FRESH, REUSE, UNIFORM
+from leakgauge.inversion.run.spec import EXACT, METHODS, QUESTION
 
 RUNS = Path("leakgauge-runs")
 

@@ -10,24 +10,24 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from leakgauge.audit import versions
-from leakgauge.checks import require, require_choice
 from leakgauge.cli import options
 from leakgauge.cli.bars import search_bars
 from leakgauge.cli.usertask import load_task
+from leakgauge.core.checks import require, require_choice
+from leakgauge.core.types import Dataset, Task
 from leakgauge.data import fingerprint
-from leakgauge.experiment.inversion import EXACT, KNOWN, LABELS, settings_of
-from leakgauge.experiment.received import prepare_received, record_count
-from leakgauge.experiment.store import RunFolder
-from leakgauge.experiment.unscored import Received, are_pictures, keep_received, received_record
-from leakgauge.inversion.parse import parse_attack
-from leakgauge.inversion.presets import PRESETS
-from leakgauge.inversion.settings import Settings
-from leakgauge.records import Run, write_records
-from leakgauge.report.inversion import sentences
-from leakgauge.report.inversion_page import write_inversion
+from leakgauge.inference.run import versions
+from leakgauge.inversion.report.page import write_inversion
+from leakgauge.inversion.report.wording import sentences
+from leakgauge.inversion.run.received import prepare_received, record_count
+from leakgauge.inversion.run.spec import EXACT, KNOWN, LABELS, settings_of
+from leakgauge.inversion.run.unscored import Received, are_pictures, keep_received, received_record
+from leakgauge.inversion.search.parse import parse_attack
+from leakgauge.inversion.search.presets import PRESETS
+from leakgauge.inversion.search.settings import Settings
+from leakgauge.results.measurements import Run, write_measurements
+from leakgauge.runs.store import RunFolder
 from leakgauge.training.update import Update
-from leakgauge.types import Dataset, Task
 
 OWN = frozenset(
     {
@@ -105,7 +105,7 @@ def receive(asked: Asked, command: str, *, out: Path | None, json_: bool) -> Non
         settings=settings,
         seed=asked.seed,
     )
-    write_records(folder.path, [record])
+    write_measurements(folder.path, [record])
     if not asked.redact:
         keep_received(folder.path, found)
     report = write_inversion(folder.path, described, [record])

@@ -7,11 +7,11 @@ from rich.console import Console
 from rich.text import Text
 from typer import Context
 
-from leakgauge.checks import require, require_choice, require_count
 from leakgauge.cli import options
 from leakgauge.cli.invert import play
-from leakgauge.experiment.inversion import QUESTION, InversionCell, usual_images
+from leakgauge.core.checks import require, require_choice, require_count
 from leakgauge.inference import GAMES
+from leakgauge.inversion.run.spec import QUESTION, InversionCell, default_image_count
 
 OWN = frozenset(
     {
@@ -56,7 +56,7 @@ def play_audit(context: Context) -> None:
         data=given["table"],
         method=methods[0],
         label=given["label"],
-        images=usual_images(size),
+        images=default_image_count(size),
         batch_size=size,
         hidden=tuple(given["hidden"] or ()),
         group=given["group"],

@@ -13,11 +13,12 @@ from rich.text import Text
 from leakgauge.cli.options import run_path
 from leakgauge.cli.stopping import REFUSED, stoppable
 from leakgauge.cli.summary import as_json, information_lines, promise_lines
-from leakgauge.experiment.prepare import Prepared
-from leakgauge.experiment.resumable import run_stages
-from leakgauge.experiment.store import RunFolder
-from leakgauge.records import Record, Run
-from leakgauge.report import answer, cells, panels, utility, verdicts, write_report
+from leakgauge.inference.report.cells import cells
+from leakgauge.inference.run.prepare import Prepared
+from leakgauge.inference.run.resumable import run_stages
+from leakgauge.report import answer, panels, utility, verdicts, write_report
+from leakgauge.results.measurements import Measurement, Run
+from leakgauge.runs.store import RunFolder
 
 FEW = 3
 """With more tests than this, what the success of each implies is left to the report."""
@@ -57,7 +58,7 @@ def _with_progress(
     workers: int | None,
     notices: Console,
     refused: list[str],
-) -> list[Record]:
+) -> list[Measurement]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=notices) as bars:
         ids: dict[str, int] = {}
@@ -78,7 +79,7 @@ def _with_progress(
         )
 
 
-def _tell(run: Run, records: list[Record], report: Path, seconds: float) -> None:
+def _tell(run: Run, records: list[Measurement], report: Path, seconds: float) -> None:
     console = Console()
     for verdict in verdicts(run, records):
         console.print(

@@ -4,19 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakgauge.records import ACCUMULATED, STACKED, Record, Run
-from leakgauge.report import (
-    NO_CERTIFICATE,
-    Cell,
-    cells,
-    guarantee,
-    implied,
-    promises,
-    utility,
-)
+from leakgauge.inference.report.cells import cells
+from leakgauge.inference.report.promises import promises
+from leakgauge.report import NO_CERTIFICATE, Cell, guarantee, implied, utility
+from leakgauge.results.measurements import ACCUMULATED, STACKED, Measurement, Run
 
 
-def as_json(run: Run, records: Sequence[Record], report: Path) -> dict[str, Any]:
+def as_json(run: Run, records: Sequence[Measurement], report: Path) -> dict[str, Any]:
     """Every cell with its accumulated and single-round figures and the model's utility."""
     accuracy = {(record.game, record.defense): _figure(record) for record in utility(records)}
     return {
@@ -42,7 +36,7 @@ def promise_lines(run: Run) -> list[str]:
     return [*lines, *dict.fromkeys(notes)]
 
 
-def information_lines(run: Run, records: Sequence[Record]) -> list[str]:
+def information_lines(run: Run, records: Sequence[Measurement]) -> list[str]:
     """What the measured success of each test implies, for the terminal."""
     found = [one for cell in cells(records) if (one := implied(run, cell)) is not None]
     lines = [f"The success of {one.test.title} implies {one.least}." for one in found]
@@ -84,7 +78,7 @@ def _figures(cell: Cell, when: int | str) -> dict[str, Any]:
     return {metric: _figure(record) for metric, record in found.items() if record is not None}
 
 
-def _figure(record: Record) -> dict[str, float]:
+def _figure(record: Measurement) -> dict[str, float]:
     estimate = record.estimate
     return {
         "value": estimate.value,

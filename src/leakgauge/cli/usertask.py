@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from leakgauge.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.rng import derive
+from leakgauge.core.types import Dataset, Schema, Task
 from leakgauge.data import from_arrays
-from leakgauge.experiment.usercode import function_of, told
-from leakgauge.rng import derive
-from leakgauge.types import Dataset, Schema, Task
+from leakgauge.runs.user_code import function_of, told
 
 WANTED = "expected a function that returns (leakgauge.Task, leakgauge.Dataset)"
 

@@ -40,7 +40,7 @@ def require_positive(value: float, name: str) -> None:
 
     >>> require_positive(-1, "batch size")
     Traceback (most recent call last):
-    leakgauge.checks.InputError: batch size is -1; expected a number above 0
+    leakgauge.core.checks.InputError: batch size is -1; expected a number above 0
     """
     require(value > 0 and isfinite(value), f"{name} is {value:g}; expected a number above 0")
 
@@ -50,7 +50,7 @@ def require_count(value: int, name: str) -> None:
 
     >>> require_count(2.5, "number of rounds")
     Traceback (most recent call last):
-    leakgauge.checks.InputError: number of rounds is 2.5; expected a whole number above 0
+    leakgauge.core.checks.InputError: number of rounds is 2.5; expected a whole number above 0
     """
     whole = isinstance(value, int) and not isinstance(value, bool)
     require(whole and value > 0, f"{name} is {value!r}; expected a whole number above 0")

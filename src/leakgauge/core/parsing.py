@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from leakgauge.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, nearest, require
 
 Kinds = Mapping[str, type]
 """Settings by name, and what each is: float, int, bool or str."""
@@ -24,7 +24,7 @@ def read(text: str, known: Mapping[str, Kinds], what: str) -> tuple[str, dict[st
     ('prune', {'rate': 0.9})
     >>> read("prune:rat=0.9", {"prune": {"rate": float}}, "defense")
     Traceback (most recent call last):
-    leakgauge.checks.InputError: defense 'prune' has no setting 'rat'; did you mean 'rate'?
+    leakgauge.core.checks.InputError: defense 'prune' has no setting 'rat'; did you mean 'rate'?
     """
     name, colon, rest = (part.strip() for part in text.partition(":"))
     require(name in known, f"{what} {name!r} is not known{nearest(name, known)}")

@@ -3,7 +3,7 @@
 from leakgauge.data.arrays import from_arrays, read_arrays
 from leakgauge.data.encode import encode
 from leakgauge.data.fingerprint import fingerprint
-from leakgauge.data.images import (
+from leakgauge.data.image_sources import (
     Images,
     read_image_arrays,
     read_image_folder,

@@ -11,11 +11,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from leakgauge.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.types import Dataset, Schema
 from leakgauge.data.columns import categories, kind_of
 from leakgauge.data.npz import read_npz
 from leakgauge.data.read import existing, read_table
-from leakgauge.types import Dataset, Schema
 
 Array = npt.NDArray[Any]
 

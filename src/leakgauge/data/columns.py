@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
-from leakgauge.checks import InputError, require
+from leakgauge.core.checks import InputError, require
 
 Kind = Literal["number", "category", "date"]
 Floats = npt.NDArray[np.float64]
@@ -111,7 +111,7 @@ def refuse_repeated(names: Iterable[object], where: str) -> None:
 
     >>> refuse_repeated(["age", "sex", "age"], "the table")
     Traceback (most recent call last):
-    leakgauge.checks.InputError: the table has more than one column called 'age'; rename them
+    leakgauge.core.checks.InputError: the table has more than one column called 'age'; rename them
     """
     index = pd.Index([str(name) for name in names], dtype=object)
     repeated = index[index.duplicated()].unique()

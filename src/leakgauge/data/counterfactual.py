@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from leakgauge.checks import InputError, nearest, require
-from leakgauge.types import Column, Dataset
+from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.types import Column, Dataset
 
 
 def altered(data: Dataset, name: str, value: int) -> Dataset:
@@ -23,7 +23,7 @@ def altered(data: Dataset, name: str, value: int) -> Dataset:
     Raises:
         InputError: it is not known where the attribute stands, or what the value stands for.
 
-    >>> from leakgauge.types import Schema
+    >>> from leakgauge.core.types import Schema
     >>> sex = Column("sex", "category", 1, 3, ("f", "m"))
     >>> schema = Schema((sex,), "ill", ("0", "1"), {"sex": ("f", "m")})
     >>> x, codes = torch.tensor([[9.0, 0.0, 1.0]]), torch.tensor([1])

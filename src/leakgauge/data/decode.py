@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.checks import require, require_positive
-from leakgauge.types import Column, Schema
+from leakgauge.core.checks import require, require_positive
+from leakgauge.core.types import Column, Schema
 
 NUMBER_TOLERANCE = 0.05
 """A number is right within this many standard deviations of its column; chosen, not a paper's."""

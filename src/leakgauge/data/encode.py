@@ -9,9 +9,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from leakgauge.checks import nearest, require
+from leakgauge.core.checks import nearest, require
+from leakgauge.core.types import Column, Dataset, Schema
 from leakgauge.data.table import Table
-from leakgauge.types import Column, Dataset, Schema
 
 _TOO_LARGE = "column {!r} holds numbers too large to be standardised"
 

@@ -10,8 +10,8 @@ import pandas as pd
 from pandas.api import types as dtypes
 from torch import Tensor
 
+from leakgauge.core.types import Dataset
 from leakgauge.data.columns import numbers
-from leakgauge.types import Dataset
 
 
 def fingerprint(data: pd.DataFrame | Dataset | Mapping[str, Tensor]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from leakgauge.checks import InputError, require
+from leakgauge.core.checks import InputError, require
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from leakgauge.checks import InputError, nearest, require, require_count
-from leakgauge.data.decoding import Pixels, decode, is_image, resized
+from leakgauge.core.checks import InputError, nearest, require, require_count
+from leakgauge.data.image_files import Pixels, decode, is_image, resized
 from leakgauge.data.npz import read_npz
 from leakgauge.data.read import existing, read_table, unreadable
 

@@ -6,9 +6,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.checks import nearest, require
+from leakgauge.core.checks import nearest, require
+from leakgauge.core.types import Dataset, Schema
 from leakgauge.data.table import Roles, Table, make_table
-from leakgauge.types import Dataset, Schema
 
 _ROW = "leakgauge: row"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from leakgauge.checks import InputError, require
-from leakgauge.data.images import Images, read_image_arrays, read_image_parquet
+from leakgauge.core.checks import InputError, require
+from leakgauge.data.image_sources import Images, read_image_arrays, read_image_parquet
 from leakgauge.data.read import read_table, unreadable
 from leakgauge.data.table import Roles
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from leakgauge.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.data.read import unreadable
 
 _ADDED = "__MACOSX/"  # what a Mac adds to an archive

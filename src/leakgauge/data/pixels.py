@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.checks import require
+from leakgauge.core.checks import require
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from leakgauge.checks import InputError, require
+from leakgauge.core.checks import InputError, require
 from leakgauge.data.columns import refuse_repeated
 
 MISSING = (
@@ -31,7 +31,7 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
 
     >>> read_table("people.xlsx")
     Traceback (most recent call last):
-    leakgauge.checks.InputError: no file 'people.xlsx'
+    leakgauge.core.checks.InputError: no file 'people.xlsx'
     """
     file = existing(path)
     known = {".parquet": _read_parquet, **dict.fromkeys(_SEPARATORS, _read_text)}

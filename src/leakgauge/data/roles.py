@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from leakgauge.checks import InputError, nearest
+from leakgauge.core.checks import InputError, nearest
 from leakgauge.data.table import Roles
 
 
-def filled_in(
+def resolve_roles(
     usual: Roles | None,
     *,
     label: str | None = None,
@@ -31,7 +31,7 @@ def filled_in(
         InputError: nobody names a label, or a secret that is needed.
 
     >>> usual = Roles("income", ("sex",), drop=("race",))
-    >>> filled_in(usual, secret="race")
+    >>> resolve_roles(usual, secret="race")
     Roles(label='income', secrets=('race',), group=None, drop=(), bins={})
     """
     there = list(columns)

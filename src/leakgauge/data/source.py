@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from leakgauge.checks import InputError, nearest, require_count
-from leakgauge.data.decoding import Pixels
+from leakgauge.core.checks import InputError, nearest, require_count
 from leakgauge.data.fingerprint import fingerprint
-from leakgauge.data.images import (
+from leakgauge.data.image_files import Pixels
+from leakgauge.data.image_sources import (
     Images,
     image_column,
     read_image_arrays,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from leakgauge.checks import InputError, require
+from leakgauge.core.checks import InputError, require
 
 PUBLIC_SHARE = 4
 """Public takes at most one in this many of the records of any secret value."""

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leakgauge.checks import require
+from leakgauge.core.checks import require
 from leakgauge.data.split import Split
 
 SHARES = (0.4, 0.4, 0.2)

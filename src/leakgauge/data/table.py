@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from leakgauge.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.data.columns import (
     Floats,
     categories,

@@ -8,12 +8,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from leakgauge.checks import InputError, require_count
+from leakgauge.core.checks import InputError, require_count
+from leakgauge.core.types import Grads, Task
 from leakgauge.defenses.perturb import PGD, Perturb, train_network
 from leakgauge.defenses.plain import ClipNorm, GaussianNoise, Prune, Sign, StochasticQuantise
 from leakgauge.defenses.transform import Identity, Transform, knowing
 from leakgauge.defenses.vib import Bottleneck
-from leakgauge.types import Grads, Task
 
 
 class TaskTransform(Protocol):
@@ -41,7 +41,7 @@ class Defense:
     Attributes:
         name: as ``parse_defense`` reads it.
         per_example: done to the gradient of each record, before the mean over the batch; the
-            bounded-memory path is ``leakgauge.clipping``.
+            bounded-memory path is ``leakgauge.gradients.clipping``.
         update: done to the mean.
         task: done once to the model and its loss, before training.
         learn: makes ``update`` anew in each round.

@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from leakgauge import spelling
-from leakgauge.checks import require
+from leakgauge.core import parsing as spelling
+from leakgauge.core.checks import require
 from leakgauge.defenses import defense
 from leakgauge.defenses.defense import Defense
 
@@ -40,7 +40,7 @@ def parse_defense(text: str, *, batch_size: int) -> Defense:
     Prune(rate=0.9, whole=False)
     >>> parse_defense("prun", batch_size=16)
     Traceback (most recent call last):
-    leakgauge.checks.InputError: defense 'prun' is not known; did you mean 'prune'?
+    leakgauge.core.checks.InputError: defense 'prun' is not known; did you mean 'prune'?
     """
     kinds = {name: _kinds(make) for name, make in NAMES.items()}
     name, settings = spelling.read(text, kinds, "defense")

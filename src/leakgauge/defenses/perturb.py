@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from leakgauge.checks import require, require_count, require_positive
+from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.core.types import Grads
 from leakgauge.defenses.transform import over_rows
 from leakgauge.models import mlp
-from leakgauge.types import Grads
 
 
 @dataclass(frozen=True)

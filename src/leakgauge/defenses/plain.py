@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leakgauge.checks import require, require_count
+from leakgauge.core.checks import require, require_count
+from leakgauge.core.types import Grads
 from leakgauge.defenses.transform import alike, drawn, over_rows, scaled
-from leakgauge.leaves import norms
-from leakgauge.types import Grads
+from leakgauge.gradients.flattening import norms
 
 
 @dataclass(frozen=True)

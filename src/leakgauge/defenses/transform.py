@@ -7,9 +7,9 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from leakgauge.checks import require
-from leakgauge.leaves import flatten
-from leakgauge.types import Grads
+from leakgauge.core.checks import require
+from leakgauge.core.types import Grads
+from leakgauge.gradients.flattening import flatten
 
 BLOCK_BYTES = 2**20
 """Of the rows that are flattened at once: more leave the cache."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from leakgauge.checks import InputError, require
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.types import Task
 from leakgauge.models.initialise import initialise
-from leakgauge.types import Task
 
 
 @dataclass(frozen=True)

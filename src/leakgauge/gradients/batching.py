@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from leakgauge.checks import require, require_choice, require_count
-from leakgauge.probing import (
+from leakgauge.core.checks import require, require_choice, require_count
+from leakgauge.core.types import Grads, Params, Task
+from leakgauge.gradients.probing import (
     Method,
     Probed,
     explained,
@@ -21,7 +22,6 @@ from leakgauge.probing import (
     trainable,
     vectorisable_kernels,
 )
-from leakgauge.types import Grads, Params, Task
 
 BLOCK_BYTES = 2**24
 """Of one vectorised step: larger ones leave the cache, and the system hands out fresh pages."""

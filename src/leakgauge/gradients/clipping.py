@@ -12,19 +12,19 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from leakgauge.batching import BLOCK_BYTES, Job, slices, stacked, start
-from leakgauge.checks import InputError, require_positive
+from leakgauge.core.checks import InputError, require_positive
+from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients import MAX_BYTES
-from leakgauge.leaves import norms
-from leakgauge.pooling import Pool, pays, start_pool
-from leakgauge.probing import (
+from leakgauge.gradients.batching import BLOCK_BYTES, Job, slices, stacked, start
+from leakgauge.gradients.flattening import norms
+from leakgauge.gradients.pooling import Pool, pays, start_pool
+from leakgauge.gradients.probing import (
     Method,
     fresh_buffers,
     gradient,
     gradient_function,
     vectorisable_kernels,
 )
-from leakgauge.types import Grads, Params, Task
 
 
 def iter_clipped_batch_gradients(

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from leakgauge.types import Grads
+from leakgauge.core.types import Grads
 
 _BLOCK = 4096
 

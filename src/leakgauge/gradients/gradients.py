@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from leakgauge.batching import stacked, start
-from leakgauge.checks import require_positive
-from leakgauge.pooling import start_pool
-from leakgauge.probing import Method, probe, trainable
-from leakgauge.types import Grads, Params, Task
+from leakgauge.core.checks import require_positive
+from leakgauge.core.types import Grads, Params, Task
+from leakgauge.gradients.batching import stacked, start
+from leakgauge.gradients.pooling import start_pool
+from leakgauge.gradients.probing import Method, probe, trainable
 
 MAX_BYTES = 2**28
 """Working memory of one call, by default: 256 MiB."""
@@ -44,7 +44,7 @@ def check_vectorisable(task: Task, x: Tensor, y: Tensor) -> None:
     >>> check_vectorisable(Task(nn.Linear(3, 2), loss), x, y)
     >>> check_vectorisable(Task(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2)), loss), x, y)
     Traceback (most recent call last):
-    leakgauge.checks.InputError: BatchNorm1d '0' is in train mode and updates its running \
+    leakgauge.core.checks.InputError: BatchNorm1d '0' is in train mode and updates its running \
 statistics; call model.eval() first, or use GroupNorm
     """
     probe(task, trainable(task.model, params_of(task.model)), x, y, method="vmap")

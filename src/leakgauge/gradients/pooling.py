@@ -7,11 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from leakgauge.batching import BLOCK_BYTES, Job, slices, start
-from leakgauge.checks import InputError, require
-from leakgauge.leaves import flat_leaf
-from leakgauge.probing import Method
-from leakgauge.types import Grads, Params, Task
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.types import Grads, Params, Task
+from leakgauge.gradients.batching import BLOCK_BYTES, Job, slices, start
+from leakgauge.gradients.flattening import flat_leaf
+from leakgauge.gradients.probing import Method
 
 FLOPS_PER_SUM = 8
 """Adding one stored number takes as long as this many operations of a matrix product."""

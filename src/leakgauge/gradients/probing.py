@@ -19,8 +19,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from leakgauge.checks import InputError, nearest, require
-from leakgauge.types import Grads, Params, Task
+from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.types import Grads, Params, Task
 
 Method = Literal["auto", "vmap", "loop"]
 

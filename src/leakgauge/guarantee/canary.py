@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leakgauge.checks import require, require_choice, require_count, require_positive
+from leakgauge.core.checks import require, require_choice, require_count, require_positive
+from leakgauge.core.types import Column, Dataset, Params, Task
 from leakgauge.gradients import params_of
 from leakgauge.guarantee.distance import Distance, Gap, gap_of, require_distance
 from leakgauge.guarantee.pair import Attribute, Pair
-from leakgauge.types import Column, Dataset, Params, Task
 
 Domain = Literal["free", "box", "valid"]
 

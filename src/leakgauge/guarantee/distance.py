@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from leakgauge.checks import require_choice, require_positive
+from leakgauge.core.checks import require_choice, require_positive
+from leakgauge.core.types import Params, Task
 from leakgauge.gradients import check_vectorisable
+from leakgauge.gradients.flattening import flatten
+from leakgauge.gradients.probing import gradient_function, private, trainable
 from leakgauge.guarantee.pair import Attribute
-from leakgauge.leaves import flatten
-from leakgauge.probing import gradient_function, private, trainable
-from leakgauge.types import Params, Task
 
 Distance = Literal["mse", "cosine", "clipped"]
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from leakgauge.accounting import epsilon_gaussian
-from leakgauge.checks import require, require_count
-from leakgauge.records import Estimate
+from leakgauge.core.checks import require, require_count
+from leakgauge.privacy.accounting import epsilon_gaussian
+from leakgauge.results.measurements import Estimate
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

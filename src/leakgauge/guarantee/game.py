@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from leakgauge.checks import require
+from leakgauge.core.checks import require
+from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.gradients import MAX_BYTES, params_of
 from leakgauge.guarantee.estimate import (
     epsilon_clopper_pearson,
@@ -24,8 +25,7 @@ from leakgauge.guarantee.threshold import (
     fewest_errors,
     threshold_in_sample,
 )
-from leakgauge.records import Estimate
-from leakgauge.types import Dataset, Params, Task
+from leakgauge.results.measurements import Estimate
 
 Floats = NDArray[np.float64]
 
@@ -132,7 +132,7 @@ def audit_pair(
     >>> from torch import nn
     >>> import torch
     >>> from leakgauge.guarantee.pair import Attribute
-    >>> from leakgauge.types import Column
+    >>> from leakgauge.core.types import Column
     >>> codes = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     >>> sex = Attribute(Column("sex", "category", 1, 3, ("f", "m")), ("f", "m"), codes, among=2)
     >>> pair = Pair(torch.tensor([3.0, 0.0, 0.0]), torch.tensor(0), sex)

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from leakgauge.accounting import noise_multiplier_of
-from leakgauge.checks import require, require_count, require_positive
+from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.core.types import Grads
 from leakgauge.defenses import ClipNorm
-from leakgauge.types import Grads
+from leakgauge.privacy.accounting import noise_multiplier_of
 
 
 class Mechanism(Protocol):

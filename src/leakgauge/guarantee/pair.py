@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leakgauge.checks import InputError, nearest, require, require_count
-from leakgauge.data.alter import column_of, encode_value
-from leakgauge.types import Column, Dataset
+from leakgauge.core.checks import InputError, nearest, require, require_count
+from leakgauge.core.types import Column, Dataset
+from leakgauge.data.counterfactual import column_of, encode_value
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,14 +8,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.checks import InputError, require
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.rng import torch_stream
+from leakgauge.core.types import Dataset, Grads, Params, Task
 from leakgauge.gradients import per_example_gradients
+from leakgauge.gradients.flattening import norms
 from leakgauge.guarantee.mechanism import DPSGD, Mechanism
 from leakgauge.guarantee.pair import Pair
 from leakgauge.guarantee.statistic import Statistic
-from leakgauge.leaves import norms
-from leakgauge.rng import torch_stream
-from leakgauge.types import Dataset, Grads, Params, Task
 
 Floats = NDArray[np.float64]
 VERSIONS = (0, 1)

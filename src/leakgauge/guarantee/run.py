@@ -10,11 +10,12 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from leakgauge import guarantee as room
-from leakgauge.audit.judging import versions
-from leakgauge.checks import nearest, require, require_choice
+from leakgauge.core.checks import nearest, require, require_choice
+from leakgauge.core.rng import stream, torch_stream
+from leakgauge.core.strict import Real, Truth, Whole
+from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Roles, Source, Table, encode, make_table
-from leakgauge.data.usual import filled_in
-from leakgauge.experiment.strict import Real, Truth, Whole
+from leakgauge.data.roles import resolve_roles
 from leakgauge.guarantee import (
     DPSGD,
     Craft,
@@ -27,10 +28,9 @@ from leakgauge.guarantee import (
 )
 from leakgauge.guarantee.canary import Domain
 from leakgauge.guarantee.distance import Distance
+from leakgauge.inference.run.judging import versions
 from leakgauge.models import mlp
-from leakgauge.records import ACCUMULATED, Estimate, Histogram, Record
-from leakgauge.rng import stream, torch_stream
-from leakgauge.types import Dataset, Task
+from leakgauge.results.measurements import ACCUMULATED, Estimate, Histogram, Measurement
 
 QUESTION = "guarantee"
 RANDOM, CRAFTED = "random", "crafted"
@@ -110,7 +110,7 @@ class GuaranteeCell:
 
     def settled(self, source: Source) -> "GuaranteeCell":
         """With the roles that are usual for the data where the cell leaves them open."""
-        roles = filled_in(
+        roles = resolve_roles(
             source.roles,
             label=self.label,
             group=self.group,
@@ -205,7 +205,7 @@ def _crafted(task: Task, data: Dataset, cell: GuaranteeCell) -> Pair:
     return max(found, key=lambda canary: canary.distance).pair
 
 
-def records_of(cell: GuaranteeCell, data: str, pair: Pair, result: Result) -> list[Record]:
+def records_of(cell: GuaranteeCell, data: str, pair: Pair, result: Result) -> list[Measurement]:
     """What was found, one record a figure.
 
     ``epsilon``, ``epsilon_gaussian`` and ``epsilon_in_sample`` are the three estimates. Where not
@@ -227,7 +227,7 @@ def records_of(cell: GuaranteeCell, data: str, pair: Pair, result: Result) -> li
         middle, low, high = (yardstick / end for end in (shown.value, shown.high, shown.low))
         figures["per_attribute_ratio"] = Estimate(middle, low, high, shown.n)
     return [
-        Record(
+        Measurement(
             question=QUESTION,
             game=cell.attribute,
             dataset=data,

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.leaves import flat_leaf
-from leakgauge.types import Grads
+from leakgauge.core.types import Grads
+from leakgauge.gradients.flattening import flat_leaf
 
 Floats = NDArray[np.float64]
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from leakgauge.accounting import GAUSSIAN, Epsilon, epsilon_classic
-from leakgauge.checks import require, require_count
+from leakgauge.core.checks import require, require_count
 from leakgauge.guarantee.estimate import epsilon_of_mu
 from leakgauge.guarantee.mechanism import DPSGD
+from leakgauge.privacy.accounting import GAUSSIAN, Epsilon, epsilon_classic
 
 
 @dataclass(frozen=True)

@@ -1,37 +1,37 @@
 """What secrets do gradients give away? Li et al., CCS 2024."""
 
-from leakgauge.inference.adversary import Adversary, Attack
-from leakgauge.inference.auto import Auto
-from leakgauge.inference.candidates import (
+from leakgauge.inference.adversaries.adversary import Adversary, Attack
+from leakgauge.inference.adversaries.auto import Auto
+from leakgauge.inference.adversaries.discriminant import Discriminant
+from leakgauge.inference.adversaries.encoder import Encoder
+from leakgauge.inference.adversaries.energies import Energies
+from leakgauge.inference.adversaries.forest import Forest
+from leakgauge.inference.adversaries.joint import Evidence, Joint, evidence_of_round, judge_jointly
+from leakgauge.inference.adversaries.logistic import Logistic
+from leakgauge.inference.adversaries.matching import Matching, attribute_candidates
+from leakgauge.inference.adversaries.ordinal import Ordinal
+from leakgauge.inference.adversaries.pca_forest import PcaForest
+from leakgauge.inference.adversaries.plda import Plda
+from leakgauge.inference.adversaries.rounds import accumulate
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.stacking import Stack, accumulate_weighted
+from leakgauge.inference.games.candidates import (
+    CandidateAdversary,
+    CandidateAttack,
     CandidateBatches,
     Candidates,
-    MatchingAdversary,
-    MatchingAttack,
 )
-from leakgauge.inference.discriminant import Discriminant
-from leakgauge.inference.encoder import Encoder
-from leakgauge.inference.energies import Energies
-from leakgauge.inference.forest import Forest
-from leakgauge.inference.games import (
+from leakgauge.inference.games.games import (
     AttributeInference,
     BatchGame,
     PropertyInference,
     ProportionInference,
 )
-from leakgauge.inference.joint import Evidence, Joint, evidence_of_round, judge_jointly
-from leakgauge.inference.logistic import Logistic
-from leakgauge.inference.matching import Matching, attribute_candidates
-from leakgauge.inference.mixing import Mix, Pure, Ratio
-from leakgauge.inference.ordinal import Ordinal
-from leakgauge.inference.pca_forest import PcaForest
-from leakgauge.inference.plda import Plda
-from leakgauge.inference.rounds import accumulate
-from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.stacking import Stack, accumulate_weighted
-from leakgauge.inference.trials import Game, Trials
-from leakgauge.inference.users import UserInference
+from leakgauge.inference.games.mixing import Mix, Pure, Ratio
+from leakgauge.inference.games.trials import Game, Trials
+from leakgauge.inference.games.users import UserInference
 
-AnyAttack = Attack | MatchingAttack
+AnyAttack = Attack | CandidateAttack
 
 BATCH_GAMES: dict[str, type[BatchGame]] = {
     game.name: game for game in (PropertyInference, AttributeInference, ProportionInference)
@@ -68,6 +68,8 @@ __all__ = [
     "Attack",
     "AttributeInference",
     "Auto",
+    "CandidateAdversary",
+    "CandidateAttack",
     "CandidateBatches",
     "Candidates",
     "Discriminant",
@@ -79,8 +81,6 @@ __all__ = [
     "Joint",
     "Logistic",
     "Matching",
-    "MatchingAdversary",
-    "MatchingAttack",
     "Mix",
     "Ordinal",
     "PcaForest",

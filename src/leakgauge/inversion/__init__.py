@@ -1,30 +1,35 @@
 """Can the records be rebuilt? Gradient inversion, from DLG to AGIC."""
 
-from leakgauge.inversion.adaptive import adapted, adapted_settings, adapts
-from leakgauge.inversion.client import Client, Sent, send
-from leakgauge.inversion.engine import reconstruct
-from leakgauge.inversion.epochs import Epoch, joint_reconstruct
+from leakgauge.data.pixels import Pixels
+from leakgauge.inversion.double_backward.gradients import differentiable_gradients
+from leakgauge.inversion.epochs.assignment import (
+    EpochPlan,
+    arrange,
+    match_epochs,
+    matching_accuracy,
+)
+from leakgauge.inversion.epochs.joint import Epoch, joint_reconstruct
+from leakgauge.inversion.epochs.refinement import refine_assignment
 from leakgauge.inversion.exact import Recovered, recover_first_layer, share_recovered
-from leakgauge.inversion.fast import matching_gradients
-from leakgauge.inversion.labels import LabelGuess, infer_labels, label_accuracy
-from leakgauge.inversion.layerweights import LayerWeights
-from leakgauge.inversion.lpips import Lpips, usual_lpips
-from leakgauge.inversion.matching import EpochPlan, arrange, match_epochs, matching_accuracy
-from leakgauge.inversion.objective import Cosine, LayerWeighted, Objective, SquaredError
-from leakgauge.inversion.pixels import Pixels
-from leakgauge.inversion.presets import PRESETS, preset
-from leakgauge.inversion.quality import (
-    match_to_truth,
+from leakgauge.inversion.labels.inference import LabelGuess, infer_labels, label_accuracy
+from leakgauge.inversion.metrics.lpips import Lpips, default_lpips
+from leakgauge.inversion.metrics.similarity import (
+    align_to_truth,
     mean_estimate,
     paired_difference,
     psnr,
     share_estimate,
     ssim,
 )
-from leakgauge.inversion.search import Reconstruction
-from leakgauge.inversion.settings import Settings
-from leakgauge.inversion.settling import settle_plan
-from leakgauge.inversion.simulate import LocalSteps
+from leakgauge.inversion.search.adaptive import adapted, adapted_settings, adapts
+from leakgauge.inversion.search.engine import reconstruct
+from leakgauge.inversion.search.layer_weights import LayerWeights
+from leakgauge.inversion.search.objective import Cosine, LayerWeighted, Objective, SquaredError
+from leakgauge.inversion.search.presets import PRESETS, preset
+from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.simulate import LocalSteps
+from leakgauge.inversion.search.targets import Reconstruction
+from leakgauge.training.client import Client, Sent, send
 
 __all__ = [
     "PRESETS",
@@ -47,24 +52,24 @@ __all__ = [
     "adapted",
     "adapted_settings",
     "adapts",
+    "align_to_truth",
     "arrange",
+    "default_lpips",
+    "differentiable_gradients",
     "infer_labels",
     "joint_reconstruct",
     "label_accuracy",
     "match_epochs",
-    "match_to_truth",
     "matching_accuracy",
-    "matching_gradients",
     "mean_estimate",
     "paired_difference",
     "preset",
     "psnr",
     "reconstruct",
     "recover_first_layer",
+    "refine_assignment",
     "send",
-    "settle_plan",
     "share_estimate",
     "share_recovered",
     "ssim",
-    "usual_lpips",
 ]

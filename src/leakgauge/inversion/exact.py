@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from leakgauge.checks import require, require_count, require_positive
-from leakgauge.probing import trainable
-from leakgauge.types import Grads, Params, Task
+from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.core.types import Grads, Params, Task
+from leakgauge.gradients.probing import trainable
 
 FLOOR = 1e-6
 """A bias gradient below this share of the largest is rounding, and nothing to divide by."""

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from leakgauge.checks import require
+from leakgauge.core.checks import require
 from leakgauge.models.initialise import initialise
 
 

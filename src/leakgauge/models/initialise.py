@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from leakgauge.checks import require, require_choice
+from leakgauge.core.checks import require, require_choice
 
 Model = TypeVar("Model", bound=nn.Module)
 Drawn = nn.Linear | nn.modules.conv._ConvNd

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from leakgauge.checks import nearest, require
+from leakgauge.core.checks import nearest, require
 from leakgauge.models.cnn import cnn
 from leakgauge.models.initialise import initialise
 from leakgauge.models.lenet import lenet

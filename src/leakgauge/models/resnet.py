@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from leakgauge.checks import require_choice, require_count
+from leakgauge.core.checks import require_choice, require_count
 from leakgauge.models.initialise import initialise
 
 SHORTCUTS = ("pad", "conv")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 from scipy import optimize, special, stats
 
-from leakgauge.checks import require, require_choice, require_count, require_positive
+from leakgauge.core.checks import require, require_choice, require_count, require_positive
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special
 
-from leakgauge.checks import require, require_count, require_positive
+from leakgauge.core.checks import require, require_count, require_positive
 
 Floats = NDArray[np.float64]
 

@@ -18,7 +18,9 @@ References:
 import math
 from typing import Any
 
-from leakgauge.accounting import (
+from leakgauge.core.checks import require_count
+from leakgauge.defenses import Chain, ClipNorm, Defense, GaussianNoise, Identity, Transform
+from leakgauge.privacy.accounting import (
     EXTRA,
     RECORD_LEVEL,
     accountants_installed,
@@ -27,15 +29,13 @@ from leakgauge.accounting import (
     epsilon_gaussian,
     epsilon_passes,
 )
-from leakgauge.bounds import (
+from leakgauge.privacy.bounds import (
     advantage_bound,
     advantage_bound_paper,
     describe_bound,
     gaussian_channel_information,
     success_bound,
 )
-from leakgauge.checks import require_count
-from leakgauge.defenses import Chain, ClipNorm, Defense, GaussianNoise, Identity, Transform
 
 Plain = dict[str, Any]
 

@@ -1,10 +1,17 @@
 """The floor that turns records into one self-contained HTML page. It computes no audit figures."""
 
-from leakgauge.report.cells import Cell, cells, utility
-from leakgauge.report.defenses import answer, panels
+from leakgauge.inference.report.cells import Cell, cells, utility
+from leakgauge.inference.report.defenses import answer, panels
+from leakgauge.inference.report.promises import (
+    NO_CERTIFICATE,
+    Implied,
+    Promise,
+    guarantee,
+    implied,
+    promises,
+)
+from leakgauge.inference.report.verdict import Level, Verdict, verdicts
 from leakgauge.report.page import render, write_report
-from leakgauge.report.promises import NO_CERTIFICATE, Implied, Promise, guarantee, implied, promises
-from leakgauge.report.verdict import Level, Verdict, verdicts
 
 __all__ = [
     "NO_CERTIFICATE",

@@ -16,9 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from leakgauge.records import ACCUMULATED, Record
-from leakgauge.report.cells import Cell
-from leakgauge.report.defenses import ADAPTIVE, NONE, Panel, Point
+from leakgauge.inference.report.cells import Cell
+from leakgauge.inference.report.defenses import ADAPTIVE, NONE, Panel, Point
+from leakgauge.results.measurements import ACCUMULATED, Measurement
 
 # Colours that stand for CSS variables until the SVG is written.
 ACCENT, INK, MUTED, GRID = "#a10001", "#a10002", "#a10003", "#a10004"
@@ -138,7 +138,7 @@ def common_floor(cells: Sequence[Cell], metric: str) -> float:
     return math.floor(10 * (min(values, default=0.5) - 0.02)) / 10
 
 
-def _draw_rounds(axes: Axes, rounds: Sequence[int], single: Sequence[Record]) -> None:
+def _draw_rounds(axes: Axes, rounds: Sequence[int], single: Sequence[Measurement]) -> None:
     estimates = [record.estimate for record in single]
     low, high = [e.low for e in estimates], [e.high for e in estimates]
     values = [e.value for e in estimates]
@@ -150,7 +150,7 @@ def _draw_rounds(axes: Axes, rounds: Sequence[int], single: Sequence[Record]) ->
     axes.plot(rounds, values, color=ACCENT, linewidth=2, marker=marker, markersize=4.5)
 
 
-def _draw_whole(axes: Axes, x: float, record: Record) -> None:
+def _draw_whole(axes: Axes, x: float, record: Measurement) -> None:
     estimate = record.estimate
     axes.axhline(estimate.value, color=INK, linewidth=0.8, alpha=0.45)
     axes.plot([x, x], [estimate.low, estimate.high], color=INK, linewidth=1.6)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from leakgauge.records import ACCUMULATED, Estimate, Record
-from leakgauge.report import epsilon
+from leakgauge.guarantee.report import wording as epsilon
 from leakgauge.report.wording import plain
-from leakgauge.scores import ACCURACY
+from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
+from leakgauge.results.scores import ACCURACY
 
 CONFIDENCE = 0.95
 STATIC = "static"
@@ -29,11 +29,11 @@ class Played:
     """
 
     settings: Mapping[str, Any]
-    records: Sequence[Record]
+    records: Sequence[Measurement]
 
 
 @dataclass(frozen=True)
-class Stated:
+class PaperFigure:
     """A figure that the paper states.
 
     Attributes:
@@ -82,7 +82,7 @@ class Comparison:
     asked: int
     cells: Mapping[str, Played]
     grids: Sequence[Sequence[str]]
-    paper: Sequence[Stated]
+    paper: Sequence[PaperFigure]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Row:
         ours: over the seeds (its ``n``); None where no such cell is finished.
     """
 
-    stated: Stated
+    stated: PaperFigure
     ours: Estimate | None
 
     @property
@@ -160,7 +160,7 @@ def follows(name: str, other: str, settings: Sequence[Mapping[str, Any]]) -> boo
     return len(pairs) == len({json.dumps(one[other], sort_keys=True) for one in settings})
 
 
-def over_seeds(records: Sequence[Record]) -> Estimate:
+def over_seeds(records: Sequence[Measurement]) -> Estimate:
     """The mean of one figure over several seeds, with a Student t interval of that mean.
 
     A single seed keeps its own interval. Where all seeds agree to the last digit (all are
@@ -187,7 +187,7 @@ def over_seeds(records: Sequence[Record]) -> Estimate:
     return Estimate(mean, low, high, count, CONFIDENCE, "seeds")
 
 
-def _ours(stated: Stated, cells: Mapping[str, Played]) -> Estimate | None:
+def _ours(stated: PaperFigure, cells: Mapping[str, Played]) -> Estimate | None:
     found = [
         record
         for key in stated.cells

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakgauge.records import REPORT_FILE, write_text
-from leakgauge.report import epsilon, inversion, sweep
-from leakgauge.report.cells import METRICS
+from leakgauge.guarantee.report import wording as epsilon
+from leakgauge.guarantee.report.page import charts_of
+from leakgauge.inference.report.cells import METRICS
+from leakgauge.inversion.report import wording as inversion
+from leakgauge.report import sweep
 from leakgauge.report.compare import (
     CONFIDENCE,
     Comparison,
@@ -16,9 +18,9 @@ from leakgauge.report.compare import (
     groups,
     varying,
 )
-from leakgauge.report.epsilon_page import charts_of
 from leakgauge.report.page import environment
-from leakgauge.scores import ACCURACY
+from leakgauge.results.measurements import REPORT_FILE, write_text
+from leakgauge.results.scores import ACCURACY
 
 _NAMES: Mapping[str, str] = {
     **METRICS,

@@ -10,22 +10,23 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from leakgauge.checks import require
-from leakgauge.records import (
+from leakgauge.core.checks import require
+from leakgauge.inference.report import asking, choice, defenses, promises, prose
+from leakgauge.inference.report.cells import METRICS, Cell, cells, utility
+from leakgauge.inference.report.verdict import CLEAR_AUROC, STRONG_AUROC, verdict
+from leakgauge.report import charts, wording
+from leakgauge.report.repeat import command_line
+from leakgauge.results.measurements import (
     ACCUMULATED,
-    RECORDS_FILE,
+    MEASUREMENTS_FILE,
     REPORT_FILE,
     STACKED,
-    Record,
+    Measurement,
     Run,
-    read_records,
+    read_measurements,
     read_run,
     write_text,
 )
-from leakgauge.report import asking, charts, choice, defenses, promises, prose, wording
-from leakgauge.report.cells import METRICS, Cell, cells, utility
-from leakgauge.report.repeat import command_line
-from leakgauge.report.verdict import CLEAR_AUROC, STRONG_AUROC, verdict
 
 _ROWS = 400  # of the table of all rounds, over all tests: keeps the page far below 1 MB
 _USED = 200  # rounds of which it is told what was used, over all tests that are shown at length
@@ -33,21 +34,22 @@ _GAUGE = (0.4, 1.0)  # the AUROCs at the two ends of a gauge
 
 
 def write_report(folder: Path) -> Path:
-    """Write ``report.html`` from a run's ``run.yaml`` and ``records.jsonl``.
+    """Write ``report.html`` from a run's ``run.yaml`` and ``measurements.jsonl``.
 
     Raises:
         InputError: the folder holds no finished run.
     """
-    run, records = read_run(folder), read_records(folder)
+    run, records = read_run(folder), read_measurements(folder)
     require(
-        bool(records), f"{str(folder / RECORDS_FILE)!r} is empty; the run ended before a figure"
+        bool(records),
+        f"{str(folder / MEASUREMENTS_FILE)!r} is empty; the run ended before a figure",
     )
     path = folder / REPORT_FILE
     write_text(path, render(run, records))
     return path
 
 
-def render(run: Run, records: Sequence[Record]) -> str:
+def render(run: Run, records: Sequence[Measurement]) -> str:
     """One self-contained HTML page. The same records give the same bytes.
 
     Args:
@@ -130,7 +132,7 @@ def _view(
     }
 
 
-def _defenses(tests: Sequence[Cell], records: Sequence[Record]) -> list[dict[str, Any]]:
+def _defenses(tests: Sequence[Cell], records: Sequence[Measurement]) -> list[dict[str, Any]]:
     """What the template shows of each game's defenses; empty for a run without them."""
     return [
         {

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leakgauge.records import Run
+from leakgauge.results.measurements import Run
 
 _PLAY = ("ask", "adversary", "batch_size", "rounds", "trials", "seed")
 _DATA = ("label", "secret", "task", "group", "drop", "bins", "drop_missing")

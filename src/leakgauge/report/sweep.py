@@ -10,10 +10,10 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-from leakgauge.records import ACCUMULATED, Estimate
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
-from leakgauge.report.compare import STATIC, Group, Stated, follows, varying
+from leakgauge.report.compare import STATIC, Group, PaperFigure, follows, varying
 from leakgauge.report.wording import number, plain
+from leakgauge.results.measurements import ACCUMULATED, Estimate
 
 CHANCE = 0.5
 METRICS = {"auroc": "AUROC", "psnr": "PSNR, dB", "columns": "Columns right"}
@@ -107,7 +107,7 @@ class Panel:
         return f"{METRICS[self.metric]} along {self.axis.replace('_', ' ')}. {ours}."
 
 
-def panels(found: Sequence[Group], paper: Sequence[Stated]) -> list[Panel]:
+def panels(found: Sequence[Group], paper: Sequence[PaperFigure]) -> list[Panel]:
     """The panels of one grid; none where nothing but the seed varies."""
     settings = [group.settings for group in found]
     names = varying(settings)
@@ -224,7 +224,7 @@ def _title(settings: Mapping[str, Any], names: Sequence[str]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {plain(settings[name])}" for name in names)
 
 
-def _paper(group: Group, metric: str, paper: Sequence[Stated]) -> float | None:
+def _paper(group: Group, metric: str, paper: Sequence[PaperFigure]) -> float | None:
     found = (
         stated.value
         for stated in paper

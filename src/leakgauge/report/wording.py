@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from leakgauge.records import Estimate
+from leakgauge.results.measurements import Estimate
 
 _NAMES = {"lr": "learning rate", "max_bytes": "memory bound in bytes"}
 

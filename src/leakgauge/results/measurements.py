@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import pydantic
 import yaml
 
-from leakgauge.checks import InputError
+from leakgauge.core.checks import InputError
 
-RECORDS_FILE = "records.jsonl"
+MEASUREMENTS_FILE = "measurements.jsonl"
 RUN_FILE = "run.yaml"
 REPORT_FILE = "report.html"
 PICTURES_FILE = "pictures.safetensors"
@@ -57,7 +57,7 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Record:
+class Measurement:
     """One figure of one cell.
 
     Attributes:
@@ -128,7 +128,7 @@ class Run:
     guarantees: Mapping[str, Any] = field(default_factory=dict)
 
 
-_RECORD = pydantic.TypeAdapter(Record)
+_RECORD = pydantic.TypeAdapter(Measurement)
 _RUN = pydantic.TypeAdapter(Run)
 
 
@@ -139,22 +139,22 @@ def write_text(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def write_records(folder: Path, records: Iterable[Record]) -> None:
-    """Write ``records.jsonl``, one record a line."""
+def write_measurements(folder: Path, records: Iterable[Measurement]) -> None:
+    """Write ``measurements.jsonl``, one record a line."""
     lines = [json.dumps(asdict(record), sort_keys=True, allow_nan=False) for record in records]
-    write_text(folder / RECORDS_FILE, "".join(f"{line}\n" for line in lines))
+    write_text(folder / MEASUREMENTS_FILE, "".join(f"{line}\n" for line in lines))
 
 
-def read_records(folder: Path) -> list[Record]:
-    """Read ``records.jsonl``.
+def read_measurements(folder: Path) -> list[Measurement]:
+    """Read ``measurements.jsonl``.
 
     Raises:
         InputError: the file is missing or a line is no record.
     """
-    path = folder / RECORDS_FILE
+    path = folder / MEASUREMENTS_FILE
     if not path.is_file():
         raise InputError(
-            f"no {RECORDS_FILE} in {str(folder)!r}; expected the --out of a finished run"
+            f"no {MEASUREMENTS_FILE} in {str(folder)!r}; expected the --out of a finished run"
         )
     records = []
     for number, line in enumerate(_text(path).splitlines(), start=1):

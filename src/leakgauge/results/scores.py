@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from leakgauge.checks import require
-from leakgauge.records import Estimate
+from leakgauge.core.checks import require
+from leakgauge.results.measurements import Estimate
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

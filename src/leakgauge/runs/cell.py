@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-from leakgauge.audit import REUSE, UNIFORM, Settings
-from leakgauge.checks import require
-from leakgauge.experiment import guarantee, inversion
-from leakgauge.experiment.guarantee import GuaranteeCell
-from leakgauge.experiment.inversion import InversionCell
-from leakgauge.experiment.plan import Plan
-from leakgauge.experiment.strict import Finite, Real, Truth, Whole
+from leakgauge.core.checks import require
+from leakgauge.core.strict import Finite, Real, Truth, Whole
+from leakgauge.guarantee import run as guarantee
+from leakgauge.guarantee.run import GuaranteeCell
+from leakgauge.inference.run import REUSE, UNIFORM, Settings
+from leakgauge.inference.run.plan import Plan
+from leakgauge.inversion.run import spec as inversion
+from leakgauge.inversion.run.spec import InversionCell
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def plain(cell: AnyCell) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Stated:
+class PaperFigure:
     """A figure that the paper states.
 
     Attributes:

@@ -19,8 +19,14 @@ import pydantic
 import yaml
 from filelock import FileLock
 
-from leakgauge.checks import InputError, require
-from leakgauge.records import RECORDS_FILE, Record, read_records, write_records, write_text
+from leakgauge.core.checks import InputError, require
+from leakgauge.results.measurements import (
+    MEASUREMENTS_FILE,
+    Measurement,
+    read_measurements,
+    write_measurements,
+    write_text,
+)
 
 GRID_FILE = "grid.yaml"
 CELL_FILE = "cell.yaml"
@@ -93,7 +99,7 @@ class CellStore:
 
     def has(self, key: str) -> bool:
         """Whether the cell is finished."""
-        return (self._cell(key) / RECORDS_FILE).is_file()
+        return (self._cell(key) / MEASUREMENTS_FILE).is_file()
 
     @contextlib.contextmanager
     def alone(self, key: str) -> Iterator[None]:
@@ -107,14 +113,14 @@ class CellStore:
         """A folder for what is not finished, kept until the cell is."""
         return self.path / "work" / key
 
-    def keep(self, key: str, identity: Mapping[str, Any], records: Sequence[Record]) -> None:
+    def keep(self, key: str, identity: Mapping[str, Any], records: Sequence[Measurement]) -> None:
         """Keep a finished cell; what it took is left out, as it differs between equal runs."""
         part = self.working(key) / "finished"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         text = yaml.safe_dump(dict(identity), sort_keys=True, allow_unicode=True)
         write_text(part / CELL_FILE, text)
-        write_records(part, [replace(record, seconds=0.0) for record in records])
+        write_measurements(part, [replace(record, seconds=0.0) for record in records])
         self._cell(key).parent.mkdir(exist_ok=True)
         try:
             os.replace(part, self._cell(key))
@@ -129,7 +135,7 @@ class CellStore:
         with contextlib.suppress(OSError):  # other cells are being played there
             self.working(key).parent.rmdir()
 
-    def read(self, key: str) -> tuple[dict[str, Any], list[Record]]:
+    def read(self, key: str) -> tuple[dict[str, Any], list[Measurement]]:
         """What a finished cell is, and its records.
 
         Raises:
@@ -138,11 +144,11 @@ class CellStore:
         folder = self._cell(key)
         mend = f"remove the folder {str(folder)!r} and run the grid again"
         try:
-            identity, records = _yaml(folder / CELL_FILE), read_records(folder)
+            identity, records = _yaml(folder / CELL_FILE), read_measurements(folder)
         except InputError as error:
             raise InputError(f"{error}; {mend}") from error
         require(_names(identity, key), f"{str(folder / CELL_FILE)!r} was changed; {mend}")
-        require(bool(records), f"{str(folder / RECORDS_FILE)!r} is empty; {mend}")
+        require(bool(records), f"{str(folder / MEASUREMENTS_FILE)!r} is empty; {mend}")
         return identity, records
 
     @property

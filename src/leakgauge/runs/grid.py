@@ -10,11 +10,11 @@ import pydantic
 import yaml
 from yaml.constructor import ConstructorError
 
-from leakgauge.audit import ADAPTIVE, STATIC
-from leakgauge.checks import InputError, nearest, require, require_choice
-from leakgauge.experiment.cell import KINDS, AnyCell, Cell, Stated, differing, kind_of, named
-from leakgauge.experiment.guarantee import GuaranteeCell
-from leakgauge.records import ACCUMULATED
+from leakgauge.core.checks import InputError, nearest, require, require_choice
+from leakgauge.guarantee.run import GuaranteeCell
+from leakgauge.inference.run import ADAPTIVE, STATIC
+from leakgauge.results.measurements import ACCUMULATED
+from leakgauge.runs.cell import KINDS, AnyCell, Cell, PaperFigure, differing, kind_of, named
 
 SMALL = "small"
 
@@ -35,7 +35,7 @@ class Grid:
     about: str
     size: str
     grids: tuple[tuple[AnyCell, ...], ...]
-    paper: tuple[Stated, ...] = ()
+    paper: tuple[PaperFigure, ...] = ()
 
     @property
     def cells(self) -> list[AnyCell]:
@@ -58,11 +58,11 @@ class _File(pydantic.BaseModel):
     paper: list[dict[str, Any]] = []
 
 
-_STATED = pydantic.TypeAdapter(Stated)
+_STATED = pydantic.TypeAdapter(PaperFigure)
 _CELLS: Mapping[type[AnyCell], "pydantic.TypeAdapter[Any]"] = {
     kind: pydantic.TypeAdapter(kind) for kind in (Cell, *KINDS.values())
 }
-_ROW = [one.name for one in fields(Stated)]
+_ROW = [one.name for one in fields(PaperFigure)]
 _LISTS = ("drop", "hidden")
 """Settings whose single value is a list: only a list of lists is several values."""
 
@@ -143,7 +143,7 @@ def _unfold(file: _File, size: str | None) -> Grid:
     return sizes[_size(file, size)]
 
 
-def _refuse_unmeasured(row: Stated, about: list[AnyCell], number: int) -> None:
+def _refuse_unmeasured(row: PaperFigure, about: list[AnyCell], number: int) -> None:
     """A figure that no cell has would stand as "not run" for ever."""
     played = [cell for cell in about if isinstance(cell, Cell)]
     if not played:
@@ -226,9 +226,9 @@ def _choices(name: str, value: Any) -> list[Any]:
     return [[one] if listed and not isinstance(one, list) else one for one in values]
 
 
-def _stated(row: Mapping[str, Any], where: str, settings: list[str]) -> Stated:
+def _stated(row: Mapping[str, Any], where: str, settings: list[str]) -> PaperFigure:
     _refuse_unknown(row, _ROW, where)
-    stated: Stated = _made(_STATED, row, where)
+    stated: PaperFigure = _made(_STATED, row, where)
     _refuse_unknown(stated.where, settings, f"{where}, where")
     return stated
 

@@ -4,15 +4,15 @@ import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
-from leakgauge.audit import versions
-from leakgauge.checks import require
+from leakgauge.core.checks import require
 from leakgauge.data import Roles, Source, open_data
-from leakgauge.data.usual import filled_in
-from leakgauge.experiment.cell import AnyCell, Cell, plain
-from leakgauge.experiment.cellstore import key_of
-from leakgauge.experiment.description import Origin
-from leakgauge.experiment.inversion import InversionCell
-from leakgauge.experiment.prepare import Prepared, from_source
+from leakgauge.data.roles import resolve_roles
+from leakgauge.inference.run import versions
+from leakgauge.inference.run.description import Origin
+from leakgauge.inference.run.prepare import Prepared, from_source
+from leakgauge.inversion.run.spec import InversionCell
+from leakgauge.runs.cell import AnyCell, Cell, plain
+from leakgauge.runs.cellstore import key_of
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def job_of(cell: AnyCell) -> Job:
     source = opened(cell.data, side_of(cell))
     if not isinstance(cell, Cell):
         return Job(cell.settled(source), source.name, source.fingerprint)
-    roles = filled_in(
+    roles = resolve_roles(
         source.roles,
         label=cell.label,
         secret=cell.secret,

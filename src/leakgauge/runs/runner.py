@@ -8,22 +8,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leakgauge.checks import InputError
-from leakgauge.experiment import guarantee, scoring
-from leakgauge.experiment.cell import AnyCell, plain
-from leakgauge.experiment.cellstore import CellStore
-from leakgauge.experiment.executors import spread
-from leakgauge.experiment.grid import Grid
-from leakgauge.experiment.guarantee import GuaranteeCell
-from leakgauge.experiment.inversion import InversionCell
-from leakgauge.experiment.job import Job, job_of, prepared, source_of
-from leakgauge.experiment.rebuilding import rebuild
-from leakgauge.experiment.resumable import run_stages
-from leakgauge.experiment.scene import scene_of
-from leakgauge.experiment.store import RunFolder
-from leakgauge.inversion.lpips import usual_lpips
-from leakgauge.records import Record, Run
-from leakgauge.threads import one_thread
+from leakgauge.core.checks import InputError
+from leakgauge.core.threads import one_thread
+from leakgauge.guarantee import run as guarantee
+from leakgauge.guarantee.run import GuaranteeCell
+from leakgauge.inference.run.resumable import run_stages
+from leakgauge.inversion.metrics.lpips import default_lpips
+from leakgauge.inversion.run import scoring
+from leakgauge.inversion.run.attempt import rebuild
+from leakgauge.inversion.run.scenario import scenario_of
+from leakgauge.inversion.run.spec import InversionCell
+from leakgauge.results.measurements import Measurement, Run
+from leakgauge.runs.cell import AnyCell, plain
+from leakgauge.runs.cellstore import CellStore
+from leakgauge.runs.executors import spread
+from leakgauge.runs.grid import Grid
+from leakgauge.runs.job import Job, job_of, prepared, source_of
+from leakgauge.runs.store import RunFolder
 
 Progress = Callable[[int, int, float | None], None]
 """Called with how many cells are done, of how many, and the seconds left, where they are known."""
@@ -107,14 +108,14 @@ def play(job: Job, out: Path) -> Outcome:
     return Outcome(job.cell, key, time.perf_counter() - began, refusal)
 
 
-def _records(job: Job, store: CellStore) -> list[Record]:
+def _records(job: Job, store: CellStore) -> list[Measurement]:
     cell, source = job.cell, source_of(job)
     with one_thread():
         if isinstance(cell, GuaranteeCell):
             found = guarantee.audited(guarantee.checked_table(source, cell), cell)
             return guarantee.records_of(cell, source.name, *found)
         if isinstance(cell, InversionCell):
-            rebuilt = rebuild(scene_of(source, cell), cell, lpips=usual_lpips())
+            rebuilt = rebuild(scenario_of(source, cell), cell, lpips=default_lpips())
             return scoring.records_of(cell, source.name, rebuilt)
         ready = prepared(cell, source)
         folder = _folder(store, job.key, ready.run)

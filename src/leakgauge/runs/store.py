@@ -19,11 +19,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from leakgauge.audit import Played
-from leakgauge.checks import InputError, require
-from leakgauge.inference.calibration import HeldOut
-from leakgauge.records import RUN_FILE, Run, read_run, write_run
-from leakgauge.types import Params
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.types import Params
+from leakgauge.inference.adversaries.calibration import HeldOut
+from leakgauge.inference.run import Played
+from leakgauge.results.measurements import RUN_FILE, Run, read_run, write_run
 
 UNIDENTIFYING = frozenset({"table"})
 """Settings that do not change what a run finds: where the file lies; its fingerprint counts."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from leakgauge.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, nearest, require
 
 
 def function_of(spec: str, option: str) -> Callable[..., Any]:

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from leakgauge.checks import require, require_count, require_positive
+from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.core.rng import torch_stream
+from leakgauge.core.types import Grads, Params, Task
 from leakgauge.defenses import ClipNorm, Defense, none
 from leakgauge.defenses.transform import Transform
 from leakgauge.gradients import batch_gradients, local_updates, per_example_gradients
-from leakgauge.rng import torch_stream
 from leakgauge.training.update import Update
 from leakgauge.training.validity import Validity
-from leakgauge.types import Grads, Params, Task
 
 
 @dataclass(frozen=True)

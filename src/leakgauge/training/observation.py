@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from leakgauge.checks import InputError
-from leakgauge.clipping import iter_clipped_batch_gradients
+from leakgauge.core.checks import InputError
+from leakgauge.core.rng import derive
+from leakgauge.core.types import Dataset, Grads, Params, Task
 from leakgauge.defenses import ClipNorm, Defense
 from leakgauge.gradients import iter_batch_gradients
-from leakgauge.rng import derive
-from leakgauge.types import Dataset, Grads, Params, Task
+from leakgauge.gradients.clipping import iter_clipped_batch_gradients
 
 
 def sent_gradients(

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from leakgauge.checks import InputError, require
+from leakgauge.core.checks import InputError, require
 
 Given = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 

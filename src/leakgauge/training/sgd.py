@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch.func import functional_call
 
-from leakgauge.clipping import clipped_gradient_function
+from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.defenses import ClipNorm, Defense
-from leakgauge.probing import fresh_buffers
-from leakgauge.probing import gradient as gradient_of_batch
-from leakgauge.types import Dataset, Params, Task
+from leakgauge.gradients.clipping import clipped_gradient_function
+from leakgauge.gradients.probing import fresh_buffers
+from leakgauge.gradients.probing import gradient as gradient_of_batch
 
 
 def train_epoch(

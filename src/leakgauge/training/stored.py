@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from leakgauge.checks import InputError, require
+from leakgauge.core.checks import InputError, require
 
 _FORMAT = "leakgauge update 1"
 _FIGURES: Mapping[str, Any] = {"lr": float, "steps": int, "batch_size": int, "records": int}

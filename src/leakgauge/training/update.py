@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from leakgauge.checks import (
+from leakgauge.core.checks import (
     InputError,
     nearest,
     require,
@@ -16,10 +16,10 @@ from leakgauge.checks import (
     require_count,
     require_positive,
 )
+from leakgauge.core.types import Grads, Params, Task
 from leakgauge.training.payload import Given, read_payload
 from leakgauge.training.stored import read_parts, write_parts
 from leakgauge.training.validity import Validity, gradient_change, measure
-from leakgauge.types import Grads, Params, Task
 
 KINDS = ("gradient", "change", "weights")
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")

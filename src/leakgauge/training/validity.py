@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leakgauge.core.types import Params, Task
 from leakgauge.gradients import batch_gradients
-from leakgauge.types import Params, Task
 
 # Between what was measured on CIFAR-10 (slim net, PyTorch's initialisation, 4 and 8 local steps of
 # 1, 4 and 8 records, pixels standardised or not, 4 draws each): the greatest at rate 1e-3, where

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from leakgauge.records import REPORT_FILE, Record, Run, write_text
-from leakgauge.report.compare import Comparison, Group, Played, varying
-from leakgauge.report.epsilon import (
+from leakgauge.guarantee.report.wording import (
     BIASED,
     EPSILON,
     METRICS,
@@ -22,22 +20,24 @@ from leakgauge.report.epsilon import (
     sentences,
     theory_says,
 )
+from leakgauge.inference.report.prose import other_facts, parts
+from leakgauge.report.compare import Comparison, Group, Played, varying
 from leakgauge.report.page import environment
-from leakgauge.report.prose import other_facts, parts
 from leakgauge.report.repeat import command_line
 from leakgauge.report.wording import count, plain, short
+from leakgauge.results.measurements import REPORT_FILE, Measurement, Run, write_text
 
 _AXES = ("noise", "clip")
 
 
-def write_guarantee(folder: Path, run: Run, records: Sequence[Record]) -> Path:
+def write_guarantee(folder: Path, run: Run, records: Sequence[Measurement]) -> Path:
     """Write ``report.html`` of one audit into its folder."""
     path = folder / REPORT_FILE
     write_text(path, render_guarantee(run, records))
     return path
 
 
-def render_guarantee(run: Run, records: Sequence[Record]) -> str:
+def render_guarantee(run: Run, records: Sequence[Measurement]) -> str:
     """One self-contained HTML page. The same records give the same bytes."""
     found = finding(run.settings, records)
     *told, verdict = sentences(found)

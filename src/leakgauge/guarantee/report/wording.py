@@ -8,10 +8,10 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from leakgauge.checks import require
-from leakgauge.records import Estimate, Record
+from leakgauge.core.checks import require
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.wording import count, short
+from leakgauge.results.measurements import Estimate, Measurement
 
 EPSILON, GAUSSIAN = "epsilon", "epsilon_gaussian"
 METRICS = {
@@ -54,10 +54,10 @@ class Finding:
     """
 
     settings: Mapping[str, Any]
-    figures: Mapping[str, Record]
+    figures: Mapping[str, Measurement]
 
     @property
-    def record(self) -> Record:
+    def record(self) -> Measurement:
         """The one that carries theory and scores."""
         return self.figures[EPSILON]
 
@@ -77,7 +77,7 @@ class Finding:
         return self.figures[GAUSSIAN].estimate.low > self.theory["pair_exact"]
 
 
-def finding(settings: Mapping[str, Any], records: Sequence[Record]) -> Finding:
+def finding(settings: Mapping[str, Any], records: Sequence[Measurement]) -> Finding:
     """One audit's settings and records.
 
     Raises:
@@ -136,7 +136,7 @@ def _canary(name: str) -> str:
     return f"{kind} record (domain: {domain})" if domain else f"{kind} record"
 
 
-def draw_scores(record: Record, *, name: str) -> Markup | None:
+def draw_scores(record: Measurement, *, name: str) -> Markup | None:
     """The scores under both hypotheses (Li et al., CCS 2024, Figure 7).
 
     Args:

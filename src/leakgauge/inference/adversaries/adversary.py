@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from leakgauge.inference.shadow import Shadow
-from leakgauge.types import Grads
+from leakgauge.core.types import Grads
+from leakgauge.inference.adversaries.shadow import Shadow
 
 
 class Adversary(Protocol):

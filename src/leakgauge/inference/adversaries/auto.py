@@ -6,17 +6,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from leakgauge.checks import require, require_positive
-from leakgauge.inference.adversary import Adversary, Attack
-from leakgauge.inference.calibration import HeldOut, log_loss
-from leakgauge.inference.discriminant import Discriminant
-from leakgauge.inference.energies import Energies
-from leakgauge.inference.forest import Forest
-from leakgauge.inference.logistic import Logistic
-from leakgauge.inference.pca_forest import PcaForest
-from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.stacking import judge_held_out
-from leakgauge.types import Grads
+from leakgauge.core.checks import require, require_positive
+from leakgauge.core.types import Grads
+from leakgauge.inference.adversaries.adversary import Adversary, Attack
+from leakgauge.inference.adversaries.calibration import HeldOut, log_loss
+from leakgauge.inference.adversaries.discriminant import Discriminant
+from leakgauge.inference.adversaries.energies import Energies
+from leakgauge.inference.adversaries.forest import Forest
+from leakgauge.inference.adversaries.logistic import Logistic
+from leakgauge.inference.adversaries.pca_forest import PcaForest
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.stacking import judge_held_out
 
 
 @dataclass(frozen=True)

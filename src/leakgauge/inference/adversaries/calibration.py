@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from leakgauge.inference.shadow import Shadow
-from leakgauge.rng import stream
-from leakgauge.types import Grads
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Grads
+from leakgauge.inference.adversaries.shadow import Shadow
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

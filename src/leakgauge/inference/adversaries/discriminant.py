@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from scipy import linalg
 from torch import Tensor
 
-from leakgauge.checks import require_positive
+from leakgauge.core.checks import require_positive
+from leakgauge.core.types import Grads
 from leakgauge.defenses import Defense, Identity
-from leakgauge.inference.adversary import with_prior
-from leakgauge.inference.calibration import HeldOut, fit_slope, log_loss, panel
-from leakgauge.inference.noise import noise_std
-from leakgauge.inference.scatter import Scatter
-from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.views import Flat
-from leakgauge.types import Grads
+from leakgauge.inference.adversaries.adversary import with_prior
+from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, log_loss, panel
+from leakgauge.inference.adversaries.noise import noise_std
+from leakgauge.inference.adversaries.scatter import Scatter
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.views import Flat
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from leakgauge.checks import require, require_count, require_positive
-from leakgauge.inference.calibration import HeldOut, fit_slope
-from leakgauge.inference.candidates import MatchingAttack
-from leakgauge.inference.likeness import (
+from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
+from leakgauge.inference.adversaries.likeness import (
     FittedLikeness,
     Lesson,
     check_persons,
@@ -20,7 +19,8 @@ from leakgauge.inference.likeness import (
     observe,
     rehearse,
 )
-from leakgauge.inference.shadow import Shadow
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.games.candidates import CandidateAttack
 from leakgauge.models import mlp
 
 Floats = NDArray[np.float64]
@@ -32,7 +32,7 @@ TRAINING_BATCH = 64
 
 
 @dataclass(frozen=True)
-class Encoder(MatchingAttack):
+class Encoder(CandidateAttack):
     """An encoder that tells shadow persons apart, and distances of codes.
 
     An encoder and a linear classifier of the shadow persons are trained together on shadow batches'

@@ -11,12 +11,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import Tensor
 
-from leakgauge.checks import require_positive
-from leakgauge.inference.regression import FittedRegression, Regression
-from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.views import View, within_deviations
-from leakgauge.leaves import flat_leaf
-from leakgauge.types import Grads
+from leakgauge.core.checks import require_positive
+from leakgauge.core.types import Grads
+from leakgauge.gradients.flattening import flat_leaf
+from leakgauge.inference.adversaries.regression import FittedRegression, Regression
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.views import View, within_deviations
 
 SMALL_LEAF = 16
 """A leaf with at most this many coordinates is also shown as it is, with its signs."""

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
-from leakgauge.checks import require_positive
-from leakgauge.inference.adversary import with_prior
-from leakgauge.inference.calibration import smoothed_votes
-from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.views import MaxPool, View
-from leakgauge.types import Grads
+from leakgauge.core.checks import require_positive
+from leakgauge.core.types import Grads
+from leakgauge.inference.adversaries.adversary import with_prior
+from leakgauge.inference.adversaries.calibration import smoothed_votes
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.views import MaxPool, View
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from leakgauge.checks import require
-from leakgauge.inference.adversary import with_prior
-from leakgauge.inference.calibration import HeldOut, panel
-from leakgauge.inference.discriminant import (
+from leakgauge.core.checks import require
+from leakgauge.core.types import Grads
+from leakgauge.inference.adversaries.adversary import with_prior
+from leakgauge.inference.adversaries.calibration import HeldOut, panel
+from leakgauge.inference.adversaries.discriminant import (
     RIDGES,
     Discriminant,
     RecordGradients,
@@ -18,11 +19,10 @@ from leakgauge.inference.discriminant import (
     record_noise,
     solve_dual,
 )
-from leakgauge.inference.scatter import Scatter
-from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.spread import Spread
-from leakgauge.inference.views import Flat
-from leakgauge.types import Grads
+from leakgauge.inference.adversaries.scatter import Scatter
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.spread import Spread
+from leakgauge.inference.adversaries.views import Flat
 
 Floats = NDArray[np.float64]
 

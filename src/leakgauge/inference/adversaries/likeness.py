@@ -15,18 +15,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.checks import require
-from leakgauge.inference.adversary import with_prior
-from leakgauge.inference.calibration import HeldOut
-from leakgauge.inference.candidates import Candidates, MatchingAdversary
-from leakgauge.inference.noise import noiseless
-from leakgauge.inference.observing import sent_gradients
-from leakgauge.inference.pca_forest import Projection
-from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.users import part, records_of
-from leakgauge.inference.views import Flat
-from leakgauge.rng import stream
-from leakgauge.types import Grads
+from leakgauge.core.checks import require
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Grads
+from leakgauge.inference.adversaries.adversary import with_prior
+from leakgauge.inference.adversaries.calibration import HeldOut
+from leakgauge.inference.adversaries.noise import noiseless
+from leakgauge.inference.adversaries.pca_forest import Projection
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.views import Flat
+from leakgauge.inference.games.candidates import CandidateAdversary, Candidates
+from leakgauge.inference.games.users import part, records_of
+from leakgauge.training.observation import sent_gradients
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -82,7 +82,7 @@ class Rehearsal:
 
 
 @dataclass(frozen=True, eq=False)
-class FittedLikeness(MatchingAdversary):
+class FittedLikeness(CandidateAdversary):
     """A likeness that was learnt.
 
     Attributes:

@@ -10,10 +10,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from leakgauge.checks import require_positive
-from leakgauge.inference.regression import FittedRegression, Regression
-from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.views import Flat, within_deviations
+from leakgauge.core.checks import require_positive
+from leakgauge.inference.adversaries.regression import FittedRegression, Regression
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.views import Flat, within_deviations
 
 
 @dataclass(frozen=True)

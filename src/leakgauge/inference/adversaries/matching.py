@@ -13,20 +13,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.checks import require_count
-from leakgauge.data.alter import altered, column_of
-from leakgauge.inference.adversary import with_prior
-from leakgauge.inference.candidates import (
+from leakgauge.core.checks import require_count
+from leakgauge.core.types import Dataset, Grads
+from leakgauge.data.counterfactual import altered, column_of
+from leakgauge.gradients.flattening import flat_leaf
+from leakgauge.inference.adversaries.adversary import with_prior
+from leakgauge.inference.adversaries.noise import noise_std, noiseless
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.games.candidates import (
+    CandidateAdversary,
+    CandidateAttack,
     CandidateBatches,
     Candidates,
-    MatchingAdversary,
-    MatchingAttack,
 )
-from leakgauge.inference.noise import noise_std, noiseless
-from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.trials import Trials
-from leakgauge.leaves import flat_leaf
-from leakgauge.types import Dataset, Grads
+from leakgauge.inference.games.trials import Trials
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -60,7 +60,7 @@ def attribute_candidates(
 
 
 @dataclass(frozen=True)
-class Matching(MatchingAttack):
+class Matching(CandidateAttack):
     """The likelihood of white noise between the gradient seen and each candidate's.
 
     ``log P(g | a) = -|g - g_a|^2 / (2 s^2)``. s is that of the Gaussian noise in the shadow's
@@ -98,7 +98,7 @@ class Matching(MatchingAttack):
 
 
 @dataclass(frozen=True, eq=False)
-class FittedMatching(MatchingAdversary):
+class FittedMatching(CandidateAdversary):
     """A fitted ``Matching``.
 
     Attributes:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from leakgauge.checks import require
-from leakgauge.inference.adversary import Adversary, Attack
-from leakgauge.inference.shadow import Shadow
-from leakgauge.types import Grads
+from leakgauge.core.checks import require
+from leakgauge.core.types import Grads
+from leakgauge.inference.adversaries.adversary import Adversary, Attack
+from leakgauge.inference.adversaries.shadow import Shadow
 
 Floats = NDArray[np.float64]
 

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
-from leakgauge.checks import require_positive
-from leakgauge.inference.forest import FittedForest
-from leakgauge.inference.noise import noiseless
-from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.views import Flat
-from leakgauge.types import Grads
+from leakgauge.core.checks import require_positive
+from leakgauge.core.types import Grads
+from leakgauge.inference.adversaries.forest import FittedForest
+from leakgauge.inference.adversaries.noise import noiseless
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.views import Flat
 
 LARGEST = 1e30
 """Well within single precision, in which trees compare."""

@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from leakgauge.checks import require, require_count, require_positive
-from leakgauge.inference.calibration import HeldOut, fit_slope
-from leakgauge.inference.candidates import MatchingAttack
-from leakgauge.inference.likeness import (
+from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
+from leakgauge.inference.adversaries.likeness import (
     FittedLikeness,
     Lesson,
     check_persons,
@@ -18,14 +17,15 @@ from leakgauge.inference.likeness import (
     observe,
     rehearse,
 )
-from leakgauge.inference.noise import noise_std
-from leakgauge.inference.shadow import Shadow
+from leakgauge.inference.adversaries.noise import noise_std
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.games.candidates import CandidateAttack
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Plda(MatchingAttack):
+class Plda(CandidateAttack):
     """Probabilistic linear discriminant analysis of persons, on principal components.
 
     A person's gradients are taken as Gaussian around the person's own mean, which is Gaussian

@@ -7,11 +7,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from leakgauge.inference.adversary import with_prior
-from leakgauge.inference.calibration import HeldOut, fit_slope, hold_out, two_sided
-from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.views import View
-from leakgauge.types import Grads
+from leakgauge.core.types import Grads
+from leakgauge.inference.adversaries.adversary import with_prior
+from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, hold_out, two_sided
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.views import View
 
 
 class RegressionSettings(Protocol):

@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-from leakgauge.checks import require
+from leakgauge.core.checks import require
+from leakgauge.core.types import Dataset, Grads, Params, Task
 from leakgauge.defenses import Defense, none
-from leakgauge.inference.mixing import Mix, Pure, bootstrap
-from leakgauge.inference.observing import sent_gradients
-from leakgauge.inference.views import View
-from leakgauge.types import Dataset, Grads, Params, Task
+from leakgauge.inference.adversaries.views import View
+from leakgauge.inference.games.mixing import Mix, Pure, bootstrap
+from leakgauge.training.observation import sent_gradients
 
 
 @dataclass(frozen=True, eq=False)

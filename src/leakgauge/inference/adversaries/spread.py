@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.stats import multivariate_normal
 
-from leakgauge.inference.scatter import Scatter
+from leakgauge.inference.adversaries.scatter import Scatter
 
 Floats = NDArray[np.float64]
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from leakgauge.checks import require, require_positive
-from leakgauge.inference.adversary import Adversary, Attack, with_prior
-from leakgauge.inference.calibration import HeldOut, hold_out, smoothed_truth
-from leakgauge.inference.shadow import Shadow
+from leakgauge.core.checks import require, require_positive
+from leakgauge.inference.adversaries.adversary import Adversary, Attack, with_prior
+from leakgauge.inference.adversaries.calibration import HeldOut, hold_out, smoothed_truth
+from leakgauge.inference.adversaries.shadow import Shadow
 
 Floats = NDArray[np.float64]
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import max_pool1d
 
-from leakgauge.checks import require_positive
-from leakgauge.leaves import flatten
-from leakgauge.types import Grads
+from leakgauge.core.checks import require_positive
+from leakgauge.core.types import Grads
+from leakgauge.gradients.flattening import flatten
 
 View = Callable[[Grads], Tensor]
 """Gradients, leaf ``[n, *p]`` -> features ``[n, D]``; row by row."""

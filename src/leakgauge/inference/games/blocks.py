@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from leakgauge.checks import InputError, require
+from leakgauge.core.checks import InputError, require
 
 MIN_BLOCKS = 8
 """Fewer independent groups of records than this carry no interval worth printing."""

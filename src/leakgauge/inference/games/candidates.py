@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.inference.shadow import Shadow
-from leakgauge.types import Dataset, Grads
+from leakgauge.core.types import Dataset, Grads
+from leakgauge.inference.adversaries.shadow import Shadow
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +39,8 @@ class CandidateBatches:
 class Candidates:
     """Their gradients, for some of the trials.
 
-    They went through the defense that the adversary knows of, but not through its Gaussian noise
-    (``leakgauge.inference.noise.noiseless``): the adversary adds none to what it makes itself, and
-    accounts for the noise in what it sees.
+    They went through the defense that the adversary knows of, but not through its Gaussian noise:
+    the adversary adds none to what it makes itself, and accounts for the noise in what it sees.
 
     Attributes:
         grads: leaf ``[u, *p]``.
@@ -52,7 +51,7 @@ class Candidates:
     index: Tensor
 
 
-class MatchingAdversary(ABC):
+class CandidateAdversary(ABC):
     """Fitted, immutable."""
 
     @abstractmethod
@@ -65,7 +64,7 @@ class MatchingAdversary(ABC):
         """What was fitted, in a line."""
 
 
-class MatchingAttack(ABC):
+class CandidateAttack(ABC):
     """Settings, frozen.
 
     Attributes:
@@ -80,5 +79,5 @@ class MatchingAttack(ABC):
     @abstractmethod
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
-    ) -> MatchingAdversary:
+    ) -> CandidateAdversary:
         """Learn from the adversary's own bench alone; ``log_prior`` ``[m]`` is log P(a)."""

@@ -14,12 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.checks import InputError, require, require_positive
-from leakgauge.inference.blocks import MAX_BLOCKS, deal_blocks, members_of
-from leakgauge.inference.mixing import Mix
-from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.trials import Trials
-from leakgauge.types import Dataset, Params, Schema, Task
+from leakgauge.core.checks import InputError, require, require_positive
+from leakgauge.core.types import Dataset, Params, Schema, Task
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.games.blocks import MAX_BLOCKS, deal_blocks, members_of
+from leakgauge.inference.games.mixing import Mix
+from leakgauge.inference.games.trials import Trials
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from leakgauge.checks import require, require_count
+from leakgauge.core.checks import require, require_count
 
 Ints = NDArray[np.int64]
 

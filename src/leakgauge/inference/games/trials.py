@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.inference.candidates import CandidateBatches
-from leakgauge.inference.shadow import Shadow
-from leakgauge.types import Dataset, Params, Task
+from leakgauge.core.types import Dataset, Params, Task
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.games.candidates import CandidateBatches
 
 
 @dataclass(frozen=True, eq=False)

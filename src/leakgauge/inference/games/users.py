@@ -7,7 +7,7 @@ person's from shadow persons of its own, who are none of them.
 
 Each person's records are parted once, at random, into an observed and a candidate half, so that
 no record is ever on both sides. Whole persons are dealt into disjoint blocks of m or more, and the
-m persons of a trial are of one block: see ``leakgauge.inference.blocks``.
+m persons of a trial are of one block: see ``leakgauge.inference.games.blocks``.
 """
 
 from dataclasses import dataclass, replace
@@ -18,17 +18,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.checks import require, require_count
-from leakgauge.inference.blocks import (
+from leakgauge.core.checks import require, require_count
+from leakgauge.core.types import Dataset, Params, Task
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.games.blocks import (
     BATCHES_IN_A_BLOCK,
     ENOUGH_BLOCKS,
     MAX_BLOCKS,
     MIN_BLOCKS,
 )
-from leakgauge.inference.candidates import CandidateBatches
-from leakgauge.inference.shadow import Shadow
-from leakgauge.inference.trials import Trials
-from leakgauge.types import Dataset, Params, Task
+from leakgauge.inference.games.candidates import CandidateBatches
+from leakgauge.inference.games.trials import Trials
 
 Ints = NDArray[np.int64]
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from leakgauge.records import Run
-from leakgauge.report.cells import Cell
+from leakgauge.inference.report.cells import Cell
 from leakgauge.report.wording import plain
+from leakgauge.results.measurements import Run
 
 PURE = ("property", "attribute")
 PROPORTION, USER = "proportion", "user"

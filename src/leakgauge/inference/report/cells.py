@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leakgauge.checks import InputError
-from leakgauge.records import ACCUMULATED, Record
-from leakgauge.scores import ACCURACY
+from leakgauge.core.checks import InputError
+from leakgauge.results.measurements import ACCUMULATED, Measurement
+from leakgauge.results.scores import ACCURACY
 
 METRICS = {
     "auroc": "AUROC",
@@ -28,7 +28,7 @@ class Cell:
     defense: str
     knowledge: str
     adversary: str
-    figures: Mapping[tuple[str, int | str], Record]
+    figures: Mapping[tuple[str, int | str], Measurement]
 
     @property
     def title(self) -> str:
@@ -58,11 +58,11 @@ class Cell:
         """Whether a round (or a sum of them) was scored."""
         return any(when == found for _, found in self.figures)
 
-    def at(self, metric: str, when: int | str) -> Record | None:
+    def at(self, metric: str, when: int | str) -> Measurement | None:
         """The record of ``metric`` in a round, or None where there is none."""
         return self.figures.get((metric, when))
 
-    def single(self, metric: str) -> list[Record]:
+    def single(self, metric: str) -> list[Measurement]:
         """The records of ``metric`` in each single round, by round."""
         found = (self.at(metric, when) for when in self.rounds)
         return [record for record in found if record is not None]
@@ -84,7 +84,7 @@ class Cell:
             if details
         }
 
-    def whole(self, metric: str) -> Record | None:
+    def whole(self, metric: str) -> Measurement | None:
         """The accumulated record; where nothing was accumulated, the last round's.
 
         Which of them it is does not depend on the figures, so nothing is picked by its result.
@@ -92,13 +92,13 @@ class Cell:
         return self.at(metric, ACCUMULATED) or next(iter(self.single(metric)[::-1]), None)
 
 
-def cells(records: Sequence[Record]) -> list[Cell]:
+def cells(records: Sequence[Measurement]) -> list[Cell]:
     """The tests behind the records, in the order of their first record.
 
     Raises:
         InputError: two records are the same figure of the same test.
     """
-    grouped: dict[tuple[str, str, str, str], dict[tuple[str, int | str], Record]] = {}
+    grouped: dict[tuple[str, str, str, str], dict[tuple[str, int | str], Measurement]] = {}
     for record in records:
         if record.metric == ACCURACY:
             continue
@@ -112,9 +112,9 @@ def cells(records: Sequence[Record]) -> list[Cell]:
     return [Cell(*key, figures) for key, figures in grouped.items()]
 
 
-def utility(records: Sequence[Record]) -> list[Record]:
+def utility(records: Sequence[Measurement]) -> list[Measurement]:
     """The trained model's accuracy: the last record of each game and defense."""
-    found: dict[tuple[str, str], Record] = {}
+    found: dict[tuple[str, str], Measurement] = {}
     for record in records:
         if record.metric == ACCURACY:
             found[record.game, record.defense] = record

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from leakgauge.report.cells import Cell
+from leakgauge.inference.report.cells import Cell
 
 DRAWN = 12
 """Tests with charts and a verdict of their own; three charts take some 25 kB."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase
 
-from leakgauge.records import ACCUMULATED, Estimate, Record
-from leakgauge.report.cells import Cell, utility
-from leakgauge.report.verdict import level_of
+from leakgauge.inference.report.cells import Cell, utility
+from leakgauge.inference.report.verdict import level_of
 from leakgauge.report.wording import interval, number, percent
+from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 
 NONE, STATIC, ADAPTIVE = "none", "static", "adaptive"
 
@@ -29,8 +29,8 @@ class Row:
 
     number: int
     defense: str
-    accuracy: Record | None
-    found: Mapping[tuple[str, str], Record]
+    accuracy: Measurement | None
+    found: Mapping[tuple[str, str], Measurement]
 
     @property
     def knowledge(self) -> str:
@@ -38,7 +38,7 @@ class Row:
         return STATIC if self.defense == NONE else ADAPTIVE
 
     @property
-    def worst(self) -> Record | None:
+    def worst(self) -> Measurement | None:
         """The highest AUROC over the adversaries that know the defense."""
         found = [one for (knowledge, _), one in self.found.items() if knowledge == self.knowledge]
         return max(found, key=lambda record: record.estimate.value, default=None)
@@ -102,12 +102,12 @@ class Panel:
         return [row.defense for row in self.rows if row.accuracy is None]
 
 
-def panels(tests: Sequence[Cell], records: Sequence[Record]) -> list[Panel]:
+def panels(tests: Sequence[Cell], records: Sequence[Measurement]) -> list[Panel]:
     """One panel a game that has a defense; none for a run without defenses."""
     accuracy = {(record.game, record.defense): record for record in utility(records)}
     made = []
     for game in dict.fromkeys(test.game for test in tests):
-        found: dict[str, dict[tuple[str, str], Record]] = {}
+        found: dict[str, dict[tuple[str, str], Measurement]] = {}
         for test in tests:
             record = test.whole("auroc")
             if test.game == game and record is not None:

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leakgauge.bounds import information_from_success
-from leakgauge.records import Record, Run
-from leakgauge.report.asking import values
-from leakgauge.report.cells import Cell
+from leakgauge.inference.report.asking import values
+from leakgauge.inference.report.cells import Cell
+from leakgauge.privacy.bounds import information_from_success
 from leakgauge.report.wording import number, percent, short
+from leakgauge.results.measurements import Measurement, Run
 
 NO_CERTIFICATE = (
     "This is a lower bound on the information, and no certificate: another adversary may learn "
@@ -41,7 +41,7 @@ class Implied:
     """
 
     test: Cell
-    record: Record
+    record: Measurement
     value: float
     low: float
     high: float

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from leakgauge.records import Record, Run
-from leakgauge.report.asking import USER
-from leakgauge.report.cells import Cell
-from leakgauge.report.verdict import LEAKS, Verdict
+from leakgauge.inference.report.asking import USER
+from leakgauge.inference.report.cells import Cell
+from leakgauge.inference.report.verdict import LEAKS, Verdict
 from leakgauge.report.wording import count, percent, plain
+from leakgauge.results.measurements import Measurement, Run
 
 MATCHING, ENCODER = "matching", "encoder"
 """Adversaries that are told more than the others."""
@@ -105,7 +105,7 @@ def interval_text(run: Run, tests: Sequence[Cell]) -> list[str]:
     return text
 
 
-def utility_text(record: Record) -> str:
+def utility_text(record: Measurement) -> str:
     """Whether the model learnt anything, in one sentence."""
     estimate = record.estimate
     figures = (

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from leakgauge.records import ACCUMULATED, Estimate, Record, Run
-from leakgauge.report.asking import cases, thing, values
-from leakgauge.report.cells import Cell, cells
+from leakgauge.inference.report.asking import cases, thing, values
+from leakgauge.inference.report.cells import Cell, cells
 from leakgauge.report.wording import number, percent
-from leakgauge.scores import smallest_detectable
+from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, Run
+from leakgauge.results.scores import smallest_detectable
 
 Level = Literal["strong", "clear", "weak", "none", "below"]
 
@@ -63,7 +63,7 @@ def level_of(auroc: Estimate, chance: float = 0.5) -> Level:
     return "strong" if value >= STRONG_AUROC else "clear" if value >= CLEAR_AUROC else "weak"
 
 
-def verdicts(run: Run, records: Sequence[Record]) -> list[Verdict]:
+def verdicts(run: Run, records: Sequence[Measurement]) -> list[Verdict]:
     """One verdict a test, in the order of the records; tests without an AUROC have none."""
     found = (verdict(run, cell) for cell in cells(records))
     return [one for one in found if one is not None]
@@ -79,7 +79,7 @@ def verdict(run: Run, cell: Cell) -> Verdict | None:
     return Verdict(cell.title, level, HEADLINES[level], text, record.estimate, record.chance)
 
 
-def _leak(run: Run, record: Record) -> str:
+def _leak(run: Run, record: Measurement) -> str:
     yes = {"strong": "Yes", "clear": "Yes, clearly", "weak": "Yes, weakly"}[
         level_of(record.estimate, record.chance)
     ]
@@ -99,7 +99,7 @@ def _leak(run: Run, record: Record) -> str:
     )
 
 
-def _none_found(run: Run, record: Record) -> str:
+def _none_found(run: Run, record: Measurement) -> str:
     visible = smallest_detectable(record.estimate, record.chance, power=POWER)
     limit = (
         f"The smallest leakage that this test could have seen is an AUROC of "
@@ -116,7 +116,7 @@ def _none_found(run: Run, record: Record) -> str:
     )
 
 
-def _below(run: Run, record: Record) -> str:
+def _below(run: Run, record: Measurement) -> str:
     shift = {
         "none": "the shadow and the private data",
         "static": "what a static adversary learnt and what it sees",
@@ -130,28 +130,28 @@ def _below(run: Run, record: Record) -> str:
     )
 
 
-def _interval(record: Record, *, share: bool = True) -> str:
+def _interval(record: Measurement, *, share: bool = True) -> str:
     show = percent if share else number
     estimate = record.estimate
     return f"{percent(estimate.confidence)} interval {show(estimate.low)} to {show(estimate.high)}"
 
 
-def _who(record: Record) -> str:
+def _who(record: Measurement) -> str:
     if record.defense == "none":
         return f"the {record.adversary} adversary"
     aware = "that knows the defense" if _known(record) == "adaptive" else "unaware of the defense"
     return f"the {record.adversary} adversary ({aware} `{record.defense}`)"
 
 
-def _thing(record: Record) -> str:
+def _thing(record: Measurement) -> str:
     return thing(record.game, record.secret)
 
 
-def _known(record: Record) -> str:
+def _known(record: Measurement) -> str:
     return "adaptive" if record.knowledge == "adaptive" else "static"
 
 
-def _fresh(run: Run, record: Record) -> bool:
+def _fresh(run: Run, record: Measurement) -> bool:
     return (
         run.settings.get("batches") == "fresh"
         and record.round == ACCUMULATED
@@ -159,12 +159,12 @@ def _fresh(run: Run, record: Record) -> bool:
     )
 
 
-def _rounds(run: Run, record: Record) -> int:
+def _rounds(run: Run, record: Measurement) -> int:
     rounds = run.settings.get("rounds")
     return rounds if record.round == ACCUMULATED and isinstance(rounds, int) else 1
 
 
-def _seen(run: Run, record: Record) -> str:
+def _seen(run: Run, record: Measurement) -> str:
     size = run.settings.get("batch_size")
     batch = "a batch of records" if size is None else f"a batch of {size} records"
     rounds = _rounds(run, record)

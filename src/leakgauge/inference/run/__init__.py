@@ -6,10 +6,10 @@ those judge who judge all rounds at once, and ``judge`` turns all of it into rec
 them in a row.
 """
 
-from leakgauge.audit.jointly import weigh_rounds
-from leakgauge.audit.judging import judge, versions
-from leakgauge.audit.rounds import Played, play_round, trajectory
-from leakgauge.audit.settings import (
+from leakgauge.inference.run.jointly import weigh_rounds
+from leakgauge.inference.run.judging import judge, versions
+from leakgauge.inference.run.rounds import Played, play_round, trajectory
+from leakgauge.inference.run.settings import (
     ADAPTIVE,
     EMPIRICAL,
     FRESH,
@@ -18,8 +18,8 @@ from leakgauge.audit.settings import (
     UNIFORM,
     Settings,
 )
-from leakgauge.audit.stage import Stage, stage
-from leakgauge.records import Record
+from leakgauge.inference.run.stage import Stage, stage
+from leakgauge.results.measurements import Measurement
 
 __all__ = [
     "ADAPTIVE",
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-def audit(scene: Stage, *, dataset: str = "data", label: str = "label") -> list[Record]:
+def audit(scene: Stage, *, dataset: str = "data", label: str = "label") -> list[Measurement]:
     """Train, attack and judge in this process.
 
     Args:

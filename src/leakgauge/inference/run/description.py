@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakgauge.audit import Stage, versions
-from leakgauge.certificates import guarantees
 from leakgauge.data import Split, fingerprint
-from leakgauge.experiment.plan import Plan
 from leakgauge.gradients import params_of
-from leakgauge.records import Run
+from leakgauge.inference.run import Stage, versions
+from leakgauge.inference.run.plan import Plan
+from leakgauge.privacy.certificates import guarantees
+from leakgauge.results.measurements import Run
 
 PERSONS_SPLIT = (
     "the persons were split for user inference: 40 % are trained on, 40 % are the adversary's, "

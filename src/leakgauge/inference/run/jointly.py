@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from leakgauge.audit.rounds import benches, defense_of_round, sent_by_clients
-from leakgauge.audit.settings import FRESH
-from leakgauge.audit.stage import Stage
+from leakgauge.core.threads import one_thread
+from leakgauge.core.types import Params
 from leakgauge.inference import Evidence, Joint, Shadow, evidence_of_round, judge_jointly
-from leakgauge.threads import one_thread
-from leakgauge.types import Params
+from leakgauge.inference.run.rounds import benches, defense_of_round, sent_by_clients
+from leakgauge.inference.run.settings import FRESH
+from leakgauge.inference.run.stage import Stage
 
 
 def weigh_rounds(

@@ -11,17 +11,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from leakgauge import scores
-from leakgauge.audit.rounds import Played
-from leakgauge.audit.settings import FRESH, STATIC
-from leakgauge.audit.stage import Stage
+from leakgauge.core.rng import stream
+from leakgauge.core.threads import one_thread
+from leakgauge.core.types import Params
 from leakgauge.defenses import deployed
 from leakgauge.inference import Stack, accumulate, accumulate_weighted
-from leakgauge.records import ACCUMULATED, STACKED, Estimate, Record
-from leakgauge.rng import stream
-from leakgauge.threads import one_thread
+from leakgauge.inference.run.rounds import Played
+from leakgauge.inference.run.settings import FRESH, STATIC
+from leakgauge.inference.run.stage import Stage
+from leakgauge.results import scores
+from leakgauge.results.measurements import ACCUMULATED, STACKED, Estimate, Measurement
 from leakgauge.training import predict
-from leakgauge.types import Params
 
 
 def judge(
@@ -32,7 +32,7 @@ def judge(
     dataset: str,
     label: str,
     jointly: Mapping[str, NDArray[np.float64]] = MappingProxyType({}),
-) -> list[Record]:
+) -> list[Measurement]:
     """Score every adversary, in single rounds and accumulated, and the trained model.
 
     Args:
@@ -56,8 +56,8 @@ def _judge(
     *,
     dataset: str,
     label: str,
-) -> list[Record]:
-    base = Record(
+) -> list[Measurement]:
+    base = Measurement(
         question="inference",
         game=scene.game.name,
         dataset=dataset,
@@ -73,7 +73,7 @@ def _judge(
         chance=0.0,
         versions=versions(),
     )
-    found: list[Record] = []
+    found: list[Measurement] = []
     for knowledge, attack in product(scene.knowledge, scene.attacks):
         key = f"{knowledge} {attack.name}"
         said = np.stack([played.log_posterior[key] for played in rounds])
@@ -106,8 +106,8 @@ def _stacked(
     key: str,
     said: NDArray[np.float64],
     rounds: Sequence[Played],
-    total: Record,
-) -> tuple[NDArray[np.float64], Record]:
+    total: Measurement,
+) -> tuple[NDArray[np.float64], Measurement]:
     """The rounds' weighted sum, with weights learnt on held-out shadow batches."""
     held_out = [played.held_out[key] for played in rounds]
     if scene.settings.batches == FRESH:
@@ -119,7 +119,9 @@ def _stacked(
     return combined, replace(total, round=STACKED, details=details)
 
 
-def _scored(scene: Stage, log_posterior: NDArray[np.float64], base: Record) -> Iterator[Record]:
+def _scored(
+    scene: Stage, log_posterior: NDArray[np.float64], base: Measurement
+) -> Iterator[Measurement]:
     judged = scores.Judged(
         scene.trials.secret.cpu().numpy(), log_posterior, scene.trials.block.cpu().numpy()
     )
@@ -131,7 +133,7 @@ def _scored(scene: Stage, log_posterior: NDArray[np.float64], base: Record) -> I
         yield replace(base, metric=metric, estimate=estimate, chance=chance[metric], curve=curve)
 
 
-def _utility(scene: Stage, final: Params, base: Record) -> Iterator[Record]:
+def _utility(scene: Stage, final: Params, base: Measurement) -> Iterator[Measurement]:
     """The trained model's accuracy; nothing where its outputs are no scores of classes."""
     predicted = predict(deployed(scene.task), final, scene.test)
     if predicted is None:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from leakgauge.audit import UNIFORM, Settings
-from leakgauge.checks import InputError, require, require_choice, require_count
+from leakgauge.core.checks import InputError, require, require_choice, require_count
 from leakgauge.defenses import Defense, parse_defense
 from leakgauge.inference import ATTACKS, GAMES, AnyAttack, UserInference, players
+from leakgauge.inference.run import UNIFORM, Settings
 
 
 @dataclass(frozen=True)

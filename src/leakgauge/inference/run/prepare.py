@@ -8,21 +8,21 @@ import numpy as np
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from leakgauge.audit import Settings, Stage, audit, stage
-from leakgauge.checks import nearest, require
+from leakgauge.core.checks import nearest, require
+from leakgauge.core.rng import stream, torch_stream
+from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Roles, Source, Split, Table, encode, split_records
-from leakgauge.data.pictures import encode_pictures, make_picture_table
+from leakgauge.data.image_tables import encode_pictures, make_picture_table
 from leakgauge.data.split_users import split_users
 from leakgauge.data.table import make_table
-from leakgauge.experiment.description import UNTOLD, Found, Origin, describe
-from leakgauge.experiment.plan import Plan
 from leakgauge.inference import AttributeInference, UserInference
-from leakgauge.inference.blocks import MIN_BLOCKS
-from leakgauge.inference.users import persons_of
+from leakgauge.inference.games.blocks import MIN_BLOCKS
+from leakgauge.inference.games.users import persons_of
+from leakgauge.inference.run import Settings, Stage, audit, stage
+from leakgauge.inference.run.description import UNTOLD, Found, Origin, describe
+from leakgauge.inference.run.plan import Plan
 from leakgauge.models import cnn, mlp
-from leakgauge.records import Record, Run
-from leakgauge.rng import stream, torch_stream
-from leakgauge.types import Dataset, Task
+from leakgauge.results.measurements import Measurement, Run
 
 NEED_PUBLIC = 10
 """Fewer shadow records of a value than this teach no adversary."""
@@ -49,7 +49,7 @@ class Prepared:
     dataset: str
     label: str
 
-    def audit(self) -> list[Record]:
+    def audit(self) -> list[Measurement]:
         """Play every stage in this process, keeping nothing on disk."""
         return [
             record

@@ -6,13 +6,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from leakgauge.audit import Played, Stage, judge, play_round, trajectory, weigh_rounds
-from leakgauge.checks import InputError
-from leakgauge.experiment.executors import spread
-from leakgauge.experiment.store import RunFolder
+from leakgauge.core.checks import InputError
+from leakgauge.core.types import Params
 from leakgauge.gradients import params_of
-from leakgauge.records import Record, write_records
-from leakgauge.types import Params
+from leakgauge.inference.run import Played, Stage, judge, play_round, trajectory, weigh_rounds
+from leakgauge.results.measurements import Measurement, write_measurements
+from leakgauge.runs.executors import spread
+from leakgauge.runs.store import RunFolder
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and of how much."""
@@ -27,11 +27,11 @@ def run_stages(
     workers: int | None,
     progress: Progress = lambda what, done, of: None,
     refused: Callable[[str], None] = lambda text: None,
-) -> list[Record]:
+) -> list[Measurement]:
     """Train, attack and judge every scene; finished rounds are read back from the folder.
 
     The records are the same however often the run was interrupted and however many workers there
-    are; ``records.jsonl`` is written at the end.
+    are; ``measurements.jsonl`` is written at the end.
 
     Args:
         folder: of the run.
@@ -45,7 +45,7 @@ def run_stages(
     Raises:
         InputError: no scene can be played to its end.
     """
-    records: list[Record] = []
+    records: list[Measurement] = []
     for number, scene in enumerate(scenes, start=1):
         try:
             starts, final = _trained(folder, scene, progress)
@@ -56,7 +56,7 @@ def run_stages(
             if number == len(scenes) and not records:
                 raise
             refused(f"{scene.name}: {error}")
-    write_records(folder.path, records)
+    write_measurements(folder.path, records)
     return records
 
 

@@ -8,29 +8,29 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from leakgauge.audit.settings import ADAPTIVE, FRESH, STATIC
-from leakgauge.audit.stage import Stage, is_matching, told
-from leakgauge.checks import InputError
+from leakgauge.core.checks import InputError
+from leakgauge.core.rng import derive, stream, torch_stream
+from leakgauge.core.threads import one_thread
+from leakgauge.core.types import Grads, Params
 from leakgauge.defenses import Defense, none
 from leakgauge.gradients import params_of
 from leakgauge.inference import (
     Adversary,
     AnyAttack,
-    MatchingAdversary,
-    MatchingAttack,
+    CandidateAdversary,
+    CandidateAttack,
     Shadow,
     Trials,
 )
-from leakgauge.inference.calibration import HeldOut
-from leakgauge.inference.candidates import CandidateBatches, Candidates
-from leakgauge.inference.noise import noiseless
-from leakgauge.inference.observing import sent_gradients
-from leakgauge.inference.stacking import judge_held_out
-from leakgauge.inference.views import Flat
-from leakgauge.rng import derive, stream, torch_stream
-from leakgauge.threads import one_thread
+from leakgauge.inference.adversaries.calibration import HeldOut
+from leakgauge.inference.adversaries.noise import noiseless
+from leakgauge.inference.adversaries.stacking import judge_held_out
+from leakgauge.inference.adversaries.views import Flat
+from leakgauge.inference.games.candidates import CandidateBatches, Candidates
+from leakgauge.inference.run.settings import ADAPTIVE, FRESH, STATIC
+from leakgauge.inference.run.stage import Stage, judges_candidates, told
 from leakgauge.training import train_epoch
-from leakgauge.types import Grads, Params
+from leakgauge.training.observation import sent_gradients
 
 LEARN_BATCHES = 1000
 """Public batches that a defender learns from in each round, if they fit into memory."""
@@ -99,7 +99,7 @@ def play_round(scene: Stage, number: int, params: Params) -> Played:
 def _play_round(scene: Stage, number: int, params: Params) -> Played:
     defense = defense_of_round(scene, number, params)
     bench = benches(scene, number, params, defense)
-    fitted: dict[str, Adversary | MatchingAdversary] = {}
+    fitted: dict[str, Adversary | CandidateAdversary] = {}
     held_out, seconds = {}, {}
     for knowledge in scene.knowledge:
         for attack in scene.attacks:
@@ -125,13 +125,13 @@ def benches(scene: Stage, number: int, params: Params, defense: Defense) -> Mapp
 def _held_out(
     scene: Stage,
     attack: AnyAttack,
-    adversary: Adversary | MatchingAdversary,
+    adversary: Adversary | CandidateAdversary,
     bench: Shadow,
     rng: np.random.Generator,
 ) -> HeldOut | None:
     """What it says of held-out shadow batches, where it says so anyway or is asked to."""
     at_hand = getattr(adversary, "held_out", None)
-    if isinstance(attack, MatchingAttack) or isinstance(adversary, MatchingAdversary):
+    if isinstance(attack, CandidateAttack) or isinstance(adversary, CandidateAdversary):
         # fresh rounds would pair batches of different persons, where a trial keeps its own
         return None if scene.settings.batches == FRESH else at_hand
     if isinstance(at_hand, HeldOut) or not scene.settings.stack:
@@ -174,7 +174,7 @@ def _judged(
     number: int,
     params: Params,
     defense: Defense,
-    fitted: Mapping[str, Adversary | MatchingAdversary],
+    fitted: Mapping[str, Adversary | CandidateAdversary],
     seconds: dict[str, float],
 ) -> dict[str, NDArray[np.float64]]:
     settings, trials = scene.settings, scene.trials
@@ -183,7 +183,7 @@ def _judged(
         trials = scene.game.redraw(trials, rng=rng)
     trials = told(scene, trials)
     said: dict[str, list[NDArray[np.float64]]] = {name: [] for name in fitted}
-    matching = {attack.name for attack in scene.attacks if is_matching(attack)}
+    matching = {attack.name for attack in scene.attacks if judges_candidates(attack)}
     done = 0
     for grads in sent_by_clients(scene, number, params, trials, defense):
         chunk = slice(done, done + len(next(iter(grads.values()))))
@@ -193,10 +193,10 @@ def _judged(
             began = time.perf_counter()
             knowledge, name = key.split(" ", 1)
             if name in matching:
-                assert isinstance(adversary, MatchingAdversary)
+                assert isinstance(adversary, CandidateAdversary)
                 said[key].append(adversary.log_posterior(grads, held[knowledge]))
             else:
-                assert not isinstance(adversary, MatchingAdversary)
+                assert not isinstance(adversary, CandidateAdversary)
                 said[key].append(adversary.log_posterior(grads))
             seconds[key] += time.perf_counter() - began
     return {name: np.concatenate(parts) for name, parts in said.items()}

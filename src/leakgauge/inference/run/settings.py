@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from leakgauge.checks import require, require_choice, require_count, require_positive
+from leakgauge.core.checks import require, require_choice, require_count, require_positive
 from leakgauge.gradients import MAX_BYTES
 
 REUSE, FRESH = "reuse", "fresh"

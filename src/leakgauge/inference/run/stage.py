@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from leakgauge.audit.settings import ADAPTIVE, EMPIRICAL, STATIC, Settings
-from leakgauge.checks import InputError, nearest, require, require_choice
+from leakgauge.core.checks import InputError, nearest, require, require_choice
+from leakgauge.core.rng import stream, torch_stream
+from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Split
 from leakgauge.defenses import Defense, about_persons, none, with_noise
 from leakgauge.gradients import batch_gradients, check_vectorisable, params_of
@@ -16,8 +17,8 @@ from leakgauge.inference import (
     BATCH_GAMES,
     GAMES,
     AnyAttack,
+    CandidateAttack,
     Game,
-    MatchingAttack,
     Ordinal,
     ProportionInference,
     Pure,
@@ -27,10 +28,9 @@ from leakgauge.inference import (
     attribute_candidates,
     players,
 )
-from leakgauge.inference.blocks import MAX_BLOCKS, MIN_BLOCKS
-from leakgauge.inference.users import persons_of
-from leakgauge.rng import stream, torch_stream
-from leakgauge.types import Dataset, Task
+from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
+from leakgauge.inference.games.users import persons_of
+from leakgauge.inference.run.settings import ADAPTIVE, EMPIRICAL, STATIC, Settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +142,7 @@ def stage(
     names = [attack.name for attack in ready]
     require(len(set(names)) == len(names), f"expected different attacks, got {names}")
     for attack in ready:
-        if isinstance(attack, MatchingAttack):
+        if isinstance(attack, CandidateAttack):
             bench = game.shadow(task, params_of(task.model), public, max_bytes=settings.max_bytes)
             attack.check(bench, game.values)
     scene = Stage(task, private, public, test, game, trials, ready, settings, chosen)
@@ -152,15 +152,15 @@ def stage(
 
 def told(scene: Stage, trials: Trials) -> Trials:
     """The trials with the candidate batches that matching adversaries are told of."""
-    if trials.candidates is not None or not any(map(is_matching, scene.attacks)):
+    if trials.candidates is not None or not any(map(judges_candidates, scene.attacks)):
         return trials
     candidates = attribute_candidates(trials, scene.settings.secret, scene.game.values)
     return replace(trials, candidates=candidates)
 
 
-def is_matching(attack: AnyAttack) -> bool:
+def judges_candidates(attack: AnyAttack) -> bool:
     """Whether the attack compares with candidate batches."""
-    return isinstance(attack, MatchingAttack)
+    return isinstance(attack, CandidateAttack)
 
 
 def _with_secret(ask: str, data: Dataset, secret: str) -> Dataset:
@@ -219,7 +219,7 @@ def _ready(ask: str, attack: AnyAttack) -> AnyAttack:
             f"the adversary {attack.name!r} does not play {ask!r}; choose one of {names}"
         )
     if ask == ProportionInference.name:
-        assert not isinstance(attack, MatchingAttack)
+        assert not isinstance(attack, CandidateAttack)
         return Ordinal(attack)
     return attack
 

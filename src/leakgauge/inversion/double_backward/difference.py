@@ -15,12 +15,12 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from leakgauge.inversion.kinks import Kinks
-from leakgauge.inversion.move import Move
-from leakgauge.inversion.objective import Objective
-from leakgauge.inversion.once import gradients_once, slope_once
-from leakgauge.inversion.placed import Places
-from leakgauge.types import Grads, Params, Task
+from leakgauge.core.types import Grads, Params, Task
+from leakgauge.inversion.double_backward.first_order import first_order_gradients, first_order_slope
+from leakgauge.inversion.double_backward.perturbation import WeightPerturbation
+from leakgauge.inversion.double_backward.relu_masks import ReluMaskReplay
+from leakgauge.inversion.double_backward.substitution import ParameterSlots
+from leakgauge.inversion.search.objective import Objective
 
 STEP = 3e-5
 """Of the largest relative change of a weight matrix. Rounding asks for more, curvature for less: an
@@ -46,8 +46,8 @@ class Difference:
     ) -> None:
         self._task = task
         self._params = {name: value.detach() for name, value in params.items()}
-        self._places = Places(task.model)
-        self._move = Move(objective, self._params, wanted, step)
+        self._places = ParameterSlots(task.model)
+        self._move = WeightPerturbation(objective, self._params, wanted, step)
 
     def __call__(self, x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
         """The objective at ``x`` with targets ``y [N, B]`` int64, for the targets ``rows [N]``.
@@ -64,12 +64,12 @@ class Difference:
         return values + ((x - x.detach()) * slopes).flatten(1).sum(1)
 
     def _row(self, x: Tensor, y: Tensor, row: int) -> tuple[Tensor, Tensor | None]:
-        kinks, x = Kinks(), x.detach().requires_grad_(x.requires_grad)
-        grads, before = gradients_once(self._task, self._places, self._params, x, y, kinks)
+        kinks, x = ReluMaskReplay(), x.detach().requires_grad_(x.requires_grad)
+        grads, before = first_order_gradients(self._task, self._places, self._params, x, y, kinks)
         if before is None:
             return self._move.value(grads, row), None
         value, weights, size = self._move(grads, row)
-        after = slope_once(self._task, self._places, weights, x, y, kinks.again())
+        after = first_order_slope(self._task, self._places, weights, x, y, kinks.again())
         return value, (after - before) / size
 
 

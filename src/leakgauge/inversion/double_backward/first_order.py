@@ -8,16 +8,21 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from leakgauge.checks import InputError, require
-from leakgauge.inversion.fastconv import inward, view, wide
-from leakgauge.inversion.kinks import Kinks
-from leakgauge.inversion.placed import Places
-from leakgauge.probing import one_line
-from leakgauge.types import Params, Task
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.types import Params, Task
+from leakgauge.gradients.probing import one_line
+from leakgauge.inversion.double_backward.convolution import inward, view, wide
+from leakgauge.inversion.double_backward.relu_masks import ReluMaskReplay
+from leakgauge.inversion.double_backward.substitution import ParameterSlots
 
 
-def gradients_once(
-    task: Task, places: Places, params: Params, x: Tensor, y: Tensor, kinks: Kinks | None = None
+def first_order_gradients(
+    task: Task,
+    places: ParameterSlots,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    kinks: ReluMaskReplay | None = None,
 ) -> tuple[dict[str, Tensor], Tensor | None]:
     """The gradient of one batch in the weights, leaf ``[1, *p]``, and in ``x [B, ...]``.
 
@@ -40,8 +45,13 @@ def gradients_once(
     return grads, found[-1] if x.requires_grad else None
 
 
-def slope_once(
-    task: Task, places: Places, params: Params, x: Tensor, y: Tensor, kinks: Kinks | None = None
+def first_order_slope(
+    task: Task,
+    places: ParameterSlots,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    kinks: ReluMaskReplay | None = None,
 ) -> Tensor:
     """The gradient of one batch's loss in ``x [B, ...]`` alone, on the sides that are known."""
     with torch.enable_grad():
@@ -62,7 +72,12 @@ def _slopes(loss: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
 
 
 def _loss(
-    task: Task, places: Places, params: Params, x: Tensor, y: Tensor, kinks: Kinks | None
+    task: Task,
+    places: ParameterSlots,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    kinks: ReluMaskReplay | None,
 ) -> Tensor:
     values = {**params, **places.own_buffers()}
     return places.loss(task, values, x, y, _Layouts(values.values(), kinks))
@@ -71,7 +86,7 @@ def _loss(
 class _Layouts(TorchFunctionMode):
     """Gives convolutions with ``kernels`` a fast layout; ``kinks`` runs the units that it knows."""
 
-    def __init__(self, kernels: Iterable[Tensor], kinks: Kinks | None) -> None:
+    def __init__(self, kernels: Iterable[Tensor], kinks: ReluMaskReplay | None) -> None:
         super().__init__()
         self.kernels = {id(kernel) for kernel in kernels}
         self.kinks = kinks

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from leakgauge.checks import require
-from leakgauge.inversion.once import gradients_once
-from leakgauge.inversion.placed import Places
-from leakgauge.inversion.taps import Known, Taps
-from leakgauge.probing import trainable, vectorisable_kernels
-from leakgauge.types import Grads, Params, Task
+from leakgauge.core.checks import require
+from leakgauge.core.types import Grads, Params, Task
+from leakgauge.gradients.probing import trainable, vectorisable_kernels
+from leakgauge.inversion.double_backward.first_order import first_order_gradients
+from leakgauge.inversion.double_backward.interceptor import Known, LayerInterceptor
+from leakgauge.inversion.double_backward.substitution import ParameterSlots
 
 # By any of these, torch reports a model that it cannot vectorise; a loop then says what is wrong.
 _REFUSALS: tuple[type[Exception], ...] = (
@@ -31,7 +31,7 @@ _LOOPED: WeakSet[nn.Module] = WeakSet()
 """Models that were found not to vectorise, so that no step tries it again."""
 
 
-def matching_gradients(
+def differentiable_gradients(
     task: Task,
     params: Params,
     x: Tensor,
@@ -65,11 +65,11 @@ def matching_gradients(
     >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
     >>> params = {name: value.detach() for name, value in task.model.named_parameters()}
     >>> x = torch.ones(5, 4, 3, requires_grad=True)
-    >>> grads = matching_gradients(task, params, x, torch.zeros(5, 4, dtype=torch.int64))
+    >>> grads = differentiable_gradients(task, params, x, torch.zeros(5, 4, dtype=torch.int64))
     >>> list(grads["weight"].shape), grads["weight"].requires_grad
     ([5, 2, 3], True)
     """
-    places = Places(task.model)
+    places = ParameterSlots(task.model)
     _check(task, places, params, x, y, stacked_params)
     watched = [x, y] if weights_fixed else [x, y, *params.values()]
     graph = torch.is_grad_enabled() and any(value.requires_grad for value in watched)
@@ -86,7 +86,9 @@ def matching_gradients(
             return found
 
 
-def _check(task: Task, places: Places, params: Params, x: Tensor, y: Tensor, stacked: bool) -> None:
+def _check(
+    task: Task, places: ParameterSlots, params: Params, x: Tensor, y: Tensor, stacked: bool
+) -> None:
     require(
         x.dim() >= 2 and 0 not in x.shape[:2],
         f"x is {list(x.shape)}; expected [N, B, ...], none of them 0",
@@ -109,7 +111,7 @@ def _check(task: Task, places: Places, params: Params, x: Tensor, y: Tensor, sta
 
 def _looped(
     task: Task,
-    places: Places,
+    places: ParameterSlots,
     params: Params,
     x: Tensor,
     y: Tensor,
@@ -125,26 +127,26 @@ def _looped(
 
 
 def _one(
-    task: Task, places: Places, params: Params, x: Tensor, y: Tensor, graph: bool
+    task: Task, places: ParameterSlots, params: Params, x: Tensor, y: Tensor, graph: bool
 ) -> dict[str, Tensor]:
     """The gradient of one batch ``x [B, ...]``, leaf ``[1, *p]``."""
     if not graph:
-        return gradients_once(task, places, params, x.detach(), y)[0]
+        return first_order_gradients(task, places, params, x.detach(), y)[0]
     leaves = {name: _leaf(value) for name, value in params.items()}
     buffers = places.own_buffers()
-    taps = Taps(_known(places, params, leaves, buffers), 1, batched=False)
+    taps = LayerInterceptor(_known(places, params, leaves, buffers), 1, batched=False)
     loss = places.loss(task, {**leaves, **buffers}, x, y, taps)
     return _summed(_collect(taps, loss, leaves, graph), params, 1)
 
 
 def _at_once(
-    task: Task, places: Places, params: Params, x: Tensor, y: Tensor, graph: bool
+    task: Task, places: ParameterSlots, params: Params, x: Tensor, y: Tensor, graph: bool
 ) -> dict[str, Tensor]:
     """The gradients of N batches in one pass through the model, rows held apart by ``vmap``."""
     count = len(x)
     leaves = {name: _leaf(value.expand(count, *value.shape)) for name, value in params.items()}
     buffers = places.own_buffers()
-    taps = Taps({}, count, batched=True)
+    taps = LayerInterceptor({}, count, batched=True)
 
     def loss_of(leaves: Params, x: Tensor, y: Tensor) -> Tensor:
         taps.known = _known(places, params, leaves, buffers)
@@ -157,7 +159,9 @@ def _at_once(
     return _summed(_collect(taps, losses.sum(), leaves, graph), params, count)
 
 
-def _collect(taps: Taps, loss: Tensor, leaves: Params, graph: bool) -> list[dict[str, Tensor]]:
+def _collect(
+    taps: LayerInterceptor, loss: Tensor, leaves: Params, graph: bool
+) -> list[dict[str, Tensor]]:
     """Every contribution to the gradients: of each tapped layer, and of what runs untapped."""
     require(loss.requires_grad, "the loss does not depend on any trainable parameter")
     edges = taps.edges()
@@ -192,7 +196,7 @@ def _leaf(value: Tensor) -> Tensor:
 
 
 def _known(
-    places: Places, params: Params, leaves: Params, buffers: Mapping[str, Tensor]
+    places: ParameterSlots, params: Params, leaves: Params, buffers: Mapping[str, Tensor]
 ) -> dict[int, Known]:
     """What the model's tensors stand for, by the identity under which it meets them."""
     constants = (*places.frozen.values(), *buffers.values())

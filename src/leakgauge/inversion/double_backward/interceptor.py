@@ -16,8 +16,15 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
-from leakgauge.checks import InputError
-from leakgauge.inversion.fastconv import Geometry, convolve, inward, view, weight_gradients, wide
+from leakgauge.core.checks import InputError
+from leakgauge.inversion.double_backward.convolution import (
+    Geometry,
+    convolve,
+    inward,
+    view,
+    weight_gradients,
+    wide,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +138,8 @@ class _Tap:
         return {known.name: value for known, value in pairs if known is not None and known.name}
 
 
-class Taps(TorchFunctionMode):
-    """Taps every layer that it recognises, as long as the mode is on.
+class LayerInterceptor(TorchFunctionMode):
+    """LayerInterceptor every layer that it recognises, as long as the mode is on.
 
     Args:
         known: by ``id``, the tensors that the model is called with, and what they stand for.

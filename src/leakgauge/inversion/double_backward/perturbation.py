@@ -13,8 +13,8 @@ from itertools import compress
 import torch
 from torch import Tensor
 
-from leakgauge.inversion.objective import Objective, cosine_distance, stretches
-from leakgauge.types import Grads, Params
+from leakgauge.core.types import Grads, Params
+from leakgauge.inversion.search.objective import Objective, cosine_distance, stretches
 
 _SMALLEST = 0.1
 """Of the mean size of all weights: a layer of smaller ones counts as this large, or one that begins
@@ -24,7 +24,7 @@ _CANCELLED = 1e-3
 """A square of a sum that is this small beside its terms is mostly rounding."""
 
 
-class Move:
+class WeightPerturbation:
     """An objective, and the weights moved along its slope v in the gradient.
 
     Args:

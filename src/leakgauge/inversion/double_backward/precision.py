@@ -8,13 +8,13 @@ import copy
 import torch
 from torch import Tensor
 
-from leakgauge.inversion.fast import matching_gradients
-from leakgauge.probing import explained
-from leakgauge.types import Grads, Params, Task
+from leakgauge.core.types import Grads, Params, Task
+from leakgauge.gradients.probing import explained
+from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 
 
 class Rounded:
-    """``matching_gradients`` in bfloat16, of records and to gradients in their own precision.
+    """``differentiable_gradients`` in bfloat16, of records and to gradients in their own precision.
 
     A layer's gradient is off by a hundredth or two of its norm in a net of three convolutions, by
     up to a quarter in an untrained ResNet20. The loss is taken in the records' own precision.
@@ -37,5 +37,5 @@ class Rounded:
 
     def __call__(self, x: Tensor, y: Tensor) -> Grads:
         """Leaf ``[N, *p]`` for batches ``x [N, B, ...]``, differentiable in ``x`` and ``y``."""
-        found = matching_gradients(self._task, self._params, x.to(torch.bfloat16), y)
+        found = differentiable_gradients(self._task, self._params, x.to(torch.bfloat16), y)
         return {name: value.to(x.dtype) for name, value in found.items()}

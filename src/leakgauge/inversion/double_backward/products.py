@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from leakgauge.leaves import flat_leaf
+from leakgauge.gradients.flattening import flat_leaf
 
 
 def products(

@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from leakgauge.checks import require
+from leakgauge.core.checks import require
 
 
-class Kinks:
+class ReluMaskReplay:
     """ReLUs and leaky ReLUs, in the order in which a model calls them.
 
     Anything else with a kink (max-pooling, say) runs as it is.
@@ -20,7 +20,7 @@ class Kinks:
         self._marks: list[Tensor] = []
         self._at: int | None = None
 
-    def again(self) -> "Kinks":
+    def again(self) -> "ReluMaskReplay":
         """The same sides, for a second run of the model."""
         self._at = 0
         return self

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from leakgauge.types import Task
+from leakgauge.core.types import Task
 
 Store = dict[str, Tensor | None]
 
 
-class Places:
+class ParameterSlots:
     """Where a model holds its tensors; good for as long as nobody changes the model.
 
     Attributes:

@@ -14,8 +14,8 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from leakgauge.checks import require, require_choice, require_count
-from leakgauge.inversion.quality import match_to_truth
+from leakgauge.core.checks import require, require_choice, require_count
+from leakgauge.inversion.metrics.similarity import align_to_truth
 
 METHODS = ("greedy", "optimal")
 
@@ -223,7 +223,7 @@ def true_records(found: Tensor, truth: Tensor, records: Tensor) -> Tensor:
     """
     named = []
     for images, members in zip(found, records, strict=True):
-        order = match_to_truth(images, truth[members])  # images[order[j]] is members[j]
+        order = align_to_truth(images, truth[members])  # images[order[j]] is members[j]
         named.append(members[order.to(members.device).argsort()])
     return torch.cat(named)
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from leakgauge.checks import require
-from leakgauge.inversion.engine import objective_of, rescaled
-from leakgauge.inversion.fast import matching_gradients
-from leakgauge.inversion.matching import EpochPlan
-from leakgauge.inversion.search import Progress, Reconstruction, search
-from leakgauge.inversion.settings import Settings
-from leakgauge.inversion.starts import check_start, draw_starts
-from leakgauge.types import Grads, Params, Task
+from leakgauge.core.checks import require
+from leakgauge.core.types import Grads, Params, Task
+from leakgauge.inversion.double_backward.gradients import differentiable_gradients
+from leakgauge.inversion.epochs.assignment import EpochPlan
+from leakgauge.inversion.search.engine import objective_of, rescaled
+from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.starts import check_start, draw_starts
+from leakgauge.inversion.search.targets import Progress, Reconstruction, search
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ def joint_reconstruct(
         total = x.new_zeros(())
         for number, (share, epoch) in enumerate(zip(shares, epochs, strict=True)):
             held = plan.batches(x, epoch=number), plan.batches(y, epoch=number)
-            found = matching_gradients(task, epoch.params, *held)
+            found = differentiable_gradients(task, epoch.params, *held)
             total = total + share * measure(found, epoch.grads).mean()
         return total
 
@@ -118,7 +118,7 @@ def joint_reconstruct(
     y = plan.batches(labels, epoch=0)
     scaled = rescaled(
         plan.batches(found.x[0], epoch=0),
-        lambda x: matching_gradients(task, epochs[0].params, x, y),
+        lambda x: differentiable_gradients(task, epochs[0].params, x, y),
         epochs[0].grads,
         (low, high) if settings.boxed else None,
     )

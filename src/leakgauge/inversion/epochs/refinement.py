@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from leakgauge.inversion.engine import objective_of
-from leakgauge.inversion.epochs import Epoch, check_plan, joint_reconstruct
-from leakgauge.inversion.fast import matching_gradients
-from leakgauge.inversion.matching import EpochPlan
-from leakgauge.inversion.objective import Objective, cosine_distance, stretches
-from leakgauge.inversion.products import squares
-from leakgauge.inversion.search import Progress, Reconstruction
-from leakgauge.inversion.settings import Settings
-from leakgauge.leaves import flat_leaf
-from leakgauge.types import Task
+from leakgauge.core.types import Task
+from leakgauge.gradients.flattening import flat_leaf
+from leakgauge.inversion.double_backward.gradients import differentiable_gradients
+from leakgauge.inversion.double_backward.products import squares
+from leakgauge.inversion.epochs.assignment import EpochPlan
+from leakgauge.inversion.epochs.joint import Epoch, check_plan, joint_reconstruct
+from leakgauge.inversion.search.engine import objective_of
+from leakgauge.inversion.search.objective import Objective, cosine_distance, stretches
+from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.targets import Progress, Reconstruction
 
 _BLOCKS, _LENGTH = 12, 20
 """So many short searches, each of one in so many of the attack's iterations."""
@@ -29,7 +29,7 @@ _LEAST = 1e-9
 """A smaller fall of the distance is rounding."""
 
 
-def settle_plan(
+def refine_assignment(
     task: Task,
     epochs: Sequence[Epoch],
     plan: EpochPlan,
@@ -150,7 +150,7 @@ def swapped(
         ``[U, B]``; the order within an update means nothing.
     """
     with torch.no_grad():
-        own = matching_gradients(task, epoch.params, x[:, None], labels.to(x.device)[:, None])
+        own = differentiable_gradients(task, epoch.params, x[:, None], labels.to(x.device)[:, None])
     weights = stretches(measure, list(own)) or dict.fromkeys(own, 1.0)
     found = [flat_leaf(own[name]) for name in weights]
     seen = [flat_leaf(epoch.grads[name]).to(one) for name, one in zip(weights, found, strict=True)]

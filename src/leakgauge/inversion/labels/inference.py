@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leakgauge.checks import InputError, require, require_choice, require_count
-from leakgauge.inversion.head import (
+from leakgauge.core.checks import InputError, require, require_choice, require_count
+from leakgauge.core.types import Grads, Params, Task
+from leakgauge.inversion.labels.output_layer import (
     Expected,
     Head,
     expectation,
@@ -21,7 +22,6 @@ from leakgauge.inversion.head import (
     noise_records,
     outputs_and_inputs,
 )
-from leakgauge.types import Grads, Params, Task
 
 Method = Literal["auto", "idlg", "gradinversion", "counts"]
 

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakgauge.checks import require
-from leakgauge.probing import private, trainable
-from leakgauge.types import Params, Task
+from leakgauge.core.checks import require
+from leakgauge.core.types import Params, Task
+from leakgauge.gradients.probing import private, trainable
 
 NOISE = 256
 """Records of noise that stand in for public ones."""

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import conv2d, interpolate, max_pool2d, relu
 
-from leakgauge.checks import InputError, require
+from leakgauge.core.checks import InputError, require
 from leakgauge.data.named import data_folder
 
 WEIGHTS_FILE = "weights/lpips_alexnet.safetensors"
@@ -111,7 +111,7 @@ class Lpips:
             yield x / (torch.linalg.vector_norm(x, dim=1, keepdim=True) + 1e-10)
 
 
-def usual_lpips() -> Lpips | None:
+def default_lpips() -> Lpips | None:
     """LPIPS with the weights of the folder of named data sets; None where it has none.
 
     What to say then is ``NO_WEIGHTS``.

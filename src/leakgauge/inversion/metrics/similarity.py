@@ -13,9 +13,9 @@ from scipy.stats import t
 from torch import Tensor
 from torch.nn.functional import conv2d
 
-from leakgauge.checks import require
-from leakgauge.records import Estimate
-from leakgauge.scores import unseen
+from leakgauge.core.checks import require
+from leakgauge.results.measurements import Estimate
+from leakgauge.results.scores import unseen
 
 SSIM_WINDOW = 11
 """Pixels each way that SSIM looks at together: the least that an image must have."""
@@ -92,7 +92,7 @@ def ssim(found: Tensor, truth: Tensor, peak: float = 1.0) -> Tensor:
     return each.flatten(1).mean(dim=1)
 
 
-def match_to_truth(found: Tensor, truth: Tensor) -> Tensor:
+def align_to_truth(found: Tensor, truth: Tensor) -> Tensor:
     """The order in which the reconstructed records of a batch come nearest to the true ones.
 
     A gradient does not know the order of its batch. This is the assignment with the smallest sum
@@ -109,7 +109,7 @@ def match_to_truth(found: Tensor, truth: Tensor) -> Tensor:
         InputError: the shapes differ, or there is a value that is not finite.
 
     >>> truth = torch.tensor([[0.0], [1.0], [2.0]])
-    >>> match_to_truth(truth[[2, 0, 1]] + 0.1, truth)
+    >>> align_to_truth(truth[[2, 0, 1]] + 0.1, truth)
     tensor([1, 2, 0])
     """
     found, truth = _checked(found, truth)

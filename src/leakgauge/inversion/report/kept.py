@@ -9,8 +9,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from leakgauge.checks import InputError, require
-from leakgauge.records import PICTURES_FILE, ROWS_FILE
+from leakgauge.core.checks import InputError, require
+from leakgauge.results.measurements import PICTURES_FILE, ROWS_FILE
 
 TRUTH = "truth"
 

@@ -9,25 +9,25 @@ from typing import Any
 from PIL import Image
 from torch import Tensor
 
-from leakgauge.records import (
+from leakgauge.inference.report.cells import Cell, cells
+from leakgauge.inference.report.prose import other_facts, parts, unplayed
+from leakgauge.inversion.report.kept import TRUTH, Rows, pictures, rows
+from leakgauge.inversion.report.wording import METRICS, draw_curves, line_style, sentences, title
+from leakgauge.report.page import environment
+from leakgauge.report.repeat import command_line
+from leakgauge.results.measurements import (
     ACCUMULATED,
     REPORT_FILE,
-    Record,
+    Measurement,
     Run,
     write_text,
 )
-from leakgauge.report.cells import Cell, cells
-from leakgauge.report.inversion import METRICS, draw_curves, line_style, sentences, title
-from leakgauge.report.inversion_kept import TRUTH, Rows, pictures, rows
-from leakgauge.report.page import environment
-from leakgauge.report.prose import other_facts, parts, unplayed
-from leakgauge.report.repeat import command_line
 
 CURVES = ("psnr", "loss")
 _COLUMN = "columns: "
 
 
-def write_inversion(folder: Path, run: Run, records: Sequence[Record]) -> Path:
+def write_inversion(folder: Path, run: Run, records: Sequence[Measurement]) -> Path:
     """Write ``report.html`` into the run's folder, with the records that stand there.
 
     Raises:
@@ -42,7 +42,7 @@ def write_inversion(folder: Path, run: Run, records: Sequence[Record]) -> Path:
 
 def render_inversion(
     run: Run,
-    records: Sequence[Record],
+    records: Sequence[Measurement],
     images: Mapping[str, Tensor],
     table: Mapping[str, Rows],
 ) -> str:
@@ -79,11 +79,11 @@ def render_inversion(
     )
 
 
-def _at(test: Cell, metric: str) -> Record | None:
+def _at(test: Cell, metric: str) -> Measurement | None:
     return test.at(metric, ACCUMULATED)
 
 
-def _figures(tests: Sequence[Cell]) -> list[dict[str, Record]]:
+def _figures(tests: Sequence[Cell]) -> list[dict[str, Measurement]]:
     """Of each attempt, the figures that have a column of the table."""
     return [
         {name: record for name in METRICS if (record := _at(test, name)) is not None}
@@ -91,7 +91,7 @@ def _figures(tests: Sequence[Cell]) -> list[dict[str, Record]]:
     ]
 
 
-def _columns(tests: Sequence[Cell]) -> dict[str, list[Record | None]]:
+def _columns(tests: Sequence[Cell]) -> dict[str, list[Measurement | None]]:
     """Of a table: how often each original column was right, for each attempt."""
     names = dict.fromkeys(m for test in tests for m in test.metrics if m.startswith(_COLUMN))
     return {name.removeprefix(_COLUMN): [_at(test, name) for test in tests] for name in names}
@@ -106,7 +106,7 @@ def _legend(tests: Sequence[Cell]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _rounds(tests: Sequence[Cell]) -> list[tuple[str, int, Record]]:
+def _rounds(tests: Sequence[Cell]) -> list[tuple[str, int, Measurement]]:
     """PSNR of single epochs, where there are several."""
     return [
         (title(test), when, record)

@@ -6,11 +6,11 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from leakgauge.checks import InputError
-from leakgauge.records import ACCUMULATED, Estimate, Record
-from leakgauge.report.cells import Cell, cells
+from leakgauge.core.checks import InputError
+from leakgauge.inference.report.cells import Cell, cells
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.wording import count, percent, short
+from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 
 METRICS = {
     "psnr": "PSNR, dB",
@@ -49,7 +49,7 @@ def attempt(method: str, defense: str, knowledge: str) -> str:
     return method if defense == "none" else f"{method}, {defense}, {knowledge}"
 
 
-def sentences(records: Sequence[Record]) -> list[str]:
+def sentences(records: Sequence[Measurement]) -> list[str]:
     """The result for a reader who is no specialist, a sentence for each attempt."""
     return [_sentence(test) for test in cells(records)]
 

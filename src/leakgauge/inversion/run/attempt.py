@@ -8,9 +8,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakgauge.experiment.inversion import EXACT, GRADIENTS, KNOWN, InversionCell
-from leakgauge.experiment.scene import Scene
-from leakgauge.experiment.scoring import (
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Params
+from leakgauge.data.decode import fits
+from leakgauge.inversion.epochs.assignment import (
+    METHODS,
+    arrange,
+    match_epochs,
+    matching_accuracy,
+    true_records,
+)
+from leakgauge.inversion.epochs.joint import Epoch, joint_reconstruct
+from leakgauge.inversion.epochs.refinement import refine_assignment
+from leakgauge.inversion.exact import recover_first_layer
+from leakgauge.inversion.labels.inference import label_accuracy
+from leakgauge.inversion.metrics.lpips import Lpips
+from leakgauge.inversion.metrics.similarity import align_to_truth
+from leakgauge.inversion.run.scenario import Scenario
+from leakgauge.inversion.run.scoring import (
     LABEL_ACCURACY,
     Rebuilt,
     chance_of,
@@ -19,31 +34,16 @@ from leakgauge.experiment.scoring import (
     scores_of,
     shown,
 )
-from leakgauge.inversion.attack import Knowledge, attack
-from leakgauge.inversion.client import Client, Sent, send
-from leakgauge.inversion.decode import fits
-from leakgauge.inversion.epochs import Epoch, joint_reconstruct
-from leakgauge.inversion.exact import recover_first_layer
-from leakgauge.inversion.labels import label_accuracy
-from leakgauge.inversion.lpips import Lpips
-from leakgauge.inversion.matching import (
-    METHODS,
-    arrange,
-    match_epochs,
-    matching_accuracy,
-    true_records,
-)
-from leakgauge.inversion.quality import match_to_truth
-from leakgauge.inversion.search import Progress, Reconstruction
-from leakgauge.inversion.settling import settle_plan
-from leakgauge.rng import stream
-from leakgauge.types import Params
+from leakgauge.inversion.run.spec import EXACT, GRADIENTS, KNOWN, InversionCell
+from leakgauge.inversion.search.attack import Knowledge, attack
+from leakgauge.inversion.search.targets import Progress, Reconstruction
+from leakgauge.training.client import Client, Sent, send
 
 SNAPSHOTS = 25
 
 
 def rebuild(
-    scene: Scene,
+    scene: Scenario,
     cell: InversionCell,
     *,
     lpips: Lpips | None = None,
@@ -52,7 +52,7 @@ def rebuild(
     """Send, attack and score; the truth is looked at for the scores alone.
 
     Args:
-        scene: from ``scene_of``.
+        scene: from ``scenario_of``.
         cell: settled.
         lpips: scores images, too.
         progress: told of each iteration.
@@ -63,7 +63,7 @@ def rebuild(
     return play(scene, cell, lpips, progress)
 
 
-def _exact(scene: Scene, cell: InversionCell) -> Rebuilt:
+def _exact(scene: Scenario, cell: InversionCell) -> Rebuilt:
     """The candidates of most support, as many as there are records; the rest is guessed."""
     assert scene.schema is not None
     client = cell.client
@@ -93,7 +93,7 @@ def _exact(scene: Scene, cell: InversionCell) -> Rebuilt:
 
 
 def _once(
-    scene: Scene, cell: InversionCell, lpips: Lpips | None, progress: Progress | None
+    scene: Scenario, cell: InversionCell, lpips: Lpips | None, progress: Progress | None
 ) -> Rebuilt:
     client = cell.client
     x, y = _dealt(scene.x, client), _dealt(scene.y, client)
@@ -114,7 +114,7 @@ def _once(
 
 
 def _attacked(
-    scene: Scene,
+    scene: Scenario,
     cell: InversionCell,
     params: Params,
     x: Tensor,
@@ -160,7 +160,7 @@ class _Seen:
 
 
 def _over_epochs(
-    scene: Scene, cell: InversionCell, lpips: Lpips | None, progress: Progress | None
+    scene: Scenario, cell: InversionCell, lpips: Lpips | None, progress: Progress | None
 ) -> Rebuilt:
     """One client deals all its records anew in each epoch; the server steps between epochs.
 
@@ -183,7 +183,7 @@ def _over_epochs(
     by_gradients = cell.matching == GRADIENTS
     plan = plans["optimal" if by_gradients else str(cell.matching)]
     if by_gradients:
-        plan = settle_plan(scene.task, seen.epochs, plan, cell.settings, **given)
+        plan = refine_assignment(scene.task, seen.epochs, plan, cell.settings, **given)
     joint = joint_reconstruct(
         scene.task, seen.epochs, plan, cell.settings, snapshots=SNAPSHOTS, **given
     )
@@ -197,7 +197,7 @@ def _over_epochs(
         first = seen.orders[0]
         mine = true_records(x.view(*first.shape, *x.shape[1:]), scene.x, first)
         matched[GRADIENTS] = matching_accuracy(plan, [mine, *records[1:]])
-    rows = x[match_to_truth(x, scene.x)]
+    rows = x[align_to_truth(x, scene.x)]
     return Rebuilt(
         shown(scene, rows),
         shown(scene, scene.x),
@@ -214,7 +214,7 @@ def _over_epochs(
 
 
 def _in_each_epoch(
-    scene: Scene, cell: InversionCell, lpips: Lpips | None, progress: Progress | None
+    scene: Scenario, cell: InversionCell, lpips: Lpips | None, progress: Progress | None
 ) -> _Seen:
     client, n = cell.client, len(scene.x)
     params, seen = scene.params, _Seen()
@@ -243,6 +243,6 @@ def _dealt(values: Tensor, client: Client) -> Tensor:
     return values.reshape(-1, client.records, *values.shape[1:])
 
 
-def _known(scene: Scene, cell: InversionCell, y: Tensor) -> Knowledge:
+def _known(scene: Scenario, cell: InversionCell, y: Tensor) -> Knowledge:
     granted = y if cell.labels == KNOWN else None
     return Knowledge(scene.low, scene.high, granted, cell.adaptive, cell.simulate)

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from leakgauge.experiment.scene import Scene
-from leakgauge.experiment.scoring import Rebuilt
-from leakgauge.inversion.decode import column_hits, decode
-from leakgauge.records import PICTURES_FILE, ROWS_FILE, write_text
-from leakgauge.types import Schema
+from leakgauge.core.types import Schema
+from leakgauge.data.decode import column_hits, decode
+from leakgauge.inversion.run.scenario import Scenario
+from leakgauge.inversion.run.scoring import Rebuilt
+from leakgauge.results.measurements import PICTURES_FILE, ROWS_FILE, write_text
 
 SHOWN = 64
 """Records that are kept for the report, at most."""
@@ -24,7 +24,7 @@ PIXELS = 500_000
 """Of all images of one attempt that are kept."""
 
 
-def keep_evidence(folder: Path, scene: Scene, rebuilt: Sequence[Rebuilt]) -> None:
+def keep_evidence(folder: Path, scene: Scenario, rebuilt: Sequence[Rebuilt]) -> None:
     """Write the truth and what each attempt made of it.
 
     Images go to ``pictures.safetensors`` (uint8 ``[n, c, h, w]``; ``"truth"``, ``"0"``, ``"1"``,

@@ -6,17 +6,17 @@ from math import isfinite
 import torch
 from torch import Tensor
 
-from leakgauge.checks import InputError, require, require_choice
-from leakgauge.experiment.inversion import INFERRED, KNOWN, LABELS
-from leakgauge.experiment.unscored import Received, are_pictures
-from leakgauge.inversion.engine import classes_of, reconstruct
-from leakgauge.inversion.labels import infer_labels
-from leakgauge.inversion.search import Progress
-from leakgauge.inversion.settings import Settings
-from leakgauge.inversion.simulate import LocalSteps
-from leakgauge.rng import stream, torch_stream
+from leakgauge.core.checks import InputError, require, require_choice
+from leakgauge.core.rng import stream, torch_stream
+from leakgauge.core.types import Dataset, Task
+from leakgauge.inversion.labels.inference import infer_labels
+from leakgauge.inversion.run.spec import INFERRED, KNOWN, LABELS
+from leakgauge.inversion.run.unscored import Received, are_pictures
+from leakgauge.inversion.search.engine import classes_of, reconstruct
+from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.simulate import LocalSteps
+from leakgauge.inversion.search.targets import Progress
 from leakgauge.training.update import Update
-from leakgauge.types import Dataset, Task
 
 LIKE = 1024
 """Public records that stand in for private ones when labels are counted, at most: the mean

@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from leakgauge.checks import require
+from leakgauge.core.checks import require
+from leakgauge.core.rng import torch_stream
+from leakgauge.core.types import Params, Schema, Task
 from leakgauge.data import Roles, Source, encode, make_table
-from leakgauge.data.pictures import make_picture_table
-from leakgauge.experiment.inversion import InversionCell
+from leakgauge.data.image_tables import make_picture_table
+from leakgauge.data.pixels import Pixels
 from leakgauge.gradients import params_of
-from leakgauge.inversion.pixels import Pixels
+from leakgauge.inversion.run.spec import InversionCell
 from leakgauge.models import build, initialise, load_weights, mlp
-from leakgauge.rng import torch_stream
-from leakgauge.types import Params, Schema, Task
 
 _ALL_ATTACKED = (
     "all images are attacked, so their own channels' means and spreads stand for the publicly "
@@ -24,7 +24,7 @@ _ALL_ATTACKED = (
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class Scenario:
     """What is attacked, and what every attacker knows.
 
     Attributes:
@@ -54,7 +54,7 @@ class Scene:
     notes: tuple[str, ...] = ()
 
 
-def scene_of(source: Source, cell: InversionCell) -> Scene:
+def scenario_of(source: Source, cell: InversionCell) -> Scenario:
     """Encode the records and build the network.
 
     Args:
@@ -67,7 +67,7 @@ def scene_of(source: Source, cell: InversionCell) -> Scene:
     return _table_scene(source, cell) if source.pixels is None else _image_scene(source, cell)
 
 
-def _image_scene(source: Source, cell: InversionCell) -> Scene:
+def _image_scene(source: Source, cell: InversionCell) -> Scenario:
     assert source.pixels is not None
     roles = Roles(str(cell.label), (), None, (), cell.bins)
     table, rows = make_picture_table(source.frame, roles, drop_missing=cell.drop_missing)
@@ -90,7 +90,7 @@ def _image_scene(source: Source, cell: InversionCell) -> Scene:
     ).to(cell.device)
     if cell.weights is not None:
         load_weights(model, cell.weights)
-    return Scene(
+    return Scenario(
         task=Task(model, cross_entropy),
         params=params_of(model),
         x=x,
@@ -105,7 +105,7 @@ def _image_scene(source: Source, cell: InversionCell) -> Scene:
     )
 
 
-def _table_scene(source: Source, cell: InversionCell) -> Scene:
+def _table_scene(source: Source, cell: InversionCell) -> Scenario:
     table = make_table(
         source.frame,
         Roles(str(cell.label), (), cell.group, cell.drop, cell.bins),
@@ -124,7 +124,7 @@ def _table_scene(source: Source, cell: InversionCell) -> Scene:
     model = model.to(cell.device)
     if cell.weights is not None:
         load_weights(model, cell.weights)
-    return Scene(
+    return Scenario(
         task=Task(model, cross_entropy),
         params=params_of(model),
         x=data.x[mine],

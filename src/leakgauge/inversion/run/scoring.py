@@ -7,21 +7,21 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from leakgauge.audit import versions
-from leakgauge.experiment.inversion import EXACT, KNOWN, QUESTION, InversionCell
-from leakgauge.experiment.scene import Scene
-from leakgauge.inversion.decode import column_hits
-from leakgauge.inversion.lpips import Lpips
-from leakgauge.inversion.quality import (
+from leakgauge.data.decode import column_hits
+from leakgauge.inference.run import versions
+from leakgauge.inversion.metrics.lpips import Lpips
+from leakgauge.inversion.metrics.similarity import (
     SSIM_WINDOW,
-    match_to_truth,
+    align_to_truth,
     mean_estimate,
     psnr,
     share_estimate,
     ssim,
 )
-from leakgauge.inversion.search import Reconstruction
-from leakgauge.records import ACCUMULATED, Estimate, Record
+from leakgauge.inversion.run.scenario import Scenario
+from leakgauge.inversion.run.spec import EXACT, KNOWN, QUESTION, InversionCell
+from leakgauge.inversion.search.targets import Reconstruction
+from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 
 COLUMNS = "columns"
 LABEL_ACCURACY = "label_accuracy"
@@ -59,15 +59,17 @@ class Rebuilt:
 def ordered(found: Tensor, truth: Tensor) -> Tensor:
     """``[T, B, ...]`` in the order of the truth, ``[T * B, ...]``."""
     pairs = zip(found, truth, strict=True)
-    return torch.cat([one[match_to_truth(one, real)] for one, real in pairs])
+    return torch.cat([one[align_to_truth(one, real)] for one, real in pairs])
 
 
-def shown(scene: Scene, x: Tensor) -> Tensor:
+def shown(scene: Scenario, x: Tensor) -> Tensor:
     """Records as they are scored: pixels from 0 to 1, or encoded rows."""
     return x.detach() if scene.pixels is None else scene.pixels.decode(x.detach())
 
 
-def scores_of(scene: Scene, found: Tensor, truth: Tensor, lpips: Lpips | None) -> dict[str, Tensor]:
+def scores_of(
+    scene: Scenario, found: Tensor, truth: Tensor, lpips: Lpips | None
+) -> dict[str, Tensor]:
     """Of each record ``[N]``."""
     if scene.schema is not None:
         hits = column_hits(found, truth, scene.schema)
@@ -81,7 +83,7 @@ def scores_of(scene: Scene, found: Tensor, truth: Tensor, lpips: Lpips | None) -
 
 
 def curves_of(
-    scene: Scene, found: Reconstruction, truth: Tensor
+    scene: Scenario, found: Reconstruction, truth: Tensor
 ) -> dict[str, tuple[tuple[float, float], ...]]:
     """Means over the targets, by iteration."""
     loss = zip(found.steps.tolist(), found.losses.mean(dim=0).tolist(), strict=True)
@@ -102,13 +104,13 @@ def curves_of(
     return curves
 
 
-def chance_of(scene: Scene) -> dict[str, float]:
+def chance_of(scene: Scenario) -> dict[str, float]:
     """What a guess scores that takes no gradient."""
     scores = scores_of(scene, scene.guess.expand_as(scene.x), scene.x, None)
     return {name: float(values.mean()) for name, values in scores.items()}
 
 
-def records_of(cell: InversionCell, data: str, rebuilt: Rebuilt) -> list[Record]:
+def records_of(cell: InversionCell, data: str, rebuilt: Rebuilt) -> list[Measurement]:
     """One record a figure; single epochs are rounds, everything together is accumulated."""
     sets: list[tuple[int | str, Mapping[str, Tensor]]] = [
         (ACCUMULATED, rebuilt.scores),
@@ -152,9 +154,9 @@ def _record(
     *,
     chance: float,
     curve: tuple[tuple[float, float], ...] | None,
-) -> Record:
+) -> Measurement:
     how = EXACT if cell.method == EXACT else repr(cell.settings)
-    return Record(
+    return Measurement(
         question="inversion",
         game=QUESTION,
         dataset=data,

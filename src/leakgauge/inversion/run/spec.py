@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from leakgauge.audit import ADAPTIVE, STATIC
-from leakgauge.checks import require, require_choice, require_count
+from leakgauge.core.checks import require, require_choice, require_count
+from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.data import Source
-from leakgauge.data.usual import filled_in
+from leakgauge.data.roles import resolve_roles
 from leakgauge.defenses import parse_defense
-from leakgauge.experiment.strict import Real, Truth, Whole
-from leakgauge.inversion.client import Client
-from leakgauge.inversion.matching import METHODS as IMAGE_MATCHINGS
-from leakgauge.inversion.parse import parse_attack
-from leakgauge.inversion.presets import PRESETS
-from leakgauge.inversion.settings import Settings
+from leakgauge.inference.run import ADAPTIVE, STATIC
+from leakgauge.inversion.epochs.assignment import METHODS as IMAGE_MATCHINGS
+from leakgauge.inversion.search.parse import parse_attack
+from leakgauge.inversion.search.presets import PRESETS
+from leakgauge.inversion.search.settings import Settings
 from leakgauge.models import NETS, SCHEMES
+from leakgauge.training.client import Client
 
 QUESTION = "reconstruction"
 EXACT = "exact"
@@ -164,7 +164,7 @@ class InversionCell:
         if label is None and source.roles is None:
             usual = [name for name in _USUAL_LABELS if name in columns]
             label = usual[0] if usual else columns[0] if len(columns) == 1 else None
-        roles = filled_in(
+        roles = resolve_roles(
             source.roles,
             label=label,
             group=self.group,
@@ -223,10 +223,10 @@ def settings_of(method: str, iterations: int | None, restarts: int, *, pictures:
     return found if pictures else replace(found, total_variation=0.0)
 
 
-def usual_images(each: int) -> int:
+def default_image_count(each: int) -> int:
     """How many records are attacked by default: the usual number, in whole updates of ``each``.
 
-    >>> usual_images(1), usual_images(3), usual_images(16)
+    >>> default_image_count(1), default_image_count(3), default_image_count(16)
     (8, 9, 16)
     """
     each = max(each, 1)  # What is no count is refused with the client.

@@ -7,11 +7,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from leakgauge.audit import STATIC, versions
-from leakgauge.experiment.evidence import SHOWN
-from leakgauge.experiment.inversion import QUESTION
-from leakgauge.inversion.settings import Settings
-from leakgauge.records import ACCUMULATED, PICTURES_FILE, Estimate, Record
+from leakgauge.inference.run import STATIC, versions
+from leakgauge.inversion.run.kept import SHOWN
+from leakgauge.inversion.run.spec import QUESTION
+from leakgauge.inversion.search.settings import Settings
+from leakgauge.results.measurements import ACCUMULATED, PICTURES_FILE, Estimate, Measurement
 
 REBUILT_FILE = "rebuilt.safetensors"
 
@@ -61,7 +61,7 @@ def are_pictures(x: Tensor) -> bool:
 
 def received_record(
     found: Received, *, name: str, method: str, labels: str, settings: Settings, seed: int
-) -> Record:
+) -> Measurement:
     """The one figure that there is without a truth: the loss.
 
     Args:
@@ -72,7 +72,7 @@ def received_record(
         settings: of the attack.
         seed: of the run.
     """
-    return Record(
+    return Measurement(
         question="inversion",
         game=QUESTION,
         dataset=name,

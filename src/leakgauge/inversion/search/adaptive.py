@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from leakgauge.checks import InputError, require_positive
+from leakgauge.core.checks import InputError, require_positive
+from leakgauge.core.types import Grads
 from leakgauge.defenses import Defense, GaussianNoise, Identity, Prune, Sign
 from leakgauge.defenses.transform import alike
-from leakgauge.inversion.engine import objective_of
-from leakgauge.inversion.objective import Objective, SquaredError
-from leakgauge.inversion.settings import Settings
-from leakgauge.leaves import norms
-from leakgauge.types import Grads
+from leakgauge.gradients.flattening import norms
+from leakgauge.inversion.search.engine import objective_of
+from leakgauge.inversion.search.objective import Objective, SquaredError
+from leakgauge.inversion.search.settings import Settings
 
 TOTAL_VARIATION = 0.05
 """Least weight of the total variation against a defended update. Of 0.003 to 0.1, on eight training
@@ -144,7 +144,7 @@ def adapted(objective: Objective, defense: Defense) -> Objective:
         InputError: no attack is known that adapts to this defense.
 
     >>> from leakgauge.defenses import parse_defense
-    >>> from leakgauge.inversion.objective import Cosine
+    >>> from leakgauge.inversion.search.objective import Cosine
     >>> adapted(Cosine(), parse_defense("sign", batch_size=1))
     SoftSigns(objective=Cosine(layers=None), softness=0.5)
     """

@@ -4,15 +4,15 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from leakgauge.inversion.adaptive import adapted_settings
-from leakgauge.inversion.client import Client, Sent
-from leakgauge.inversion.engine import reconstruct
-from leakgauge.inversion.labels import infer_labels
-from leakgauge.inversion.search import Progress, Reconstruction
-from leakgauge.inversion.settings import Settings
-from leakgauge.inversion.simulate import LocalSteps
-from leakgauge.rng import stream
-from leakgauge.types import Params, Task
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Params, Task
+from leakgauge.inversion.labels.inference import infer_labels
+from leakgauge.inversion.search.adaptive import adapted_settings
+from leakgauge.inversion.search.engine import reconstruct
+from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.simulate import LocalSteps
+from leakgauge.inversion.search.targets import Progress, Reconstruction
+from leakgauge.training.client import Client, Sent
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leakgauge.inversion.settings import Settings
-from leakgauge.inversion.steppers import Loss, stepper
+from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.steppers import Loss, stepper
 
 CURVE_POINTS = 200
 """Points of a loss curve, at most."""

@@ -6,18 +6,18 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from leakgauge.checks import nearest, require
-from leakgauge.inversion.difference import Difference
-from leakgauge.inversion.fast import matching_gradients
-from leakgauge.inversion.layerweights import LayerWeights
-from leakgauge.inversion.objective import Objective, SquaredError
-from leakgauge.inversion.precision import Rounded
-from leakgauge.inversion.search import Progress, Reconstruction, search
-from leakgauge.inversion.settings import Settings
-from leakgauge.inversion.simulate import LocalSteps, simulated_gradients
-from leakgauge.inversion.starts import check_start, draw_starts
-from leakgauge.probing import Watch, explained, private, refuse_random, trainable
-from leakgauge.types import Grads, Params, Task
+from leakgauge.core.checks import nearest, require
+from leakgauge.core.types import Grads, Params, Task
+from leakgauge.gradients.probing import Watch, explained, private, refuse_random, trainable
+from leakgauge.inversion.double_backward.difference import Difference
+from leakgauge.inversion.double_backward.gradients import differentiable_gradients
+from leakgauge.inversion.double_backward.precision import Rounded
+from leakgauge.inversion.search.layer_weights import LayerWeights
+from leakgauge.inversion.search.objective import Objective, SquaredError
+from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
+from leakgauge.inversion.search.starts import check_start, draw_starts
+from leakgauge.inversion.search.targets import Progress, Reconstruction, search
 
 SCALES = tuple(1.05**step for step in sorted(range(-28, 29), key=abs))
 """From a quarter to four times, the nearest to 1 first."""
@@ -64,7 +64,7 @@ def reconstruct(
         InputError: gradients that do not fit the model, are not finite or all zeros; labels that
             are missing or do not fit; a box without limits; or what the model refuses.
 
-    >>> from leakgauge.inversion.presets import preset
+    >>> from leakgauge.inversion.search.presets import preset
     >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
     >>> params = dict(task.model.named_parameters())
     >>> wanted = {"weight": torch.tensor([[[1.0, 2, 3], [-1, -2, -3]]]) / 2}
@@ -83,7 +83,7 @@ def reconstruct(
 
     def gradients(x: Tensor, y: Tensor) -> Grads:
         if local is None:
-            return matching_gradients(task, params, x, y)
+            return differentiable_gradients(task, params, x, y)
         return simulated_gradients(task, params, x, y, local)
 
     def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:

@@ -11,8 +11,8 @@ from torch import nn
 from torch.fx import GraphModule, Node, symbolic_trace
 from torch.nn import functional as F
 
-from leakgauge.checks import InputError, require_choice, require_positive
-from leakgauge.inversion.objective import Form, LayerWeighted
+from leakgauge.core.checks import InputError, require_choice, require_positive
+from leakgauge.inversion.search.objective import Form, LayerWeighted
 
 WEIGHT_FUNCTIONS: Mapping[str, Callable[[float], float]] = MappingProxyType(
     {

@@ -12,10 +12,10 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from leakgauge.checks import InputError, nearest, require, require_choice
-from leakgauge.inversion.products import products, squares
-from leakgauge.leaves import flat_leaf
-from leakgauge.types import Grads
+from leakgauge.core.checks import InputError, nearest, require, require_choice
+from leakgauge.core.types import Grads
+from leakgauge.gradients.flattening import flat_leaf
+from leakgauge.inversion.double_backward.products import products, squares
 
 Objective = Callable[[Grads, Grads], Tensor]
 """``(found, wanted) -> [N]``; leaf ``[N, *p]`` of both."""

@@ -4,10 +4,10 @@ from dataclasses import replace
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from leakgauge import spelling
-from leakgauge.inversion.layerweights import LayerWeights
-from leakgauge.inversion.presets import PRESETS
-from leakgauge.inversion.settings import Settings
+from leakgauge.core import parsing as spelling
+from leakgauge.inversion.search.layer_weights import LayerWeights
+from leakgauge.inversion.search.presets import PRESETS
+from leakgauge.inversion.search.settings import Settings
 
 ELSEWHERE = ("objective", "iterations", "restarts")
 """What a word does not set: the name stands for the first, the others have options of their own."""
@@ -31,7 +31,7 @@ def parse_attack(text: str, *others: str) -> Settings | None:
     (0.001, 'cubic')
     >>> parse_attack("agic:growht=cubic")
     Traceback (most recent call last):
-    leakgauge.checks.InputError: attack 'agic' has no setting 'growht'; did you mean 'growth'?
+    leakgauge.core.checks.InputError: attack 'agic' has no setting 'growht'; did you mean 'growth'?
     """
     known = {name: _kinds(settings) for name, settings in PRESETS.items()}
     name, told = spelling.read(text, known | {other: {} for other in others}, "attack")

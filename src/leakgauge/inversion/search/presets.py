@@ -5,10 +5,10 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from leakgauge.checks import nearest, require
-from leakgauge.inversion.layerweights import LayerWeights
-from leakgauge.inversion.objective import Cosine, SquaredError
-from leakgauge.inversion.settings import Settings
+from leakgauge.core.checks import nearest, require
+from leakgauge.inversion.search.layer_weights import LayerWeights
+from leakgauge.inversion.search.objective import Cosine, SquaredError
+from leakgauge.inversion.search.settings import Settings
 
 _DLG = Settings(
     objective=SquaredError(),
@@ -91,7 +91,7 @@ def preset(name: str, **changed: Any) -> Settings:
     500
     >>> preset("agic", restart=3)
     Traceback (most recent call last):
-    leakgauge.checks.InputError: an attack has no setting 'restart'; did you mean 'restarts'?
+    leakgauge.core.checks.InputError: an attack has no setting 'restart'; did you mean 'restarts'?
     """
     require(name in PRESETS, f"attack {name!r} is not known{nearest(name, PRESETS)}")
     known = [field.name for field in fields(Settings)]

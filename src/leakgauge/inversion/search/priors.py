@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from leakgauge.checks import require
+from leakgauge.core.checks import require
 
 
 def total_variation(x: Tensor) -> Tensor:

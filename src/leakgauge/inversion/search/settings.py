@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal, get_args
 
-from leakgauge.checks import require, require_choice, require_count, require_positive
-from leakgauge.inversion.layerweights import LayerWeights
-from leakgauge.inversion.objective import Objective, SquaredError
-from leakgauge.inversion.schedule import SCHEDULES
+from leakgauge.core.checks import require, require_choice, require_count, require_positive
+from leakgauge.inversion.search.layer_weights import LayerWeights
+from leakgauge.inversion.search.objective import Objective, SquaredError
+from leakgauge.inversion.search.schedule import SCHEDULES
 
 Optimizer = Literal["lbfgs", "adam", "signed-adam"]
 Start = Literal["normal", "uniform", "zeros"]

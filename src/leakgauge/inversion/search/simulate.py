@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from leakgauge.checks import require, require_count, require_positive
-from leakgauge.inversion.fast import matching_gradients
-from leakgauge.types import Grads, Params, Task
+from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.core.types import Grads, Params, Task
+from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ def simulated_gradients(
         f"take a multiple of {local.steps}",
     )
     batches = list(zip(x.chunk(local.steps, 1), y.chunk(local.steps, 1), strict=True))
-    total = dict(matching_gradients(task, params, *batches[0], weights_fixed=True))
+    total = dict(differentiable_gradients(task, params, *batches[0], weights_fixed=True))
     for batch_x, batch_y in (batches * local.epochs)[1:]:
         # The weights depend on the records by now, so their derivative counts as well.
         now = {name: params[name] - local.lr * total[name] for name in total}
-        found = matching_gradients(
+        found = differentiable_gradients(
             task, now, batch_x, batch_y, stacked_params=True, weights_fixed=False
         )
         total = {name: total[name] + found[name] for name in total}

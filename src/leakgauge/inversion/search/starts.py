@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from leakgauge.checks import require
-from leakgauge.inversion.settings import Settings
-from leakgauge.rng import torch_stream
+from leakgauge.core.checks import require
+from leakgauge.core.rng import torch_stream
+from leakgauge.inversion.search.settings import Settings
 
 
 def draw_starts(

@@ -6,8 +6,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from leakgauge.inversion.schedule import factor
-from leakgauge.inversion.settings import Settings
+from leakgauge.inversion.search.schedule import factor
+from leakgauge.inversion.search.settings import Settings
 
 Loss = Callable[[Tensor, Tensor | None, Tensor, float], Tensor]
 """``(x [n, B, ...], label scores [n, B, classes] or None, rows [n], share of the iterations done)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leakgauge.checks import InputError, require
-from leakgauge.inversion.descent import descend
-from leakgauge.inversion.priors import total_variation
-from leakgauge.inversion.schedule import fading
-from leakgauge.inversion.settings import Settings
-from leakgauge.inversion.starts import draw_scores
+from leakgauge.core.checks import InputError, require
+from leakgauge.inversion.search.descent import descend
+from leakgauge.inversion.search.priors import total_variation
+from leakgauge.inversion.search.schedule import fading
+from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.starts import draw_scores
 
 Match = Callable[[Tensor, Tensor, Tensor], Tensor]
 """``(x [N, B, ...], y [N, B] or [N, B, classes], targets [N]) -> [N]``: how far the gradients of

@@ -1,0 +1,67 @@
+"""Defenses and attacks as users spell them."""
+
+import pytest
+
+from leakgauge.core.checks import InputError
+from leakgauge.core.parsing import read
+from leakgauge.inversion.run.spec import InversionCell
+from leakgauge.inversion.search.layer_weights import LayerWeights
+from leakgauge.inversion.search.parse import parse_attack
+from leakgauge.inversion.search.presets import PRESETS
+
+KINDS = {"one": {"rate": float, "whole": bool, "count": int, "word": str}, "two": {}}
+
+
+def test_every_kind_of_value_is_read() -> None:
+    found = read(" one : rate = 1e-3 ,whole=1,count=3,word=cubic", KINDS, "thing")
+    assert found == ("one", {"rate": 1e-3, "whole": True, "count": 3, "word": "cubic"})
+    assert read("two", KINDS, "thing") == ("two", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("onne", "thing 'onne' is not known; did you mean 'one'?"),
+        ("two:a=1", "thing 'two' takes no settings"),
+        ("one:rat=1", "has no setting 'rat'; did you mean 'rate'?"),
+        ("one:rate=1,rate=2", "sets 'rate' twice"),
+        ("one:rate=x", "one: rate is 'x'; expected a number"),
+        ("one:count=1.5", "expected a whole number"),
+        ("one:whole=yes", "expected 0 or 1"),
+        ("one:", "has no setting ''"),
+    ],
+)
+def test_what_is_not_known_is_refused(text: str, says: str) -> None:
+    with pytest.raises(InputError, match=r"thing|one") as error:
+        read(text, KINDS, "thing")
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_bare_name_is_the_preset(name: str) -> None:
+    assert parse_attack(name) == PRESETS[name]
+
+
+def test_settings_of_search_and_layers_are_told_apart() -> None:
+    found = parse_attack("agic:growth=cubic,maximum=5,schedule=cosine,boxed=0,lr=0.05,patience=9")
+    assert found is not None
+    assert found.objective == LayerWeights(growth="cubic", maximum=5.0)
+    assert (found.schedule, found.boxed, found.lr, found.patience) == ("cosine", False, 0.05, 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("agi", "did you mean 'agic'?"),
+        ("agic:growth=steep", "growth of the layer weights"),
+        ("agic:lr=0", "lr"),
+        ("agic:optimizer=sgd", "optimizer"),
+        ("agic:iterations=3", "has no setting 'iterations'"),
+        ("inverting-gradients:growth=cubic", "has no setting 'growth'"),
+        ("exact:lr=1", "takes no settings"),
+    ],
+)
+def test_attacks_that_make_no_sense_are_refused(text: str, says: str) -> None:
+    with pytest.raises(InputError) as error:
+        InversionCell("cifar10", text).check()
+    assert says in str(error.value)

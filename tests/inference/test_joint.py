@@ -1,0 +1,185 @@
+"""The discriminant of all rounds side by side, against a solve in full coordinates and chance."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from leakgauge.defenses import Defense, clip, dpsgd, none
+from leakgauge.gradients import per_example_gradients
+from leakgauge.inference import Discriminant, Joint, accumulate
+from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, panel
+from leakgauge.inference.run import (
+    ADAPTIVE,
+    FRESH,
+    Stage,
+    audit,
+    play_round,
+    resumable,
+    trajectory,
+    weigh_rounds,
+)
+from leakgauge.inference.run.resumable import run_stages
+from leakgauge.inference.run.rounds import benches, defense_of_round, sent_by_clients
+from leakgauge.results.measurements import ACCUMULATED, Measurement, Run
+from leakgauge.results.scores import AUROC
+from leakgauge.runs.store import RunFolder
+from support.synthetic import records, small_stage
+
+JOINT = Joint(ridge=0.03, batches=120)
+NOISY = dpsgd(clip=0.5, noise=0.3, batch_size=8)
+
+
+def made(defense: Defense | None = None, attack: Joint = JOINT, **settings) -> Stage:
+    data = records(1.0, n=1500)
+    return small_stage(data, attack, defense=defense, trials=200, rounds=3, **settings)
+
+
+def wide(parts: list[dict[str, torch.Tensor]]) -> np.ndarray:
+    return torch.cat(
+        [torch.cat([v.flatten(1) for v in grads.values()], 1) for grads in parts]
+    ).numpy()
+
+
+def side_by_side(scene: Stage, knowledge: str) -> dict[str, np.ndarray]:
+    """The gradients of all rounds as one row: of shadow records, held-out batches and trials."""
+    rounds = []
+    *starts, _ = trajectory(scene)
+    for number, params in enumerate(starts, start=1):
+        defense = defense_of_round(scene, number, params)
+        shadow = benches(scene, number, params, defense)[knowledge]
+        one = per_example_gradients(scene.task, params, shadow.data.x, shadow.data.y)
+        records_ = wide([one])
+        if knowledge == ADAPTIVE and defense.per_example is not None:
+            norm = np.linalg.norm(records_, axis=1, keepdims=True)
+            records_ = records_ * np.minimum(1, defense.per_example.l2 / norm)
+        parts = list(panel(shadow, folds=JOINT.folds, batches=JOINT.batches))
+        judged = [grads for part in parts for grads in shadow.gradients(part.batches)]
+        seen = list(sent_by_clients(scene, number, params, scene.trials, defense))
+        rounds.append({"records": records_, "judged": wide(judged), "seen": wide(seen)})
+    return {key: np.concatenate([one[key] for one in rounds], axis=1) for key in rounds[0]}
+
+
+def solve(g: np.ndarray, codes: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and threshold of Fisher's discriminant of two secrets, in full coordinates."""
+    one, two = (g[codes == a].mean(axis=0) for a in range(2))
+    centred = np.where((codes == 0)[:, None], g - one, g - two)
+    within = centred.T @ centred / (len(g) - 2)
+    ridge = 0.03 * np.trace(within) + noise
+    weight = np.linalg.solve(within + ridge * np.eye(len(within)), two - one)
+    return weight, weight @ (one + two) / 2
+
+
+@pytest.mark.parametrize("defense", [none(), NOISY], ids=str)
+def test_it_is_the_solve_of_all_rounds_in_the_primal(defense: Defense) -> None:
+    scene = made(defense, replace(JOINT, directions=0))
+    *starts, _ = trajectory(scene)
+    for knowledge in scene.knowledge:
+        rows = side_by_side(scene, knowledge)
+        noise = 0.0
+        if knowledge == ADAPTIVE:
+            noise = 8 * scene.defense.update.std**2
+        shadow = benches(scene, 1, starts[0], scene.defense)[knowledge]
+        codes = shadow.data.secrets["s"].numpy()
+        odds, truth, done = [], [], 0
+        for part in panel(shadow, folds=JOINT.folds, batches=JOINT.batches):
+            weight, middle = solve(rows["records"][part.rest], codes[part.rest], noise)
+            judged = rows["judged"][done : done + len(part.secret)]
+            done += len(part.secret)
+            odds.append(8 * (judged @ weight - middle))
+            truth.append(part.secret)
+        half = np.concatenate(odds)[:, None] / 2 * np.array([-1, 1])
+        slope = fit_slope(HeldOut(half, np.concatenate(truth)))
+        weight, middle = solve(rows["records"], codes, noise)
+        wanted = slope * 8 * (rows["seen"] @ weight - middle)
+        found = weigh_rounds(scene, starts)[f"{knowledge} joint"]
+        np.testing.assert_allclose(found[:, 1] - found[:, 0], wanted, rtol=1e-6, atol=1e-8)
+
+
+def auroc(found: list[Measurement], when: int | str, knowledge: str = ADAPTIVE) -> float:
+    (one,) = [
+        record
+        for record in found
+        if (record.round, record.metric, record.knowledge) == (when, AUROC, knowledge)
+    ]
+    return one.estimate.value
+
+
+def test_under_noise_it_gains_from_rounds_that_repeat_themselves() -> None:
+    """No training: every round shows the same gradients, under fresh noise."""
+    data = records(1.2, n=3000)
+    defense = dpsgd(clip=1.0, noise=0.5, batch_size=8)
+    shared = {"defense": defense, "trials": 600, "rounds": 6, "lr": 1e-9}
+    joint = audit(small_stage(data, Joint(batches=300), **shared))
+    alone = audit(small_stage(data, Discriminant(batches=300), **shared))
+    assert auroc(joint, 1) == auroc(alone, 1)
+    assert auroc(joint, ACCUMULATED) > auroc(alone, 1) + 0.05
+    assert auroc(joint, ACCUMULATED) > auroc(alone, ACCUMULATED) - 0.005
+
+
+@pytest.mark.parametrize("defense", [none(), NOISY], ids=str)
+def test_nothing_planted_is_chance(defense: Defense) -> None:
+    held = []
+    for seed in range(10):
+        scene = small_stage(
+            records(0.0, seed=seed), Joint(batches=100), defense=defense, trials=200
+        )
+        held += [
+            record.estimate.low <= 0.5 <= record.estimate.high
+            for record in audit(scene)
+            if record.round == ACCUMULATED and record.metric == AUROC
+        ]
+    assert sum(held) >= 0.8 * len(held)
+
+
+def test_three_secrets_and_any_memory_bound() -> None:
+    data = records(2.0, n=2000, values=3)
+    found = [
+        audit(small_stage(data, JOINT, defense=clip(0.5), max_bytes=size, trials=300))
+        for size in (2**28, 2**20)
+    ]
+    assert auroc(found[0], ACCUMULATED) > 0.8
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one.estimate.value, other.estimate.value, atol=1e-6)
+
+
+def test_rounds_with_batches_of_their_own_are_summed() -> None:
+    scene = made(NOISY, batches=FRESH)
+    *starts, _ = trajectory(scene)
+    assert weigh_rounds(scene, starts) == {}
+    played = [play_round(scene, n, params) for n, params in enumerate(starts, start=1)]
+    said = np.stack([one.log_posterior["adaptive joint"] for one in played])
+    assert np.isfinite(accumulate(said, scene.log_prior)).all()
+    assert auroc(audit(scene), ACCUMULATED) > 0.5
+
+
+def test_a_stopped_run_goes_on_and_does_not_weigh_again(tmp_path: Path, monkeypatch) -> None:
+    scene = made(NOISY)
+    folder = RunFolder.claim(tmp_path / "run", Run({}, {}, [], {}))
+    weigh = resumable.weigh_rounds
+
+    def killed(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    given = {"dataset": "data", "label": "y", "workers": 1}
+    monkeypatch.setattr(resumable, "weigh_rounds", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_stages(folder, [scene], **given)
+    monkeypatch.setattr(resumable, "weigh_rounds", weigh)
+    first = run_stages(folder, [scene], **given)
+    monkeypatch.setattr(resumable, "weigh_rounds", killed)
+    again = run_stages(folder, [scene], **given)
+    assert [r.estimate for r in again] == [r.estimate for r in first]
+    assert [r.estimate for r in first] == [
+        r.estimate for r in audit(scene, dataset="data", label="y")
+    ]
+
+
+def test_it_does_not_depend_on_the_order_of_asking() -> None:
+    scene = made(NOISY)
+    *starts, _ = trajectory(scene)
+    both = replace(scene, attacks=(Discriminant(batches=100), JOINT))
+    for key, said in weigh_rounds(scene, starts).items():
+        np.testing.assert_array_equal(weigh_rounds(both, starts)[key], said)

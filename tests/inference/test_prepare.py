@@ -1,0 +1,319 @@
+"""From data and a plan to stages: who plays what, on which records, and how the run is told."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from leakgauge.core.checks import InputError
+from leakgauge.core.rng import stream
+from leakgauge.data import Roles, Source, make_table
+from leakgauge.data.image_tables import encode_pictures, make_picture_table
+from leakgauge.data.roles import resolve_roles
+from leakgauge.defenses import gaussian
+from leakgauge.defenses.defense import LearnPerturb
+from leakgauge.inference import Encoder, Matching, Plda
+from leakgauge.inference.run import Settings, audit, judge, play_round, trajectory
+from leakgauge.inference.run.description import Origin
+from leakgauge.inference.run.plan import Plan
+from leakgauge.inference.run.prepare import from_source, from_table
+
+SMALL = {"batch_size": 6, "rounds": 1, "trials": 200}
+
+
+def people(n: int = 2400, persons: int = 120) -> pd.DataFrame:
+    """Three features have a place for each person; a fourth goes with the secret.
+
+    Most labels are the same, so that the records of a batch push the model the same way.
+    """
+    rng = stream(0, "people")
+    whose = np.arange(n) % persons
+    sick = rng.integers(2, size=n)
+    place = rng.normal(scale=3.0, size=(persons, 3))[whose] + rng.normal(size=(n, 3))
+    return pd.DataFrame(
+        {
+            **{f"a{i}": place[:, i] for i in range(3)},
+            "b": 3 * sick + rng.normal(size=n),
+            "sick": np.where(sick == 1, "yes", "no"),
+            "label": np.where(rng.random(n) < 0.9, "high", "low"),
+            "who": whose,
+        }
+    )
+
+
+def source(frame: pd.DataFrame, pixels=None) -> Source:
+    return Source("people", frame, pixels, None, "f" * 64)
+
+
+ROLES = Roles("label", ("sick",), group="who")
+ORIGIN = Origin(name="people", settings={"group": "who"})
+
+
+def plan(*asks: str, adversaries: tuple[str, ...] = (), **more) -> Plan:
+    return Plan(asks, adversaries, Settings("sick", **SMALL), shadow=600, **more)
+
+
+def test_each_game_has_the_papers_adversary_or_those_that_can_play_it() -> None:
+    asked = plan("property", "attribute", "user")
+    assert [a.name for a in asked.attacks("property")] == ["forest"]
+    assert [a.name for a in asked.attacks("user")] == ["encoder"]
+    named = plan("property", "attribute", adversaries=("energies", "matching"))
+    assert [a.name for a in named.attacks("property")] == ["energies"]
+    assert [a.name for a in named.attacks("attribute")] == ["energies", "matching"]
+    assert named.adversary_names == ["energies", "matching"]
+
+
+@pytest.mark.parametrize(
+    ("asks", "adversaries", "says"),
+    [
+        (("user",), ("forest",), "no adversary named .forest. plays 'user'; name one of encoder"),
+        (("property",), ("matching",), "no adversary named .matching. plays 'property'"),
+        (("property", "user"), ("forest",), "no adversary named .forest. plays 'user'"),
+        (("proportion",), ("discriminant",), "plays 'proportion'"),
+        (("property",), ("forest", "plda"), "the adversary 'plda' plays none of the games"),
+    ],
+)
+def test_an_adversary_without_a_game_is_refused(asks, adversaries, says) -> None:
+    with pytest.raises(InputError, match=says):
+        plan(*asks, adversaries=adversaries)
+
+
+def test_candidates_have_no_prior_of_their_own() -> None:
+    with pytest.raises(InputError, match="take --prior uniform"):
+        Plan(("property", "user"), (), Settings("sex", prior="empirical"))
+    assert Plan(("property",), (), Settings("sex", prior="empirical")).asks == ("property",)
+
+
+def test_user_inference_and_others_share_persons_that_never_overlap() -> None:
+    prepared = from_source(source(people()), ROLES, plan("property", "user"), ORIGIN)
+    about, user = prepared.stages
+    assert (about.settings.secret, user.settings.secret) == ("sick", "who")
+    assert prepared.run.data["games"]["user"] == {
+        "secret": "who",
+        "values": ["candidate 1", "candidate 2"],
+    }
+    for scene in prepared.stages:
+        private, public, test = (
+            set(part.users.tolist()) for part in (scene.private, scene.public, scene.test)
+        )
+        assert not private & public
+        assert not private & test
+        assert not public & test
+    records = audit(user)
+    score = next(r for r in records if (r.metric, r.round) == ("auroc", 1))
+    assert score.estimate.low > 0.6
+    assert score.adversary == "encoder"
+
+
+def test_records_dealt_to_persons_at_random_name_nobody() -> None:
+    frame = people()
+    frame["who"] = stream(1, "shuffle").permutation(frame["who"])
+    prepared = from_source(source(frame), ROLES, plan("user"), ORIGIN)
+    score = next(r for r in prepared.audit() if (r.metric, r.round) == ("auroc", 1)).estimate
+    assert score.low <= 0.5 <= score.high
+
+
+def test_user_inference_without_persons_is_refused() -> None:
+    frame = people().drop(columns="who")
+    with pytest.raises(InputError, match="--group COL"):
+        from_source(source(frame), Roles("label", ("sick",)), plan("user"))
+
+
+def test_persons_with_few_records_are_noted() -> None:
+    frame = people()
+    few = pd.concat([frame[frame.who >= 60], frame[frame.who < 60].groupby("who").head(5)])
+    prepared = from_source(source(few), ROLES, plan("user"), ORIGIN)
+    assert any("fewer than 12 records" in note for note in prepared.run.notes)
+
+
+def test_a_secret_that_a_split_of_persons_leaves_rare_is_refused() -> None:
+    split = from_source(source(people()), ROLES, plan("user"), ORIGIN).stages[0]
+    frame, tested = people(), int(split.test.users[0])
+    frame["sick"] = np.where(frame.who == tested, "yes", "no")
+    with pytest.raises(InputError, match="'yes' has 0 private and 0 public records where persons"):
+        from_source(source(frame), ROLES, plan("property", "user"), ORIGIN)
+
+
+def test_a_run_about_persons_says_how_they_were_split() -> None:
+    run = from_source(source(people()), ROLES, plan("user"), ORIGIN).run
+    assert any("--shadow has no part in it" in note for note in run.notes)
+
+
+def test_what_matching_cannot_fill_in_is_refused_before_any_training() -> None:
+    roles = Roles("label", ("b",), group="who", bins={"b": 3})
+    asked = plan("attribute", adversaries=("matching",)).about("b")
+    with pytest.raises(InputError, match="cut into ranges"):
+        from_source(source(people()), roles, asked, ORIGIN)
+
+
+def test_fresh_batches_of_persons_are_not_weighted() -> None:
+    """Held-out batches of two rounds would be of different persons; a trial keeps its own."""
+    asked = replace(plan("user"), settings=Settings("who", batches="fresh", **SMALL))
+    scene = from_source(source(people()), ROLES, asked, ORIGIN).stages[0]
+    scene = replace(scene, attacks=(Plda(components=8, batches=200),))
+    assert play_round(scene, 1, next(trajectory(scene))).held_out == {}
+
+
+def test_matching_is_played_beside_others_on_the_same_gradients() -> None:
+    """Noise that hides the attribute from a forest does not hide it from who knows the rest."""
+    asked = plan("attribute", adversaries=("forest", "matching"), defenses=("noise:std=0.05",))
+    bare, noisy = from_source(source(people()), ROLES, asked, ORIGIN).stages
+    for scene, knowledge in ((bare, "static"), (noisy, "adaptive")):
+        params = next(trajectory(scene))
+        said = play_round(scene, 1, params).log_posterior[f"{knowledge} matching"]
+        assert (said.argmax(axis=1) == scene.trials.secret.numpy()).mean() > 0.9
+
+
+def test_matching_does_not_depend_on_chunks() -> None:
+    scenes = [
+        replace(scene, settings=replace(scene.settings, max_bytes=size), attacks=(Matching(50),))
+        for scene in from_source(
+            source(people()), ROLES, plan("attribute", adversaries=("matching",)), ORIGIN
+        ).stages
+        for size in (2**27, 2**15)
+    ]
+    said = [
+        play_round(scene, 1, next(trajectory(scene))).log_posterior["static matching"]
+        for scene in scenes
+    ]
+    assert (said[0].argmax(axis=1) == said[1].argmax(axis=1)).all()
+
+
+def test_rounds_of_an_encoder_that_calibrates_itself_are_weighted() -> None:
+    prepared = from_source(source(people()), ROLES, plan("user"), ORIGIN)
+    scene = replace(prepared.stages[0], attacks=(Encoder(epochs=3, temperature=None),))
+    params = next(trajectory(scene))
+    played = play_round(scene, 1, params)
+    found = judge(scene, [played], params, dataset="d", label="l")
+    assert "stacked" in {record.round for record in found}
+
+
+def test_guarantees_stand_in_the_run_for_each_game_and_defense() -> None:
+    asked = plan("property", defenses=("dpsgd:clip=1,noise=2", "sign"))
+    run = from_source(source(people()), ROLES, asked, ORIGIN).run
+    assert set(run.guarantees["property"]) == {"none", "dpsgd:clip=1,noise=2", "sign"}
+    assert run.guarantees["property"]["dpsgd:clip=1,noise=2"]["epsilon"]["noise_multiplier"] == (
+        pytest.approx(2 * 6**0.5)
+    )
+    assert run.guarantees["property"]["sign"]["epsilon"] is None
+
+
+def test_a_defense_alone_stands_without_none_where_asked() -> None:
+    alone = replace(plan("property", defenses=("sign",)), beside_none=False)
+    assert [d.name for d in alone.parsed_defenses] == ["sign"]
+    assert [d.name for d in plan("property", defenses=("sign",)).parsed_defenses] == [
+        "none",
+        "sign",
+    ]
+
+
+def test_a_perturbation_aims_at_another_person_where_persons_are_asked_for() -> None:
+    asked = plan("property", "user", defenses=("perturb",))
+    scenes = from_source(source(people()), ROLES, asked, ORIGIN).stages
+    targeted = {
+        (scene.game.name, scene.defense.name): scene.defense.learn.pgd.targeted
+        for scene in scenes
+        if isinstance(scene.defense.learn, LearnPerturb)
+    }
+    name = "perturb:gamma=0.005,alpha=0.002,steps=5"
+    assert targeted == {("property", name): False, ("user", f"{name},targeted=1"): True}
+    perturbed = scenes[-1]
+    said = play_round(perturbed, 1, next(trajectory(perturbed))).log_posterior
+    assert set(said) == {"static encoder", "adaptive encoder"}
+
+
+def pictures(n: int = 900) -> tuple[pd.DataFrame, np.ndarray]:
+    """Brighter where the secret is yes."""
+    rng = stream(0, "pictures")
+    secret, label = rng.integers(2, size=n), rng.integers(2, size=n)
+    pixels = rng.integers(0, 120, size=(n, 3, 16, 16)) + 60 * secret[:, None, None, None]
+    frame = pd.DataFrame({"smile": label, "glasses": secret, "age": rng.integers(90, size=n)})
+    return frame, pixels.astype(np.uint8)
+
+
+def test_pictures_are_played_with_a_cnn_and_other_columns_are_no_features() -> None:
+    frame, pixels = pictures()
+    asked = Plan(("property",), (), Settings("glasses", **SMALL), shadow=200)
+    prepared = from_source(source(frame, pixels), Roles("smile", ("glasses",)), asked)
+    scene = prepared.stages[0]
+    assert scene.private.x.shape[1:] == (3, 16, 16)
+    assert "Conv2d" in repr(scene.task.model)
+    mean = scene.private.x.mean(dim=(0, 2, 3))
+    torch.testing.assert_close(mean, torch.zeros(3), atol=1e-4, rtol=0)
+    score = next(r for r in prepared.audit() if (r.metric, r.round) == ("auroc", 1)).estimate
+    assert score.low > 0.6
+
+
+@pytest.mark.parametrize(
+    "roles",
+    [
+        Roles("smiles", ("glasses",)),
+        Roles("smile", ("glases",)),
+        Roles("smile", ("glasses",), group="persn"),
+        Roles("smile", ("glasses",), drop=("agee",)),
+    ],
+)
+def test_a_column_that_is_not_beside_the_pictures_is_refused(roles: Roles) -> None:
+    with pytest.raises(InputError, match=r"beside the images; (did|known)") as told:
+        make_picture_table(pictures(20)[0], roles)
+    assert "leakgauge" not in str(told.value)
+
+
+def test_pictures_of_rows_that_are_left_out_leave_with_them() -> None:
+    frame, pixels = pictures(50)
+    holes = frame.astype({"glasses": "Int64"})
+    holes.loc[[0, 7], "glasses"] = pd.NA
+    table, rows = make_picture_table(holes, Roles("smile", ("glasses",)), drop_missing=True)
+    assert rows.tolist() == [i for i in range(50) if i not in (0, 7)]
+    data = encode_pictures(table, pixels, rows, fit_on=torch.arange(10))
+    bright = torch.from_numpy(pixels[rows].astype(np.float64).mean(axis=(1, 2, 3)))
+    order = data.x.mean(dim=(1, 2, 3)).double()
+    assert float(torch.corrcoef(torch.stack([bright, order]))[0, 1]) > 0.99
+    assert data.y.tolist() == frame["smile"].drop([0, 7]).tolist()
+
+
+def test_pictures_have_no_attribute() -> None:
+    frame, pixels = pictures()
+    asked = Plan(("attribute",), (), Settings("glasses", **SMALL), shadow=200)
+    with pytest.raises(InputError, match="no attribute is among them"):
+        from_source(source(frame, pixels), Roles("smile", ("glasses",)), asked)
+
+
+def test_an_attribute_under_noise_of_the_adversarys_own_making() -> None:
+    """The candidates' gradients are made without the noise: only the client's is in the way."""
+    table = make_table(people(), ROLES)
+    asked = plan("attribute", adversaries=("matching",), defenses=("noise:std=0.5",))
+    scene = from_table(table, asked, ORIGIN).stages[1]
+    assert scene.defense == gaussian(0.5)
+    fitted = play_round(scene, 1, next(trajectory(scene)))
+    assert "noise 0.5" in fitted.details["adaptive matching"]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, Roles("label", ("sex",), "who", ("row",))),
+        ({"label": "sex"}, Roles("sex", ("age",), "who", ("row",), {"age": 3})),
+        (
+            {"secret": "age", "bins": {"age": 5}},
+            Roles("label", ("age",), "who", ("row",), {"age": 5}),
+        ),
+        ({"secret": "row"}, Roles("label", ("row",), "who")),
+        ({"drop": ["x", "row"]}, Roles("label", ("sex",), "who", ("row", "x"))),
+    ],
+)
+def test_usual_roles_are_filled_in(given: dict, expected: Roles) -> None:
+    usual = Roles("label", ("sex", "age"), "who", ("row",), {"age": 3})
+    assert resolve_roles(usual, **given) == expected
+
+
+def test_roles_that_nobody_names_are_refused() -> None:
+    with pytest.raises(InputError, match="--label is missing"):
+        resolve_roles(None, secret="sex")
+    with pytest.raises(InputError, match=r"nobody should learn; known: 'label', 'sex'$"):
+        resolve_roles(None, label="label", columns=("label", "sex"))
+    with pytest.raises(InputError, match=r"nobody should learn$"):
+        resolve_roles(None, label="label")
+    assert resolve_roles(None, label="label", secret_needed=False).secrets == ()

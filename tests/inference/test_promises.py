@@ -1,0 +1,333 @@
+"""What is shown of bounds and epsilon, of stacked rounds, of new games, and of many tests."""
+
+import dataclasses
+import html
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_report import (
+    ACCUMULATED,
+    DEFENSES,
+    HOSTILE,
+    LIMIT,
+    defended,
+    make_records,
+    make_run,
+    promised_run,
+    said,
+    section,
+    stacked,
+    visible,
+)
+
+from leakgauge.cli.summary import as_json, information_lines, promise_lines
+from leakgauge.inference.report import cells
+from leakgauge.inference.report.choice import DRAWN, drawn
+from leakgauge.report import render, verdicts
+from leakgauge.results.measurements import STACKED, Measurement, Run, read_run, write_run
+
+LOUD, QUIET, SILENT = "dpsgd:clip=2,noise=0.1", "dpsgd:clip=1,noise=40", "dpsgd:clip=2,noise=0"
+
+
+def words(page: str, name: str) -> str:
+    return " ".join(visible(section(page, name)).split())
+
+
+def noisy(name: str = LOUD, **more: Any) -> list[Measurement]:
+    return make_records(1.1, 0.02, defense=name, knowledge="adaptive", **more)
+
+
+def one_cell(run: Run, records: list[Measurement]) -> dict[str, Any]:
+    found: dict[str, Any] = as_json(run, records, Path("report.html"))["cells"][0]
+    json.dumps(found, allow_nan=False)
+    return found
+
+
+def binary_divergence(success: float, guess: float) -> float:
+    """What Fano's inequality asks for, written as a plain sum."""
+    return success * math.log(success / guess) + (1 - success) * math.log(
+        (1 - success) / (1 - guess)
+    )
+
+
+# --- JSON and terminal ----------------------------------------------------------------------------
+
+
+def test_json_has_bounds_and_epsilon_of_a_cell_under_dp() -> None:
+    run, records = promised_run(LOUD), noisy()
+    found = one_cell(run, records)
+    assert found["epsilon"] == run.guarantees["property"][LOUD]["epsilon"]
+    assert found["bounds"]["certificate"] == run.guarantees["property"][LOUD]["channel"]
+    assert found["bounds"]["certificate"]["vacuous"]
+    assert "vacuous" in found["bounds"]["text"]
+    success = found["accumulated"]["success"]
+    for end in ("value", "low", "high"):
+        assert found["bounds"]["information_nats"][end] == pytest.approx(
+            binary_divergence(success[end], 0.5)
+        )
+    nats = binary_divergence(success["low"], 0.5)
+    assert f"at least {nats:.3g} nats ({nats / math.log(2):.3g} bits)" in found["bounds"]["text"]
+    assert "no certificate" in found["bounds"]["text"]
+
+
+def test_json_without_dp_has_no_epsilon_and_no_certificate() -> None:
+    found = one_cell(promised_run(LOUD), make_records(1.1))
+    assert "epsilon" not in found
+    assert found["bounds"]["certificate"] is None
+    assert "may carry any amount of information" in found["bounds"]["text"]
+    old = one_cell(make_run(), make_records(1.1))  # a run that knows nothing of guarantees
+    assert old["bounds"]["certificate"] is None
+    assert old["bounds"]["information_nats"]["value"] > 0
+
+
+def test_a_success_not_above_guessing_implies_nothing() -> None:
+    found = one_cell(make_run(), make_records(0.0, 0.05))["bounds"]
+    assert found["information_nats"]["value"] == found["information_nats"]["low"] == 0
+    assert found["information_nats"]["high"] > 0
+    assert "implies nothing" in found["text"]
+
+
+def test_implied_information_takes_the_guess_of_an_uneven_prior() -> None:
+    records = [
+        dataclasses.replace(r, chance=0.68) if r.metric == "success" else r
+        for r in make_records(2.0)
+    ]
+    found = one_cell(make_run(), records)
+    assert found["bounds"]["information_nats"]["value"] == pytest.approx(
+        binary_divergence(found["accumulated"]["success"]["value"], 0.68)
+    )
+
+
+def test_a_cell_without_success_has_no_information() -> None:
+    records = [r for r in make_records(1.1) if r.metric == "auroc"]
+    assert one_cell(make_run(), records)["bounds"]["information_nats"] is None
+
+
+def test_json_has_stacked_figures_where_there_are_any() -> None:
+    assert "stacked" not in one_cell(make_run(), make_records())
+    found = one_cell(make_run(), stacked(make_records()))
+    for metric, figure in found["accumulated"].items():
+        assert found["stacked"][metric]["value"] == figure["low"]
+    assert len(found["rounds"]) == 5
+
+
+def test_terminal_tells_promises_and_what_success_implies() -> None:
+    run = promised_run(LOUD, QUIET, SILENT)
+    loud, quiet, silent, note = promise_lines(run)
+    assert loud.startswith(f"{LOUD} promises, property inference: epsilon of one step 24.2 (not")
+    assert "vacuous" in loud
+    assert "advantage at most" in quiet
+    assert "not valid" not in quiet
+    assert "epsilon is infinite" in silent
+    assert "certifies nothing about a property" in note
+    assert promise_lines(make_run()) == []
+    line, caution = information_lines(run, noisy())
+    assert "implies at least" in line
+    assert "no certificate" in caution
+
+
+def test_guarantees_are_kept_in_the_runs_description(tmp_path: Path) -> None:
+    run = promised_run(LOUD, QUIET, SILENT)
+    write_run(tmp_path, run)
+    assert read_run(tmp_path).guarantees == run.guarantees
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_page_shows_what_a_defense_promises() -> None:
+    run = promised_run(LOUD, QUIET, SILENT)
+    text = words(render(run, noisy()), "promises")
+    step = run.guarantees["property"][LOUD]["epsilon"]
+    for shown in (
+        f"{LOUD} 24.2 (not valid above 1) {step['step_exact']:.1f}",
+        "Epsilon is a promise to a single record",
+        "certifies nothing about a property that the records of a batch share",
+        f"{SILENT} infinite infinite infinite infinite",
+        "Poisson sampling",
+        "the last batch of a round has 5 records",
+        "holds for every adversary",
+        "Vacuous: more information may get through than the secret holds",
+        "The paper's bound: not defined for 2 values",
+    ):
+        assert shown in text, shown
+    quiet = run.guarantees["property"][QUIET]["channel"]
+    assert f"advantage at most {quiet['advantage_bound']:.3f}, success at most" in text
+    assert "is a lower bound on the information, and no certificate" in text
+
+
+def test_page_tells_when_the_accountant_is_missing() -> None:
+    run = promised_run(LOUD)
+    run.guarantees["property"][LOUD]["epsilon"]["run"] |= {
+        "value": None,
+        "note": "dp-accounting is not installed: pip install it",
+    }
+    text = words(render(run, noisy()), "promises")
+    assert "not computed" in text
+    assert "dp-accounting is not installed" in text
+
+
+def test_page_without_promises_tells_what_success_implies() -> None:
+    page = render(promised_run("sign"), make_records(1.1, 0.02))
+    assert 'id="promises"' not in page
+    assert "#promises" not in page
+    rate = next(
+        r for r in make_records(1.1, 0.02) if r.metric == "success" and r.round == "accumulated"
+    )
+    nats = binary_divergence(rate.estimate.value, 0.5)
+    assert f"{nats:.3g}" in words(page, "figures")
+    assert "no certificate" in words(page, "figures")
+
+
+def test_hostile_promises_are_escaped() -> None:
+    run = promised_run(LOUD)
+    guarantee = run.guarantees["property"][LOUD]
+    guarantee["epsilon"]["note"] = guarantee["channel"]["text"] = HOSTILE
+    guarantee["channel"]["vacuous"] = False
+    page = render(dataclasses.replace(run, guarantees={HOSTILE: {HOSTILE: guarantee}}), noisy())
+    assert "<script" not in page
+    assert html.escape(HOSTILE, quote=False).split("`")[0] in section(page, "promises")
+
+
+def test_stacked_stands_beside_accumulated() -> None:
+    page = render(make_run(), stacked(make_records(1.1, 0.02)))
+    text = words(page, "figures").split("Every round, every figure")
+    assert "Stacked is a second accumulation" in text[0]
+    low = next(r for r in make_records(1.1, 0.02) if r.round == ACCUMULATED).estimate.low
+    assert all(f"Stacked {low:.3f}" in part for part in text)  # in both tables
+    assert "Stacked" not in visible(render(make_run(), make_records(1.1, 0.02)))
+    assert verdicts(make_run(), stacked(make_records(1.1, 0.02))) == verdicts(
+        make_run(), make_records(1.1, 0.02)
+    )
+
+
+def test_stacked_records_may_come_first_or_alone() -> None:
+    records = stacked(make_records(1.1, 0.02))
+    (cell,) = cells(sorted(records, key=lambda r: r.round != STACKED))
+    assert cell.rounds == [1, 2, 3, 4, 5]
+    assert cell.whole("auroc") == next(r for r in records if r.round == ACCUMULATED)
+    assert cell.has(STACKED)
+    alone = [r for r in records if r.round in (STACKED, 1, 2)]
+    assert "0.7" in words(render(make_run(), alone), "figures")
+
+
+# --- games ----------------------------------------------------------------------------------------
+
+RANGES = ["Male: none", "Male: up to 50 %", "Male: more"]
+
+
+def test_proportion_is_worded() -> None:
+    run = make_run(data={"games": {"proportion": {"values": RANGES}}})
+    records = make_records(1.5, game="proportion")
+    text = said(records, run)[1]
+    assert "can tell the share of `sex` in a batch" in text
+    assert "with the share in a given range and one in another range" in text
+    assert "each range against the rest" in text
+    assert (
+        "No leakage of the share of `sex`" in said(make_records(0, 0.1, game="proportion"), run)[1]
+    )
+    page = render(run, records)
+    for name in RANGES:
+        assert name in words(page, "verdict")
+    assert "all records of a batch have the same value" not in words(page, "verdict")
+    assert "Games" not in words(page, "data")
+
+
+def test_user_is_worded() -> None:
+    run = make_run(
+        settings={"ask": ["user"], "adversary": ["encoder"]},
+        data={"games": {"user": {"values": ["1", "2", "3"]}}},
+    )
+    records = make_records(1.5, game="user", adversary="encoder", secret="actor")
+    assert "can tell the person (`actor`) whose records a batch holds" in said(records, run)[1]
+    page = render(run, records)
+    assert "among 3 candidates" in words(page, "verdict")
+    assert "a batch of each candidate's other records" in words(page, "adversary")
+    assert "but for what is said of single adversaries" in words(page, "adversary")
+    assert "phi(x)" not in words(page, "adversary")
+
+
+def test_new_games_need_no_description() -> None:
+    for game in ("proportion", "user"):
+        assert said(make_records(1.5, game=game), Run("audit", {}, {}))[0] == "clear"
+        assert "inference" in visible(render(Run("audit", {}, {}), make_records(1.5, game=game)))
+
+
+def test_matching_knows_the_other_features() -> None:
+    run = make_run(settings={"adversary": ["forest", "matching"]})
+    text = words(render(run, make_records(1.5, game="attribute")), "adversary")
+    assert "all other features and the labels of the private batch" in text
+    plain = words(render(make_run(), make_records(1.5, game="attribute")), "adversary")
+    assert "phi(x)" not in plain
+    assert "but for what is said" not in plain
+
+
+def test_games_of_one_run_keep_their_own_rules() -> None:
+    records = [*make_records(1.5), *make_records(1.5, game="user", secret="actor")]
+    text = words(render(make_run(), records), "verdict")
+    assert "In each trial of property inference all records of a batch have the same" in text
+    assert "whose records ( actor ) a batch holds, among some candidates" in text
+
+
+# --- many tests -----------------------------------------------------------------------------------
+
+
+def hundred(rounds: int) -> tuple[Run, list[Measurement]]:
+    """100 tests with everything that takes room."""
+    names = [f"dpsgd:clip=2,noise=0.{i}1" for i in range(1, 5)]
+    games = ("property", "attribute")
+    adversaries = [f"adversary number {i}" for i in range(5)]
+    made: list[Measurement] = []
+    for game in games:
+        for i, adversary in enumerate(adversaries):
+            for name in ("none", *names):
+                for knowledge in ("static", "adaptive"):
+                    strength = 1.0 + 0.1 * i * (knowledge == "adaptive")
+                    of = {"game": game, "adversary": adversary, "defense": name}
+                    made += make_records(strength, 0.02, rounds, knowledge=knowledge, **of)
+    told = [
+        dataclasses.replace(r, details={"adversary": f"Forest(trees=200), slope {r.round} " * 2})
+        for r in made
+        if r.metric != "accuracy"
+    ]
+    utility = {(r.game, r.defense): r for r in made if r.metric == "accuracy"}
+    return promised_run(*names, games=games), [*stacked(told), *utility.values()]
+
+
+@pytest.mark.parametrize("rounds", [10, pytest.param(100, marks=pytest.mark.slow)])
+def test_a_hundred_tests_stay_below_a_megabyte(rounds: int) -> None:
+    run, records = hundred(rounds)
+    assert len(cells(records)) == 100
+    page = render(run, records)
+    assert len(page.encode()) < LIMIT
+    text = " ".join(visible(page).split())
+    assert f"{DRAWN} of 100 tests are shown at length" in text
+    assert "The verdicts of the other 88 tests" in text
+    for test in cells(records):
+        assert test.title in text
+    assert page.count('<article class="test"') == DRAWN
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+def test_what_is_drawn_is_the_worst_case_of_each_defense() -> None:
+    _, records = hundred(1)
+    shown = drawn(cells(records))
+    assert len(shown) == DRAWN
+    for game in ("property", "attribute"):
+        for i in range(1, 5):
+            worst = [
+                test
+                for test in shown
+                if (test.game, test.defense) == (game, f"dpsgd:clip=2,noise=0.{i}1")
+                and test.knowledge == "adaptive"
+            ]
+            assert "adversary number 4" in {test.adversary for test in worst}
+    few = cells(defended(DEFENSES))
+    assert drawn(few[:DRAWN]) == few[:DRAWN]
+    assert drawn(few, limit=3) == [test for test in few if test in drawn(few, limit=3)]
+    assert len(drawn(few, limit=3)) == 3

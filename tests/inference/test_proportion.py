@@ -1,0 +1,187 @@
+"""Proportion inference: ranges of a share, and an ordered secret."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.linear_model import LogisticRegression
+
+from leakgauge.core.checks import InputError
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Schema
+from leakgauge.inference import Forest, Logistic, Ordinal, ProportionInference, Ratio
+from leakgauge.inference.adversaries.ordinal import log_differences
+from leakgauge.inference.adversaries.stacking import judge_held_out
+from leakgauge.inference.games.mixing import Pure, bootstrap
+from leakgauge.inference.run import FRESH, audit
+from leakgauge.results.measurements import Estimate
+from support.synthetic import records, small_stage
+
+FOREST = Forest(trees=30, batches=600)
+
+
+def range_of(count: int, size: int, values: int) -> int:
+    """The definition, in exact fractions: {0}, (0, 1/(m-1)], ..., ((m-2)/(m-1), 1]."""
+    share = Fraction(count, size)
+    return next(j for j in range(values) if share <= Fraction(j, values - 1))
+
+
+@given(size=st.integers(2, 200), values=st.integers(2, 12), seed=st.integers(0, 99))
+def test_every_count_lies_in_its_range(size: int, values: int, seed: int) -> None:
+    mix, rng = Ratio(values), stream(seed, "ratio")
+    secret = np.arange(values * 20) % values
+    if size < values - 1:
+        with pytest.raises(InputError, match="cannot tell"):
+            mix.counts(secret, size, rng)
+        return
+    counts = mix.counts(secret, size, rng)
+    assert (counts.sum(axis=1) == size).all()
+    assert [range_of(k, size, values) for k in counts[:, 1].tolist()] == secret.tolist()
+    batches = bootstrap([np.array([0]), np.array([1])], counts, rng)
+    assert mix.secret_of(batches).tolist() == secret.tolist()
+
+
+def test_the_share_is_uniform_within_its_range() -> None:
+    """floor(alpha B) of a uniform alpha; only counts that would leave the range are moved."""
+    size, values = 1000, 6
+    counts = Ratio(values).counts(np.full(20000, 3), size, stream(0, "share"))[:, 1]
+    assert counts.min() >= 401
+    assert counts.max() <= 600
+    assert stats.kstest((counts - 400) / 200, "uniform").statistic < 0.02
+
+
+def test_names_say_of_what() -> None:
+    assert Ratio(3).names(["no", "yes"]) == ("yes: none", "yes: up to 50 %", "yes: 50 to 100 %")
+    assert Pure(2).names(["no", "yes"]) == ("no", "yes")
+
+
+def test_trials_hold_the_share_and_stay_in_their_block() -> None:
+    data = records(0.0)
+    game = ProportionInference.deal(data, "s", batch_size=20, mix=Ratio(6), rng=stream(0, "deal"))
+    trials = game.play(400, rng=stream(0, "play"))
+    held = data.secrets["s"][trials.rows].sum(dim=1).tolist()
+    assert [range_of(k, 20, 6) for k in held] == trials.secret.tolist()
+    assert all(len(set(row.tolist())) == 20 for row in trials.rows)
+    block = torch.from_numpy(game.block)
+    assert (block[trials.rows] == trials.block[:, None]).all()
+    again = game.redraw(trials, rng=stream(0, "again"))
+    assert torch.equal(again.secret, trials.secret)
+
+
+def test_frank_and_hall_against_their_definition() -> None:
+    """On one feature, with scikit-learn's regressions for the yes-or-no questions."""
+    rng = stream(0, "ordinal")
+    truth = rng.integers(4, size=2000)
+    x = (truth + rng.normal(size=2000))[:, None]
+    above = np.stack(
+        [LogisticRegression().fit(x, truth > j).predict_proba(x)[:, 1] for j in range(3)], axis=1
+    )
+    expected = np.empty((2000, 4))
+    expected[:, 0] = 1 - above[:, 0]
+    expected[:, 1] = above[:, 0] - above[:, 1]
+    expected[:, 2] = above[:, 1] - above[:, 2]
+    expected[:, 3] = above[:, 2]
+    found = np.exp(log_differences(above, floor=1e-9))
+    np.testing.assert_allclose(found, expected.clip(1e-9), atol=1e-7)
+    crossed = np.exp(log_differences(np.array([[0.2, 0.7]]), floor=0.05))
+    np.testing.assert_allclose(crossed, [[0.8 / 1.55, 0.05 / 1.55, 0.7 / 1.55]])
+
+
+def found(attack, shift: float, seed: int) -> Estimate:
+    scene = small_stage(
+        records(shift, n=4000, seed=seed),
+        attack,
+        ask="proportion",
+        batch_size=40,
+        rounds=1,
+        trials=600,
+        seed=seed,
+    )
+    assert isinstance(scene.attacks[0], Ordinal)
+    assert scene.game.values == 6
+    return next(r for r in audit(scene) if (r.metric, r.round) == ("auroc", 1)).estimate
+
+
+@pytest.mark.parametrize("attack", [FOREST, Logistic(batches=600)])
+def test_a_planted_share_is_told(attack) -> None:
+    assert found(attack, 4.0, 0).low > 0.7
+
+
+def test_where_no_share_shows_the_intervals_hold_one_half() -> None:
+    """95 % intervals, eight seeds: five or fewer would have a chance of 0.6 %."""
+    estimates = [found(Forest(trees=20, batches=200), 0.0, seed) for seed in range(8)]
+    assert sum(one.low <= 0.5 <= one.high for one in estimates) >= 6
+
+
+def test_the_prior_of_a_question_counts_all_values_above_it() -> None:
+    """A question is asked of balanced batches; what is known beforehand enters once."""
+    scene = small_stage(records(2.0), FOREST, ask="proportion", batch_size=20, rounds=1)
+    bench = scene.game.shadow(
+        scene.task, dict(scene.task.model.named_parameters()), scene.public, max_bytes=2**26
+    )
+    asked = bench.asking_above(1)
+    rows, above = asked.draw(600, rng=stream(0, "draw"))
+    codes = scene.public.secrets["s"].numpy()[rows]
+    assert np.array_equal(asked.mixture.secret_of(codes) > 1, above == 1)
+    assert above.mean() == 0.5
+    seen = asked.mixture.secret_of(codes)
+    assert set(seen[above == 0]) == {0, 1}
+    assert set(seen[above == 1]) == {2, 3, 4, 5}
+
+
+def test_held_out_batches_of_a_proportion_can_be_judged_too() -> None:
+    scene = small_stage(records(3.0), FOREST, ask="proportion", batch_size=20, stack=True)
+    found = {r.round for r in audit(scene)}
+    assert {"accumulated", "stacked", 1, 2} <= found
+
+
+def test_fresh_batches_are_judged_on_other_held_out_batches_each_round() -> None:
+    scene = small_stage(records(2.0), FOREST, batches=FRESH, stack=True)
+    benches = [
+        scene.game.shadow(
+            scene.task,
+            dict(scene.task.model.named_parameters()),
+            scene.public,
+            max_bytes=2**26,
+            panel=number,
+        )
+        for number in (1, 2)
+    ]
+    uniform = np.log([0.5, 0.5])
+    rng = stream(0, "fit")
+    one, other = (
+        judge_held_out(FOREST, FOREST.fit(b, uniform, rng=rng), b, batches=300, rng=rng)
+        for b in benches
+    )
+    assert not np.array_equal(one.secret, other.secret)
+    assert np.array_equal(one.by_secret().secret, other.by_secret().secret)
+    assert "stacked" in {r.round for r in audit(scene)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"batch_size": 3}, "cannot tell 6 ranges of a share apart"),
+        ({"prior": "empirical", "batch_size": 20}, "no prior of shares"),
+    ],
+)
+def test_refusals(settings: dict, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        small_stage(records(0.0), FOREST, ask="proportion", **settings)
+
+
+def test_a_secret_of_three_values_has_no_share() -> None:
+    with pytest.raises(InputError, match="has two values"):
+        ProportionInference.deal(
+            _named(records(0.0, values=3)), "s", batch_size=20, mix=Ratio(6), rng=stream(0, "d")
+        )
+
+
+def _named(data):
+
+    return replace(data, schema=Schema((), "y", ("0", "1"), {"s": ("a", "b", "c")}))

@@ -1,0 +1,433 @@
+"""User inference: the game, the split by persons, the encoder and the Gaussian likeness."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import special, stats
+from torch.nn.functional import cross_entropy
+
+from leakgauge.core.checks import InputError
+from leakgauge.core.rng import stream, torch_stream
+from leakgauge.core.types import Dataset, Task
+from leakgauge.data.split_users import split_users
+from leakgauge.defenses import GaussianNoise, gaussian, none
+from leakgauge.gradients import params_of
+from leakgauge.inference.adversaries.encoder import Encoder
+from leakgauge.inference.adversaries.likeness import Lesson, Rehearsal, hold_out_persons
+from leakgauge.inference.adversaries.plda import Plda, SamePerson
+from leakgauge.inference.games.blocks import MIN_BLOCKS
+from leakgauge.inference.games.candidates import Candidates
+from leakgauge.inference.games.users import LEFT_OUT, UserInference
+from leakgauge.inference.run import Settings, stage
+from leakgauge.models import mlp
+from leakgauge.results.scores import Judged, score
+from leakgauge.training.observation import sent_gradients
+from support.synthetic import small_task
+
+ENCODER = Encoder(components=24, hidden=32, codes=16, epochs=10, batches=400)
+CALIBRATED = replace(ENCODER, temperature=None)
+PLDA = Plda(components=24, batches=400)
+each_attack = pytest.mark.parametrize("attack", [ENCODER, CALIBRATED, PLDA], ids=repr)
+MAX_BYTES = 2**28
+
+
+def people(shift: float, *, users: int = 40, each: int = 16, seed: int = 0) -> Dataset:
+    """Records of persons whose features move by ``shift`` in a direction of their own.
+
+    Labels are mostly equal: records of different labels cancel in a batch's gradient.
+    """
+    rng = stream(seed, "people")
+    person = rng.permutation(np.repeat(np.arange(users), each))
+    x = rng.normal(size=(len(person), 6)) + shift * rng.normal(size=(users, 6))[person]
+    y = (rng.random(len(person)) < 0.01).astype(np.int64)
+    return Dataset(torch.from_numpy(x), torch.from_numpy(y), users=torch.from_numpy(person))
+
+
+def deal(data: Dataset, *, batch_size: int = 4, seed: int = 0, **settings) -> UserInference:
+    return UserInference.deal(data, batch_size=batch_size, rng=stream(seed, "deal"), **settings)
+
+
+def auroc(attack, shift: float, *, m: int = 2, std: float = 0.0, seed: int = 0):
+    """Private persons who are not the adversary's."""
+    pool, public = people(shift, users=60, seed=seed), people(shift, seed=seed + 1000)
+    return attacked(attack, small_task(pool), pool, public, m=m, std=std, seed=seed)
+
+
+def attacked(
+    attack, task: Task, pool: Dataset, public: Dataset, *, m: int, std: float, seed: int, **settings
+):
+    """The AUROC in the first round."""
+    params = params_of(task.model)
+    game = deal(pool, candidates=m, seed=seed, **settings)
+    trials = game.play(400, rng=stream(seed, "play"))
+    defense = gaussian(std) if std > 0 else none()
+    bench = replace(game.shadow(task, params, public, max_bytes=MAX_BYTES), defense=defense)
+    fitted = attack.fit(bench, np.log(game.prior), rng=stream(seed, "fit"))
+
+    def sent(rows: torch.Tensor, defense):
+        chunks = list(
+            sent_gradients(
+                task, params, pool, rows, defense=defense, noise_seed=7, max_bytes=MAX_BYTES
+            )
+        )
+        return {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
+
+    told = trials.candidates
+    candidates = Candidates(sent(told.rows, none()), told.index)
+    said = fitted.log_posterior(sent(trials.rows, defense), candidates)
+    assert np.isfinite(said).all()
+    assert np.exp(said).sum(axis=1) == pytest.approx(1)
+    judged = Judged(trials.secret.numpy(), said, trials.block.numpy())
+    return score(judged, majority=1 / m, rng=stream(seed, "boot"))["auroc"]
+
+
+# --- the game -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("m", [2, 3])
+def test_what_the_adversary_holds_is_never_observed(seed: int, m: int) -> None:
+    """Over all trials, and over redrawn rounds."""
+    game = deal(people(0.0, each=9, seed=seed), candidates=m, seed=seed)
+    trials = game.play(300, rng=stream(seed, "play"))
+    seen, held = set(), set()
+    for played in (trials, game.redraw(trials, rng=stream(seed, "again"))):
+        seen |= set(played.rows.flatten().tolist())
+        held |= set(played.candidates.rows.flatten().tolist())
+    assert seen
+    assert held
+    assert not seen & held
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_a_trial_is_about_m_different_persons_of_its_block(m: int) -> None:
+    game = deal(people(0.0), candidates=m)
+    trials = game.play(400, rng=stream(0, "play"))
+    whose = game.pool.users
+    told = trials.candidates
+    asked = whose[told.rows][told.index]  # [n, m, B]
+    assert (asked == asked[:, :, :1]).all()
+    persons = asked[:, :, 0]
+    assert all(len(set(row.tolist())) == m for row in persons)
+    true = persons[torch.arange(400), trials.secret]
+    assert (whose[trials.rows] == true[:, None]).all()
+    home = {int(p): int(b) for p, b in zip(whose, game.block, strict=True)}
+    assert all(
+        home[p] == b
+        for row, b in zip(persons.tolist(), trials.block.tolist(), strict=True)
+        for p in row
+    )
+    assert len(trials.block.unique()) >= MIN_BLOCKS
+
+
+def test_the_secret_is_any_place_and_any_person_alike() -> None:
+    game = deal(people(0.0, users=24), candidates=3)
+    trials = game.play(6000, rng=stream(0, "play"))
+    assert stats.chisquare(torch.bincount(trials.secret).numpy()).pvalue > 1e-3
+    true = game.pool.users[trials.rows[:, 0]]
+    assert stats.chisquare(torch.bincount(true).numpy()).pvalue > 1e-3
+
+
+def test_no_record_twice_in_a_batch() -> None:
+    trials = deal(people(0.0, each=9)).play(100, rng=stream(0, "play"))
+    for batches in (trials.rows, trials.candidates.rows):
+        assert all(len(set(row.tolist())) == 4 for row in batches)
+
+
+def test_redraw_keeps_persons_and_secrets() -> None:
+    game = deal(people(0.0))
+    trials = game.play(100, rng=stream(0, "play"))
+    again = game.redraw(trials, rng=stream(0, "again"))
+    assert torch.equal(again.secret, trials.secret)
+    assert torch.equal(again.block, trials.block)
+    assert torch.equal(again.candidates.index, trials.candidates.index)
+    whose = game.pool.users
+    assert torch.equal(whose[again.rows[:, 0]], whose[trials.rows[:, 0]])
+    assert torch.equal(whose[again.candidates.rows[:, 0]], whose[trials.candidates.rows[:, 0]])
+    assert not torch.equal(again.rows, trials.rows)
+    assert not torch.equal(again.candidates.rows, trials.candidates.rows)
+
+
+def test_persons_with_few_records_are_left_out() -> None:
+    data = people(0.0, users=30, each=8)
+    few = torch.where(data.users == 3)[0]
+    keep = torch.ones(len(data), dtype=torch.bool)
+    keep[few[0]] = False  # 7 records, one less than two batches of 4
+    game = deal(data.rows(torch.where(keep)[0]))
+    assert game.left_out == 1
+    assert "1 of 30 private persons have fewer than 8 records" in game.notes[0]
+    assert set(game.pool.users[game.block == LEFT_OUT].tolist()) == {3}
+    trials = game.play(300, rng=stream(0, "play"))
+    told = trials.candidates
+    played = game.pool.users[torch.cat([trials.rows.flatten(), told.rows[told.index].flatten()])]
+    assert set(played.tolist()) == set(range(30)) - {3}
+    assert deal(data).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "says"),
+    [
+        (replace(people(0.0), users=None), {}, "name the persons: --group COL"),
+        (people(0.0), {"candidates": 1}, "expected 2 or more"),
+        (people(0.0), {"candidates": 6}, "needs 48 private persons with 8 records"),
+        (people(0.0), {"batch_size": 9}, "0 of 40 have them; lower --batch-size, now 9"),
+        (people(0.0), {"batch_size": 0}, "batch size is 0"),
+    ],
+)
+def test_refusals(data: Dataset, settings: dict, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        deal(data, **settings)
+
+
+# --- the split ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_person_is_on_two_sides(seed: int) -> None:
+    users = torch.from_numpy(stream(seed, "users").integers(70, size=900) * 3 + 1)
+    split = split_users(users, rng=stream(seed, "split"))
+    rows = [split.private, split.public, split.test]
+    sides = [set(users[one].tolist()) for one in rows]
+    assert sum(map(len, sides)) == len(set().union(*sides)) == len(users.unique())
+    assert [round(len(side) / len(users.unique()), 1) for side in sides] == [0.4, 0.4, 0.2]
+    assert sorted(torch.cat(rows).tolist()) == list(range(900))
+
+
+def test_split_refusals() -> None:
+    users, label = torch.arange(20) // 2, torch.zeros(20, dtype=torch.int64)
+    with pytest.raises(InputError, match="sum to 1"):
+        split_users(users, shares=(0.5, 0.4, 0.2), rng=stream(0, "split"))
+    with pytest.raises(InputError, match="1 persons leave no private one"):
+        split_users(torch.zeros(3, dtype=torch.int64), rng=stream(0, "split"))
+    label[:1] = 1
+    with pytest.raises(InputError, match="label value 'rare' has 1 records"):
+        split_users(
+            users, label=label, classes=("often", "rare"), need_label=2, rng=stream(0, "split")
+        )
+
+
+# --- both ways ------------------------------------------------------------------------------------
+
+
+@each_attack
+@pytest.mark.parametrize("m", [2, 4])
+def test_planted_persons_are_found(attack, m: int) -> None:
+    assert auroc(attack, 6.0, m=m).value > 0.97
+
+
+def test_more_shadow_persons_than_batches_are_no_hindrance() -> None:
+    """One batch a person would not show how much a person's gradients vary."""
+    few, enough = (auroc(replace(PLDA, batches=n), 1.0) for n in (40, 160))  # of 40 persons
+    assert few == enough
+    assert few.value > 0.95
+
+
+@each_attack
+def test_persons_who_are_like_all_others_are_not_found(attack) -> None:
+    found = [auroc(attack, 0.0, seed=seed) for seed in range(3)]
+    assert sum(one.low <= 0.5 <= one.high for one in found) >= 2
+    assert np.mean([one.value for one in found]) == pytest.approx(0.5, abs=0.06)
+
+
+def test_noise_that_is_known_is_reckoned_with() -> None:
+    """Strong noise spoils what is seen, and the fitted likeness says so by a wider covariance."""
+    assert 0.55 < auroc(PLDA, 6.0, std=3.0).value < auroc(PLDA, 6.0).value
+
+
+@pytest.mark.slow
+def test_actors_are_told_apart_by_their_speech(data_folder: Path) -> None:
+    """CREMA-D, features and network of the paper, before the first epoch: the paper has 0.6808."""
+    frame = pd.read_parquet(data_folder / "crema_d" / "crema_d_emobase_hap_sad.parquet")
+    x = torch.tensor(frame.iloc[:, 9:].to_numpy(np.float32))
+    y = torch.from_numpy((frame["emotion"] == "SAD").to_numpy(np.int64))
+    users = torch.from_numpy(pd.factorize(frame["actor"])[0].astype(np.int64))
+    split = split_users(users, label=y, rng=stream(0, "split"))
+    mean, scale = x[split.private].mean(dim=0), x[split.private].std(dim=0)
+    data = Dataset((x - mean) / torch.where(scale > 0, scale, 1), y, users=users)
+    task = Task(mlp(x.shape[1], 2, generator=torch_stream(0, "model")), cross_entropy)
+    pool, public = data.rows(split.private), data.rows(split.public)
+    settings = {"m": 2, "std": 0.0, "seed": 0, "batch_size": 8}
+    assert attacked(Plda(), task, pool, public, **settings).value > 0.85
+    assert attacked(Encoder(), task, pool, public, **settings).value > 0.75
+
+
+# --- literally ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bench():
+    data = people(2.0, users=24)
+    task = small_task(data)
+    game = deal(data)
+    return game.shadow(task, params_of(task.model), people(2.0, seed=5), max_bytes=MAX_BYTES)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_posterior_is_the_softmax_of_negative_distances(bench, temperature: float) -> None:
+    attack = replace(ENCODER, temperature=temperature)
+    prior = np.array([0.2, 0.3, 0.5])
+    fitted = attack.fit(bench, np.log(prior), rng=stream(0, "fit"))
+    seen, held = (next(bench.gradients(bench.draw(n, rng=stream(n, "x"))[0])) for n in (5, 4))
+    index = torch.tensor([[0, 1, 2], [3, 2, 1], [0, 0, 3], [1, 3, 0], [2, 0, 1]])
+    said = np.exp(fitted.log_posterior(seen, Candidates(held, index)))
+
+    def code(grads, row: int) -> list[float]:
+        flat = torch.cat([leaf[row].flatten() for leaf in grads.values()]).double().numpy()
+        reduced = (flat - fitted.view.mean.numpy()) @ fitted.view.axes.numpy()
+        scaled = torch.from_numpy((reduced - fitted.likeness.mean) / fitted.likeness.scale)
+        return fitted.likeness.encoder(scaled[None])[0].tolist()
+
+    for row in range(5):
+        weights = []
+        for place in range(3):
+            pairs = zip(code(seen, row), code(held, int(index[row, place])), strict=True)
+            distance = math.sqrt(sum((a - b) ** 2 for a, b in pairs))
+            weights.append(prior[place] * math.exp(-distance / temperature))
+        assert said[row] == pytest.approx([w / sum(weights) for w in weights])
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.7])
+def test_same_person_is_a_conditional_gaussian(noise: float) -> None:
+    """Against the joint density of the two batches, over that of the held one."""
+    rng, k = stream(0, "gauss"), 3
+    mean, root, other = rng.normal(size=k), rng.normal(size=(k, k)), rng.normal(size=(k, k))
+    between, within = root @ root.T, other @ other.T + 0.1 * np.eye(k)
+    likeness = SamePerson.given(mean, between, within, noise)
+    seen, held = rng.normal(size=(4, k)), rng.normal(size=(4, 5, k))
+    said = likeness(seen, held)
+    joint = np.block(
+        [[between + within + noise**2 * np.eye(k), between], [between, between + within]]
+    )
+    for row in range(4):
+        literal = [
+            stats.multivariate_normal(np.tile(mean, 2), joint).logpdf(np.append(seen[row], one))
+            - stats.multivariate_normal(mean, between + within).logpdf(one)
+            for one in held[row]
+        ]
+        assert special.log_softmax(said[row]) == pytest.approx(special.log_softmax(literal))
+
+
+def test_covariances_are_those_the_lesson_was_drawn_from() -> None:
+    """Batches of 5 records that are drawn anew from the 20 of a person, as the bench does."""
+    rng, persons = stream(0, "lesson"), 3000
+    between, within = np.diag([4.0, 0.5]), np.array([[1.0, 0.3], [0.3, 0.5]])
+    centre = rng.multivariate_normal([1.0, 2.0], between, size=persons)
+    records = centre[:, None] + rng.multivariate_normal([0, 0], 5 * within, size=(persons, 20))
+    person = np.repeat(np.arange(persons), 10)
+    drawn = records[person[:, None], rng.integers(20, size=(len(person), 5))].mean(axis=1)
+    likeness = SamePerson.learn(Lesson(drawn, drawn, person, 5 / 20), ridge=1e-9, noise=0.0)
+    true = SamePerson.given(np.array([1.0, 2.0]), between, within, 0.0)
+    assert likeness.mean == pytest.approx(true.mean, abs=0.15)
+    assert likeness.pull == pytest.approx(true.pull, abs=0.05)
+    assert likeness.root @ likeness.root.T == pytest.approx(true.root @ true.root.T, rel=0.1)
+
+
+# --- calibration ----------------------------------------------------------------------------------
+
+
+def test_held_out_persons_are_not_learnt_from() -> None:
+    rng = stream(0, "held")
+    person = np.repeat(np.arange(12), 4)
+    lesson = Lesson(rng.normal(size=(48, 2)), np.zeros((48, 2)), person, 0.1)
+    # the features name the person, so that a likeness sees whom it judges
+    rehearsal = Rehearsal(person[:, None] * 1.0, person, np.arange(12)[:, None] * 1.0)
+    judged = []
+
+    def learn(part: Lesson):
+        known = set(part.person.tolist())
+
+        def likeness(seen: np.ndarray, held: np.ndarray) -> np.ndarray:
+            assert not known & set(seen.ravel().astype(int).tolist())
+            assert not known & set(held.ravel().astype(int).tolist())
+            assert known | set(seen.ravel().astype(int).tolist()) > known
+            judged.extend(seen.ravel().tolist())
+            return -np.abs(seen[:, None] - held)[..., 0]
+
+        return likeness
+
+    found = hold_out_persons(lesson, rehearsal, learn, candidates=3, folds=4)
+    assert sorted(judged) == person.tolist()
+    assert (found.log_odds[np.arange(48), found.secret] == 0).all()  # the true one is the nearest
+    assert (np.sort(found.log_odds, axis=1)[:, :2] < 0).all()
+    with pytest.raises(InputError, match="need 20, 5 candidates each; there are 12"):
+        hold_out_persons(lesson, rehearsal, learn, candidates=5, folds=4)
+
+
+@pytest.mark.parametrize("attack", [CALIBRATED, PLDA], ids=["encoder", "plda"])
+def test_who_knows_nothing_says_so(attack) -> None:
+    """Nothing planted: the fitted slope makes the posterior nearly the prior."""
+    data = people(0.0, seed=3)
+    task = small_task(data)
+    bench = deal(data).shadow(task, params_of(task.model), data, max_bytes=MAX_BYTES)
+    fitted = attack.fit(bench, np.log([0.5, 0.5]), rng=stream(0, "fit"))
+    losses = -special.log_softmax(fitted.held_out.log_odds, axis=1)
+    truth = fitted.held_out.secret
+    assert losses[np.arange(len(truth)), truth].mean() == pytest.approx(np.log(2), abs=0.02)
+
+
+@each_attack
+def test_the_same_seed_gives_the_same_adversary(bench, attack) -> None:
+    grads = next(bench.gradients(bench.draw(6, rng=stream(0, "x"))[0]))
+    candidates = Candidates(grads, torch.tensor([[1, 2], [3, 4], [5, 0]]).repeat(2, 1))
+    torch.manual_seed(0)
+    once = attack.fit(bench, np.log([0.5, 0.5]), rng=stream(0, "fit"))
+    torch.manual_seed(1)  # nothing is drawn from the global randomness
+    again = attack.fit(bench, np.log([0.5, 0.5]), rng=stream(0, "fit"))
+    one, other = (fitted.log_posterior(grads, candidates) for fitted in (once, again))
+    assert np.array_equal(one, other)
+
+
+def test_a_person_with_one_record_is_refused(bench) -> None:
+    users = bench.data.users.clone()
+    users[0] = 999
+    lone = deal(people(2.0)).shadow(
+        bench.task, bench.params, replace(bench.data, users=users), max_bytes=MAX_BYTES
+    )
+    with pytest.raises(InputError, match="1 of 41 shadow persons have one record only"):
+        PLDA.fit(lone, np.log([0.5, 0.5]), rng=stream(0, "fit"))
+
+
+def test_persons_who_do_not_fit_are_refused_before_any_training() -> None:
+    data = people(2.0, users=200, each=8)
+    kept = torch.ones(len(data), dtype=torch.bool)
+    for person in range(0, 200, 3):  # one record is left of each third person
+        kept[torch.nonzero(data.users == person).flatten()[1:]] = False
+    data = replace(data.rows(torch.nonzero(kept).flatten()), secrets={})
+    split = split_users(data.users, rng=stream(0, "split"))
+    settings = Settings("person", batch_size=2, rounds=1, trials=200)
+    with pytest.raises(InputError, match="shadow persons have one record only"):
+        stage("user", small_task(data), data, split, attacks=[PLDA], settings=settings)
+
+
+def test_candidates_go_without_the_noise(bench) -> None:
+    """The axes and the covariances are those without it; only what is seen has more."""
+    noisy = replace(bench, defense=gaussian(0.5))
+    assert isinstance(noisy.defense.update, GaussianNoise)
+    plain, wide = (
+        PLDA.fit(one, np.log([0.5, 0.5]), rng=stream(0, "fit")) for one in (bench, noisy)
+    )
+    assert torch.equal(plain.view.axes, wide.view.axes)
+    assert np.array_equal(plain.likeness.pull, wide.likeness.pull)
+    gained = wide.likeness.root @ wide.likeness.root.T - plain.likeness.root @ plain.likeness.root.T
+    assert gained == pytest.approx(0.25 * np.eye(len(gained)))
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Encoder(epochs=0), "number of epochs is 0"),
+        (lambda: Encoder(temperature=-1.0), "temperature is -1"),
+        (lambda: Encoder(folds=1), "number of folds is 1"),
+        (lambda: Plda(ridge=2.0), "ridge is 2; expected at most 1"),
+        (lambda: Plda(ridge=0.0), "ridge is 0"),
+        (lambda: Plda(folds=1), "number of folds is 1"),
+    ],
+)
+def test_settings_are_checked(make, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        make()

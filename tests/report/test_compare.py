@@ -1,0 +1,238 @@
+"""Ours beside the paper's: the arithmetic over seeds, the charts' panels, and the page."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser
+from scipy import stats
+from test_report import HOSTILE, browser, drawn  # noqa: F401 - browser is a fixture
+
+from leakgauge.core.rng import stream
+from leakgauge.report import sweep
+from leakgauge.report.compare import (
+    Comparison,
+    PaperFigure,
+    Played,
+    beside_paper,
+    groups,
+    over_seeds,
+    varying,
+)
+from leakgauge.report.compare_page import render_comparison, signed, write_comparison
+from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
+
+BASE = {"data": "adult", "ask": "property", "defense": "none", "batch_size": 16, "seed": 0}
+
+
+def record(value: float, *, knowledge: str = "static", **more: object) -> Measurement:
+    found = Measurement(
+        question="inference", game="property", dataset="adult", label="income", secret="sex",
+        defense="none", knowledge=knowledge, adversary="forest", metric="auroc",
+        round=ACCUMULATED, seed=0, estimate=Estimate(value, value - 0.02, value + 0.01, 500),
+        chance=0.5, versions={"leakgauge": "0.1.0"},
+    )  # fmt: skip
+    return replace(found, **more)
+
+
+def played(*records: Measurement, **settings: object) -> Played:
+    return Played({**BASE, **settings}, records)
+
+
+def comparison(cells: dict[str, Played], *paper: PaperFigure, **more: object) -> Comparison:
+    whole = {"name": "g", "about": "", "size": "small", "asked": len(cells), "grids": [list(cells)]}
+    return Comparison(cells=cells, paper=paper, **{**whole, **more})
+
+
+def stated(value: float, *cells: str, **more: object) -> PaperFigure:
+    told = {"where": {"ask": "property"}, "knowledge": "static", "metric": "auroc",
+            "round": ACCUMULATED, "note": ""}  # fmt: skip
+    return PaperFigure(value=value, cells=cells, **{**told, **more})
+
+
+@pytest.mark.parametrize("values", [(0.61, 0.66), (0.7, 0.72, 0.69), (0.8, 0.81, 0.79, 0.83, 0.8)])
+def test_the_interval_over_seeds_is_that_of_a_t_test(values: tuple[float, ...]) -> None:
+    found = over_seeds([record(value) for value in values])
+    expected = stats.ttest_1samp(values, 0.5).confidence_interval(0.95)
+    assert found.value == pytest.approx(np.mean(values))
+    assert (found.low, found.high) == pytest.approx((max(0, expected.low), min(1, expected.high)))
+    assert (found.n, found.unit) == (len(values), "seeds")
+
+
+def test_the_interval_over_seeds_holds_the_truth() -> None:
+    """Three seeds of a normal figure: 95 % of the intervals hold its mean."""
+    drawn = stream(0, "seeds").normal(0.7, 0.02, size=(2000, 3))
+    found = [over_seeds([record(value) for value in row]) for row in drawn]
+    held = np.mean([one.low <= 0.7 <= one.high for one in found])
+    assert stats.binomtest(round(2000 * held), 2000, 0.95).pvalue > 0.01
+
+
+def test_one_seed_keeps_its_own_interval_and_equal_seeds_the_widest() -> None:
+    one = over_seeds([record(0.9)])
+    assert (one.value, one.low, one.high, one.n) == (0.9, 0.88, 0.91, 1)
+    perfect = [record(1.0, estimate=Estimate(1.0, low, 1.0, 500)) for low in (0.98, 0.99)]
+    both = over_seeds(perfect)
+    assert (both.value, both.low, both.high, both.n) == (1.0, 0.98, 1.0, 2)
+
+
+def test_an_interval_stays_within_its_metric() -> None:
+    wide = over_seeds([record(0.1), record(0.9)])
+    assert (wide.low, wide.high) == (0.0, 1.0)
+    advantage = over_seeds([record(v, metric="advantage") for v in (-0.6, 0.8)])
+    assert (advantage.low, advantage.high) == (-1.0, 1.0)
+
+
+def test_a_row_takes_its_own_cells_knowledge_metric_and_round() -> None:
+    cells = {
+        key: played(
+            record(value),
+            record(value - 0.1, knowledge="adaptive"),
+            record(value - 0.2, metric="success"),
+            record(value - 0.3, round=2),
+            seed=seed,
+        )
+        for seed, (key, value) in enumerate({"a": 0.8, "b": 0.82}.items())
+    } | {"c": played(record(0.5), batch_size=4)}
+    rows = beside_paper(
+        comparison(
+            cells,
+            stated(0.9, "a", "b"),
+            stated(0.9, "a", "b", knowledge="adaptive"),
+            stated(0.9, "a", "b", metric="success"),
+            stated(0.9, "a", "b", round=2),
+            stated(0.9, "not done"),
+            stated(0.9, "c", round=7),
+        )
+    )
+    values = [None if row.ours is None else row.ours.value for row in rows]
+    assert values == [pytest.approx(v) for v in (0.81, 0.71, 0.61, 0.51)] + [None, None]
+    assert rows[0].difference == pytest.approx(-0.09)
+    assert rows[4].difference is None
+    assert [row.ours.n for row in rows if row.ours] == [2] * 4
+
+
+def test_groups_part_settings_and_knowledge_but_not_seeds() -> None:
+    cells = {
+        "a": played(record(0.8), record(0.7, metric="accuracy", round=3), seed=0),
+        "b": played(record(0.9), record(0.8, metric="accuracy", round=3), seed=1),
+        "c": played(record(0.6), record(0.7, knowledge="adaptive"), defense="sign", seed=0),
+    }
+    found = groups(cells)
+    assert [(g.settings["defense"], g.knowledge, g.keys) for g in found] == [
+        ("none", "static", ("a", "b")),
+        ("sign", "static", ("c",)),
+        ("sign", "adaptive", ("c",)),
+    ]
+    assert {m: e.value for m, e in found[0].figures.items()} == {
+        "auroc": pytest.approx(0.85),
+        "accuracy": pytest.approx(0.75),
+    }
+    assert [g.figures["auroc"].value for g in found[1:]] == [0.6, 0.7]
+
+
+def swept() -> dict[str, Played]:
+    """Two games along the batch size, two seeds."""
+    return {
+        f"{ask}{size}{seed}": played(
+            record(0.6 + 0.004 * size + 0.01 * seed), ask=ask, batch_size=size, seed=seed
+        )
+        for ask in ("property", "attribute")
+        for size in (16, 1, 64, 4)
+        for seed in (0, 1)
+    }
+
+
+def test_panels_are_drawn_along_the_first_axis_and_parted_by_the_others() -> None:
+    paper = [stated(0.99, "attribute160", "attribute161"), stated(0.9, "attribute40", round=2)]
+    property_, attribute = sweep.panels(groups(swept()), paper)
+    assert (property_.title, attribute.title) == ("ask property", "ask attribute")
+    assert property_.axis == attribute.axis == "batch_size"
+    assert attribute.values == [1, 4, 16, 64]
+    assert {mark.value: mark.paper for mark in attribute.marks} == {
+        1: None, 4: None, 16: 0.99, 64: None,
+    }  # fmt: skip
+    ours = {mark.value: mark.ours.value for mark in property_.marks}
+    assert ours == {size: pytest.approx(0.605 + 0.004 * size) for size in (1, 4, 16, 64)}
+    assert "16: 0.669 (the paper: 0.990)" in attribute.says
+    low, high = sweep.ends_of([property_])
+    assert low <= min(mark.ours.low for mark in property_.marks)
+    assert high == 1.02
+
+
+def test_names_along_an_axis_are_numbered_and_two_adversaries_stand_beside_each_other() -> None:
+    cells = {
+        name: played(record(0.6), record(0.8, knowledge="adaptive"), defense=name)
+        for name in ("sign", HOSTILE)
+    } | {"none": played(record(0.9))}
+    (panel,) = sweep.panels(groups(cells), [])
+    assert panel.two_sided
+    assert not panel.numeric
+    assert panel.values == ["sign", HOSTILE, "none"]
+    svg = str(sweep.draw(panel, ends=(0.4, 1.02), name="x"))
+    assert HOSTILE not in svg
+    assert {"1", "2", "3", "defense"} <= set(re.findall(r">([^<>]+)</text>", svg))
+
+
+def test_what_comes_with_the_data_parts_no_panels_and_has_no_column() -> None:
+    cells = {
+        name: played(record(0.8), data=name, label=f"label of {name}", group=group)
+        for name, group in (("adult", None), ("celeba", "identity"))
+    }
+    (panel,) = sweep.panels(groups(cells), [])
+    assert (panel.axis, panel.values, panel.title) == ("data", ["adult", "celeba"], "")
+    page = render_comparison(comparison(cells))
+    assert re.findall(r'<th scope="col">([^<]+)</th>', page) == ["Data", "Seeds", "AUROC"]
+    assert "label of" not in page
+
+
+def test_nothing_is_drawn_where_only_the_seed_varies() -> None:
+    cells = {str(seed): played(record(0.8), seed=seed) for seed in range(3)}
+    assert sweep.panels(groups(cells), []) == []
+    assert varying([cell.settings for cell in cells.values()]) == []
+    assert 'id="charts"' not in render_comparison(comparison(cells))
+
+
+def test_the_page_has_every_figure_and_escapes_names() -> None:
+    cells = swept() | {"h": played(record(0.7), data=HOSTILE, ask="user")}
+    paper = (
+        stated(0.9919, "property160", "property161", note=HOSTILE),
+        stated(0.5, "later", where={"data": HOSTILE}),
+    )
+    page = render_comparison(
+        comparison(cells, *paper, about=f"About {HOSTILE}", asked=20, name=HOSTILE)
+    )
+    assert HOSTILE not in page
+    assert "17 of 20 cells" in page
+    assert "<td>0.9919</td>" in page
+    assert signed(0.669 - 0.9919) in page
+    assert "not run" in page
+    assert page.count("<svg") == 2
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
+    assert page == render_comparison(
+        comparison(cells, *paper, about=f"About {HOSTILE}", asked=20, name=HOSTILE)
+    )
+
+
+def test_a_grid_without_the_papers_figures_has_no_such_table() -> None:
+    assert 'id="paper"' not in render_comparison(comparison(swept()))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_browser_shows_it(
+    browser: Browser,  # noqa: F811
+    tmp_path: Path,
+    scheme: str,
+    width: int,
+) -> None:
+    names = ["sign", "prune:rate=0.99", "a_name_without_any_place_to_break_" * 4 + HOSTILE]
+    cells = swept() | {
+        name: played(record(0.6), record(0.8, knowledge="adaptive"), defense=name) for name in names
+    }
+    grids = [list(swept()), names]
+    path = write_comparison(
+        tmp_path, comparison(cells, stated(0.9, "property160"), grids=grids, about="5 % `of`")
+    )
+    assert drawn(browser, path, scheme, width) == 3

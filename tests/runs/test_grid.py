@@ -1,0 +1,229 @@
+"""A file of experiments: what it unfolds to, what names a cell, what is refused."""
+
+import hashlib
+import json
+import math
+from dataclasses import fields, replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+import yaml
+
+from leakgauge.core.checks import InputError
+from leakgauge.inference import players
+from leakgauge.runs import job
+from leakgauge.runs.cell import Cell, PaperFigure, plain
+from leakgauge.runs.grid import Grid, read_grid
+from leakgauge.runs.job import Job
+
+CCS24 = Path(__file__).parents[2] / "experiments" / "ccs24"
+
+
+def written(folder: Path, content: object) -> Path:
+    path = folder / "grid.yaml"
+    path.write_text(
+        content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
+    )
+    return path
+
+
+def grid(folder: Path, *grids: dict, size: str | None = None, **more: object) -> Grid:
+    content = {"name": "g", "grids": [{"data": "t.csv", **one} for one in grids], **more}
+    return read_grid(written(folder, content), size)
+
+
+def test_it_unfolds_to_the_product(tmp_path: Path) -> None:
+    swept = {
+        "ask": ["property", "attribute"],
+        "batch_size": [1, 4],
+        "defense": ["none", "sign", "prune:rate=0.5"],
+        "adversary": ["forest", "energies"],
+        "lr": [0.01, 0.1],
+        "seed": [0, 1, 2],
+    }
+    found = grid(tmp_path, swept).cells
+    expected = set(product(*swept.values()))
+    assert {tuple(getattr(cell, name) for name in swept) for cell in found} == expected
+    assert len(found) == len(expected)
+
+
+def test_the_first_seed_of_all_comes_first_and_a_cell_comes_once(tmp_path: Path) -> None:
+    found = grid(
+        tmp_path, {"batch_size": [4, 8], "seed": [5, 3]}, {"batch_size": [8, 16], "seed": [5, 3]}
+    )
+    assert [(cell.seed, cell.batch_size) for cell in found.cells] == [
+        (5, 4), (5, 8), (5, 16), (3, 4), (3, 8), (3, 16),
+    ]  # fmt: skip
+    assert [len(cells) for cells in found.grids] == [4, 4]
+
+
+def test_lists_that_are_one_value(tmp_path: Path) -> None:
+    one = grid(tmp_path, {"drop": ["a", "b"], "hidden": [32, 16], "bins": {"age": 4}}).cells
+    assert [(cell.drop, cell.hidden, cell.bins) for cell in one] == [
+        (("a", "b"), (32, 16), {"age": 4})
+    ]
+    several = grid(tmp_path, {"drop": [[], ["a"]], "hidden": [[32, 16], 8]}).cells
+    assert [(cell.drop, cell.hidden) for cell in several] == [
+        ((), (32, 16)), ((), (8,)), (("a",), (32, 16)), (("a",), (8,)),
+    ]  # fmt: skip
+
+
+def test_a_size_overrides_every_grid(tmp_path: Path) -> None:
+    asked = ({"rounds": [1, 2, 3]}, {"batch_size": 8})
+    sizes = {"paper": {"rounds": 10, "seed": [0, 1]}, "small": {"rounds": 2}}
+    small = grid(tmp_path, *asked, sizes=sizes)
+    assert (small.size, [(c.rounds, c.batch_size) for c in small.cells]) == (
+        "small",
+        [(2, 16), (2, 8)],
+    )
+    paper = grid(tmp_path, *asked, sizes=sizes, size="paper")
+    assert [(c.rounds, c.seed) for c in paper.cells] == [(10, 0), (10, 0), (10, 1), (10, 1)]
+    assert grid(tmp_path, {}).size == ""
+
+
+def test_an_adversary_that_is_not_named_is_the_papers(tmp_path: Path) -> None:
+    for ask in ("property", "user"):
+        (cell,) = grid(tmp_path, {"ask": ask}).cells
+        assert cell.adversary == players(ask)[0].name
+
+
+OTHER = {
+    "data": "other.csv", "label": "l", "secret": "s", "group": "g", "drop": ("d",),
+    "bins": {"age": 3}, "drop_missing": True, "ask": "attribute", "adversary": "energies",
+    "defense": "sign", "batch_size": 17, "shadow": 999, "rounds": 9, "trials": 4999, "lr": 0.02,
+    "batches": "fresh", "prior": "empirical", "ratio_bins": 5, "candidates": 3, "stack": True,
+    "hidden": (99,), "allow_loop": True, "device": "cuda", "seed": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [one.name for one in fields(Cell)])
+def test_the_key_changes_with_each_setting(name: str) -> None:
+    cell = Cell("t.csv")
+    assert getattr(cell, name) != OTHER[name]
+    other = replace(cell, **{name: OTHER[name]})
+    # where data lie does not matter, their name and content do
+    keys = [Job(one, one.data, "f").key for one in (cell, other)]
+    assert keys[0] != keys[1]
+    assert Job(cell, "t.csv", "f").key == keys[0]
+
+
+def test_the_key_changes_with_the_data_and_the_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = Cell("/here/t.csv")
+    key = Job(cell, "t.csv", "f").key
+    assert Job(replace(cell, data="/there/t.csv"), "t.csv", "f").key == key
+    assert Job(cell, "t.csv", "g").key != key
+    monkeypatch.setattr(job, "versions", lambda: {"torch": "0"})
+    assert Job(cell, "t.csv", "f").key != key
+
+
+def test_the_key_is_the_sha256_of_the_identity() -> None:
+    found = Job(Cell("t.csv"), "t.csv", "f")
+    whole = {
+        "settings": {**plain(found.cell), "data": "t.csv"},
+        "fingerprint": "f",
+        "versions": job.versions(),
+    }
+    literal = json.dumps(whole, sort_keys=True).encode()
+    assert found.key == hashlib.sha256(literal).hexdigest()
+
+
+def refusal(folder: Path, content: object, size: str | None = None) -> str:
+    with pytest.raises(InputError) as refused:
+        read_grid(written(folder, content), size)
+    text = str(refused.value)
+    assert "\n" not in text
+    assert str(folder / "grid.yaml") in text
+    return text
+
+
+def one(**settings: object) -> dict:
+    return {"name": "g", "grids": [{"data": "t.csv", **settings}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({**one(), "grid": []}, "unknown key 'grid'; did you mean 'grids'?"),
+        (one(bach_size=4), "grid 1 has an unknown key 'bach_size'; did you mean 'batch_size'?"),
+        ({**one(), "sizes": {"small": {"round": 2}}}, "did you mean 'rounds'?"),
+        ({**one(), "paper": [{"were": {}, "value": 1}]}, "did you mean 'where'?"),
+        ({**one(), "paper": [{"where": {"aks": "x"}, "value": 1}]}, "did you mean 'ask'?"),
+        ({**one(), "paper": [{"where": {}}]}, "paper row 1: value is missing"),
+        ({**one(), "paper": [{"where": {"ask": "user"}, "value": 1}]}, "about no cell"),
+        (
+            {**one(batch_size=[1, 2]), "paper": [{"where": {}, "value": 1}]},
+            "differ in batch_size; add it to 'where'",
+        ),
+        ({**one(), "paper": [{"where": {}, "value": 1, "round": "all"}]}, "paper row 1: round"),
+        ({**one(), "paper": [{"where": {}, "value": 1, "metric": "aurco"}]}, "metric is 'aurco'"),
+        (
+            {**one(), "paper": [{"where": {}, "value": 1, "knowledge": "adaptive"}]},
+            "without a defense there is nothing to know",
+        ),
+        (
+            {**one(rounds=3), "paper": [{"where": {}, "value": 1, "round": 4}]},
+            "paper row 1 is about round 4; its cells have rounds 1 to 3",
+        ),
+        ({**one(), "sizes": {"tiny": {"round": 2}}}, "size tiny has an unknown key 'round'"),
+        (one(ask="user", prior="empirical"), "grid 1: prior is 'empirical'"),
+        (one(batch_size="many"), "grid 1: batch_size is 'many'"),
+        (one(batch_size=True), "batch_size is 'True'"),
+        (one(batch_size=0), "grid.yaml: grid 1: batch size is 0; expected a whole number above 0"),
+        (one(lr=True), "grid.yaml: grid 1: lr is 'True'; expected a number"),
+        (one(stack="yes"), "stack is 'yes'"),
+        ({**one(), "paper": [{"where": {}, "value": math.nan}]}, "value is 'nan'"),
+        (one(batch_size=[]), "batch_size is an empty list"),
+        (one(defense="prun"), "did you mean 'prune'?"),
+        (one(ask="propertie"), "did you mean 'property'?"),
+        (one(adversary="forrest"), "did you mean 'forest'?"),
+        (one(ask="property", adversary="encoder"), "plays 'property'; name one of"),
+        ({"name": "g", "grids": [{"ask": "property"}]}, "grid 1 names no data"),
+        ({"name": "g", "grids": []}, "grids is '[]'"),
+        ({"grids": [{"data": "t.csv"}]}, "name is missing"),
+        ({**one(), "name": "a/b"}, "name is 'a/b'"),
+        ({**one(), "name": "a/b"}, "pattern '^[A-Za-z0-9]"),
+        ("name: [", "is not YAML"),
+        ("name: g\nname: h\ngrids: [{data: t.csv}]", "key 'name' stands twice"),
+        ("name: g\ngrids: [{data: t.csv, rounds: 1, rounds: 2}]", "key 'rounds' stands twice"),
+        ("", "holds nothing"),
+        ("- 1", "holds a list"),
+    ],
+)
+def test_refusals_are_one_line(tmp_path: Path, content: object, says: str) -> None:
+    assert says in refusal(tmp_path, content)
+
+
+def test_sizes_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    assert "--size small" in refusal(tmp_path, one(), "small")
+    sized = {**one(), "sizes": {"small": {}, "paper": {}}}
+    assert "did you mean 'paper'?" in refusal(tmp_path, sized, "papers")
+    with pytest.raises(InputError, match="no such file"):
+        read_grid(tmp_path / "none.yaml")
+
+
+def test_a_figure_is_about_the_cells_with_its_settings() -> None:
+    row = PaperFigure({"ask": "property", "batch_size": 4, "drop": ["a"]}, 0.9)
+    cell = Cell("t.csv", batch_size=4, drop=("a",))
+    assert row.about(cell)
+    assert row.about(replace(cell, seed=7))
+    assert not row.about(replace(cell, batch_size=5))
+    assert not row.about(replace(cell, drop=()))
+
+
+@pytest.mark.parametrize("path", sorted(CCS24.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_papers_files_unfold_at_both_sizes(path: Path) -> None:
+    small, paper = read_grid(path, "small"), read_grid(path, "paper")
+    played = [cell for cell in paper.cells if isinstance(cell, Cell)]
+    assert not played or {cell.rounds for cell in played} >= {10}
+    assert {cell.trials for cell in paper.cells} == {5000}
+    assert {cell.seed for cell in paper.cells} >= {0, 1, 2}
+    assert max(cell.trials for cell in small.cells) < 5000
+    for row in paper.paper:
+        assert any(row.about(cell) for cell in paper.cells)
+        assert any(row.about(cell) for cell in small.cells)
+
+
+def test_there_is_a_file_for_each_figure_and_the_table() -> None:
+    names = {path.stem for path in CCS24.glob("*.yaml")}
+    assert names == {*(f"figure{i}" for i in range(2, 9)), "table2"}

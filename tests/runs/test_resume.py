@@ -1,0 +1,102 @@
+"""A run that is killed and started again ends as one that was left alone."""
+
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from test_cli import figures, frame
+
+from leakgauge.core.rng import stream
+from support import processes
+
+ROUNDS = 6
+
+
+def command(table: Path, out: Path, workers: int = 1) -> list[str]:
+    return [
+        sys.executable, "-m", "leakgauge", "audit", str(table), "--label", "income", "--secret",
+        "sex", "--rounds", str(ROUNDS), "--trials", "2000", "--batch-size", "4",
+        "--workers", str(workers), "--out", str(out),
+    ]  # fmt: skip
+
+
+def finish(table: Path, out: Path) -> float:
+    began = time.monotonic()
+    done = subprocess.run(command(table, out), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return time.monotonic() - began
+
+
+def start(table: Path, out: Path, workers: int = 1) -> subprocess.Popen:
+    return processes.start(command(table, out, workers))
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("resume") / "people.csv"
+    frame().to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def undisturbed(table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], float]:
+    out = tmp_path_factory.mktemp("undisturbed") / "run"
+    seconds = finish(table, out)
+    return figures(out), seconds
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_after_the_second_round(
+    table: Path, tmp_path: Path, undisturbed: tuple[list[str], float], workers: int
+) -> None:
+    out = tmp_path / "run"
+    running = start(table, out, workers)
+    while len(list(out.glob("rounds/property/said-*.npz"))) < 2:
+        assert running.poll() is None, "it ended before it could be killed"
+        time.sleep(0.02)
+    assert processes.kill(running)
+    kept = {path: path.stat().st_mtime_ns for path in out.glob("rounds/property/said-*.npz")}
+    assert 2 <= len(kept) < ROUNDS
+    finish(table, out)
+    assert figures(out) == undisturbed[0]
+    assert all(path.stat().st_mtime_ns == when for path, when in kept.items())  # not done again
+
+
+@pytest.mark.slow
+def test_killed_five_times_at_random(
+    table: Path, tmp_path: Path, undisturbed: tuple[list[str], float]
+) -> None:
+    rng = stream(0, "kill")
+    out = tmp_path / "run"
+    killed = 0
+    while killed < 5:
+        running = start(table, out)
+        time.sleep(rng.uniform(0.2, 0.8) * undisturbed[1])
+        killed += processes.kill(running)
+        if (out / "measurements.jsonl").exists():  # it was faster than expected: begin anew
+            out = tmp_path / f"run{killed}"
+    finish(table, out)
+    assert figures(out) == undisturbed[0]
+
+
+def test_interrupted_from_the_keyboard(table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    running = subprocess.Popen(
+        command(table, out),
+        stderr=subprocess.PIPE,
+        text=True,
+        # a suite that runs in the background may itself ignore Ctrl-C, and children inherit that
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
+    while not list(out.glob("rounds/property/said-*.npz")):
+        assert running.poll() is None, "it ended before it could be stopped"
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    _, told = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "Traceback" not in told
+    assert f"--out {out}" in told

@@ -1,0 +1,384 @@
+"""A grid that is killed and started again leaves the store of one that was left alone."""
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from test_cli import frame
+
+from leakgauge.cli import main
+from leakgauge.core.checks import InputError
+from leakgauge.core.rng import stream
+from leakgauge.data import Roles, make_table, read_table
+from leakgauge.inference.run import Settings
+from leakgauge.inference.run.plan import Plan
+from leakgauge.inference.run.prepare import from_table
+from leakgauge.results.measurements import read_measurements
+from leakgauge.runs import runner
+from leakgauge.runs.cell import Cell
+from leakgauge.runs.cellstore import CellStore
+from leakgauge.runs.grid import Grid, read_grid
+from leakgauge.runs.job import Job, job_of, prepared, source_of
+from leakgauge.runs.runner import play, run_grid, seconds_left
+from leakgauge.runs.store import RunFolder
+from support import processes
+
+SMALL = {
+    "label": "income", "secret": "sex", "shadow": 120, "trials": 200, "batch_size": 4, "rounds": 1,
+    "adversary": "discriminant",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a table, and a grid of six cells."""
+    made = tmp_path_factory.mktemp("grid")
+    frame().to_csv(made / "people.csv", index=False)
+    write(made, "six.yaml", {"defense": ["none", "sign", "prune:rate=0.5"], "seed": [0, 1]})
+    return made
+
+
+def write(folder: Path, file: str, *grids: dict, **more: object) -> Path:
+    data = str(folder / "people.csv")
+    content = {
+        "name": Path(file).stem,
+        "grids": [{"data": data, **SMALL, **one} for one in grids],
+        **more,
+    }
+    (folder / file).write_text(yaml.safe_dump(content, sort_keys=False))
+    return folder / file
+
+
+def store(out: Path) -> dict[str, bytes]:
+    """Every file of the store, and the list of its cells."""
+    files = [*(out / "cells").rglob("*"), out / "grid.yaml"]
+    return {str(one.relative_to(out)): one.read_bytes() for one in files if one.is_file()}
+
+
+def finished(out: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in out.glob("cells/*/measurements.jsonl")}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    out = tmp_path_factory.mktemp("undisturbed") / "out"
+    assert run_grid(read_grid(folder / "six.yaml"), out) == []
+    return store(out)
+
+
+def start(file: Path, out: Path, *args: str) -> subprocess.Popen:
+    return processes.start([sys.executable, "-m", "leakgauge", "run", file, "--out", out, *args])
+
+
+def test_each_cell_is_the_audit_of_its_settings(
+    folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    """Against ``from_table`` with a plan made by hand."""
+    grid = read_grid(folder / "six.yaml")
+    (cell,) = [cell for cell in grid.cells if (cell.defense, cell.seed) == ("sign", 1)]
+    settings = Settings("sex", batch_size=4, rounds=1, trials=200, seed=1)
+    plan = Plan(("property",), ("discriminant",), settings, shadow=120, defenses=("sign",))
+    table = make_table(read_table(folder / "people.csv"), Roles("income", ("sex",)))
+    expected = [r for r in from_table(table, plan).audit() if r.defense == "sign"]
+
+    key = job_of(cell).key
+    (tmp_path / "measurements.jsonl").write_bytes(undisturbed[f"cells/{key}/measurements.jsonl"])
+    found = read_measurements(tmp_path)
+    assert [(r.knowledge, r.metric, r.round, r.estimate) for r in found] == [
+        (r.knowledge, r.metric, r.round, r.estimate) for r in expected
+    ]
+    assert {record.defense for record in found} == {"sign"}
+    assert {record.knowledge for record in found} == {"static", "adaptive"}
+    assert {record.seconds for record in found} == {0.0}
+    assert len(undisturbed) == 2 * 6 + 1
+
+
+def test_two_jobs_give_the_same_store(
+    folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    assert run_grid(read_grid(folder / "six.yaml"), tmp_path / "out", workers=2) == []
+    assert store(tmp_path / "out") == undisturbed
+
+
+def test_killed_and_started_again(
+    folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    running = start(folder / "six.yaml", out)
+    while len(finished(out)) < 2:
+        assert running.poll() is None, "it ended before it could be killed"
+        time.sleep(0.02)
+    assert processes.kill(running)
+    kept = finished(out)
+    assert 2 <= len(kept) < 6
+    told: list[tuple[int, int]] = []
+    run_grid(
+        read_grid(folder / "six.yaml"), out, progress=lambda done, of, _: told.append((done, of))
+    )
+    assert store(out) == undisturbed
+    assert kept.items() <= finished(out).items()  # not done again
+    assert told == [(done, 6) for done in range(len(kept), 7)]
+    left = sorted(child.name for child in out.iterdir() if child.name != ".locks")
+    assert left == ["cells", "grid.yaml", "timings.json"]
+
+
+@pytest.mark.slow
+def test_100_cells_killed_five_times_at_random(folder: Path, tmp_path: Path) -> None:
+    settings = {
+        "ask": ["property", "attribute"],
+        "defense": ["none", "sign", "prune:rate=0.5", "clip:l2=1", "noise:std=0.01"],
+        "batch_size": [2, 4],
+        "seed": [0, 1, 2, 3, 4],
+    }
+    file = write(folder, "hundred.yaml", settings)
+    began = time.monotonic()
+    assert start(file, tmp_path / "whole").wait(timeout=900) == 0
+    seconds = time.monotonic() - began
+    rng, out, counts = stream(0, "kills"), tmp_path / "out", [0]
+    for jobs in (1, 2, 1, 2, 1):
+        enough = counts[-1] + rng.integers(1, 18)
+        running = start(file, out, "--jobs", str(jobs))
+        while len(finished(out)) < enough:
+            assert running.poll() is None, "it ended before it could be killed"
+            time.sleep(0.01)
+        time.sleep(seconds / 100 * rng.uniform(0, 1))  # at any moment of a cell
+        assert processes.kill(running)
+        counts.append(len(finished(out)))
+    kept = finished(out)
+    assert start(file, out).wait(timeout=900) == 0
+    assert store(out) == store(tmp_path / "whole")
+    assert kept.items() <= finished(out).items()
+    assert 0 < counts[1] < counts[-1] < 100
+    assert len(finished(out)) == 100
+
+
+def test_what_a_kill_leaves_half_done_does_no_harm(
+    folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    cells = [job_of(cell) for cell in read_grid(folder / "six.yaml").cells[:3]]
+    own, foreign, kept = (CellStore(out).working(job.key) for job in cells)
+    cell, source = cells[0].cell, source_of(cells[0])
+    assert isinstance(cell, Cell)
+    RunFolder.claim(own, prepared(cell, source).run)  # killed while the cell was written
+    (own / "finished").mkdir()
+    (own / "finished" / "measurements.jsonl").write_text('{"half')
+    (own / "finished" / "stray").touch()
+    foreign.mkdir(parents=True)  # of other code
+    (foreign / "run.yaml").write_text("command: other\nsettings: {}\ndata: {}\n")
+    assert [play(job, out).refusal for job in cells] == [None] * 3
+    kept.mkdir(parents=True)  # killed after the cell was kept
+    for name, content in undisturbed.items():
+        (out / name).parent.mkdir(exist_ok=True)
+        if not (out / name).exists():
+            (out / name).write_bytes(content)
+    (out / "timings.json").write_text('{"half')
+    assert run_grid(read_grid(folder / "six.yaml"), out) == []
+    assert store(out) == undisturbed
+    assert not (out / "work").exists()
+
+
+def test_refused_cells_are_told_and_the_others_kept(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    missing = str(folder / "none.csv")
+    file = write(folder, "some.yaml", {"batch_size": [4, 5000]}, {"data": missing})
+    out = tmp_path / "out"
+    assert command(monkeypatch, "run", file, "--out", out) == 2
+    printed = capsys.readouterr()
+    lines = [line for line in printed.err.splitlines() if line.startswith("refused: ")]
+    assert len(lines) == 2
+    assert f"data {missing}" in lines[0]
+    assert "batch_size 5000" in lines[1]
+    assert "--batch-size" in lines[1]
+    assert "1 of 3 cells" in printed.out
+    assert len(finished(out)) == 1
+    assert (out / "report.html").exists()
+    assert not (out / "work").exists()
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *args: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["leakgauge", *map(str, args)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_json_and_report(
+    folder: Path,
+    undisturbed: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = {"where": {"defense": "sign"}, "knowledge": "adaptive", "value": 0.9}
+    settings = {"defense": ["none", "sign", "prune:rate=0.5"], "seed": [0, 1]}
+    file = write(tmp_path, "six.yaml", settings, paper=[row])
+    shutil.copy(folder / "people.csv", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    out = Path("leakgauge-runs", "six")
+    for name, content in undisturbed.items():  # the data lie elsewhere, and nothing is done again
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_bytes(content)
+    assert command(monkeypatch, "run", file, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["name"], told["size"], told["out"], told["asked"]) == ("six", "", str(out), 6)
+    assert len(told["cells"]) == 2 * (1 + 2 + 2)
+    chosen = [c for c in told["cells"] if (c["defense"], c["knowledge"]) == ("sign", "adaptive")]
+    values = [cell["records"]["auroc"]["value"] for cell in chosen]
+    (compared,) = told["compare"]
+    assert compared["seeds"] == len(values) == 2
+    assert compared["ours"]["value"] == pytest.approx(sum(values) / 2)
+    assert compared["difference"] == pytest.approx(sum(values) / 2 - 0.9)
+    assert {path: data for path, data in store(out).items() if path != "grid.yaml"} == {
+        path: data for path, data in undisturbed.items() if path != "grid.yaml"
+    }
+    page = (out / "report.html").read_bytes()
+    (out / "report.html").unlink()
+    assert command(monkeypatch, "report", out) == 0
+    assert (out / "report.html").read_bytes() == page
+
+
+def test_stopped_from_the_keyboard(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    real, count = runner.play, iter(range(9))
+
+    def stopping(job: Job, out: Path) -> runner.Outcome:
+        if next(count) == 1:
+            raise KeyboardInterrupt
+        return real(job, out)
+
+    monkeypatch.setattr(runner, "play", stopping)
+    out = tmp_path / "out"
+    assert command(monkeypatch, "run", folder / "six.yaml", "--out", out) == 130
+    printed = capsys.readouterr()
+    assert f"kept in {out}; to go on, repeat the command" in printed.err
+    assert len(finished(out)) == 1
+
+
+def test_a_folder_of_something_else_is_refused(folder: Path, tmp_path: Path) -> None:
+    grid = read_grid(folder / "six.yaml")
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(InputError, match=r"other files \(notes.txt\) and no grid"):
+        run_grid(grid, tmp_path)
+    other = Grid("seven", "", "", grid.grids)
+    CellStore.claim(tmp_path / "out", {"name": "six", "size": "", "asked": 0, "cells": [],
+                                       "grids": [], "paper": []})  # fmt: skip
+    with pytest.raises(InputError, match="name is 'six' there, 'seven' here"):
+        run_grid(other, tmp_path / "out")
+
+
+def _changed(text: str) -> str:
+    return text.replace("batch_size: 4", "batch_size: 5")
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "says"),
+    [
+        ("cells/*/cell.yaml", _changed, "cell.yaml' was changed; remove the folder"),
+        ("cells/*/cell.yaml", lambda text: "settings: {}", "was changed"),
+        ("cells/*/cell.yaml", lambda text: "settings: 3", "was changed"),
+        ("cells/*/cell.yaml", lambda text: "settings: 2020-01-01", "was changed"),
+        ("cells/*/cell.yaml", lambda text: "- [", "run the grid again"),
+        ("cells/*/measurements.jsonl", lambda text: "", "is empty; remove the folder"),
+        ("cells/*/measurements.jsonl", lambda text: "{}", "is no record"),
+        ("grid.yaml", lambda text: text.replace("asked: 6", "asked: many"), "asked: input"),
+        ("grid.yaml", lambda text: text.replace("cells:", "sells:", 1), "cells: field required"),
+        ("grid.yaml", lambda text: text.replace("paper: []", "paper: [{where: 3}]"), "paper"),
+    ],
+)
+def test_a_damaged_store_is_one_line(
+    undisturbed: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    change: Callable[[str], str],
+    says: str,
+) -> None:
+    for name, content in undisturbed.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    assert command(monkeypatch, "report", tmp_path) == 0
+    capsys.readouterr()
+    damaged = sorted(tmp_path.glob(file))[0]
+    damaged.write_text(change(damaged.read_text()))
+    assert command(monkeypatch, "report", tmp_path) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("error: ")
+    assert told.err.count("\n") == 1
+    assert says in told.err
+
+
+def test_a_folder_in_use_is_one_line(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "notes.txt").touch()
+    assert command(monkeypatch, "run", folder / "six.yaml", "--out", tmp_path) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: ")
+    assert told.count("\n") == 1
+
+
+def test_data_that_change_under_a_run_are_refused(folder: Path, tmp_path: Path) -> None:
+    cell = read_grid(folder / "six.yaml").cells[0]
+    ended = play(Job(cell, "people.csv", "another fingerprint"), tmp_path)
+    assert ended.refusal is not None
+    assert "changed since the run began" in ended.refusal
+    assert finished(tmp_path) == {}
+
+
+def test_time_left() -> None:
+    def job(**settings: object) -> Job:
+        return Job(Cell("t.csv", **settings), "t.csv", "f")
+
+    jobs = {
+        "a": job(batch_size=4, seed=0),
+        "b": job(batch_size=4, seed=1),
+        "c": job(batch_size=64, seed=0),
+        "d": job(batch_size=64, seed=1),
+        "e": job(batch_size=4, seed=2),
+    }
+    todo = {key: jobs[key] for key in "de"}
+    took = {"a": 2.0, "b": 4.0, "c": 50.0, "of another grid": 999.0}
+    # d is like c, e like a and b
+    assert seconds_left(took, jobs, todo, workers=1) == 50.0 + 3.0
+    assert seconds_left(took, jobs, todo, workers=2) == 26.5
+    assert seconds_left({}, jobs, todo, workers=1) is None
+    assert seconds_left(took, jobs, {}, workers=1) == 0
+
+
+def test_a_cell_that_another_process_still_plays_is_waited_for(tmp_path: Path) -> None:
+    """A kill of the command can leave a worker behind, which goes on with its cell."""
+    store = CellStore(tmp_path)
+    order: list[str] = []
+
+    def later() -> None:
+        with CellStore(tmp_path).alone("a" * 64):
+            order.append("second")
+
+    waiting = threading.Thread(target=later)
+    with store.alone("a" * 64):
+        waiting.start()
+        time.sleep(0.2)
+        order.append("first")
+    waiting.join(timeout=10)
+    assert order == ["first", "second"]

@@ -1,0 +1,33 @@
+"""Audits as the paper writes them: one release, one threshold, one count at a time."""
+
+import itertools
+import math
+
+import torch
+
+from support.references.gradients import loop
+
+
+def gradient(task, params, x, y):
+    """The flat gradient of one record, by plain autograd."""
+    found = loop(task, params, x[None, None], y[None, None])
+    return torch.cat([leaf.flatten() for leaf in found.values()])
+
+
+def clipped(flat, clip):
+    norm = math.sqrt(float(flat.square().sum()))
+    return flat * min(1.0, clip / norm) if norm > 0 else flat
+
+
+def largest_epsilon(null, alternative, delta):
+    """In-sample: the larger of both orders, at every threshold between two scores."""
+    values = sorted({*null, *alternative})
+    cuts = [values[0] - 1, *((a + b) / 2 for a, b in itertools.pairwise(values))]
+    best = 0.0
+    for cut in cuts:
+        fpr = sum(score > cut for score in null) / len(null)
+        fnr = sum(score <= cut for score in alternative) / len(alternative)
+        for one, other, n in ((fnr, fpr, len(null)), (fpr, fnr, len(alternative))):
+            if 1 - delta - one > 0:
+                best = max(best, math.log((1 - delta - one) / max(other, 1 / n)))
+    return best

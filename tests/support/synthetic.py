@@ -1,0 +1,47 @@
+"""Data whose leakage is known: planted, or none at all."""
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from leakgauge.core.rng import stream, torch_stream
+from leakgauge.core.types import Dataset, Task
+from leakgauge.data import from_arrays, split_records
+from leakgauge.defenses import Defense
+from leakgauge.inference import Attack
+from leakgauge.inference.run import Settings, Stage, stage
+from leakgauge.models import mlp
+
+
+def records(
+    shift: float, *, n: int = 3000, values: int = 2, users: int | None = None, seed: int = 0
+) -> Dataset:
+    """Gaussian features, of which the first moves by ``shift`` with the secret; 0: no leak."""
+    rng = stream(seed, "synthetic")
+    secret = rng.integers(values, size=n)
+    x = rng.normal(size=(n, 6))
+    x[:, 0] += shift * secret
+    y = (x[:, 1] + 0.5 * rng.normal(size=n) > 0).astype(np.int64)
+    people = None if users is None else rng.integers(users, size=n)
+    return from_arrays(x, y, {"s": secret}, users=people, dtype=torch.float64)
+
+
+def small_task(data: Dataset, *, seed: int = 0) -> Task:
+    model = mlp(data.x.shape[1], 2, hidden=(12,), generator=torch_stream(seed, "model"))
+    return Task(model.to(data.x.dtype), cross_entropy)
+
+
+def small_stage(
+    data: Dataset,
+    *attacks: Attack,
+    ask: str = "property",
+    defense: Defense | None = None,
+    **settings,
+) -> Stage:
+    chosen = Settings("s", **{"batch_size": 8, "rounds": 2, "trials": 400, **settings})
+    split = split_records(
+        data.secrets["s"], users=data.users, shadow=600, rng=stream(chosen.seed, "split")
+    )
+    return stage(
+        ask, small_task(data), data, split, attacks=attacks, settings=chosen, defense=defense
+    )
