@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,38 +11,11 @@ import pandas as pd
 import pytest
 
 from leakgauge.cli import main
-from leakgauge.core.rng import stream
 from leakgauge.results.measurements import read_measurements
+from support.command import figures, leakgauge
+from support.tables import frame
 
 SMALL = ("--rounds", "2", "--trials", "200", "--batch-size", "4", "--shadow", "120")
-
-
-def leakgauge(*args: object, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "leakgauge", *map(str, args)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **env},
-        timeout=300,
-    )
-
-
-def frame(n: int = 600) -> pd.DataFrame:
-    rng = stream(0, "frame")
-    sex = np.where(rng.random(n) < 0.5, "f", "m")
-    height = rng.normal(170, 7, size=n) + 12 * (sex == "m")
-    income = np.where(rng.normal(size=n) + (height - 175) / 20 > 0, "high", "low")
-    return pd.DataFrame(
-        {
-            "height": height,
-            "town": rng.choice(["a", "b", "c"], size=n),
-            "sex": sex,
-            "income": income,
-            "person": np.arange(n) // 2,
-            "age": rng.integers(18, 90, size=n),
-        }
-    )
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +48,9 @@ def test_json_has_what_a_pipeline_needs(finished: tuple[Path, dict]) -> None:
     for cell in told["cells"]:
         assert (cell["defense"], cell["knowledge"], cell["trials"]) == ("none", "static", 200)
         assert [r["round"] for r in cell["rounds"]] == [1, 2]
-        for figures in (cell["accumulated"], *cell["rounds"]):
+        for measured in (cell["accumulated"], *cell["rounds"]):
             for metric in ("auroc", "tpr_at_1_fpr", "success", "advantage"):
-                found = figures[metric]
+                found = measured[metric]
                 assert found["low"] <= found["value"] <= found["high"]
         assert 0 < cell["utility"]["accuracy"]["value"] <= 1
 
@@ -113,15 +85,6 @@ def test_terminal_shows_verdict_and_report(table: Path, tmp_path: Path) -> None:
     assert "'sex'" in done.stdout
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("report: ")]
     assert (tmp_path / line.removeprefix("report: ").split("  (")[0]).exists()
-
-
-def figures(folder: Path) -> list[str]:
-    """The lines of measurements.jsonl without their timings."""
-    lines = (folder / "measurements.jsonl").read_text(encoding="utf-8").splitlines()
-    found = [json.loads(line) for line in lines]
-    for record in found:
-        record.pop("seconds")
-    return [json.dumps(record, sort_keys=True) for record in found]
 
 
 def test_workers_do_not_change_the_figures(

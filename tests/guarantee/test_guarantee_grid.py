@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import yaml
 from playwright.sync_api import Browser
-from test_report import HOSTILE, browser, drawn  # noqa: F401 - browser is a fixture
 
 from leakgauge.cli.experiment import read_comparison
 from leakgauge.core.checks import InputError
@@ -19,6 +18,8 @@ from leakgauge.report.compare_page import write_comparison
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Histogram, Measurement, Run
 from leakgauge.runs.grid import read_grid
 from leakgauge.runs.runner import run_grid
+from support.made_runs import HOSTILE
+from support.pages import drawn
 
 AUDIT = {
     "ask": "guarantee", "attribute": "sex", "label": "income", "clip": 2, "noise": [0.1, 30.0],
@@ -121,7 +122,7 @@ def one(metric: str, value: float, **more: object) -> Measurement:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 360])
 def test_browser_shows_one_guarantee(
-    browser: Browser,  # noqa: F811
+    browser: Browser,
     tmp_path: Path,
     scheme: str,
     width: int,

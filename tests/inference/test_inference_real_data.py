@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from test_cli import leakgauge
 
 from leakgauge.core.rng import stream
 from leakgauge.data import Roles, make_table, open_data, read_table
@@ -17,6 +16,7 @@ from leakgauge.inference.run.description import Origin
 from leakgauge.inference.run.plan import Plan
 from leakgauge.inference.run.prepare import from_source, from_table
 from leakgauge.results.measurements import ACCUMULATED, Estimate
+from support.command import leakgauge
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_cli import frame
 
 from leakgauge.cli import main
 from leakgauge.core.checks import InputError
@@ -29,6 +28,7 @@ from leakgauge.runs.job import Job, job_of, prepared, source_of
 from leakgauge.runs.runner import play, run_grid, seconds_left
 from leakgauge.runs.store import RunFolder
 from support import processes
+from support.tables import frame
 
 SMALL = {
     "label": "income", "secret": "sex", "shadow": 120, "trials": 200, "batch_size": 4, "rounds": 1,
