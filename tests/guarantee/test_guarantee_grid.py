@@ -61,6 +61,7 @@ def refusal(folder: Path, *grids: dict, paper: tuple[dict, ...] = ()) -> str:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.process
 def test_a_grid_of_guarantees_is_played_and_shown(
     folder: Path, tmp_path: Path, workers: int
 ) -> None:

@@ -14,6 +14,8 @@ from support import processes
 from support.command import figures
 from support.tables import frame
 
+pytestmark = pytest.mark.process
+
 ROUNDS = 6
 
 

@@ -100,6 +100,7 @@ def test_each_cell_is_the_audit_of_its_settings(
     assert len(undisturbed) == 2 * 6 + 1
 
 
+@pytest.mark.process
 def test_two_jobs_give_the_same_store(
     folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -107,6 +108,7 @@ def test_two_jobs_give_the_same_store(
     assert store(tmp_path / "out") == undisturbed
 
 
+@pytest.mark.process
 def test_killed_and_started_again(
     folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -130,6 +132,7 @@ def test_killed_and_started_again(
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_100_cells_killed_five_times_at_random(folder: Path, tmp_path: Path) -> None:
     settings = {
         "ask": ["property", "attribute"],
