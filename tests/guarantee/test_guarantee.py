@@ -141,6 +141,7 @@ def test_any_optimizer_that_reads_per_sample_gradients() -> None:
 
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
+@pytest.mark.calibration
 def test_the_power_of_the_likelihood_ratio(mu: float, batch: int) -> None:
     """At level alpha it is Phi(d / sigma - z): d and sigma of the mean of the batch."""
     claim = DPSGD(0.5, noise_for(mu, 0.5, batch=batch))
@@ -230,6 +231,7 @@ def test_correct_mechanisms_pass() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("statistic", [LikelihoodRatio(), LayerRatio(), Norm()])
+@pytest.mark.calibration
 def test_correct_mechanisms_pass_200_times(statistic) -> None:
     mechanisms = [
         (seed, DPSGD(0.5, noise_for(mu, 0.5, seed=seed)))
@@ -376,6 +378,7 @@ def test_broken_mechanisms_are_caught(kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.calibration
 def test_broken_mechanisms_are_caught_in_19_of_20_seeds(kind: str) -> None:
     assert sum(caught(kind, 100 + seed, trials=1000) for seed in range(20)) >= 19
 
@@ -394,6 +397,7 @@ def test_the_seed_decides_and_memory_does_not(statistic) -> None:
     assert not np.array_equal(one.null, other.null)
 
 
+@pytest.mark.calibration
 def test_a_record_without_any_difference_shows_nothing() -> None:
     same = replace(a_pair(), attribute=replace(SEX, codes=CODES[[0, 0]]))
     for statistic in (Norm(), LikelihoodRatio(), LayerRatio()):

@@ -116,6 +116,7 @@ def test_little_noise_saturates_the_trials(go: Go) -> None:
     assert epsilon["estimate"]["high"] is None  # infinite: an error was never seen
 
 
+@pytest.mark.calibration
 def test_much_noise_shows_nothing(go: Go) -> None:
     found = told(go, "--noise", 1000)
     assert found["epsilon"]["estimate"]["low"] == 0

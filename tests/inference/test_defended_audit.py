@@ -46,6 +46,7 @@ def test_an_adaptive_adversary_sees_through_a_sign_and_a_static_one_does_not() -
     assert told_apart(scene, "adaptive") > told_apart(scene, "static")
 
 
+@pytest.mark.calibration
 def test_noise_that_drowns_the_gradient_leaves_nothing() -> None:
     scene = defended(gaussian(1e6))
     assert told_apart(scene, "adaptive") == pytest.approx(0.5, abs=0.1)

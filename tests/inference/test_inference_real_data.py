@@ -45,8 +45,11 @@ def holds_chance(estimate: Estimate) -> bool:
     return estimate.low <= 0.5 <= estimate.high
 
 
+@pytest.mark.calibration
 def test_a_shuffled_secret_raises_no_alarm(adult: pd.DataFrame) -> None:
-    held = [holds_chance(auroc(shuffled(adult, seed), seed=seed)) for seed in range(4)]
+    """On a quarter of the users; the slow test below takes all of them."""
+    part = adult.sample(12_000, random_state=0).reset_index(drop=True)
+    held = [holds_chance(auroc(shuffled(part, seed), seed=seed)) for seed in range(4)]
     assert sum(held) >= 3
 
 
@@ -58,6 +61,7 @@ ON_BATCHES = [attack.name for attack in players("property")]
     ("ask", "adversary"),
     [*(("property", name) for name in ON_BATCHES), ("proportion", "forest")],
 )
+@pytest.mark.calibration
 def test_a_shuffled_secret_raises_no_alarm_over_20_seeds(
     adult: pd.DataFrame, ask: str, adversary: str
 ) -> None:
@@ -72,6 +76,7 @@ def test_a_shuffled_secret_raises_no_alarm_over_20_seeds(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("adversary", [attack.name for attack in players("user")])
+@pytest.mark.calibration
 def test_clips_dealt_to_actors_at_random_name_nobody_over_20_seeds(
     data_folder: Path, adversary: str
 ) -> None:

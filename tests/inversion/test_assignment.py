@@ -119,6 +119,7 @@ def test_records_of_an_update_are_arranged_as_its_images() -> None:
     assert not torch.equal(plan.batches(x, epoch=1), truth[members[1]])
 
 
+@pytest.mark.calibration
 def test_pure_noise_is_matched_by_chance() -> None:
     n, members = 400, deal(400, 1, 2)
     x = [torch.rand(n, 1, 1, 4, 4, generator=torch_stream(0, "chance", e)) for e in (0, 1)]
