@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 
 from leakgauge.core.checks import InputError, nearest, require_count
+from leakgauge.core.types import Dataset, Task
 from leakgauge.data.fingerprint import fingerprint
 from leakgauge.data.image_files import Pixels
 from leakgauge.data.image_sources import (
@@ -25,7 +26,7 @@ from leakgauge.data.table import Roles
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Data as they came, before any column has a role.
+    """Data as they came, before any column has a role; or a user's own task.
 
     Attributes:
         name: for records and the report.
@@ -36,6 +37,8 @@ class Source:
         fingerprint: of the content, 64 hex digits. That of decoded images can differ between
             versions of Pillow.
         notes: what was done to the data and should be known.
+        task: a user's own model and loss; None where leakgauge chooses the network.
+        dataset: the records of ``task``, which take the place of ``frame``.
     """
 
     name: str
@@ -44,6 +47,8 @@ class Source:
     roles: Roles | None
     fingerprint: str
     notes: tuple[str, ...] = ()
+    task: Task | None = None
+    dataset: Dataset | None = None
 
 
 def open_data(spec: str | os.PathLike[str], *, side: int = 32) -> Source:
