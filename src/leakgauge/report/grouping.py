@@ -54,7 +54,7 @@ class Test:
         return self.at(metric) or next(iter(self.single(metric)[::-1]), None)
 
 
-def tests_of(measurements: Sequence[Measurement], *, without: Sequence[str] = ()) -> list[Test]:
+def group_tests(measurements: Sequence[Measurement], *, without: Sequence[str] = ()) -> list[Test]:
     """Return the tests behind the measurements, in the order of their first measurement.
 
     Args:
