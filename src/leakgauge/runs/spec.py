@@ -225,10 +225,27 @@ def read_value(one: Declared, text: str, where: str) -> Any:
         InputError: the text is no such value.
     """
     if one.kind is tuple:
-        return tuple(_item(one, part, where) for part in split_list(text))
+        return tuple(read_item(one, part, where) for part in split_list(text))
     if one.kind is Mapping:
         return read_counts(split_list(text, names=False), where)
-    return _item(one, text, where)
+    return read_item(one, text, where)
+
+
+def read_item(one: Declared, text: str, where: str) -> Any:
+    """Return one value of a setting, or one item of a list, from its text.
+
+    Raises:
+        InputError: the text is no such value.
+    """
+    if one.item is bool:
+        require(text in ("true", "false"), f"{where} is {text!r}; expected true or false")
+        return text == "true"
+    if one.item is str:
+        return text
+    try:
+        return one.item(text)
+    except ValueError as error:
+        raise InputError(f"{where} is {text!r}; expected {_wanted(one)}") from error
 
 
 def split_list(text: str, *, names: bool = True) -> list[str]:
@@ -318,18 +335,6 @@ def _wanted(one: Declared) -> str:
     ]
     number = "a whole number" if one.item is int else "a number"
     return f"{number} {' and '.join(limits)}".strip()
-
-
-def _item(one: Declared, text: str, where: str) -> Any:
-    if one.item is bool:
-        require(text in ("true", "false"), f"{where} is {text!r}; expected true or false")
-        return text == "true"
-    if one.item is str:
-        return text
-    try:
-        return one.item(text)
-    except ValueError as error:
-        raise InputError(f"{where} is {text!r}; expected {_wanted(one)}") from error
 
 
 def _is_single(one: Declared, value: Any) -> bool:
