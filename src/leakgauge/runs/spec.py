@@ -42,6 +42,7 @@ class Setting:
         choices: the only texts that are allowed; None for any.
         cells: of a tuple: each value of a list in a grid is a cell of its own. Otherwise a list
             is one value.
+        adds: of a tuple: given values are added to the default and do not replace it.
         option: whether commands have an option for it.
     """
 
@@ -51,6 +52,7 @@ class Setting:
     most: float | None = None
     choices: tuple[str, ...] | None = None
     cells: bool = False
+    adds: bool = False
     option: bool = True
 
 
@@ -204,6 +206,13 @@ def plain(spec: Spec) -> dict[str, Any]:
         if one.kind is tuple and one.setting.cells and len(settings[name]) < 2:
             settings[name] = settings[name][0] if settings[name] else None
     return settings
+
+
+def added(one: Declared, value: Any) -> Any:
+    """Return a given value, together with the default where the setting adds to it."""
+    if not one.setting.adds:
+        return value
+    return tuple(dict.fromkeys((*one.default, *value)))
 
 
 def changed(spec: Spec) -> dict[str, Any]:
