@@ -155,9 +155,7 @@ def _cells(settings: Mapping[str, Any], question: Question, where: str) -> tuple
     refuse_unknown(settings, known, where)
     require("data" in settings, f"{where} names no data; add a line 'data: NAME or path'")
     ask = {"ask": settings.get("ask", next(iter(question.asks)))}
-    choices = {
-        name: _choices(known[name], value) for name, value in {**ask, **settings}.items()
-    }
+    choices = {name: _choices(known[name], value) for name, value in {**ask, **settings}.items()}
     combinations = (dict(zip(choices, one, strict=True)) for one in product(*choices.values()))
     return tuple(_once(_cell(one, question, where) for one in combinations))
 

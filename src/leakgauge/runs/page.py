@@ -57,9 +57,7 @@ def sections_of(audit: AuditRun, questions: Mapping[str, Question]) -> list[Sect
     sections = []
     store = Store(audit.path)
     for name, answer in audit.answers.items():
-        require(
-            name in questions, f"the question {name!r} is not installed; install its package"
-        )
+        require(name in questions, f"the question {name!r} is not installed; install its package")
         folder = store.folder(name) if store.has(name) else store.work(name).files
         sections.append(questions[name].section(answer, folder))
     return sections
@@ -103,9 +101,7 @@ def write_comparison(folder: Path, questions: Mapping[str, Question]) -> Path:
     return path
 
 
-def read_comparison(
-    folder: Path, questions: Mapping[str, Question]
-) -> tuple[Comparison, Question]:
+def read_comparison(folder: Path, questions: Mapping[str, Question]) -> tuple[Comparison, Question]:
     """Read what the folder of a grid holds, and the question that its cells ask.
 
     Raises:
