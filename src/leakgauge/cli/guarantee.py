@@ -16,6 +16,7 @@ from leakgauge.cli import options
 from leakgauge.cli.stopping import stoppable
 from leakgauge.core.checks import InputError, require, require_choice
 from leakgauge.core.threads import one_thread
+from leakgauge.core.user_code import function_of, one_line
 from leakgauge.data import open_data
 from leakgauge.guarantee import Craft, LikelihoodRatio, Mechanism, Pair, Result
 from leakgauge.guarantee.canary import Domain
@@ -34,7 +35,6 @@ from leakgauge.guarantee.run import (
 from leakgauge.inference.run.judging import versions
 from leakgauge.results.measurements import Measurement, Run, write_measurements
 from leakgauge.runs.store import RunFolder
-from leakgauge.runs.user_code import function_of, told
 
 COMMAND = "guarantee"
 ENDS = ("value", "low", "high")
@@ -119,7 +119,7 @@ def run(
         except Exception as error:
             if own is None:
                 raise
-            raise InputError(f"--mechanism {mechanism} raised {told(error)}") from error
+            raise InputError(f"--mechanism {mechanism} raised {one_line(error)}") from error
     found = records_of(cell, source.name, pair, result)
     write_measurements(folder.path, found)
     report = write_guarantee(folder.path, described, found)

@@ -9,6 +9,7 @@ import torch
 import typer
 
 from leakgauge.core.checks import InputError, require, require_count
+from leakgauge.defenses.catalog import HELP as DEFENSE_HELP
 from leakgauge.inference import ATTACKS, GAMES
 from leakgauge.inference.run import EMPIRICAL, FRESH, REUSE, UNIFORM
 from leakgauge.inversion.run.spec import EXACT, METHODS, QUESTION
@@ -47,9 +48,7 @@ Defenses = Annotated[
     list[str] | None,
     typer.Option(
         "--defense",
-        help="NAME[:key=value,...]: prune:rate=0.99, sign, "
-        "perturb:gamma=0.005,alpha=0.002,steps=5, vib:beta=0.01, dpsgd:clip=2,noise=0.1, "
-        "clip:l2=1, noise:std=0.01, quantise:levels=4; repeatable",
+        help=f"{DEFENSE_HELP}; repeatable",
     ),
 ]
 BatchSize = Annotated[int, typer.Option(help="records in a private batch and in a training step")]
