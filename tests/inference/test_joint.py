@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from leakgauge.defenses import Defense, clip, dpsgd, none
+from leakgauge.defenses import Defense, none
 from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Discriminant, Joint, accumulate
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, panel
@@ -26,6 +26,7 @@ from leakgauge.inference.run.rounds import benches, defense_of_round, sent_by_cl
 from leakgauge.results.measurements import ACCUMULATED, Measurement, Run
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.store import RunFolder
+from support.defenses import clip, dpsgd
 from support.synthetic import records, small_stage
 
 JOINT = Joint(ridge=0.03, batches=120)
