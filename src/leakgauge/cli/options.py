@@ -58,7 +58,11 @@ def with_options(
             _parameter(one, name in required, texts.get(name, one.setting.help))
             for name, one in known.items()
         ]
-        mine = [one for name, one in own.items() if name != GIVEN]
+        mine = [
+            one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for name, one in own.items()
+            if name != GIVEN
+        ]
         first = [one for one in mine if one.default is inspect.Parameter.empty]
         rest = [one for one in mine if one.default is not inspect.Parameter.empty]
         arguments = [one for one in rest if _is_argument(one)]
