@@ -75,10 +75,8 @@ def load(
         "bins": dict(bins or {}),
         "drop_missing": drop_missing,
     }
-    if (
-        isinstance(data, np.ndarray)
-        or (type(data).__module__.startswith("torch")
-        and not isinstance(data, Task))
+    if isinstance(data, np.ndarray) or (
+        type(data).__module__.startswith("torch") and not isinstance(data, Task)
     ):
         require(labels is not None, "an array of records needs labels; give load(x, y, ...)")
         source = array_source(data, labels, secrets or {}, users)

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from leakgauge.cli.experiment import read_comparison
 from playwright.sync_api import Browser
 from test_report import HOSTILE, browser, drawn  # noqa: F401 - browser is a fixture
 
-from leakgauge.cli.experiment import read_comparison
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.guarantee.metrics import METRICS

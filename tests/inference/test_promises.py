@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leakgauge.cli.summary import as_json, information_lines, promise_lines
 from test_report import (
     ACCUMULATED,
     DEFENSES,
@@ -24,7 +25,6 @@ from test_report import (
     visible,
 )
 
-from leakgauge.cli.summary import as_json, information_lines, promise_lines
 from leakgauge.inference.report import cells
 from leakgauge.inference.report.choice import DRAWN, drawn
 from leakgauge.report import render, verdicts

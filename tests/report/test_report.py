@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib
 import pytest
+from leakgauge.report.repeat import OPTIONS, command_line
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from leakgauge.core.checks import InputError
@@ -19,7 +20,6 @@ from leakgauge.inference.report.cells import cells
 from leakgauge.inference.report.defenses import answer, panels
 from leakgauge.privacy.certificates import guarantees
 from leakgauge.report import render, verdicts, write_report
-from leakgauge.report.repeat import OPTIONS, command_line
 from leakgauge.report.wording import label
 from leakgauge.results.measurements import (
     ACCUMULATED,

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from leakgauge.runs.cell import Cell, PaperFigure, plain
+from leakgauge.runs.job import Job
 
 from leakgauge.core.checks import InputError
 from leakgauge.inference import players
 from leakgauge.runs import job
-from leakgauge.runs.cell import Cell, PaperFigure, plain
 from leakgauge.runs.grid import Grid, read_grid
-from leakgauge.runs.job import Job
 
 CCS24 = Path(__file__).parents[2] / "experiments" / "ccs24"
 

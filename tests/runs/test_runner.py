@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from leakgauge.runs.cell import Cell
+from leakgauge.runs.cellstore import CellStore
+from leakgauge.runs.job import Job, job_of, prepared, source_of
 from test_cli import frame
 
 from leakgauge.cli import main
@@ -22,10 +25,7 @@ from leakgauge.inference.run.plan import Plan
 from leakgauge.inference.run.prepare import from_table
 from leakgauge.results.measurements import read_measurements
 from leakgauge.runs import runner
-from leakgauge.runs.cell import Cell
-from leakgauge.runs.cellstore import CellStore
 from leakgauge.runs.grid import Grid, read_grid
-from leakgauge.runs.job import Job, job_of, prepared, source_of
 from leakgauge.runs.runner import play, run_grid, seconds_left
 from leakgauge.runs.store import RunFolder
 from support import processes
