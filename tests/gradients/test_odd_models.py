@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_guarantee import INPUTS, a_pair
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -18,6 +17,7 @@ from leakgauge.inference import Attack, Discriminant, Energies, Forest, Joint, L
 from leakgauge.inference.run import Settings, audit, stage
 from leakgauge.results.measurements import Measurement
 from support.defenses import clip, dpsgd, perturb, prune, quantise
+from support.pairs import INPUTS, a_pair
 from support.synthetic import records
 
 

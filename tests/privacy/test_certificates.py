@@ -18,6 +18,7 @@ from leakgauge.privacy.accounting import delta_gaussian, epsilon_passes
 from leakgauge.privacy.certificates import LEAST, UNLIMITED, guarantees
 from support import defenses as make
 from support.defenses import dpsgd
+from support.references import accounting as literal
 
 ASKED = {
     "batch_size": 16,
@@ -148,17 +149,6 @@ def test_a_smaller_last_batch_costs() -> None:
     assert "last batch" not in even["note"]
 
 
-def literal_delta(epsilon: float, mu: float) -> float:
-    """The integral of what p(x) exceeds exp(epsilon) q(x) by, for p = N(mu, 1) and q = N(0, 1)."""
-    start = epsilon / mu + mu / 2
-    value = integrate.quad(
-        lambda x: stats.norm.pdf(x, mu) - math.exp(epsilon) * stats.norm.pdf(x),
-        *(start, start + 15),
-        epsabs=1e-15,
-    )[0]
-    return float(value)
-
-
 def test_passes_with_a_smaller_batch_are_a_mixture() -> None:
     delta, share, passes = 1e-3, 0.1, 4
     found = epsilon_passes(4.0, passes, delta, last_multiplier=1.0, last_share=share).value
@@ -166,7 +156,7 @@ def test_passes_with_a_smaller_batch_are_a_mixture() -> None:
         math.comb(passes, j)
         * share**j
         * (1 - share) ** (passes - j)
-        * literal_delta(found, math.sqrt((passes - j) / 16 + j))
+        * literal.delta_gaussian(found, math.sqrt((passes - j) / 16 + j))
         for j in range(passes + 1)
     )
     assert mixed == pytest.approx(delta, rel=1e-6)

@@ -8,10 +8,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from test_cli import figures, frame
 
 from leakgauge.core.rng import stream
 from support import processes
+from support.command import figures
+from support.tables import frame
+
+pytestmark = pytest.mark.process
 
 ROUNDS = 6
 

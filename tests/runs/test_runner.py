@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from leakgauge.inference.question import QUESTION
+from leakgauge.inference.spec import InferenceSpec
 
 import leakgauge as lg
 from leakgauge.catalog import questions
 from leakgauge.cli import main
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
-from leakgauge.inference.question import QUESTION
-from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import read_measurements
 from leakgauge.runs import runner
 from leakgauge.runs.grid import Grid, unfold
@@ -111,6 +111,7 @@ def test_each_cell_is_the_audit_of_its_settings(
     assert len(undisturbed) == 2 * 6 + 1
 
 
+@pytest.mark.process
 def test_two_jobs_give_the_same_store(
     folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_two_jobs_give_the_same_store(
     assert store(tmp_path / "out") == undisturbed
 
 
+@pytest.mark.process
 def test_killed_and_started_again(
     folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -141,6 +143,7 @@ def test_killed_and_started_again(
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_100_cells_killed_five_times_at_random(folder: Path, tmp_path: Path) -> None:
     settings = {
         "ask": ["property", "attribute"],
