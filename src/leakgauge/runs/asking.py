@@ -40,7 +40,8 @@ def asked_of(wanted: Wanted, questions: Mapping[str, Question]) -> Asked:
     Raises:
         InputError: a word, an option or a setting does not exist, or no question uses it.
     """
-    words = list(dict.fromkeys(wanted.asks)) or [_first(questions)]
+    words = list(wanted.asks) or [_first(questions)]
+    require(len(set(words)) == len(words), f"--ask names one twice: {', '.join(words)}")
     groups: dict[str, list[str]] = {}
     for word in words:
         groups.setdefault(_question(word, questions).name, []).append(word)
