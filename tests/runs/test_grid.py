@@ -85,7 +85,7 @@ def test_a_size_overrides_every_grid(tmp_path: Path) -> None:
 def test_an_adversary_that_is_not_named_is_the_papers(tmp_path: Path) -> None:
     for ask in ("property", "user"):
         (cell,) = grid(tmp_path, {"ask": ask}).cells
-        assert cell.adversary == players(ask)[0].name
+        assert cell.adversary == players(ask)[0]
 
 
 OTHER = {

@@ -10,7 +10,8 @@ import typer
 
 from leakgauge.core.checks import InputError, require, require_count
 from leakgauge.defenses.catalog import HELP as DEFENSE_HELP
-from leakgauge.inference import ATTACKS, GAMES
+from leakgauge.inference.catalog import GAMES
+from leakgauge.inference.catalog import HELP as ADVERSARY_HELP
 from leakgauge.inference.run import EMPIRICAL, FRESH, REUSE, UNIFORM
 from leakgauge.inversion.run.spec import EXACT, METHODS, QUESTION
 
@@ -22,10 +23,7 @@ Ask = Annotated[
 ]
 Adversary = Annotated[
     list[str] | None,
-    typer.Option(
-        help=f"who infers it: {', '.join(ATTACKS)} (default: the paper's; forest, for user "
-        "encoder); repeatable"
-    ),
+    typer.Option(help=f"who infers it: {ADVERSARY_HELP}; repeatable"),
 ]
 AnyAsk = Annotated[
     list[str] | None,
@@ -39,9 +37,8 @@ AnyAdversary = Annotated[
     list[str] | None,
     typer.Option(
         "--adversary",
-        help=f"who infers it: {', '.join(ATTACKS)} (default: the paper's; forest, for user "
-        f"encoder); for {QUESTION} {', '.join(METHODS)} (default leakgauge; {EXACT} is for "
-        "tables); repeatable",
+        help=f"who infers it: {ADVERSARY_HELP}; for {QUESTION} {', '.join(METHODS)} (default "
+        f"leakgauge; {EXACT} is for tables); repeatable",
     ),
 ]
 Defenses = Annotated[

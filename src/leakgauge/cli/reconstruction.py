@@ -10,7 +10,7 @@ from typer import Context
 from leakgauge.cli import options
 from leakgauge.cli.invert import play
 from leakgauge.core.checks import require, require_choice, require_count
-from leakgauge.inference import GAMES
+from leakgauge.inference.catalog import GAMES
 from leakgauge.inversion.run.spec import QUESTION, InversionCell, default_image_count
 
 OWN = frozenset(
