@@ -1,11 +1,11 @@
 """What is asked of one run, by names and plain values."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from leakgauge.core.checks import InputError, require, require_choice, require_count
 from leakgauge.defenses import Defense, parse_defense
-from leakgauge.inference import ATTACKS, GAMES, AnyAttack, UserInference, players
+from leakgauge.inference import GAMES, AnyAttack, games_of, parse_adversary, players
+from leakgauge.inference.catalog import USER
 from leakgauge.inference.run import UNIFORM, Settings
 
 
@@ -15,8 +15,8 @@ class Plan:
 
     Attributes:
         asks: names of games.
-        adversaries: names of attacks; each game is played by those that can, and where none is
-            named, by the paper's.
+        adversaries: as ``parse_adversary`` reads them; each game is played by those that can, and
+            where none is named, by the paper's.
         settings: how they are played.
         shadow: shadow records, at most.
         hidden: widths of the hidden layers of the network for tables.
@@ -38,15 +38,18 @@ class Plan:
         require_count(self.shadow, "number of shadow records (--shadow)")
         for width in self.hidden:
             require_count(width, "width of a hidden layer (--hidden)")
-        _refuse_names("--ask", self.asks, GAMES, fewest=1)
-        _refuse_names("--adversary", self.adversaries, ATTACKS, fewest=0)
+        _refuse_twice("--ask", self.asks)
+        require(len(self.asks) > 0, f"--ask is empty; expected one or more of {', '.join(GAMES)}")
+        for ask in self.asks:
+            require_choice(ask, "--ask", GAMES)
+        _refuse_twice("--adversary", self.adversaries)
         require(
             self.settings.prior == UNIFORM or not self.about_persons,
             f"prior is {self.settings.prior!r}, but the candidates of user inference are equally "
             "likely; take --prior uniform",
         )
         playing = {attack.name for ask in self.asks for attack in self.attacks(ask)}
-        for name in self.adversaries:
+        for name in map(_name, self.adversaries):
             require(
                 name in playing,
                 f"the adversary {name!r} plays none of the games asked for "
@@ -59,20 +62,22 @@ class Plan:
         Raises:
             InputError: adversaries are named, and none of them plays it.
         """
-        known = {attack.name: attack for attack in players(ask)}
-        names = [name for name in self.adversaries if name in known]
-        if self.adversaries and not names:
+        if not self.adversaries:
+            return [parse_adversary(players(ask)[0])]
+        named = [parse_adversary(text) for text in self.adversaries]
+        playing = [attack for attack in named if ask in games_of(attack)]
+        if not playing:
             raise InputError(
                 f"no adversary named ({', '.join(self.adversaries)}) plays {ask!r}; name one of "
-                f"{', '.join(map(str, known))} too, or none"
+                f"{', '.join(players(ask))} too, or none"
             )
-        return [known[name]() for name in names or list(known)[:1]]
+        return playing
 
     @property
     def adversary_names(self) -> list[str]:
         """Of all games, each once."""
         named = [str(attack.name) for ask in self.asks for attack in self.attacks(ask)]
-        return list(dict.fromkeys([*self.adversaries, *named]))
+        return list(dict.fromkeys([*map(_name, self.adversaries), *named]))
 
     @property
     def parsed_defenses(self) -> list[Defense]:
@@ -85,26 +90,22 @@ class Plan:
     @property
     def about_persons(self) -> bool:
         """Whether a game asks for the person."""
-        return UserInference.name in self.asks
+        return USER in self.asks
 
     @property
     def about_more_than_persons(self) -> bool:
         """Whether a game asks for something else."""
-        return set(self.asks) != {UserInference.name}
+        return set(self.asks) != {USER}
 
     def about(self, secret: str) -> "Plan":
         """The same plan for another secret."""
         return replace(self, settings=replace(self.settings, secret=secret))
 
 
-def _refuse_names(
-    option: str, names: tuple[str, ...], known: Iterable[str], *, fewest: int
-) -> None:
-    words = list(known)
-    require(
-        isinstance(names, tuple) and len(names) >= fewest,
-        f"{option} is {names!r}; expected a tuple of one or more of {', '.join(words)}",
-    )
-    for name in names:
-        require_choice(name, option, words)
+def _name(text: str) -> str:
+    return str(parse_adversary(text).name)
+
+
+def _refuse_twice(option: str, names: tuple[str, ...]) -> None:
+    require(isinstance(names, tuple), f"{option} is {names!r}; expected a tuple of names")
     require(len(set(names)) == len(names), f"{option} names one twice: {', '.join(names)}")
