@@ -1,7 +1,7 @@
 """The worst record an auditor can craft: argmax of the distance between its two gradients."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import torch
@@ -11,9 +11,9 @@ from leakgauge.core.checks import require, require_choice, require_count, requir
 from leakgauge.core.types import Column, Dataset, Params, Task
 from leakgauge.gradients import params_of
 from leakgauge.guarantee.distance import Distance, Gap, gap_of, require_distance
+from leakgauge.guarantee.domain import Domain
 from leakgauge.guarantee.pair import Attribute, Pair
 
-Domain = Literal["free", "box", "valid"]
 
 
 @dataclass(frozen=True)
