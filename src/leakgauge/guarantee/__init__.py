@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from leakgauge.guarantee.threshold import errors_at as errors_at
     from leakgauge.guarantee.threshold import threshold_in_sample as threshold_in_sample
 else:
-    __all__, __getattr__, __dir__ = attach(
+    __getattr__, __dir__, __all__ = attach(
         __name__,
         {
             "DPSGD": "leakgauge.guarantee.mechanism",

@@ -15,7 +15,6 @@ from leakgauge.guarantee.domain import Domain
 from leakgauge.guarantee.pair import Attribute, Pair
 
 
-
 @dataclass(frozen=True)
 class Craft:
     """How to craft a canary.

@@ -12,8 +12,8 @@ from leakgauge.guarantee.domain import FREE, Domain
 from leakgauge.runs.spec import Setting, Spec
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
-    from leakgauge.data.roles import Roles
     from leakgauge.data.source import Source
+    from leakgauge.data.table import Roles
 
 QUESTION = "guarantee"
 RANDOM, CRAFTED = "random", "crafted"
@@ -21,6 +21,9 @@ CANARIES = (RANDOM, CRAFTED, *(f"{CRAFTED}-{domain}" for domain in get_args(Doma
 STATISTICS = ("likelihood-ratio", "norm")
 MECHANISMS = ("dpsgd", "opacus")
 CLIP, NOISE = 2.0, 0.1
+"""DP-SGD as audited where nothing names another (the defaults of the ``dpsgd`` defense)."""
+
+_DPSGD = {"dpsgd": {"clip": float, "noise": float}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,15 +39,16 @@ class GuaranteeSpec(Spec):
     ask: Annotated[
         tuple[str, ...], Setting("what to ask", cells=True, choices=(QUESTION,), option=False)
     ] = (QUESTION,)
-    attribute: Annotated[
-        str | None, Setting("column whose two values an attacker tells apart")
-    ] = None
+    attribute: Annotated[str | None, Setting("column whose two values an attacker tells apart")] = (
+        None
+    )
     clip: Annotated[
-        Real, Setting("C of DP-SGD: the largest l2 norm of a record's gradient", above=0)
-    ] = CLIP
+        Real | None, Setting("C of DP-SGD: the largest l2 norm of a record's gradient", above=0)
+    ] = None
     noise: Annotated[
-        Real, Setting("sigma of DP-SGD: standard deviation of the noise on each coordinate")
-    ] = NOISE
+        Real | None,
+        Setting("sigma of DP-SGD: standard deviation of the noise on each coordinate"),
+    ] = None
     trials: Annotated[Whole, Setting("releases to judge", least=2)] = 5000
     canary: Annotated[
         str,
@@ -76,7 +80,7 @@ class GuaranteeSpec(Spec):
     ] = (100,)
     defense: Annotated[
         tuple[str, ...],
-        Setting("defenses of the audit; a dpsgd among them sets clip and noise", option=False),
+        Setting("defenses of the audit; a dpsgd among them names clip and noise", option=False),
     ] = ()
 
     def check(self) -> None:
@@ -128,7 +132,8 @@ class GuaranteeSpec(Spec):
         )
         cut = {name: ranges for name, ranges in roles.bins.items() if name == roles.label}
         kept = [name for name in roles.drop if name != attribute]
-        clip, noise = _claimed(self)
+        clip, noise = claimed(self)
+        chosen = (self.clip, self.noise) != (None, None) or promised_by(self.defense) is not None
         resolved = replace(
             self,
             attribute=attribute,
@@ -140,6 +145,7 @@ class GuaranteeSpec(Spec):
             domain=None,
             clip=clip,
             noise=noise,
+            defense=(f"dpsgd:clip={clip:g},noise={noise:g}",) if chosen else (),
         )
         resolved.check()
         attribute_table(source, resolved)
@@ -155,13 +161,16 @@ def promised_by(defenses: tuple[str, ...]) -> str | None:
     return next((text for text in defenses if text.partition(":")[0] == "dpsgd"), None)
 
 
-def _claimed(spec: GuaranteeSpec) -> tuple[float, float]:
-    """Clip and noise: those of the question where they are set, else those of the defense."""
-    defense = promised_by(spec.defense)
-    if defense is None or (spec.clip, spec.noise) != (CLIP, NOISE):
-        return spec.clip, spec.noise
-    _, settings = read(defense, {"dpsgd": {"clip": float, "noise": float}}, "defense")
-    return settings.get("clip", CLIP), settings.get("noise", NOISE)
+def claimed(spec: GuaranteeSpec) -> tuple[float, float]:
+    """Return clip and noise: as set, else those of a ``dpsgd`` defense, else 2 and 0.1.
+
+    >>> claimed(GuaranteeSpec(defense=("none", "dpsgd:clip=1,noise=0.5")))
+    (1.0, 0.5)
+    """
+    _, settings = read(promised_by(spec.defense) or "dpsgd", _DPSGD, "defense")
+    clip = settings.get("clip", CLIP) if spec.clip is None else spec.clip
+    noise = settings.get("noise", NOISE) if spec.noise is None else spec.noise
+    return clip, noise
 
 
 def _require_table(source: "Source") -> None:

@@ -71,4 +71,3 @@ def audited_guarantee(
         for name in wanted:
             require(name in known, f"the {what} of this audit lack {name!r}; run it again")
     return AuditedGuarantee(settings, figures)
-

@@ -81,7 +81,7 @@ def _of_scores(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
 
 
 def _scores_chart(played: Played, names: Sequence[str], number: int) -> Chart:
-    audited = audited_guarantee(played.settings, played.records)
+    audited = audited_guarantee(played.settings, played.measurements)
     title = _title(played.settings, names)
     trials, low = count(played.settings["trials"]), short(audited.epsilon.estimate.low)
     return Chart(
@@ -112,7 +112,7 @@ def _alongs(groups: Sequence[Group], axis: str) -> dict[str, list[Group]]:
 
 
 def _point(cells: Mapping[str, Played], group: Group, axis: str) -> AxisPoint:
-    measurements = [one for key in group.keys for one in cells[key].records]
+    measurements = [one for key in group.keys for one in cells[key].measurements]
     theories = [one.theory for one in measurements if one.metric == EPSILON]
     return AxisPoint(
         float(group.settings[axis]),

@@ -1,17 +1,16 @@
 """The command that would make the answer about a guarantee better."""
 
-import shlex
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from leakgauge.guarantee.report.audited import AuditedGuarantee
 from leakgauge.guarantee.spec import CRAFTED, QUESTION, RANDOM, GuaranteeSpec
-from leakgauge.runs.spec import declared
+from leakgauge.runs.repeat import repeat_command
+from leakgauge.runs.spec import declared, make_spec
 
 MORE = 4
-"""How many times the trials a saturated audit should run."""
-
-_ALWAYS = ("attribute", "clip", "noise")
+"""How many times the trials of a saturated audit the next one should have."""
 
 
 def next_command(audited: AuditedGuarantee) -> str:
@@ -20,32 +19,19 @@ def next_command(audited: AuditedGuarantee) -> str:
     A broken promise needs a second seed, a saturated audit more trials, a random record a
     crafted one.
     """
-    settings = dict(audited.settings)
+    spec = _spec(audited.settings)
     if audited.violated:
-        return _command(settings | {"seed": settings["seed"] + 1})
-    if audited.saturated:
-        return _command(settings | {"trials": MORE * settings["trials"]})
-    if settings["canary"] == RANDOM:
-        return _command(settings | {"canary": CRAFTED})
-    return ""
+        spec = replace(spec, seed=spec.seed + 1)
+    elif audited.saturated:
+        spec = replace(spec, trials=MORE * spec.trials)
+    elif spec.canary == RANDOM:
+        spec = replace(spec, canary=CRAFTED)
+    else:
+        return ""
+    return repeat_command(QUESTION, spec)
 
 
-def _command(settings: Mapping[str, Any]) -> str:
-    words = ["leakgauge", QUESTION, str(settings["table"])]
-    for name, one in declared(GuaranteeSpec).items():
-        value = settings.get(name)
-        default = list(one.default) if one.kind is tuple else one.default
-        if name in settings and (name in _ALWAYS or value != default):
-            words += _option(one.flag, value)
-    return shlex.join(words)
-
-
-def _option(flag: str, value: Any) -> list[str]:
-    if value is None or value is False:
-        return []
-    if value is True:
-        return [flag]
-    if isinstance(value, Mapping):
-        value = [f"{name}={item}" for name, item in value.items()]
-    return [word for item in (value if isinstance(value, list) else [value])
-            for word in (flag, str(item))]  # fmt: skip
+def _spec(settings: Mapping[str, Any]) -> GuaranteeSpec:
+    known = {name: value for name, value in settings.items() if name in declared(GuaranteeSpec)}
+    spec = make_spec(GuaranteeSpec, {**known, "data": str(settings["table"])})
+    return cast(GuaranteeSpec, spec)

@@ -19,7 +19,7 @@ from leakgauge.guarantee.run.measure import measurements_of
 from leakgauge.guarantee.run.mechanisms import claimed_by, mechanism_of
 from leakgauge.guarantee.run.record import pair_of
 from leakgauge.guarantee.run.table import attribute_table
-from leakgauge.guarantee.spec import GuaranteeSpec, promised_by
+from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.guarantee.statistic import LikelihoodRatio, Norm, Statistic
 from leakgauge.models.mlp import mlp
 from leakgauge.results.measurements import Run
@@ -117,10 +117,12 @@ def _settings(spec: GuaranteeSpec) -> dict[str, Any]:
 
 
 def _note_on_defenses(spec: GuaranteeSpec) -> list[str]:
-    """A note where the defenses of an audit do not say which mechanism to audit."""
-    if not spec.defense or promised_by(spec.defense) is not None:
+    """A note where nothing says which mechanism to audit."""
+    if spec.defense:
         return []
+    dpsgd = claimed_by(spec)
     return [
-        f"DP-SGD with clip {spec.clip:g} and noise {spec.noise:g} is audited, since no defense of "
-        "this run promises differential privacy; name one, such as dpsgd:clip=1,noise=0.5"
+        f"DP-SGD with clip {dpsgd.clip:g} and noise {dpsgd.noise:g} is audited, since no defense "
+        "of this run promises differential privacy; to audit another, add one such as --defense "
+        "dpsgd:clip=1,noise=0.5"
     ]

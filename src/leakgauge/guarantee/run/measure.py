@@ -18,6 +18,7 @@ from leakgauge.guarantee.metrics import (
     PER_ATTRIBUTE_RATIO,
 )
 from leakgauge.guarantee.pair import Pair
+from leakgauge.guarantee.run.mechanisms import claimed_by
 from leakgauge.guarantee.spec import QUESTION, GuaranteeSpec
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Histogram, Measurement
 
@@ -38,6 +39,7 @@ def measurements_of(
     promised = _theory(result)
     figures = _figures(result, promised["mechanism_exact"])
     first, second = pair.attribute.values
+    dpsgd = claimed_by(spec)
     return [
         Measurement(
             question=QUESTION,
@@ -45,7 +47,7 @@ def measurements_of(
             dataset=data,
             label=str(spec.label),
             secret=str(spec.attribute),
-            defense=f"dpsgd:clip={spec.clip:g},noise={spec.noise:g}",
+            defense=f"dpsgd:clip={dpsgd.clip:g},noise={dpsgd.noise:g}",
             knowledge=ADAPTIVE,
             adversary=spec.statistic,
             metric=name,

@@ -6,16 +6,17 @@ import torch
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Grads
+from leakgauge.core.user_code import function_of, one_line
 from leakgauge.guarantee.mechanism import DPSGD, Mechanism, OpacusMechanism
-from leakgauge.guarantee.spec import GuaranteeSpec
-from leakgauge.runs.user_code import function_of, told
+from leakgauge.guarantee.spec import GuaranteeSpec, claimed
 
-def _opacus(claimed: DPSGD) -> Mechanism:
-    return OpacusMechanism(claimed.clip, claimed.multiplier(1))
+
+def _opacus(dpsgd: DPSGD) -> Mechanism:
+    return OpacusMechanism(dpsgd.clip, dpsgd.multiplier(1))
 
 
 BUILDERS: dict[str, Callable[[DPSGD], Mechanism]] = {
-    "dpsgd": lambda claimed: claimed,
+    "dpsgd": lambda dpsgd: dpsgd,
     "opacus": _opacus,
 }
 """For each name, a function that builds the mechanism from the DP-SGD that it claims to be."""
@@ -27,7 +28,7 @@ def claimed_by(spec: GuaranteeSpec) -> DPSGD:
     Raises:
         InputError: clip or noise is not above 0.
     """
-    return DPSGD(spec.clip, spec.noise)
+    return DPSGD(*claimed(spec))
 
 
 def mechanism_of(spec: GuaranteeSpec) -> Mechanism:
@@ -37,9 +38,9 @@ def mechanism_of(spec: GuaranteeSpec) -> Mechanism:
         InputError: clip or noise is not above 0, Opacus is not installed, or the user's function
             cannot be imported.
     """
-    claimed = claimed_by(spec)
+    dpsgd = claimed_by(spec)
     if spec.mechanism in BUILDERS:
-        return BUILDERS[spec.mechanism](claimed)
+        return BUILDERS[spec.mechanism](dpsgd)
     return _user_mechanism(spec.mechanism)
 
 
@@ -53,7 +54,7 @@ def _user_mechanism(name: str) -> Mechanism:
         except InputError:
             raise
         except Exception as error:
-            raise InputError(f"--mechanism {name} raised {told(error)}") from error
+            raise InputError(f"--mechanism {name} raised {one_line(error)}") from error
         return released
 
     return release

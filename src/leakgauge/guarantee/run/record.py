@@ -9,6 +9,7 @@ from leakgauge.guarantee.canary import Canary, Craft, craft
 from leakgauge.guarantee.distance import Distance
 from leakgauge.guarantee.domain import Domain
 from leakgauge.guarantee.pair import Pair, attribute_of, choose_pairs
+from leakgauge.guarantee.run.mechanisms import claimed_by
 from leakgauge.guarantee.spec import RANDOM, GuaranteeSpec
 
 OBJECTIVES: tuple[Distance, ...] = ("cosine", "clipped")
@@ -29,7 +30,7 @@ def pair_of(
     if spec.canary == RANDOM:
         rng = stream(spec.seed, "pairs")
         return choose_pairs(data, str(spec.attribute), 1, rng=rng)[0]
-    crafted = []
+    crafted: list[Canary] = []
     for distance in OBJECTIVES:
         progress(len(crafted), len(OBJECTIVES))
         crafted.append(_crafted(task, data, spec, distance))
@@ -41,7 +42,7 @@ def _crafted(task: Task, data: Dataset, spec: GuaranteeSpec, distance: Distance)
     attribute = attribute_of(data, str(spec.attribute), rng=stream(spec.seed, "values"))
     settings = Craft(_domain(spec), distance, min(Craft.restarts, len(data)))
     rng = stream(spec.seed, "craft")
-    return craft(task, None, data, attribute, settings, clip=spec.clip, rng=rng)
+    return craft(task, None, data, attribute, settings, clip=claimed_by(spec).clip, rng=rng)
 
 
 def _domain(spec: GuaranteeSpec) -> Domain:
