@@ -125,11 +125,7 @@ class GuaranteeSpec(Spec):
         _require_table(source)
         roles = _roles(self, source)
         attribute = self.attribute or next(iter(roles.secrets), None)
-        require(
-            attribute is not None,
-            f"no attribute of {source.name!r} is named; name the column whose values to tell apart "
-            "with --attribute, or with --secret in an audit",
-        )
+        _require_attribute(attribute, source)
         cut = {name: ranges for name, ranges in roles.bins.items() if name == roles.label}
         kept = [name for name in roles.drop if name != attribute]
         clip, noise = claimed(self)
@@ -179,6 +175,14 @@ def _require_table(source: "Source") -> None:
         source.task is None,
         f"{source.name!r} is a task of your own, whose records have no named columns; bring a "
         "table instead of --task",
+    )
+
+
+def _require_attribute(attribute: str | None, source: "Source") -> None:
+    require(
+        attribute is not None,
+        f"no attribute of {source.name!r} is named; name the column whose values to tell apart "
+        "with --attribute, or with --secret in an audit",
     )
 
 

@@ -9,7 +9,7 @@ from leakgauge.core.rng import torch_stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Dataset, Task
 from leakgauge.core.versions import versions
-from leakgauge.data.encode import encode
+from leakgauge.data.encoding import encode
 from leakgauge.data.source import Source
 from leakgauge.data.table import Table
 from leakgauge.guarantee.game import Result, audit_pair
@@ -21,7 +21,7 @@ from leakgauge.guarantee.run.record import pair_of
 from leakgauge.guarantee.run.table import attribute_table
 from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.guarantee.statistic import LikelihoodRatio, Norm, Statistic
-from leakgauge.models.mlp import mlp
+from leakgauge.models.perceptron import mlp
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder
