@@ -21,7 +21,7 @@ from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data.source import Source
 from leakgauge.data.table import Roles
-from leakgauge.defenses import DPSGD as DPSGDDefense
+from leakgauge.defenses import dpsgd
 from leakgauge.guarantee import Result
 from leakgauge.guarantee import spec as settings
 from leakgauge.guarantee.canary import Craft
@@ -164,7 +164,7 @@ def test_canary_and_domain_become_one_setting(table: Path) -> None:
         ({}, 2.0, 0.1, True),
         ({"defense": ("none", "prune:rate=0.9")}, 2.0, 0.1, True),
         ({"defense": ("none", "dpsgd:clip=1,noise=0.5")}, 1.0, 0.5, False),
-        ({"defense": ("dpsgd",)}, DPSGDDefense().clip, DPSGDDefense().noise, False),
+        ({"defense": ("dpsgd",)}, dpsgd.DPSGD().clip, dpsgd.DPSGD().noise, False),
         ({"defense": ("dpsgd:clip=1,noise=0.5",), "noise": 3.0}, 1.0, 3.0, False),
         ({"clip": 2.0, "noise": 0.1}, 2.0, 0.1, False),
     ],
@@ -252,7 +252,7 @@ def test_settings_name_what_the_room_has() -> None:
     assert set(settings.STATISTICS) == set(audit.STATISTICS)
     assert set(settings.MECHANISMS) == set(mechanisms.BUILDERS)
     assert FREE in get_args(Domain)
-    assert (settings.CLIP, settings.NOISE) == (DPSGDDefense().clip, DPSGDDefense().noise)
+    assert (dpsgd.DPSGD().clip, dpsgd.DPSGD().noise) == (settings.CLIP, settings.NOISE)
     assert set(GuaranteeSpec.aliases.values()) <= set(declared(GuaranteeSpec))
 
 
@@ -288,7 +288,9 @@ def test_anchors_of_the_section_have_its_name(table: Path, tmp_path: Path) -> No
     assert all(name.startswith("guarantee-") for name in anchors)
     assert set(re.findall(r'aria-labelledby="([^"]+)"', section.html)) <= anchors
     assert "<h2" not in section.html
-    assert not re.search(r"\b(nan|inf|None)\b", re.sub("<svg.*?</svg>", "", section.html, flags=re.S))
+    assert not re.search(
+        r"\b(nan|inf|None)\b", re.sub("<svg.*?</svg>", "", section.html, flags=re.S)
+    )
 
 
 def test_a_broken_mechanism_is_the_strongest_verdict(

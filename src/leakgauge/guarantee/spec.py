@@ -9,7 +9,8 @@ from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.parsing import read
 from leakgauge.core.strict import Real, Whole
 from leakgauge.guarantee.domain import FREE, Domain
-from leakgauge.runs.spec import Setting, Spec
+from leakgauge.results.measurements import ACCUMULATED
+from leakgauge.runs.spec import NONE, Setting, Spec
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
@@ -106,15 +107,17 @@ class GuaranteeSpec(Spec):
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
         """Return why no figure exists for this knowledge and round; empty where one does."""
-        if knowledge == ADAPTIVE and not isinstance(when, int):
+        if (knowledge, when) == (ADAPTIVE, ACCUMULATED):
             return ""
         return (
-            "the auditor of a guarantee knows the mechanism and sees no rounds; write knowledge: "
-            "adaptive and no round"
+            "is about a guarantee, whose auditor knows the mechanism and sees no rounds; write "
+            "knowledge: adaptive and no round"
         )
 
     def resolve(self, source: "Source") -> Self:
         """Return the settings with roles, attribute, canary, clip and noise filled in.
+
+        ``defense`` stays only where neither a setting nor a defense names clip and noise.
 
         Raises:
             InputError: the data are images or a user's task, have no such attribute, or it is no
@@ -141,7 +144,7 @@ class GuaranteeSpec(Spec):
             domain=None,
             clip=clip,
             noise=noise,
-            defense=(f"dpsgd:clip={clip:g},noise={noise:g}",) if chosen else (),
+            defense=() if chosen else self.defense or (NONE,),
         )
         resolved.check()
         attribute_table(source, resolved)

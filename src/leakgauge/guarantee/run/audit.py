@@ -118,7 +118,7 @@ def _settings(spec: GuaranteeSpec) -> dict[str, Any]:
 
 def _note_on_defenses(spec: GuaranteeSpec) -> list[str]:
     """A note where nothing says which mechanism to audit."""
-    if spec.defense:
+    if not spec.defense:
         return []
     dpsgd = claimed_by(spec)
     return [
