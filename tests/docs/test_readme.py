@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import leakgauge
-from leakgauge.cli import main
+from support.command import run
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -171,21 +171,13 @@ def test_make_demo_runs_the_demo() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0][len("leakgauge ") :][:60])
-def test_commands_run(
-    case: list[str],
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_commands_run(case: list[str], folder: Path) -> None:
     for command in case:
         words = shlex.split(command)[1:]
-        monkeypatch.setattr(sys, "argv", ["leakgauge", *words, *small(words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        assert ended.value.code == 0, said.err
-        reports = REPORT.findall(said.out)
-        assert len(reports) == 1, said.out
+        ended = run(*words, *small(words), cwd=folder)
+        assert ended.returncode == 0, ended.stderr
+        reports = REPORT.findall(ended.stdout)
+        assert len(reports) == 1, ended.stdout
         assert (folder / reports[0]).stat().st_size > 1000
 
 
@@ -196,8 +188,8 @@ def test_the_python_example_runs(
     monkeypatch.setattr(leakgauge, "audit", partial(leakgauge.audit, settings=SMALL_PYTHON))
     example = folder / "example.py"
     example.write_text(code, encoding="utf-8")
-    runpy.run_path(str(example))
-    said = capsys.readouterr().out
-    assert "property" in said
-    assert "reconstruction" in said
+    names = runpy.run_path(str(example))
+    printed = capsys.readouterr().out
+    assert [line.split(":")[0] for line in printed.splitlines()] == ["property", "reconstruction"]
+    assert set(names["figures"]["question"]) == {"inference", "reconstruction"}
     assert (folder / "report.html").stat().st_size > 1000
