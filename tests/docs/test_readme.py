@@ -27,11 +27,14 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ROW_COMMAND = re.compile(r"^\|.*`(leakgauge [^`]+)`", re.MULTILINE)
 REPORT = re.compile(r"report: (\S+)")
 
-PROPORTION_TRIALS = 300  # six ranges need eight groups of records each
+SMALL = ("--rounds", "1", "--trials", "120", "--shadow", "200", "--hidden", "8")
+PROPORTION = ("--ratio-bins", "2", "--trials", "100")  # each range needs eight groups of records
+SMALL_GRID = ("rounds=1", "trials=120", "shadow=200", "hidden=8")
 SMALL_PYTHON = {
     "inference.rounds": 1,
-    "inference.trials": 60,
+    "inference.trials": 120,
     "inference.shadow": 200,
+    "inference.hidden": [8],
     "reconstruction.iterations": 5,
 }
 
@@ -85,7 +88,7 @@ def small(words: list[str]) -> list[str]:
     """Return options that make a command take seconds."""
     command = words[0]
     if command == "run":
-        return ["--set", "rounds=1", "--set", "trials=60", "--set", "shadow=200"]
+        return [part for one in SMALL_GRID for part in ("--set", one)]
     if command == "invert":
         return ["--iterations", "5"]
     if command == "guarantee":
@@ -97,10 +100,9 @@ def small_audit(asks: list[str]) -> list[str]:
     everything = "all" in asks
     options = ["--workers", "1"]
     if everything or set(asks) - {"reconstruction", "guarantee"}:
-        trials = PROPORTION_TRIALS if everything or "proportion" in asks else 60
-        options += ["--rounds", "1", "--trials", str(trials), "--shadow", "200"]
-    if asks == ["user"]:  # the default adversary trains a network
-        options += ["--adversary", "plda"]
+        options += SMALL
+    if everything or "proportion" in asks:
+        options += PROPORTION
     if everything or "reconstruction" in asks:
         options += ["--set", "reconstruction.iterations=5"]
     if everything or "guarantee" in asks:
