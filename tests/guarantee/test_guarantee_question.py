@@ -22,14 +22,14 @@ from leakgauge.core.types import Dataset, Task
 from leakgauge.data.source import Source
 from leakgauge.data.table import Roles
 from leakgauge.defenses import dpsgd
-from leakgauge.guarantee import Result
+from leakgauge.guarantee import AuditResult
 from leakgauge.guarantee import spec as settings
-from leakgauge.guarantee.canary import Craft
 from leakgauge.guarantee.domain import FREE, Domain
 from leakgauge.guarantee.metrics import METRICS
 from leakgauge.guarantee.question import QUESTION
 from leakgauge.guarantee.report.sentences import KEPT, VIOLATED
 from leakgauge.guarantee.run import audit, mechanisms, record
+from leakgauge.guarantee.search import Craft
 from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.results.measurements import ACCUMULATED, read_measurements
 from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
@@ -126,10 +126,10 @@ def test_json_names_the_infinite_ends(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The measurements hold finite numbers; the JSON is compared with the audit's own result."""
-    results: list[Result] = []
+    results: list[AuditResult] = []
     original = audit.audit_pair
 
-    def audit_pair(*args: Any, **more: Any) -> Result:
+    def audit_pair(*args: Any, **more: Any) -> AuditResult:
         results.append(original(*args, **more))
         return results[-1]
 

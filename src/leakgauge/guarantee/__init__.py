@@ -6,7 +6,6 @@ from leakgauge.core.lazy import attach
 
 if TYPE_CHECKING:
     from leakgauge.guarantee.canary import Canary as Canary
-    from leakgauge.guarantee.canary import Craft as Craft
     from leakgauge.guarantee.canary import craft as craft
     from leakgauge.guarantee.estimate import Errors as Errors
     from leakgauge.guarantee.estimate import epsilon_clopper_pearson as epsilon_clopper_pearson
@@ -14,16 +13,17 @@ if TYPE_CHECKING:
     from leakgauge.guarantee.estimate import epsilon_of_mu as epsilon_of_mu
     from leakgauge.guarantee.estimate import largest_showable as largest_showable
     from leakgauge.guarantee.estimate import mu_clopper_pearson as mu_clopper_pearson
-    from leakgauge.guarantee.game import Result as Result
+    from leakgauge.guarantee.game import AuditResult as AuditResult
     from leakgauge.guarantee.game import audit_pair as audit_pair
     from leakgauge.guarantee.mechanism import DPSGD as DPSGD
     from leakgauge.guarantee.mechanism import Mechanism as Mechanism
-    from leakgauge.guarantee.mechanism import OpacusMechanism as OpacusMechanism
-    from leakgauge.guarantee.mechanism import OptimizerStep as OptimizerStep
+    from leakgauge.guarantee.optimizer_step import OpacusMechanism as OpacusMechanism
+    from leakgauge.guarantee.optimizer_step import OptimizerStep as OptimizerStep
     from leakgauge.guarantee.pair import Attribute as Attribute
     from leakgauge.guarantee.pair import Pair as Pair
     from leakgauge.guarantee.pair import attribute_of as attribute_of
     from leakgauge.guarantee.pair import choose_pairs as choose_pairs
+    from leakgauge.guarantee.search import Craft as Craft
     from leakgauge.guarantee.statistic import LayerRatio as LayerRatio
     from leakgauge.guarantee.statistic import LikelihoodRatio as LikelihoodRatio
     from leakgauge.guarantee.statistic import Norm as Norm
@@ -40,16 +40,16 @@ else:
             "DPSGD": "leakgauge.guarantee.mechanism",
             "Attribute": "leakgauge.guarantee.pair",
             "Canary": "leakgauge.guarantee.canary",
-            "Craft": "leakgauge.guarantee.canary",
+            "Craft": "leakgauge.guarantee.search",
             "Errors": "leakgauge.guarantee.estimate",
             "LayerRatio": "leakgauge.guarantee.statistic",
             "LikelihoodRatio": "leakgauge.guarantee.statistic",
             "Mechanism": "leakgauge.guarantee.mechanism",
             "Norm": "leakgauge.guarantee.statistic",
-            "OpacusMechanism": "leakgauge.guarantee.mechanism",
-            "OptimizerStep": "leakgauge.guarantee.mechanism",
+            "OpacusMechanism": "leakgauge.guarantee.optimizer_step",
+            "OptimizerStep": "leakgauge.guarantee.optimizer_step",
             "Pair": "leakgauge.guarantee.pair",
-            "Result": "leakgauge.guarantee.game",
+            "AuditResult": "leakgauge.guarantee.game",
             "Statistic": "leakgauge.guarantee.statistic",
             "Theory": "leakgauge.guarantee.theory",
             "attribute_of": "leakgauge.guarantee.pair",

@@ -14,7 +14,8 @@ from leakgauge.runs.spec import NONE, Setting, Spec
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
-    from leakgauge.data.table import Roles
+    from leakgauge.data.table import Roles, Table
+    from leakgauge.guarantee.mechanism import DPSGD
 
 QUESTION = "guarantee"
 RANDOM, CRAFTED = "random", "crafted"
@@ -92,7 +93,7 @@ class GuaranteeSpec(Spec):
                 are too few, or the mechanism cannot be loaded.
         """
         from leakgauge.guarantee.estimate import largest_showable
-        from leakgauge.guarantee.run.mechanisms import mechanism_of
+        from leakgauge.guarantee.run.mechanisms import build_mechanism
 
         super().check()
         require(self.delta < 1, f"--delta is {self.delta:g}; expected a number between 0 and 1")
@@ -102,7 +103,7 @@ class GuaranteeSpec(Spec):
         )
         if ":" not in self.mechanism:
             require_choice(self.mechanism, "--mechanism", MECHANISMS)
-        mechanism_of(self)
+        build_mechanism(self.mechanism, claimed(self))
         largest_showable(self.trials, self.delta)
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
@@ -123,15 +124,13 @@ class GuaranteeSpec(Spec):
             InputError: the data are images or a user's task, have no such attribute, or it is no
                 feature.
         """
-        from leakgauge.guarantee.run.table import attribute_table
-
         _require_table(source)
         roles = _roles(self, source)
         attribute = self.attribute or next(iter(roles.secrets), None)
         _require_attribute(attribute, source)
         cut = {name: ranges for name, ranges in roles.bins.items() if name == roles.label}
         kept = [name for name in roles.drop if name != attribute]
-        clip, noise = claimed(self)
+        dpsgd = claimed(self)
         chosen = (self.clip, self.noise) != (None, None) or promised_by(self.defense) is not None
         resolved = replace(
             self,
@@ -142,13 +141,31 @@ class GuaranteeSpec(Spec):
             bins=cut | dict(self.bins),
             canary=f"{CRAFTED}-{self.domain or FREE}" if self.canary == CRAFTED else self.canary,
             domain=None,
-            clip=clip,
-            noise=noise,
+            clip=dpsgd.clip,
+            noise=dpsgd.noise,
             defense=() if chosen else self.defense or (NONE,),
         )
         resolved.check()
-        attribute_table(source, resolved)
+        resolved.table(source)
         return resolved
+
+    def table(self, source: "Source") -> "Table":
+        """Return the table of the data, with the attribute among its features.
+
+        Raises:
+            InputError: the attribute is no feature, or the table cannot be used.
+        """
+        from leakgauge.guarantee.run.table import attribute_table
+
+        return attribute_table(
+            source,
+            str(self.attribute),
+            label=str(self.label),
+            group=self.group,
+            drop=self.drop,
+            bins=self.bins,
+            drop_missing=self.drop_missing,
+        )
 
 
 def promised_by(defenses: tuple[str, ...]) -> str | None:
@@ -160,16 +177,23 @@ def promised_by(defenses: tuple[str, ...]) -> str | None:
     return next((text for text in defenses if text.partition(":")[0] == "dpsgd"), None)
 
 
-def claimed(spec: GuaranteeSpec) -> tuple[float, float]:
-    """Return clip and noise: as set, else those of a ``dpsgd`` defense, else 2 and 0.1.
+def claimed(spec: GuaranteeSpec) -> "DPSGD":
+    """Return the DP-SGD that the mechanism claims to be.
+
+    Clip and noise are those of the settings, else those of a ``dpsgd`` defense, else 2 and 0.1.
+
+    Raises:
+        InputError: clip or noise is not above 0.
 
     >>> claimed(GuaranteeSpec(defense=("none", "dpsgd:clip=1,noise=0.5")))
-    (1.0, 0.5)
+    DPSGD(clip=1.0, noise=0.5)
     """
+    from leakgauge.guarantee.mechanism import DPSGD
+
     _, settings = read(promised_by(spec.defense) or "dpsgd", _DPSGD, "defense")
     clip = settings.get("clip", CLIP) if spec.clip is None else spec.clip
     noise = settings.get("noise", NOISE) if spec.noise is None else spec.noise
-    return clip, noise
+    return DPSGD(clip, noise)
 
 
 def _require_table(source: "Source") -> None:

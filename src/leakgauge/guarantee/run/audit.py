@@ -12,14 +12,13 @@ from leakgauge.core.versions import versions
 from leakgauge.data.encoding import encode
 from leakgauge.data.source import Source
 from leakgauge.data.table import Table
-from leakgauge.guarantee.game import Result, audit_pair
+from leakgauge.guarantee.game import AuditResult, audit_pair
 from leakgauge.guarantee.pair import Pair
 from leakgauge.guarantee.run.checkpoint import keep_pair, kept_pair
 from leakgauge.guarantee.run.measure import measurements_of
-from leakgauge.guarantee.run.mechanisms import claimed_by, mechanism_of
+from leakgauge.guarantee.run.mechanisms import build_mechanism
 from leakgauge.guarantee.run.record import pair_of
-from leakgauge.guarantee.run.table import attribute_table
-from leakgauge.guarantee.spec import GuaranteeSpec
+from leakgauge.guarantee.spec import GuaranteeSpec, claimed
 from leakgauge.guarantee.statistic import LikelihoodRatio, Norm, Statistic
 from leakgauge.models.perceptron import mlp
 from leakgauge.results.measurements import Run
@@ -42,7 +41,7 @@ def run(spec: GuaranteeSpec, source: Source, folder: WorkFolder, progress: Progr
     Raises:
         InputError: the table cannot be used, or the mechanism fails.
     """
-    table = attribute_table(source, spec)
+    table = spec.table(source)
     description = _describe(spec, source, table)
     for note in description.notes:
         progress.note(note)
@@ -54,7 +53,7 @@ def run(spec: GuaranteeSpec, source: Source, folder: WorkFolder, progress: Progr
 
 def _audit(
     table: Table, spec: GuaranteeSpec, folder: WorkFolder, progress: Progress
-) -> tuple[Pair, Result]:
+) -> tuple[Pair, AuditResult]:
     data = encode(table, fit_on=torch.arange(len(table))).to(spec.device)
     task = _initial_task(data, len(table.classes), spec)
     pair = kept_pair(folder, data, spec)
@@ -66,8 +65,8 @@ def _audit(
         task,
         None,
         pair,
-        mechanism_of(spec),
-        claimed=claimed_by(spec),
+        build_mechanism(spec.mechanism, claimed(spec)),
+        claimed=claimed(spec),
         statistic=STATISTICS[spec.statistic],
         trials=spec.trials,
         delta=spec.delta,
@@ -120,7 +119,7 @@ def _note_on_defenses(spec: GuaranteeSpec) -> list[str]:
     """A note where nothing says which mechanism to audit."""
     if not spec.defense:
         return []
-    dpsgd = claimed_by(spec)
+    dpsgd = claimed(spec)
     return [
         f"DP-SGD with clip {dpsgd.clip:g} and noise {dpsgd.noise:g} is audited, since no defense "
         "of this run promises differential privacy; to audit another, add one such as --defense "

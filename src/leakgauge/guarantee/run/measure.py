@@ -9,7 +9,7 @@ import numpy as np
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.versions import versions
 from leakgauge.guarantee.estimate import Errors, epsilon_gaussian_dp
-from leakgauge.guarantee.game import Result
+from leakgauge.guarantee.game import AuditResult
 from leakgauge.guarantee.metrics import (
     DISTANCE_OVER_CLIP,
     EPSILON,
@@ -18,15 +18,14 @@ from leakgauge.guarantee.metrics import (
     PER_ATTRIBUTE_RATIO,
 )
 from leakgauge.guarantee.pair import Pair
-from leakgauge.guarantee.run.mechanisms import claimed_by
-from leakgauge.guarantee.spec import QUESTION, GuaranteeSpec
+from leakgauge.guarantee.spec import QUESTION, GuaranteeSpec, claimed
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Histogram, Measurement
 
 BINS = 60
 
 
 def measurements_of(
-    spec: GuaranteeSpec, data: str, pair: Pair, result: Result
+    spec: GuaranteeSpec, data: str, pair: Pair, result: AuditResult
 ) -> list[Measurement]:
     """Return one measurement per figure.
 
@@ -39,7 +38,7 @@ def measurements_of(
     promised = _theory(result)
     figures = _figures(result, promised["mechanism_exact"])
     first, second = pair.attribute.values
-    dpsgd = claimed_by(spec)
+    dpsgd = claimed(spec)
     return [
         Measurement(
             question=QUESTION,
@@ -64,7 +63,7 @@ def measurements_of(
     ]
 
 
-def histogram(result: Result) -> Histogram:
+def histogram(result: AuditResult) -> Histogram:
     """Return the judged scores under both hypotheses, over common bins of equal width."""
     both = np.concatenate([result.null, result.alternative])
     edges = np.histogram_bin_edges(both, BINS)
@@ -75,7 +74,7 @@ def histogram(result: Result) -> Histogram:
     return Histogram(tuple(float(f"{edge:.6g}") for edge in edges), null, alternative)
 
 
-def _figures(result: Result, promised: float) -> dict[str, Estimate]:
+def _figures(result: AuditResult, promised: float) -> dict[str, Estimate]:
     """Every figure by metric.
 
     Where no trial went wrong an interval has no upper end; the promise for the worst record takes
@@ -102,7 +101,7 @@ def _bounded(estimate: Estimate, promised: float) -> Estimate:
     return replace(estimate, high=max(estimate.value, promised))
 
 
-def _theory(result: Result) -> Mapping[str, float]:
+def _theory(result: AuditResult) -> Mapping[str, float]:
     """Epsilons that are known without a measurement, by name."""
     half = result.trials // 2
     no_errors = epsilon_gaussian_dp(Errors(0, 0, half, half), result.delta)

@@ -7,8 +7,8 @@ import torch
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Grads
 from leakgauge.core.user_code import function_of, one_line
-from leakgauge.guarantee.mechanism import DPSGD, Mechanism, OpacusMechanism
-from leakgauge.guarantee.spec import GuaranteeSpec, claimed
+from leakgauge.guarantee.mechanism import DPSGD, Mechanism
+from leakgauge.guarantee.optimizer_step import OpacusMechanism
 
 
 def _opacus(dpsgd: DPSGD) -> Mechanism:
@@ -22,26 +22,17 @@ BUILDERS: dict[str, Callable[[DPSGD], Mechanism]] = {
 """For each name, a function that builds the mechanism from the DP-SGD that it claims to be."""
 
 
-def claimed_by(spec: GuaranteeSpec) -> DPSGD:
-    """Return the DP-SGD that the mechanism claims to be.
+def build_mechanism(name: str, claimed: DPSGD) -> Mechanism:
+    """Return the mechanism of a name.
+
+    Args:
+        name: one of ``BUILDERS``, or the user's own as MODULE:FUNCTION.
+        claimed: the DP-SGD that it claims to be.
 
     Raises:
-        InputError: clip or noise is not above 0.
+        InputError: Opacus is not installed, or the user's function cannot be imported.
     """
-    return DPSGD(*claimed(spec))
-
-
-def mechanism_of(spec: GuaranteeSpec) -> Mechanism:
-    """Return the mechanism to audit.
-
-    Raises:
-        InputError: clip or noise is not above 0, Opacus is not installed, or the user's function
-            cannot be imported.
-    """
-    dpsgd = claimed_by(spec)
-    if spec.mechanism in BUILDERS:
-        return BUILDERS[spec.mechanism](dpsgd)
-    return _user_mechanism(spec.mechanism)
+    return BUILDERS[name](claimed) if name in BUILDERS else _user_mechanism(name)
 
 
 def _user_mechanism(name: str) -> Mechanism:

@@ -5,12 +5,12 @@ from typing import cast, get_args
 
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Task
-from leakgauge.guarantee.canary import Canary, Craft, craft
+from leakgauge.guarantee.canary import Canary, craft
 from leakgauge.guarantee.distance import Distance
 from leakgauge.guarantee.domain import Domain
 from leakgauge.guarantee.pair import Pair, attribute_of, choose_pairs
-from leakgauge.guarantee.run.mechanisms import claimed_by
-from leakgauge.guarantee.spec import RANDOM, GuaranteeSpec
+from leakgauge.guarantee.search import Craft
+from leakgauge.guarantee.spec import RANDOM, GuaranteeSpec, claimed
 
 OBJECTIVES: tuple[Distance, ...] = ("cosine", "clipped")
 """Distances to make large; which of them gets further depends on the clip and the domain."""
@@ -42,7 +42,7 @@ def _crafted(task: Task, data: Dataset, spec: GuaranteeSpec, distance: Distance)
     attribute = attribute_of(data, str(spec.attribute), rng=stream(spec.seed, "values"))
     settings = Craft(_domain(spec), distance, min(Craft.restarts, len(data)))
     rng = stream(spec.seed, "craft")
-    return craft(task, None, data, attribute, settings, clip=claimed_by(spec).clip, rng=rng)
+    return craft(task, None, data, attribute, settings, clip=claimed(spec).clip, rng=rng)
 
 
 def _domain(spec: GuaranteeSpec) -> Domain:

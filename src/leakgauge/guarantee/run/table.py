@@ -1,37 +1,51 @@
 """The table of an audit, with the attribute among its features."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from leakgauge.core.checks import nearest, require
 from leakgauge.data.source import Source
 from leakgauge.data.table import Roles, Table, make_table
-from leakgauge.guarantee.spec import GuaranteeSpec
 
 
-def attribute_table(source: Source, spec: GuaranteeSpec) -> Table:
+def attribute_table(
+    source: Source,
+    attribute: str,
+    *,
+    label: str,
+    group: str | None,
+    drop: tuple[str, ...],
+    bins: Mapping[str, int],
+    drop_missing: bool,
+) -> Table:
     """Return the table of the data, with the attribute among its features.
 
     Args:
         source: a table.
-        spec: with label and attribute filled in.
+        attribute: name of a column.
+        label: the column that the model predicts.
+        group: the column that names the user of each row.
+        drop: columns to leave out.
+        bins: for a numeric label, into how many ranges to cut it. Those of the attribute are left
+            out with a note.
+        drop_missing: whether to leave out rows without label.
 
     Raises:
         InputError: the attribute is no feature, or the table cannot be used.
     """
-    name = str(spec.attribute)
-    bins = {column: ranges for column, ranges in spec.bins.items() if column != name}
-    roles = Roles(str(spec.label), (), spec.group, spec.drop, bins)
-    for role, names in (("label", [roles.label]), ("group", [roles.group]), ("drop", roles.drop)):
+    cut = {column: ranges for column, ranges in bins.items() if column != attribute}
+    roles = Roles(label, (), group, drop, cut)
+    for role, names in (("label", [label]), ("group", [group]), ("drop", drop)):
         require(
-            name not in names,
-            f"--attribute {name!r} cannot be audited, as --{role} names it, too; name another "
-            "column",
+            attribute not in names,
+            f"--attribute {attribute!r} cannot be audited, as --{role} names it, too; name "
+            "another column",
         )
-    table = make_table(source.frame, roles, drop_missing=spec.drop_missing)
-    _require_feature(table, name)
-    if name not in spec.bins:
+    table = make_table(source.frame, roles, drop_missing=drop_missing)
+    _require_feature(table, attribute)
+    if attribute not in bins:
         return table
-    note = f"column {name!r} is not cut into ranges: this audit tells two of its values apart"
+    note = f"column {attribute!r} is not cut into ranges: this audit tells two of its values apart"
     return replace(table, notes=(*table.notes, note))
 
 
