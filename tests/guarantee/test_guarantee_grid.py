@@ -14,6 +14,7 @@ from test_report import HOSTILE, browser, drawn  # noqa: F401 - browser is a fix
 from leakgauge.cli.experiment import read_comparison
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
+from leakgauge.guarantee.metrics import METRICS
 from leakgauge.guarantee.report.page import write_guarantee
 from leakgauge.report.compare_page import write_comparison
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Histogram, Measurement, Run
@@ -74,7 +75,7 @@ def test_a_grid_of_guarantees_is_played_and_shown(
         assert by_metric["epsilon"].theory["mechanism_classic"] == pytest.approx(
             2 / cell.settings["noise"] * np.sqrt(2 * np.log(1.25e5))
         )
-    page = write_comparison(tmp_path / "out", found).read_text()
+    page = write_comparison(tmp_path / "out", found, METRICS).read_text()
     assert page.count("<figcaption>Epsilon along noise") == 2
     assert "At noise 0.1 no trial went wrong" in page
     again = tmp_path / "again"

@@ -23,7 +23,7 @@ from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Forest
 from leakgauge.inference.run import Stage, judge, play_round, trajectory
 from leakgauge.inference.run.rounds import defense_of_round
-from leakgauge.results.scores import auroc
+from leakgauge.results.roc import auroc
 from leakgauge.training.observation import sent_gradients
 from support.synthetic import records, small_stage
 

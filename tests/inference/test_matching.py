@@ -21,7 +21,7 @@ from leakgauge.inference.games.candidates import Candidates
 from leakgauge.inference.games.trials import Trials
 from leakgauge.inference.run import Settings, audit, stage
 from leakgauge.models import mlp
-from leakgauge.results.scores import auroc
+from leakgauge.results.roc import auroc
 from leakgauge.training.observation import sent_gradients
 from support.synthetic import records
 

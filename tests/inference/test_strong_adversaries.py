@@ -28,7 +28,7 @@ from leakgauge.inference.adversaries.energies import Energies, EnergyView
 from leakgauge.inference.adversaries.pca_forest import PcaForest, Projection
 from leakgauge.inference.adversaries.stacking import Stack, accumulate_weighted, judge_held_out
 from leakgauge.models import cnn
-from leakgauge.results.scores import auroc
+from leakgauge.results.roc import auroc
 from support.synthetic import records, small_task
 
 UNIFORM = np.log([0.5, 0.5])

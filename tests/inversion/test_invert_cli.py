@@ -23,7 +23,6 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.data import Source
 from leakgauge.gradients import params_of
 from leakgauge.inversion.epochs.assignment import EpochPlan
-from leakgauge.inversion.metrics.similarity import mean_estimate
 from leakgauge.inversion.run import attempt as rebuilding
 from leakgauge.inversion.run import scoring
 from leakgauge.inversion.run.attempt import rebuild
@@ -33,6 +32,7 @@ from leakgauge.inversion.run.scoring import Rebuilt, ordered, records_of
 from leakgauge.inversion.run.spec import MATCHINGS, InversionCell
 from leakgauge.models import build
 from leakgauge.results.measurements import ACCUMULATED, read_measurements, read_run
+from leakgauge.results.statistics import mean_estimate
 
 Go = Callable[..., tuple[int, str, str]]
 SIDE, CLASSES = 8, 3

@@ -25,16 +25,22 @@ from rich.text import Text
 from leakgauge.cli import options
 from leakgauge.cli.stopping import REFUSED, stoppable
 from leakgauge.core.checks import InputError, require, require_count
-from leakgauge.inference.report.cells import METRICS
+from leakgauge.guarantee.metrics import METRICS as GUARANTEE
+from leakgauge.inference.metrics import METRICS as INFERENCE
+from leakgauge.inversion.metrics.table import METRICS as INVERSION
 from leakgauge.report import compare
 from leakgauge.report.compare_page import signed, write_comparison
 from leakgauge.report.wording import interval, number
 from leakgauge.report.wording import plain as plainly
 from leakgauge.results.measurements import Estimate
+from leakgauge.results.metrics import metric_named
 from leakgauge.runs.cell import plain
 from leakgauge.runs.cellstore import GRID_FILE, CellStore, read_description
 from leakgauge.runs.grid import Grid, read_grid
 from leakgauge.runs.runner import Outcome, run_grid
+
+METRICS = {**INFERENCE, **GUARANTEE, **INVERSION}
+"""Of all questions, by name."""
 
 _STATED = pydantic.TypeAdapter(list[compare.PaperFigure])
 
@@ -71,7 +77,7 @@ def run(
         notices.print(Text(f"refused: {_named(outcome, grid)}: {outcome.refusal}"), soft_wrap=True)
     comparison = read_comparison(path)
     if comparison.cells:
-        report = write_comparison(path, comparison)
+        report = write_comparison(path, comparison, METRICS)
         if json_:
             print(json.dumps(as_json(comparison, path, report), allow_nan=False))
         else:
@@ -93,7 +99,7 @@ def report_grid(folder: Path) -> Path:
     """
     comparison = read_comparison(folder)
     require(bool(comparison.cells), f"no cell in {str(folder)!r} is finished; run the grid first")
-    return write_comparison(folder, comparison)
+    return write_comparison(folder, comparison, METRICS)
 
 
 def read_comparison(folder: Path) -> compare.Comparison:
@@ -132,7 +138,7 @@ def as_json(comparison: compare.Comparison, out: Path, report: Path) -> dict[str
             "records": _accumulated(figures),
         }
         for played in comparison.cells.values()
-        for knowledge, figures in compare.by_knowledge([played]).items()
+        for knowledge, figures in compare.by_knowledge([played], METRICS).items()
     ]
     rows = [
         {
@@ -146,7 +152,7 @@ def as_json(comparison: compare.Comparison, out: Path, report: Path) -> dict[str
             "seeds": 0 if row.ours is None else row.ours.n,
             "difference": row.difference,
         }
-        for row in compare.beside_paper(comparison)
+        for row in compare.beside_paper(comparison, METRICS)
     ]
     return {
         "name": comparison.name,
@@ -215,7 +221,7 @@ def _named(outcome: Outcome, grid: Grid) -> str:
 
 def _tell(comparison: compare.Comparison, report: Path, seconds: float) -> None:
     console = Console()
-    rows = compare.beside_paper(comparison)
+    rows = compare.beside_paper(comparison, METRICS)
     if rows:
         console.print(_table(rows))
     console.print(
@@ -236,7 +242,7 @@ def _table(rows: list[compare.Row]) -> Table:
         ours, difference = row.ours, row.difference
         table.add_row(
             Text(row.stated.title),
-            METRICS.get(row.stated.metric, row.stated.metric),
+            metric_named(row.stated.metric, METRICS).label,
             "not run" if ours is None else number(ours.value),
             "" if ours is None else interval(ours),
             "0" if ours is None else str(ours.n),

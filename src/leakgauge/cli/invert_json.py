@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from leakgauge.inversion.metrics.table import COLUMNS, LABEL_ACCURACY
 from leakgauge.inversion.report.wording import attempt
-from leakgauge.inversion.run.scoring import COLUMNS, LABEL_ACCURACY, Rebuilt
+from leakgauge.inversion.run.scoring import Rebuilt
 from leakgauge.inversion.run.spec import EXACT, InversionCell
 from leakgauge.results.measurements import Estimate, Measurement
 

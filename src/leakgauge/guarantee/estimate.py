@@ -8,16 +8,12 @@ such a bound, its high end one of what this test could show, and none of epsilon
 import math
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from leakgauge.core.checks import require, require_count
 from leakgauge.privacy.accounting import epsilon_gaussian
 from leakgauge.results.measurements import Estimate
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from leakgauge.results.statistics import clopper_pearson
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ def epsilon_clopper_pearson(errors: Errors, delta: float, *, confidence: float =
     (4.54, inf)
     """
     require_share(delta)
-    bounds = [_limits(*pair, confidence) for pair in _pairs(errors)]
+    bounds = [clopper_pearson(*pair, confidence) for pair in _pairs(errors)]
     (fpr, least_fpr), (fnr, least_fnr) = ((wrong / of, 1 / of) for wrong, of in _pairs(errors))
     value = epsilon_of_errors(fpr, fnr, delta, least=(least_fpr, least_fnr))
     low, high = (epsilon_of_errors(bounds[0][end], bounds[1][end], delta) for end in (1, 0))
@@ -91,7 +87,7 @@ def mu_clopper_pearson(errors: Errors, *, confidence: float = 0.95) -> Estimate:
     >>> round(mu_clopper_pearson(Errors(308538, 308538, 10**6, 10**6)).value, 4)
     1.0
     """
-    bounds = [_limits(*pair, confidence) for pair in _pairs(errors)]
+    bounds = [clopper_pearson(*pair, confidence) for pair in _pairs(errors)]
     value = mu_of_errors(*(max(wrong, 1) / of for wrong, of in _pairs(errors)))
     low, high = (mu_of_errors(bounds[0][end], bounds[1][end]) for end in (1, 0))
     return Estimate(value, low, high, errors.trials, confidence)
@@ -191,21 +187,6 @@ def _pairs(errors: Errors) -> tuple[tuple[int, int], tuple[int, int]]:
         (errors.false_positives, errors.negatives),
         (errors.false_negatives, errors.positives),
     )
-
-
-def _limits(wrong: int, of: int, confidence: float) -> tuple[float, float]:
-    """The Clopper-Pearson interval of a rate."""
-    upper = float(upper_limits(np.array([wrong]), of, confidence)[0])
-    # The lower end is the upper end of the rate of being right, from the other side.
-    lower = 1 - float(upper_limits(np.array([of - wrong]), of, confidence)[0])
-    return lower, upper
-
-
-def upper_limits(wrong: Ints, of: int, confidence: float) -> Floats:
-    """The upper ends of the two-sided Clopper-Pearson intervals of ``wrong`` errors ``[...]``."""
-    side = (1 - confidence) / 2
-    found: Floats = special.betaincinv(wrong + 1, np.maximum(of - wrong, 1), 1 - side)
-    return np.where(wrong == of, 1.0, found)
 
 
 def _half(trials: int) -> int:

@@ -25,6 +25,7 @@ from leakgauge.guarantee import (
     OpacusMechanism,
     Pair,
     Result,
+    metrics,
 )
 from leakgauge.guarantee.canary import Domain
 from leakgauge.guarantee.distance import Distance
@@ -215,17 +216,17 @@ def records_of(cell: GuaranteeCell, data: str, pair: Pair, result: Result) -> li
     """
     promised = _theory(result)
     ends = {
-        "epsilon": result.estimate,
-        "epsilon_gaussian": result.gaussian,
-        "epsilon_in_sample": result.in_sample,
+        metrics.EPSILON: result.estimate,
+        metrics.GAUSSIAN: result.gaussian,
+        metrics.IN_SAMPLE: result.in_sample,
     }
     figures = {name: _ended(one, promised["mechanism_exact"]) for name, one in ends.items()}
     apart = result.distance_over_clip
-    figures["distance_over_clip"] = Estimate(apart, apart, apart, 1)
-    shown, yardstick = figures["epsilon_in_sample"], result.theory.per_attribute_classic
+    figures[metrics.DISTANCE_OVER_CLIP] = Estimate(apart, apart, apart, 1)
+    shown, yardstick = figures[metrics.IN_SAMPLE], result.theory.per_attribute_classic
     if shown.low > 0:
         middle, low, high = (yardstick / end for end in (shown.value, shown.high, shown.low))
-        figures["per_attribute_ratio"] = Estimate(middle, low, high, shown.n)
+        figures[metrics.PER_ATTRIBUTE_RATIO] = Estimate(middle, low, high, shown.n)
     return [
         Measurement(
             question=QUESTION,
@@ -242,8 +243,8 @@ def records_of(cell: GuaranteeCell, data: str, pair: Pair, result: Result) -> li
             estimate=estimate,
             chance=0.0,
             details={"first": pair.attribute.values[0], "second": pair.attribute.values[1]},
-            theory=promised if name == "epsilon" else {},
-            histogram=histogram(result) if name == "epsilon" else None,
+            theory=promised if name == metrics.EPSILON else {},
+            histogram=histogram(result) if name == metrics.EPSILON else None,
             versions=versions(),
         )
         for name, estimate in figures.items()

@@ -3,17 +3,9 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from leakgauge.guarantee.estimate import (
-    Errors,
-    epsilon_of_errors,
-    require_share,
-    upper_limits,
-)
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from leakgauge.guarantee.estimate import Errors, epsilon_of_errors, require_share
+from leakgauge.results.statistics import Floats, Ints, clopper_pearson_upper
 
 Objective = Callable[[Floats, Floats], Floats]
 """(FPR, FNR), each ``[...]`` -> what a threshold is chosen to make large."""
@@ -51,7 +43,7 @@ def choose_threshold(
     """
 
     def limits(scores: Floats) -> Floats:
-        return upper_limits(np.arange(len(scores) + 1), len(scores), confidence)
+        return clopper_pearson_upper(np.arange(len(scores) + 1), len(scores), confidence)
 
     cuts, false_positives, false_negatives = _cuts(null, alternative)
     fpr = limits(null)[false_positives]

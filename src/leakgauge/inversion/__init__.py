@@ -15,10 +15,7 @@ from leakgauge.inversion.labels.inference import LabelGuess, infer_labels, label
 from leakgauge.inversion.metrics.lpips import Lpips, default_lpips
 from leakgauge.inversion.metrics.similarity import (
     align_to_truth,
-    mean_estimate,
-    paired_difference,
     psnr,
-    share_estimate,
     ssim,
 )
 from leakgauge.inversion.search.adaptive import adapted, adapted_settings, adapts
@@ -29,6 +26,7 @@ from leakgauge.inversion.search.presets import PRESETS, preset
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.simulate import LocalSteps
 from leakgauge.inversion.search.targets import Reconstruction
+from leakgauge.results.statistics import mean_estimate, paired_difference, share_estimate
 from leakgauge.training.client import Client, Sent, send
 
 __all__ = [

@@ -5,18 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from scipy import stats
-
-from leakgauge.guarantee.report import wording as epsilon
 from leakgauge.report.wording import plain
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
+from leakgauge.results.metrics import Metric, metric_named, over_seeds
 from leakgauge.results.scores import ACCURACY
 
-CONFIDENCE = 0.95
 STATIC = "static"
-_LOWEST = {"advantage": -1.0}  # of a metric; the others begin at 0
-_UNBOUNDED = frozenset({*epsilon.METRICS, "psnr", "loss"})  # above; the others end at 1
 
 
 @dataclass(frozen=True)
@@ -120,20 +114,30 @@ class Group:
     figures: Mapping[str, Estimate]
 
 
-def beside_paper(comparison: Comparison) -> list[Row]:
-    """Every figure of the paper with ours."""
-    return [Row(stated, _ours(stated, comparison.cells)) for stated in comparison.paper]
+def beside_paper(comparison: Comparison, metrics: Mapping[str, Metric]) -> list[Row]:
+    """Every figure of the paper with ours.
+
+    Args:
+        comparison: the finished cells and the paper's figures.
+        metrics: of all questions, by name; their bounds limit the intervals over seeds.
+    """
+    return [Row(stated, _ours(stated, comparison.cells, metrics)) for stated in comparison.paper]
 
 
-def groups(cells: Mapping[str, Played]) -> list[Group]:
-    """The cells grouped over their seeds, in the order of their first cell."""
+def groups(cells: Mapping[str, Played], metrics: Mapping[str, Metric]) -> list[Group]:
+    """The cells grouped over their seeds, in the order of their first cell.
+
+    Args:
+        cells: the finished cells by key.
+        metrics: as for ``beside_paper``.
+    """
     by_settings: dict[str, list[str]] = {}
     for key, played in cells.items():
         by_settings.setdefault(json.dumps(_shared(played), sort_keys=True), []).append(key)
     return [
         Group(_shared(cells[keys[0]]), knowledge, tuple(keys), figures)
         for keys in by_settings.values()
-        for knowledge, figures in by_knowledge([cells[key] for key in keys]).items()
+        for knowledge, figures in by_knowledge([cells[key] for key in keys], metrics).items()
     ]
 
 
@@ -160,34 +164,9 @@ def follows(name: str, other: str, settings: Sequence[Mapping[str, Any]]) -> boo
     return len(pairs) == len({json.dumps(one[other], sort_keys=True) for one in settings})
 
 
-def over_seeds(records: Sequence[Measurement]) -> Estimate:
-    """The mean of one figure over several seeds, with a Student t interval of that mean.
-
-    A single seed keeps its own interval. Where all seeds agree to the last digit (all are
-    perfect, say), a t interval would have no width; then the widest of the seeds' own ends stand.
-
-    Args:
-        records: the same figure of cells that differ in their seed; at least one.
-
-    Returns:
-        An estimate whose ``n`` is the number of seeds.
-    """
-    own = [record.estimate for record in records]
-    values = np.array([one.value for one in own])
-    mean, count = float(values.mean()), len(values)
-    if count == 1 or np.ptp(values) == 0:
-        low, high = min(one.low for one in own), max(one.high for one in own)
-        return Estimate(mean, low, high, count, own[0].confidence, "seeds")
-    low, high = stats.t.interval(
-        CONFIDENCE, count - 1, loc=mean, scale=values.std(ddof=1) / np.sqrt(count)
-    )
-    lowest = _LOWEST.get(records[0].metric, 0.0)
-    highest = np.inf if records[0].metric in _UNBOUNDED else 1.0
-    low, high = max(lowest, float(low)), min(highest, float(high))
-    return Estimate(mean, low, high, count, CONFIDENCE, "seeds")
-
-
-def _ours(stated: PaperFigure, cells: Mapping[str, Played]) -> Estimate | None:
+def _ours(
+    stated: PaperFigure, cells: Mapping[str, Played], metrics: Mapping[str, Metric]
+) -> Estimate | None:
     found = [
         record
         for key in stated.cells
@@ -196,26 +175,36 @@ def _ours(stated: PaperFigure, cells: Mapping[str, Played]) -> Estimate | None:
         if (record.metric, record.round) == (stated.metric, stated.round)
         and record.knowledge == stated.knowledge
     ]
-    return over_seeds(found) if found else None
+    return over_seeds(found, metric_named(stated.metric, metrics)) if found else None
 
 
 def _shared(played: Played) -> dict[str, Any]:
     return {name: value for name, value in played.settings.items() if name != "seed"}
 
 
-def by_knowledge(cells: Sequence[Played]) -> dict[str, dict[str, Estimate]]:
-    """By knowledge and metric; the accuracy of the model is the same whoever attacks it."""
+def by_knowledge(
+    cells: Sequence[Played], metrics: Mapping[str, Metric]
+) -> dict[str, dict[str, Estimate]]:
+    """Figures over the seeds, by knowledge and metric.
+
+    The accuracy of the model is the same for every knowledge.
+
+    Args:
+        cells: finished cells that differ in their seed.
+        metrics: as for ``beside_paper``.
+    """
     records = [record for played in cells for record in played.records]
     whole = [record for record in records if record.round == ACCUMULATED]
     accuracy = [record for record in records if record.metric == ACCURACY]
     found: dict[str, dict[str, Estimate]] = {}
     for knowledge in dict.fromkeys(record.knowledge for record in whole):
         known = [record for record in whole if record.knowledge == knowledge]
-        metrics = dict.fromkeys(record.metric for record in known)
         found[knowledge] = {
-            metric: over_seeds([record for record in known if record.metric == metric])
-            for metric in metrics
+            name: over_seeds(
+                [record for record in known if record.metric == name], metric_named(name, metrics)
+            )
+            for name in dict.fromkeys(record.metric for record in known)
         }
         if accuracy:
-            found[knowledge][ACCURACY] = over_seeds(accuracy)
+            found[knowledge][ACCURACY] = over_seeds(accuracy, metric_named(ACCURACY, metrics))
     return found

@@ -6,11 +6,8 @@ from typing import Any
 
 from leakgauge.guarantee.report import wording as epsilon
 from leakgauge.guarantee.report.page import charts_of
-from leakgauge.inference.report.cells import METRICS
-from leakgauge.inversion.report import wording as inversion
 from leakgauge.report import sweep
 from leakgauge.report.compare import (
-    CONFIDENCE,
     Comparison,
     Group,
     beside_paper,
@@ -20,29 +17,34 @@ from leakgauge.report.compare import (
 )
 from leakgauge.report.page import environment
 from leakgauge.results.measurements import REPORT_FILE, write_text
+from leakgauge.results.metrics import CONFIDENCE, Metric, titles
 from leakgauge.results.scores import ACCURACY
-
-_NAMES: Mapping[str, str] = {
-    **METRICS,
-    **epsilon.METRICS,
-    **inversion.METRICS,
-    ACCURACY: "Accuracy",
-}
 
 _FIRST = ("data", "ask", "adversary", "defense")
 _ROLES = ("label", "secret", "group", "drop", "bins")
 
 
-def write_comparison(folder: Path, comparison: Comparison) -> Path:
-    """Write ``report.html`` of a grid into its folder."""
+def write_comparison(folder: Path, comparison: Comparison, metrics: Mapping[str, Metric]) -> Path:
+    """Write ``report.html`` of a grid into its folder.
+
+    Args:
+        folder: of the grid.
+        comparison: what the page shows.
+        metrics: of all questions, by name.
+    """
     path = folder / REPORT_FILE
-    write_text(path, render_comparison(comparison))
+    write_text(path, render_comparison(comparison, metrics))
     return path
 
 
-def render_comparison(comparison: Comparison) -> str:
-    """One self-contained HTML page. The same cells give the same bytes."""
-    found = groups(comparison.cells)
+def render_comparison(comparison: Comparison, metrics: Mapping[str, Metric]) -> str:
+    """One self-contained HTML page; the same cells give the same bytes.
+
+    Args:
+        comparison: what the page shows.
+        metrics: of all questions, by name.
+    """
+    found = groups(comparison.cells, metrics)
     settings = [group.settings for group in found]
     names = _columns(settings)
     same = settings[0] if settings else {}
@@ -52,15 +54,15 @@ def render_comparison(comparison: Comparison) -> str:
         .render(
             grid=comparison,
             done=len(comparison.cells),
-            rows=beside_paper(comparison),
+            rows=beside_paper(comparison, metrics),
             confidence=CONFIDENCE,
-            charts=_charts(comparison, found),
+            charts=_charts(comparison, found, metrics),
             guarantees=charts_of(comparison, found),
             biased=epsilon.BIASED,
             groups=found,
             names=names,
-            metrics=_metrics(found),
-            metric_names=_NAMES,
+            metrics=_columns_of(found, metrics),
+            metric_names=titles(metrics),
             signed=signed,
             knowledge=len({group.knowledge for group in found}) > 1,
             shared={name: same[name] for name in same if name not in varying(settings)},
@@ -79,18 +81,21 @@ def signed(difference: float) -> str:
     return f"{difference:+.3f}".replace("-", "\u2212")
 
 
-def _charts(comparison: Comparison, found: Sequence[Group]) -> list[dict[str, Any]]:
+def _charts(
+    comparison: Comparison, found: Sequence[Group], metrics: Mapping[str, Metric]
+) -> list[dict[str, Any]]:
     """What the template shows of each grid in which a setting varies."""
     shown = []
     for number, keys in enumerate(comparison.grids, start=1):
         panels = sweep.panels(
-            [group for group in found if set(group.keys) & set(keys)], comparison.paper
+            [group for group in found if set(group.keys) & set(keys)], comparison.paper, metrics
         )
         ends = sweep.ends_of(panels)
         shown += [
             {
                 "panel": panel,
-                "metric": sweep.METRICS[panel.metric],
+                "metric": panel.metric.label,
+                "guess": panel.metric.chance is not None,
                 "svg": sweep.draw(panel, ends=ends, name=f"g{number}-{i}"),
                 "names": [] if panel.numeric else panel.values,
                 "paper": any(mark.paper is not None for mark in panel.marks),
@@ -110,10 +115,11 @@ def _columns(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _metrics(found: Sequence[Group]) -> dict[str, str]:
-    """Every metric and its name, the known ones first, the accuracy last."""
-    measured = {metric for group in found for metric in group.figures}
-    return {metric: name for metric, name in _NAMES.items() if metric in measured}
+def _columns_of(found: Sequence[Group], metrics: Mapping[str, Metric]) -> dict[str, str]:
+    """Labels of the measured metrics by name, the accuracy last."""
+    measured = {name for group in found for name in group.figures}
+    labels = {name: label for name, label in titles(metrics).items() if name in measured}
+    return dict(sorted(labels.items(), key=lambda item: item[0] == ACCURACY))
 
 
 def _versions(comparison: Comparison) -> dict[str, str]:

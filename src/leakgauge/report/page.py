@@ -11,8 +11,9 @@ import jinja2
 from markupsafe import Markup
 
 from leakgauge.core.checks import require
+from leakgauge.inference.metrics import LEAKAGE
 from leakgauge.inference.report import asking, choice, defenses, promises, prose
-from leakgauge.inference.report.cells import METRICS, Cell, cells, utility
+from leakgauge.inference.report.cells import Cell, cells, utility
 from leakgauge.inference.report.verdict import CLEAR_AUROC, STRONG_AUROC, verdict
 from leakgauge.report import charts, wording
 from leakgauge.report.repeat import command_line
@@ -150,7 +151,7 @@ def _defenses(tests: Sequence[Cell], records: Sequence[Measurement]) -> list[dic
 def _charts(test: Cell, floors: Mapping[str, float], name: str) -> list[dict[str, Any]]:
     drawn: list[tuple[str, str, Markup | None]] = [
         (
-            METRICS[m] + " by round",
+            LEAKAGE[m] + " by round",
             _says(test, m),
             charts.over_rounds(test, m, floor=floors[m], name=f"{name}-{m}"),
         )
@@ -168,7 +169,7 @@ def _charts(test: Cell, floors: Mapping[str, float], name: str) -> list[dict[str
 
 def _says(test: Cell, metric: str) -> str:
     """A chart in words, for readers who do not see it."""
-    said = f"{METRICS[metric]} of the test {test.title}."
+    said = f"{LEAKAGE[metric]} of the test {test.title}."
     single, whole = test.single(metric), test.at(metric, ACCUMULATED)
     if single:
         values = [record.estimate.value for record in single]
@@ -183,8 +184,8 @@ def _says(test: Cell, metric: str) -> str:
 def _metrics(tests: Sequence[Cell]) -> dict[str, str]:
     """Every metric of the run and its name, the known ones first."""
     found = dict.fromkeys(metric for test in tests for metric in test.metrics)
-    order = [m for m in METRICS if m in found] + [m for m in found if m not in METRICS]
-    return {metric: METRICS.get(metric, wording.label(metric)) for metric in order}
+    order = [m for m in LEAKAGE if m in found] + [m for m in found if m not in LEAKAGE]
+    return {metric: LEAKAGE.get(metric, wording.label(metric)) for metric in order}
 
 
 def _common_chance(tests: Sequence[Cell]) -> dict[str, float]:

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from leakgauge.guarantee.metrics import EPSILON, IN_SAMPLE, METRICS
 from leakgauge.guarantee.report.wording import (
     BIASED,
-    EPSILON,
-    METRICS,
     THEORY,
     Step,
     draw_scores,
@@ -52,7 +51,7 @@ def render_guarantee(run: Run, records: Sequence[Measurement]) -> str:
             saturated=found.saturated,
             verdict=verdict,
             told=told,
-            figures={METRICS[name]: one.estimate for name, one in found.figures.items()},
+            figures={METRICS[name].label: one.estimate for name, one in found.figures.items()},
             theory={THEORY[name]: found.theory[name] for name in THEORY if name in found.theory},
             scores=draw_scores(found.record, name="scores"),
             biased=BIASED,
@@ -113,7 +112,7 @@ def _step(cells: Mapping[str, Played], group: Group, axis: str) -> Step:
     return Step(
         float(group.settings[axis]),
         group.figures[EPSILON],
-        group.figures["epsilon_in_sample"],
+        group.figures[IN_SAMPLE],
         {name: float(np.mean([one[name] for one in theories])) for name in theories[0]},
     )
 

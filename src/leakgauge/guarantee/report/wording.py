@@ -9,19 +9,10 @@ from markupsafe import Markup
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from leakgauge.core.checks import require
+from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.wording import count, short
 from leakgauge.results.measurements import Estimate, Measurement
-
-EPSILON, GAUSSIAN = "epsilon", "epsilon_gaussian"
-METRICS = {
-    EPSILON: "Epsilon shown",
-    GAUSSIAN: "Epsilon shown, Gaussian noise taken for granted",
-    "epsilon_in_sample": "Epsilon by the paper's estimate",
-    "per_attribute_ratio": "Promised over shown, in units of N",
-    "distance_over_clip": "Distance over clip",
-}
-"""Of the question "guarantee": metrics by name. All but the last two are epsilons."""
 
 THEORY = {
     "pair_exact": "Promised for this record (exact)",

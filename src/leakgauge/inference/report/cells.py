@@ -4,16 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leakgauge.core.checks import InputError
+from leakgauge.inference.metrics import LEAKAGE
 from leakgauge.results.measurements import ACCUMULATED, Measurement
 from leakgauge.results.scores import ACCURACY
-
-METRICS = {
-    "auroc": "AUROC",
-    "tpr_at_1_fpr": "TPR at 1 % FPR",
-    "success": "Success rate",
-    "advantage": "Advantage",
-}
-"""The leakage metrics with a place of their own on the page; others follow by their names."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +40,7 @@ class Cell:
     def metrics(self) -> list[str]:
         """The metrics that were measured, the known ones first."""
         found = dict.fromkeys(metric for metric, _ in self.figures)
-        return [m for m in METRICS if m in found] + [m for m in found if m not in METRICS]
+        return [m for m in LEAKAGE if m in found] + [m for m in found if m not in LEAKAGE]
 
     @property
     def rounds(self) -> list[int]:

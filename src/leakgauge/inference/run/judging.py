@@ -19,7 +19,7 @@ from leakgauge.inference import Stack, accumulate, accumulate_weighted
 from leakgauge.inference.run.rounds import Played
 from leakgauge.inference.run.settings import FRESH, STATIC
 from leakgauge.inference.run.stage import Stage
-from leakgauge.results import scores
+from leakgauge.results import bootstrap, scores
 from leakgauge.results.measurements import ACCUMULATED, STACKED, Estimate, Measurement
 from leakgauge.training import predict
 
@@ -146,7 +146,7 @@ def _utility(scene: Stage, final: Params, base: Measurement) -> Iterator[Measure
         base,
         metric=scores.ACCURACY,
         round=scene.settings.rounds,
-        estimate=scores.share(correct, block, rng=rng),
+        estimate=bootstrap.share(correct, block, rng=rng),
         chance=float(torch.bincount(scene.test.y).max()) / len(correct),
     )
 

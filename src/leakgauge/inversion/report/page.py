@@ -11,8 +11,9 @@ from torch import Tensor
 
 from leakgauge.inference.report.cells import Cell, cells
 from leakgauge.inference.report.prose import other_facts, parts, unplayed
+from leakgauge.inversion.metrics.table import METRICS
 from leakgauge.inversion.report.kept import TRUTH, Rows, pictures, rows
-from leakgauge.inversion.report.wording import METRICS, draw_curves, line_style, sentences, title
+from leakgauge.inversion.report.wording import draw_curves, line_style, sentences, title
 from leakgauge.report.page import environment
 from leakgauge.report.repeat import command_line
 from leakgauge.results.measurements import (
@@ -22,8 +23,10 @@ from leakgauge.results.measurements import (
     Run,
     write_text,
 )
+from leakgauge.results.metrics import titles
 
 CURVES = ("psnr", "loss")
+TITLES = titles(METRICS)
 _COLUMN = "columns: "
 
 
@@ -62,7 +65,7 @@ def render_inversion(
             ],
             titles=[title(test) for test in tests],
             figures=_figures(tests),
-            metrics={name: METRICS[name] for name in METRICS if any(_at(t, name) for t in tests)},
+            metrics=_labels(tests),
             columns=_columns(tests),
             rounds=_rounds(tests),
             curves={name: svg for name, svg in curves.items() if svg is not None},
@@ -79,6 +82,11 @@ def render_inversion(
     )
 
 
+def _labels(tests: Sequence[Cell]) -> dict[str, str]:
+    """Labels of the metrics that an attempt has, by name."""
+    return {name: label for name, label in TITLES.items() if any(_at(t, name) for t in tests)}
+
+
 def _at(test: Cell, metric: str) -> Measurement | None:
     return test.at(metric, ACCUMULATED)
 
@@ -86,7 +94,7 @@ def _at(test: Cell, metric: str) -> Measurement | None:
 def _figures(tests: Sequence[Cell]) -> list[dict[str, Measurement]]:
     """Of each attempt, the figures that have a column of the table."""
     return [
-        {name: record for name in METRICS if (record := _at(test, name)) is not None}
+        {name: record for name in TITLES if (record := _at(test, name)) is not None}
         for test in tests
     ]
 

@@ -12,19 +12,6 @@ from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.wording import count, percent, short
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 
-METRICS = {
-    "psnr": "PSNR, dB",
-    "ssim": "SSIM",
-    "lpips": "LPIPS",
-    "columns": "Columns right",
-    "label_accuracy": "Labels right",
-    "matching_greedy": "Matched, greedy",
-    "matching_optimal": "Matched, optimal",
-    "matching_gradients": "Matched, by gradients",
-}
-"""Of the question "inversion": metrics by name; those of single columns have a table of their own.
-Higher is nearer to the truth, but for LPIPS."""
-
 CLEAR_DB, CLOSE_DB = 20.0, 27.0
 """From where on rebuilt images can be recognised, and from where on they look like the truth. Our
 own reading of many pictures, of 32 x 32 pixels; look at the ones below."""

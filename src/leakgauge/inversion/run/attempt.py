@@ -24,9 +24,9 @@ from leakgauge.inversion.exact import recover_first_layer
 from leakgauge.inversion.labels.inference import label_accuracy
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import align_to_truth
+from leakgauge.inversion.metrics.table import LABEL_ACCURACY
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.run.scoring import (
-    LABEL_ACCURACY,
     Rebuilt,
     chance_of,
     curves_of,

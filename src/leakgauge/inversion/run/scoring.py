@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -13,21 +13,16 @@ from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import (
     SSIM_WINDOW,
     align_to_truth,
-    mean_estimate,
     psnr,
-    share_estimate,
     ssim,
 )
+from leakgauge.inversion.metrics.table import COLUMNS, LABEL_ACCURACY, LOSS, METRICS, PSNR
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.run.spec import EXACT, KNOWN, QUESTION, InversionCell
 from leakgauge.inversion.search.targets import Reconstruction
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
-
-COLUMNS = "columns"
-LABEL_ACCURACY = "label_accuracy"
-_UNITS = {"psnr": "dB"}
-_ANY = (-math.inf, math.inf)
-_LIMITS = {"psnr": _ANY, "ssim": (-1.0, 1.0), "lpips": (0.0, math.inf)}  # others are shares
+from leakgauge.results.metrics import metric_named
+from leakgauge.results.statistics import mean_estimate, share_estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +71,7 @@ def scores_of(
         each = {f"{COLUMNS}: {name}": torch.tensor(hit).double() for name, hit in hits.items()}
         return {COLUMNS: torch.stack(list(each.values())).mean(dim=0), **each}
     pair = shown(scene, found), shown(scene, truth)
-    scores = {"psnr": psnr(*pair)}
+    scores = {PSNR: psnr(*pair)}
     if min(pair[0].shape[2:]) >= SSIM_WINDOW:
         scores["ssim"] = ssim(*pair)
     return scores if lpips is None else {**scores, "lpips": lpips(*pair).double()}
@@ -88,7 +83,7 @@ def curves_of(
     """Means over the targets, by iteration."""
     loss = zip(found.steps.tolist(), found.losses.mean(dim=0).tolist(), strict=True)
     # A search that ran off has points without a value.
-    curves = {"loss": tuple((float(at), value) for at, value in loss if math.isfinite(value))}
+    curves = {LOSS: tuple((float(at), value) for at, value in loss if math.isfinite(value))}
     if scene.pixels is not None and found.snapshots.numel():
         values = [
             psnr(
@@ -98,7 +93,7 @@ def curves_of(
             for at in range(found.snapshots.shape[1])
         ]
         steps = found.snapshot_steps.tolist()
-        curves["psnr"] = tuple(
+        curves[PSNR] = tuple(
             (float(at), float(value)) for at, value in zip(steps, values, strict=True)
         )
     return curves
@@ -129,21 +124,19 @@ def records_of(cell: InversionCell, data: str, rebuilt: Rebuilt) -> list[Measure
         for when, scores in sets
         for name, values in scores.items()
     ]
-    curve = rebuilt.curves.get("loss")
+    curve = rebuilt.curves.get(LOSS)
     if not curve:  # Nothing was searched for, or the loss never was finite.
         return found
     last = curve[-1][1]
     loss = Estimate(last, last, last, len(rebuilt.truth))
-    return [*found, _record(cell, data, ("loss", ACCUMULATED), loss, chance=0.0, curve=curve)]
+    return [*found, _record(cell, data, (LOSS, ACCUMULATED), loss, chance=0.0, curve=curve)]
 
 
 def _estimate(name: str, values: Tensor, *, granted: bool) -> Estimate:
-    if name not in _LIMITS and not granted:
-        return share_estimate(values)
-    found = mean_estimate(values, unit=_UNITS.get(name, ""))
-    # An interval does not leave what its figure can be.
-    least, most = _LIMITS.get(name, (0.0, 1.0))
-    return replace(found, low=max(found.low, least), high=min(found.high, most))
+    metric, plain = metric_named(name, METRICS), values.detach().cpu().double().numpy()
+    if metric.is_share and not granted:
+        return share_estimate(plain)
+    return mean_estimate(plain, unit=metric.unit, bounds=metric.bounds)
 
 
 def _record(
