@@ -11,11 +11,10 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads
 from leakgauge.defenses import Prune, Sign, parse_defense, vib
+from leakgauge.defenses.plain import Pruned, SoftSigns
 from leakgauge.inversion.search.adaptive import (
     TOTAL_VARIATION,
-    Pruned,
     RelativeError,
-    SoftSigns,
     adapted,
     adapted_settings,
 )

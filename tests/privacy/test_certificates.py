@@ -28,7 +28,7 @@ ASKED = {
 
 
 def promised(defense: Defense, **changed: Any) -> dict[str, Any]:
-    found = guarantees(defense, **(ASKED | changed))
+    found = guarantees(defense.release, **(ASKED | changed))
     json.dumps(found, allow_nan=False)
     return found
 

@@ -190,7 +190,8 @@ def promised_run(*names: str, games: tuple[str, ...] = ("property",), **changed:
     asked: dict[str, Any] = {"batch_size": 16, "records": 20005, "rounds": 5, "parameters": 6500}
     asked |= {"classes": 2, "majority": 0.5} | changed
     known = {
-        name: guarantees(parse_defense(name, batch_size=16), **asked) for name in ("none", *names)
+        name: guarantees(parse_defense(name, batch_size=16).release, **asked)
+        for name in ("none", *names)
     }
     return make_run(guarantees=dict.fromkeys(games, known))
 

@@ -2,7 +2,6 @@
 
 from leakgauge.defenses.defense import (
     Defense,
-    about_persons,
     clip,
     dpsgd,
     gaussian,
@@ -34,7 +33,6 @@ __all__ = [
     "Sign",
     "StochasticQuantise",
     "Transform",
-    "about_persons",
     "clip",
     "deployed",
     "dpsgd",

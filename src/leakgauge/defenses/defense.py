@@ -1,5 +1,6 @@
 """Defenses: where on a client's path something is done to its gradient, and what."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,9 @@ from leakgauge.core.checks import InputError, require_count
 from leakgauge.core.types import Grads, Task
 from leakgauge.defenses.perturb import PGD, Perturb, train_network
 from leakgauge.defenses.plain import ClipNorm, GaussianNoise, Prune, Sign, StochasticQuantise
-from leakgauge.defenses.transform import Identity, Transform, knowing
+from leakgauge.defenses.transform import Identity, Objective, Transform, require_transform
 from leakgauge.defenses.vib import Bottleneck
+from leakgauge.privacy.certificates import Release
 
 
 class TaskTransform(Protocol):
@@ -45,6 +47,7 @@ class Defense:
         update: done to the mean.
         task: done once to the model and its loss, before training.
         learn: makes ``update`` anew in each round.
+        user_variant: the defense that stands in for this one in user inference; None: itself.
 
     >>> defense = prune(rate=0.5)
     >>> defense.name, defense.update({"w": torch.tensor([[3.0, -1.0]])}, [])
@@ -56,6 +59,66 @@ class Defense:
     update: Transform = field(default_factory=Identity)
     task: TaskTransform | None = None
     learn: Learn | None = None
+    user_variant: "Defense | None" = None
+
+    def __post_init__(self) -> None:
+        require_transform(self.update, f"as the update of defense {self.name!r}")
+        if self.per_example is not None:
+            require_transform(self.per_example, f"per record of defense {self.name!r}")
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the Gaussian noise on each coordinate of the update; 0 without.
+
+        >>> dpsgd(clip=2.0, noise=0.1, batch_size=16).noise_std, sign().noise_std
+        (0.025, 0.0)
+        """
+        return math.sqrt(self.update.noise_variance)
+
+    def without_noise(self) -> "Defense":
+        """The defense without its Gaussian noise, as an adversary computes it.
+
+        >>> dpsgd(clip=2.0, noise=0.1, batch_size=16).without_noise().update
+        Identity()
+        """
+        return replace(self, update=self.update.without_noise())
+
+    @property
+    def keeps_size(self) -> bool:
+        """Whether the update keeps the norm of the gradient, noise aside."""
+        clipped = self.per_example is not None and not self.per_example.keeps_size
+        return self.update.keeps_size and not clipped
+
+    @property
+    def release(self) -> Release | None:
+        """Clip norm and noise of a Gaussian release; None where the defense makes none.
+
+        Only noise that comes before any other change of the mean counts. What is done to the
+        update after the noise takes nothing back.
+
+        >>> dpsgd(clip=2.0, noise=0.1, batch_size=16).release
+        Release(clip=2.0, noise_std=0.025)
+        """
+        clip = None if self.per_example is None else self.per_example.clip_norm
+        leading = itertools.takewhile(
+            lambda part: part.without_noise().is_identity, self.update.parts
+        )
+        variances = [part.noise_variance for part in leading if not part.is_identity]
+        if clip is None or not variances:
+            return None
+        return Release(clip, math.sqrt(sum(variances)))
+
+    def adapt(self, objective: Objective) -> Objective | None:
+        """The objective of an attacker who knows the defense; None where no attack adapts."""
+        return None if self.learn is not None else self.update.adapt(objective)
+
+    def for_user_inference(self) -> "Defense":
+        """The defense as clients use it in user inference; most are themselves.
+
+        >>> perturb().for_user_inference().name
+        'perturb:gamma=0.005,alpha=0.002,steps=5,targeted=1'
+        """
+        return self if self.user_variant is None else self.user_variant
 
     def prepare(self, task: Task, *, shape: Sequence[int], generator: torch.Generator) -> Task:
         """The task that is trained under this defense, for records ``[n, *shape]``."""
@@ -81,23 +144,7 @@ class Defense:
 
         Itself where that changes nothing. Leave it out for updates without one secret.
         """
-        return replace(self, update=knowing(self.update, secret))
-
-
-def about_persons(defense: Defense) -> Defense:
-    """The defense as it plays user inference: a perturbation moves towards another person.
-
-    A network that is trained on public persons knows none of the private ones, so there is no
-    secret of one's own to move away from (Li et al., section 6.1: targeted for users). Any other
-    defense is itself.
-
-    >>> about_persons(perturb()).name
-    'perturb:gamma=0.005,alpha=0.002,steps=5,targeted=1'
-    """
-    if not isinstance(defense.learn, LearnPerturb):
-        return defense
-    pgd = defense.learn.pgd
-    return perturb(pgd.gamma, pgd.alpha, pgd.steps, defense.learn.pool, targeted=True)
+        return replace(self, update=self.update.knowing(secret))
 
 
 @dataclass(frozen=True)
@@ -118,7 +165,7 @@ class LearnPerturb:
 
 
 @dataclass(frozen=True)
-class NotLearned:
+class NotLearned(Transform):
     """Stands where a transform will be, and refuses to let a gradient pass as if defended."""
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
@@ -167,7 +214,11 @@ def perturb(
     }
     require_count(pool, "pooling kernel of the perturbation's network")
     learn = LearnPerturb(PGD(gamma, alpha, steps, targeted), pool)
-    return Defense(_named("perturb", **settings), update=NotLearned(), learn=learn)
+    # A network trained on public users knows none of the private ones: there is no secret of one's
+    # own to move away from, so each update moves towards another user (Li et al., section 6.1).
+    of_users = None if targeted else perturb(gamma, alpha, steps, pool, targeted=True)
+    name = _named("perturb", **settings)
+    return Defense(name, update=NotLearned(), learn=learn, user_variant=of_users)
 
 
 def vib(beta: float = 0.01) -> Defense:

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.types import Grads
-from leakgauge.defenses.transform import over_rows
+from leakgauge.defenses.transform import Transform, over_rows
 from leakgauge.models import mlp
 
 
@@ -67,7 +67,7 @@ class PGD:
 
 
 @dataclass(frozen=True, eq=False)
-class Perturb:
+class Perturb(Transform):
     """Perturbs each gradient so that a network misreads its secret.
 
     The label to move away from is the gradient's secret: the defender knows its own, and says it

@@ -16,7 +16,6 @@ from leakgauge.core.types import Grads
 from leakgauge.defenses import Defense, Identity
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, log_loss, panel
-from leakgauge.inference.adversaries.noise import noise_std
 from leakgauge.inference.adversaries.scatter import Scatter
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import Flat
@@ -192,7 +191,7 @@ class Solver:
 
 def record_noise(shadow: Shadow) -> float:
     """Variance of a coordinate of the defense's noise, at the scale of a single record."""
-    return shadow.batch_size * noise_std(shadow.defense) ** 2
+    return shadow.batch_size * shadow.defense.noise_std**2
 
 
 def solve_dual(

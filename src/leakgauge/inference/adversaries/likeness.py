@@ -20,7 +20,6 @@ from leakgauge.core.rng import stream
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import HeldOut
-from leakgauge.inference.adversaries.noise import noiseless
 from leakgauge.inference.adversaries.pca_forest import Projection
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import Flat
@@ -124,7 +123,7 @@ def observe(
     shadow's defense.
     """
     rows, person = shadow.draw(max(batches, LEAST_EACH * shadow.values), rng=rng)
-    clean = replace(shadow, defense=noiseless(shadow.defense))
+    clean = replace(shadow, defense=shadow.defense.without_noise())
     first = torch.cat([Flat()(grads) for grads in _gradients(clean, rows[:AXES_FROM])])
     view = Projection.learn(first, components, rng=rng)
     # the view flattens what it is given, one leaf or many; in parts, since it also makes copies
@@ -170,7 +169,7 @@ def rehearse(shadow: Shadow, view: Projection, *, batches: int = REHEARSED) -> R
 
     seen = np.stack([batch(halves[one][0]) for one in person])
     held = np.stack([batch(rows) for _, rows in halves])
-    clean = replace(shadow, defense=noiseless(shadow.defense))
+    clean = replace(shadow, defense=shadow.defense.without_noise())
     return Rehearsal(_reduced(view, shadow, seen), person, _reduced(view, clean, held))
 
 

@@ -123,7 +123,7 @@ def _guarantees(stages: Sequence[Stage]) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for scene in stages:
         known.setdefault(scene.game.name, {})[scene.defense.name] = guarantees(
-            scene.defense,
+            scene.defense.release,
             batch_size=scene.settings.batch_size,
             records=len(scene.private),
             rounds=scene.settings.rounds,

@@ -23,7 +23,6 @@ from leakgauge.inference import (
     Trials,
 )
 from leakgauge.inference.adversaries.calibration import HeldOut
-from leakgauge.inference.adversaries.noise import noiseless
 from leakgauge.inference.adversaries.stacking import judge_held_out
 from leakgauge.inference.adversaries.views import Flat
 from leakgauge.inference.games.candidates import CandidateBatches, Candidates
@@ -234,7 +233,7 @@ def _candidates(
                 params,
                 told,
                 used,
-                none() if knowledge == STATIC else noiseless(defense),
+                none() if knowledge == STATIC else defense.without_noise(),
             ),
             index,
         )

@@ -11,7 +11,7 @@ from leakgauge.core.checks import InputError, nearest, require, require_choice
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Split
-from leakgauge.defenses import Defense, about_persons, none, with_noise
+from leakgauge.defenses import Defense, none, with_noise
 from leakgauge.gradients import batch_gradients, check_vectorisable, params_of
 from leakgauge.inference import (
     BATCH_GAMES,
@@ -117,7 +117,7 @@ def stage(
     require_choice(ask, "the question asked", GAMES)
     chosen = none() if defense is None else defense
     if ask == UserInference.name:
-        chosen = about_persons(chosen)
+        chosen = chosen.for_user_inference()
     params = params_of(task.model)
     require(bool(params), "the model has no trainable parameters; set requires_grad=True")
     for name, leaf in params.items():
