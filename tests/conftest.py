@@ -1,13 +1,26 @@
 """What several test files share."""
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 from leakgauge.core.threads import one_thread
 from leakgauge.data.named import DATA_VARIABLE
 from leakgauge.data.named import data_folder as named_folder
+
+MARK_OF_FIXTURE = {"browser": "browser", "data_folder": "real"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test that uses the browser or real data, also through another fixture."""
+    for item in items:
+        for fixture in MARK_OF_FIXTURE.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(MARK_OF_FIXTURE[fixture])
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -25,3 +38,17 @@ def data_folder() -> Path:
         pytest.skip(f"{DATA_VARIABLE} is not set: no real data")
     assert folder.is_dir(), f"{DATA_VARIABLE} names {str(folder)!r}, which is no folder"
     return folder
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Headless Chromium; without one the tests of pages skip, in CI they fail."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None and os.environ.get("CI"):
+        pytest.fail("chromium is not installed, and CI asks for it")
+    if found is None:
+        pytest.skip("chromium is not installed")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield started
+        started.close()

@@ -1,49 +1,20 @@
-"""The command line as a user meets it: real processes, real files."""
+"""The command line as a user meets it: real files, and real processes where they matter."""
 
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from leakgauge.cli import main
-from leakgauge.core.rng import stream
 from leakgauge.results.measurements import read_measurements
+from support import command
+from support.command import figures
+from support.tables import frame
 
 SMALL = ("--rounds", "2", "--trials", "200", "--batch-size", "4", "--shadow", "120")
-
-
-def leakgauge(*args: object, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "leakgauge", *map(str, args)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **env},
-        timeout=300,
-    )
-
-
-def frame(n: int = 600) -> pd.DataFrame:
-    rng = stream(0, "frame")
-    sex = np.where(rng.random(n) < 0.5, "f", "m")
-    height = rng.normal(170, 7, size=n) + 12 * (sex == "m")
-    income = np.where(rng.normal(size=n) + (height - 175) / 20 > 0, "high", "low")
-    return pd.DataFrame(
-        {
-            "height": height,
-            "town": rng.choice(["a", "b", "c"], size=n),
-            "sex": sex,
-            "income": income,
-            "person": np.arange(n) // 2,
-            "age": rng.integers(18, 90, size=n),
-        }
-    )
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +27,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def finished(table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     out = tmp_path_factory.mktemp("finished") / "run"
-    done = leakgauge(
+    done = command.run(
         "audit", table, "--label", "income", "--secret", "sex", "--ask", "property", "--ask",
         "attribute", "--adversary", "forest", "--group", "person", *SMALL, "--out", out, "--json",
         "--workers", 1,
@@ -76,9 +47,9 @@ def test_json_has_what_a_pipeline_needs(finished: tuple[Path, dict]) -> None:
     for cell in told["cells"]:
         assert (cell["defense"], cell["knowledge"], cell["trials"]) == ("none", "static", 200)
         assert [r["round"] for r in cell["rounds"]] == [1, 2]
-        for figures in (cell["accumulated"], *cell["rounds"]):
+        for measured in (cell["accumulated"], *cell["rounds"]):
             for metric in ("auroc", "tpr_at_1_fpr", "success", "advantage"):
-                found = figures[metric]
+                found = measured[metric]
                 assert found["low"] <= found["value"] <= found["high"]
         assert 0 < cell["utility"]["accuracy"]["value"] <= 1
 
@@ -100,13 +71,14 @@ def test_report_rebuilds_the_same_page(finished: tuple[Path, dict]) -> None:
     out, _ = finished
     page = (out / "report.html").read_bytes()
     (out / "report.html").unlink()
-    done = leakgauge("report", out)
+    done = command.run("report", out)
     assert done.returncode == 0
     assert (out / "report.html").read_bytes() == page
 
 
+@pytest.mark.process
 def test_terminal_shows_verdict_and_report(table: Path, tmp_path: Path) -> None:
-    done = leakgauge(
+    done = command.process(
         "audit", table, "--label", "income", "--secret", "sex", *SMALL, cwd=tmp_path
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -115,20 +87,12 @@ def test_terminal_shows_verdict_and_report(table: Path, tmp_path: Path) -> None:
     assert (tmp_path / line.removeprefix("report: ").split("  (")[0]).exists()
 
 
-def figures(folder: Path) -> list[str]:
-    """The lines of measurements.jsonl without their timings."""
-    lines = (folder / "measurements.jsonl").read_text(encoding="utf-8").splitlines()
-    found = [json.loads(line) for line in lines]
-    for record in found:
-        record.pop("seconds")
-    return [json.dumps(record, sort_keys=True) for record in found]
-
-
+@pytest.mark.process
 def test_workers_do_not_change_the_figures(
     finished: tuple[Path, dict], table: Path, tmp_path: Path
 ) -> None:
     out, _ = finished
-    done = leakgauge(
+    done = command.process(
         "audit", table, "--label", "income", "--secret", "sex", "--ask", "property", "--ask",
         "attribute", "--adversary", "forest", "--group", "person", *SMALL, "--workers", 2,
         "--out", tmp_path / "two", OMP_NUM_THREADS="2",
@@ -221,7 +185,7 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "args", [("mine:conv",), ("mine:branch", "--allow-loop"), ("mine:talking",)]
 )
 def test_own_task(tasks: Path, tmp_path: Path, args: tuple[str, ...]) -> None:
-    done = leakgauge(
+    done = command.run(
         "audit", "--task", *args, *SMALL, "--out", tmp_path / "run", "--json", cwd=tasks
     )
     assert done.returncode == 0, done.stderr
@@ -231,7 +195,8 @@ def test_own_task(tasks: Path, tmp_path: Path, args: tuple[str, ...]) -> None:
 
 def test_defenses_stand_beside_no_defense(table: Path, tmp_path: Path) -> None:
     args = ("--defense", "sign", "--defense", "noise:std=0.1", "--out", tmp_path / "run", "--json")
-    done = leakgauge("audit", table, *BASE, *SMALL, *args)
+    args = ("--workers", 1, *args)
+    done = command.run("audit", table, *BASE, *SMALL, *args)
     assert done.returncode == 0, done.stderr
     cells = [(c["defense"], c["knowledge"]) for c in json.loads(done.stdout)["cells"]]
     assert cells == [
@@ -244,14 +209,16 @@ def test_defenses_stand_beside_no_defense(table: Path, tmp_path: Path) -> None:
     before = figures(tmp_path / "run")
     for path in (tmp_path / "run" / "rounds").glob("*/said-0002.npz"):
         path.unlink()
-    assert leakgauge("audit", table, *BASE, *SMALL, *args).returncode == 0
+    assert command.run("audit", table, *BASE, *SMALL, *args).returncode == 0
     assert figures(tmp_path / "run") == before
 
 
 def test_what_cannot_be_played_takes_nothing_else_with_it(table: Path, tmp_path: Path) -> None:
     """The noise makes training diverge; the test before it and the one after it stay."""
     defenses = ("--defense", "noise:std=1e30", "--defense", "sign")
-    done = leakgauge("audit", table, *BASE, *SMALL, *defenses, "--out", tmp_path / "run", "--json")
+    done = command.run(
+        "audit", table, *BASE, *SMALL, *defenses, "--out", tmp_path / "run", "--json"
+    )
     assert done.returncode == 2
     assert {cell["defense"] for cell in json.loads(done.stdout)["cells"]} == {"none", "sign"}
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("refused: ")]
@@ -262,7 +229,7 @@ def test_what_cannot_be_played_takes_nothing_else_with_it(table: Path, tmp_path:
 
 
 def test_a_model_with_one_output_has_no_accuracy(tasks: Path, tmp_path: Path) -> None:
-    done = leakgauge(
+    done = command.run(
         "audit", "--task", "mine:odd", *SMALL, "--out", tmp_path / "run", "--json", cwd=tasks
     )
     assert done.returncode == 0, done.stderr
@@ -270,28 +237,18 @@ def test_a_model_with_one_output_has_no_accuracy(tasks: Path, tmp_path: Path) ->
     assert cell["utility"] == {"accuracy": None}
 
 
-@pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Runs a command that must end with one line and exit code 2; in this process, to be quick."""
-
-    def run(*args: object, cwd: Path | None = None) -> str:
-        if cwd is not None:
-            monkeypatch.chdir(cwd)
-        monkeypatch.setattr(sys, "argv", ["leakgauge", *map(str, args)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        assert ended.value.code == 2
-        assert out == ""
-        (line,) = [line for line in err.splitlines() if line.strip()]
-        assert line.startswith("error: ")
-        return line
-
-    return run
+def refused(*words: object, cwd: Path | None = None) -> str:
+    """Run a command that must end with one line and exit code 2."""
+    done = command.run(*words, cwd=cwd)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = [line for line in done.stderr.splitlines() if line.strip()]
+    assert line.startswith("error: ")
+    return line
 
 
+@pytest.mark.process
 def test_a_refusal_of_a_real_process_is_one_line() -> None:
-    done = leakgauge("audit", "nothing.csv", "--label", "a", "--secret", "b")
+    done = command.process("audit", "nothing.csv", "--label", "a", "--secret", "b")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
@@ -386,21 +343,19 @@ BASE = ("--label", "income", "--secret", "sex")
     ],
     ids=lambda value: " ".join(map(str, value))[:60] if isinstance(value, tuple) else "",
 )
-def test_bad_input_is_one_line(refused, args: tuple, says: str, table: Path, tasks: Path) -> None:
+def test_bad_input_is_one_line(args: tuple, says: str, table: Path, tasks: Path) -> None:
     places = {"table": table, "task": tasks / "mine.py"}
     line = refused("audit", *(str(a).format(**places) for a in args), cwd=tasks)
     assert says in line
 
 
-def test_a_name_that_is_no_text_is_refused_before_the_work(
-    refused, table: Path, tmp_path: Path
-) -> None:
+def test_a_name_that_is_no_text_is_refused_before_the_work(table: Path, tmp_path: Path) -> None:
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/m\xfcller.csv")
     shutil.copy(table, odd)
     assert "m\ufffdller.csv' is not UTF-8 text; rename the file" in refused("audit", odd, *BASE)
 
 
-def test_images_take_no_hidden_layers(refused, tmp_path: Path) -> None:
+def test_images_take_no_hidden_layers(tmp_path: Path) -> None:
     kinds = np.arange(9) % 2
     np.savez(tmp_path / "im.npz", x=np.zeros((9, 4, 4), np.uint8), label=kinds, secret=kinds)
     roles = ("--label", "label", "--secret", "secret")
@@ -452,7 +407,7 @@ def no_features(people: pd.DataFrame) -> pd.DataFrame:
         (no_features, "feature"),
     ],
 )
-def test_bad_table_is_one_line(refused, change, says: str, tmp_path: Path) -> None:
+def test_bad_table_is_one_line(change, says: str, tmp_path: Path) -> None:
     assert says in refused("audit", variant(tmp_path, change), *BASE, *SMALL)
 
 
@@ -463,16 +418,14 @@ def test_missing_features_are_no_refusal(tmp_path: Path) -> None:
         people.loc[:4, "sex"] = None
 
     path = variant(tmp_path, some_missing)
-    done = leakgauge(
+    done = command.run(
         "audit", path, *BASE, *SMALL, "--drop-missing", "--out", tmp_path / "run", "--json"
     )
     assert done.returncode == 0, done.stderr
     assert "5 rows" in done.stderr
 
 
-def test_a_folder_of_another_run_is_refused(
-    refused, finished: tuple[Path, dict], table: Path
-) -> None:
+def test_a_folder_of_another_run_is_refused(finished: tuple[Path, dict], table: Path) -> None:
     out, _ = finished
     before = (out / "measurements.jsonl").read_bytes()
     args = ("audit", table, *BASE, "--group", "person", *SMALL, "--out", out)
@@ -480,7 +433,7 @@ def test_a_folder_of_another_run_is_refused(
     assert (out / "measurements.jsonl").read_bytes() == before
 
 
-def test_a_folder_with_other_files_is_refused(refused, table: Path, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused(table: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     assert "thesis.tex" in refused("audit", table, *BASE, "--out", tmp_path)
 
@@ -494,7 +447,7 @@ def test_a_damaged_round_is_played_again(
     (out / "rounds" / "property" / "said-0001.npz").write_bytes(b"")
     (out / "rounds" / "property" / "params-0003.safetensors").write_bytes(b"nonsense")
     args = ("--ask", "property", "--ask", "attribute", "--group", "person")
-    done = leakgauge("audit", table, *BASE, *args, *SMALL, "--out", out)
+    done = command.run("audit", table, *BASE, *args, *SMALL, "--out", out)
     assert done.returncode == 0, done.stderr
     assert figures(out) == before
 
@@ -510,19 +463,20 @@ def test_a_damaged_round_is_played_again(
     ],
 )
 def test_a_damaged_run_is_one_line(
-    refused, finished: tuple[Path, dict], tmp_path: Path, name: str, content: bytes
+    finished: tuple[Path, dict], tmp_path: Path, name: str, content: bytes
 ) -> None:
     shutil.copytree(finished[0], tmp_path / "run")
     (tmp_path / "run" / name).write_bytes(content)
     assert name in refused("report", tmp_path / "run")
 
 
-def test_report_of_nothing(refused, tmp_path: Path) -> None:
+def test_report_of_nothing(tmp_path: Path) -> None:
     assert "no such folder" in refused("report", tmp_path / "absent")
     assert "run.yaml" in refused("report", tmp_path)
 
 
+@pytest.mark.process
 def test_version_and_help() -> None:
-    assert leakgauge("--version").stdout.strip()
-    assert "audit" in leakgauge("--help").stdout
-    assert leakgauge().stdout == leakgauge("--help").stdout
+    assert command.process("--version").stdout.strip()
+    assert "audit" in command.run("--help").stdout
+    assert command.run().stdout == command.run("--help").stdout

@@ -21,6 +21,7 @@ from leakgauge.data import (
 )
 from leakgauge.data.image_files import decode
 from leakgauge.data.image_sources import image_column
+from support.references.images import lanczos
 
 COLOURS = {"red": (250, 10, 20), "green": (5, 240, 15), "blue": (0, 30, 200)}
 
@@ -43,21 +44,6 @@ def folder_of(tmp_path: Path, **files: bytes) -> Path:
     rows = [f"{name},{row % 2},p{row}" for row, name in enumerate(files)]
     (tmp_path / "labels.csv").write_text("file,smile,person\n" + "\n".join(rows) + "\n")
     return tmp_path
-
-
-def lanczos(image: np.ndarray, side: int) -> np.ndarray:
-    """Lanczos-3 from its formula, antialiased: the kernel is as wide as the reduction asks."""
-
-    def weights(size: int) -> np.ndarray:
-        scale = size / side
-        wide = max(scale, 1.0)
-        centres = (np.arange(side) + 0.5) * scale
-        away = (np.arange(size)[None] + 0.5 - centres[:, None]) / wide
-        found = np.where(np.abs(away) < 3, np.sinc(away) * np.sinc(away / 3), 0.0)
-        return found / found.sum(1, keepdims=True)
-
-    across = np.clip(np.einsum("jw,hwc->hjc", weights(image.shape[1]), image), 0, 255)
-    return np.clip(np.einsum("ih,hjc->ijc", weights(image.shape[0]), across), 0, 255)
 
 
 def test_a_folder_keeps_the_order_of_its_csv(tmp_path: Path) -> None:

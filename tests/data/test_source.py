@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
-from test_images import lanczos
 
 from leakgauge.core.checks import InputError
 from leakgauge.data import (
@@ -27,6 +26,7 @@ from leakgauge.data import (
 )
 from leakgauge.data.named import DATA_VARIABLE
 from leakgauge.models import cnn
+from support.references.images import lanczos
 
 
 @pytest.fixture

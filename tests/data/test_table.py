@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -290,6 +291,22 @@ def test_randhie_needs_no_download():
     assert int(table.users.max()) + 1 == 5912
     assert float(table.secrets["female"].double().mean()) == pytest.approx(0.517, abs=5e-4)
     assert not {"mdvis", "meddol", "outpdol", "fchild", "time"} & set(frame)
+
+
+def test_randhie_is_the_table_of_statsmodels():
+    """Each value, type and row, against the file that statsmodels carries."""
+    (package,) = find_spec("statsmodels").submodule_search_locations
+    raw = pd.read_csv(Path(package, "datasets", "randhie", "src", "randhie.csv"))
+    frame = randhie()
+    derived = ["site", "female", "any_visit"]
+    features = frame.columns.drop(derived)
+    pd.testing.assert_frame_equal(frame[features], raw[features], check_exact=True)
+    assert (frame["site"] == [f"site {one}" for one in raw["site"]]).all()
+    assert ((frame["female"] == "yes") == (raw["female"] == 1)).all()
+    assert ((frame["any_visit"] == "yes") == (raw["mdvis"] >= 1)).all()
+    for name in ("female", "any_visit"):
+        assert set(frame[name]) == {"no", "yes"}
+    assert fingerprint(frame).startswith("42faa0c6cfbc12e6")  # of the runs made from that file
 
 
 def test_adult_is_read_whole(data_folder):

@@ -15,19 +15,17 @@ from torch.nn.functional import cross_entropy
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
-from leakgauge.core.types import Column, Dataset, Grads, Task
+from leakgauge.core.types import Dataset, Grads, Task
 from leakgauge.data import Roles, encode, make_table, read_table, split_records
 from leakgauge.gradients import params_of, per_example_gradients
 from leakgauge.guarantee import (
     DPSGD,
-    Attribute,
     Craft,
     LayerRatio,
     LikelihoodRatio,
     Norm,
     OpacusMechanism,
     OptimizerStep,
-    Pair,
     attribute_of,
     audit_pair,
     choose_pairs,
@@ -41,23 +39,15 @@ from leakgauge.guarantee.release import bench_of, scored
 from leakgauge.guarantee.threshold import epsilon_objective, fewest_errors
 from leakgauge.models import mlp
 from leakgauge.privacy.accounting import epsilon_gaussian
+from support.pairs import CODES, INPUTS, SEX, a_pair
 from support.references import guarantee as literal
 
 DELTA = 1e-5
-INPUTS = 6
-CODES = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-SEX = Attribute(Column("sex", "category", 4, 6, ("f", "m")), ("f", "m"), CODES, among=3)
 
 
 def small_task(seed: int = 0) -> Task:
     model = mlp(INPUTS, 2, (8,), generator=torch_stream(seed, "model"))
     return Task(model, cross_entropy)
-
-
-def a_pair(seed: int = 0) -> Pair:
-    """A record far out: each of its gradients is longer than the clips here."""
-    x = 3 * torch.randn(INPUTS, generator=torch_stream(seed, "x"))
-    return Pair(x, torch.tensor(seed % 2), SEX)
 
 
 def a_batch(size: int, seed: int = 0) -> Dataset:

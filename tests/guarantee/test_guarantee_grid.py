@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from playwright.sync_api import Browser
-from test_report import HOSTILE, browser, drawn  # noqa: F401 - browser is a fixture
-
 from leakgauge.cli.experiment import read_comparison
+from playwright.sync_api import Browser
+
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.guarantee.metrics import METRICS
@@ -20,6 +19,8 @@ from leakgauge.report.compare_page import write_comparison
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Histogram, Measurement, Run
 from leakgauge.runs.grid import read_grid
 from leakgauge.runs.runner import run_grid
+from support.made_runs import HOSTILE
+from support.pages import drawn
 
 AUDIT = {
     "ask": "guarantee", "attribute": "sex", "label": "income", "clip": 2, "noise": [0.1, 30.0],
@@ -61,6 +62,7 @@ def refusal(folder: Path, *grids: dict, paper: tuple[dict, ...] = ()) -> str:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.process
 def test_a_grid_of_guarantees_is_played_and_shown(
     folder: Path, tmp_path: Path, workers: int
 ) -> None:
@@ -122,7 +124,7 @@ def one(metric: str, value: float, **more: object) -> Measurement:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 360])
 def test_browser_shows_one_guarantee(
-    browser: Browser,  # noqa: F811
+    browser: Browser,
     tmp_path: Path,
     scheme: str,
     width: int,

@@ -7,24 +7,14 @@ import pytest
 import torch
 
 from leakgauge.core.rng import stream
-from leakgauge.defenses import (
-    Perturb,
-    clip,
-    dpsgd,
-    gaussian,
-    none,
-    perturb,
-    prune,
-    quantise,
-    sign,
-    vib,
-)
+from leakgauge.defenses import PerturbTransform, none
 from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Forest
 from leakgauge.inference.run import Stage, judge, play_round, trajectory
 from leakgauge.inference.run.rounds import defense_of_round
 from leakgauge.results.roc import auroc
 from leakgauge.training.observation import sent_gradients
+from support.defenses import clip, dpsgd, gaussian, perturb, prune, quantise, sign, vib
 from support.synthetic import records, small_stage
 
 FOREST = Forest(trees=20, batches=300)
@@ -157,7 +147,7 @@ def test_perturbation_is_learnt_in_each_round_on_public_gradients_alone() -> Non
 
 def learnt(scene: Stage, number: int, params) -> list[torch.Tensor]:
     update = defense_of_round(scene, number, params).update
-    assert isinstance(update, Perturb)
+    assert isinstance(update, PerturbTransform)
     return list(update.network.parameters())
 
 

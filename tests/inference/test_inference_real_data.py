@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from test_cli import leakgauge
 
 from leakgauge.core.rng import stream
 from leakgauge.data import Roles, make_table, open_data, read_table
@@ -17,6 +16,7 @@ from leakgauge.inference.run.description import Origin
 from leakgauge.inference.run.plan import Plan
 from leakgauge.inference.run.prepare import from_source, from_table
 from leakgauge.results.measurements import ACCUMULATED, Estimate
+from support import command
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_every_named_dataset_is_audited(data_folder: Path) -> None:
 
 def cell(data_folder: Path, tmp_path: Path, *args: object) -> dict:
     table = data_folder / "adult" / "adult.parquet"
-    done = leakgauge(
+    done = command.process(
         "audit", table, "--label", "income", "--secret", "sex", "--rounds", 10, "--seed", 0,
         "--json", "--out", tmp_path / "run", *args,
     )  # fmt: skip
@@ -114,6 +114,7 @@ def cell(data_folder: Path, tmp_path: Path, *args: object) -> dict:
     return {metric: found["value"] for metric, found in only["accumulated"].items()}
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_figures_of_the_paper(data_folder: Path, tmp_path: Path) -> None:
     """The paper: AUROC 0.9919 (property), 0.9991 and TPR 0.9823 (attribute)."""
@@ -125,6 +126,7 @@ def test_figures_of_the_paper(data_folder: Path, tmp_path: Path) -> None:
     assert found["tpr_at_1_fpr"] >= 0.97
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_without_the_columns_that_name_the_sex_it_is_a_real_game(
     data_folder: Path, tmp_path: Path

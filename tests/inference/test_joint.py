@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from leakgauge.defenses import Defense, clip, dpsgd, none
+from leakgauge.defenses import Defense, none
 from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Discriminant, Joint, accumulate
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, panel
@@ -23,9 +23,11 @@ from leakgauge.inference.run import (
 )
 from leakgauge.inference.run.resumable import run_stages
 from leakgauge.inference.run.rounds import benches, defense_of_round, sent_by_clients
-from leakgauge.results.measurements import ACCUMULATED, Measurement, Run
+from leakgauge.results.measurements import ACCUMULATED, Run
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.store import RunFolder
+from support.defenses import clip, dpsgd
+from support.figures import auroc
 from support.synthetic import records, small_stage
 
 JOINT = Joint(ridge=0.03, batches=120)
@@ -96,15 +98,6 @@ def test_it_is_the_solve_of_all_rounds_in_the_primal(defense: Defense) -> None:
         wanted = slope * 8 * (rows["seen"] @ weight - middle)
         found = weigh_rounds(scene, starts)[f"{knowledge} joint"]
         np.testing.assert_allclose(found[:, 1] - found[:, 0], wanted, rtol=1e-6, atol=1e-8)
-
-
-def auroc(found: list[Measurement], when: int | str, knowledge: str = ADAPTIVE) -> float:
-    (one,) = [
-        record
-        for record in found
-        if (record.round, record.metric, record.knowledge) == (when, AUROC, knowledge)
-    ]
-    return one.estimate.value
 
 
 def test_under_noise_it_gains_from_rounds_that_repeat_themselves() -> None:

@@ -13,7 +13,7 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Column, Dataset, Grads, Schema, Task
 from leakgauge.data import Roles, encode, make_table, split_records
 from leakgauge.data.counterfactual import altered
-from leakgauge.defenses import Defense, Transform, gaussian, none
+from leakgauge.defenses import Defense, Transform, none
 from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.matching import Matching, attribute_candidates
 from leakgauge.inference.adversaries.shadow import Shadow
@@ -23,6 +23,7 @@ from leakgauge.inference.run import Settings, audit, stage
 from leakgauge.models import mlp
 from leakgauge.results.roc import auroc
 from leakgauge.training.observation import sent_gradients
+from support.defenses import gaussian
 from support.synthetic import records
 
 UNIFORM = np.log([0.5, 0.5])

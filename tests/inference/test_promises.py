@@ -9,8 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_report import (
+from leakgauge.cli.summary import as_json, information_lines, promise_lines
+
+from leakgauge.inference.report import cells
+from leakgauge.inference.report.choice import DRAWN, drawn
+from leakgauge.report import render, verdicts
+from leakgauge.results.measurements import (
     ACCUMULATED,
+    STACKED,
+    Measurement,
+    Run,
+    read_run,
+    write_run,
+)
+from support.made_runs import (
     DEFENSES,
     HOSTILE,
     LIMIT,
@@ -23,12 +35,6 @@ from test_report import (
     stacked,
     visible,
 )
-
-from leakgauge.cli.summary import as_json, information_lines, promise_lines
-from leakgauge.inference.report import cells
-from leakgauge.inference.report.choice import DRAWN, drawn
-from leakgauge.report import render, verdicts
-from leakgauge.results.measurements import STACKED, Measurement, Run, read_run, write_run
 
 LOUD, QUIET, SILENT = "dpsgd:clip=2,noise=0.1", "dpsgd:clip=1,noise=40", "dpsgd:clip=2,noise=0"
 

@@ -12,8 +12,7 @@ from torch.nn.functional import cross_entropy
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Task
-from leakgauge.defenses import ClipNorm, Defense, GaussianNoise, dpsgd, prune, sign
-from leakgauge.defenses import gaussian as gaussian_noise
+from leakgauge.defenses import ClipNorm, Defense, GaussianNoise
 from leakgauge.gradients import params_of, per_example_gradients
 from leakgauge.inference import Auto, Forest, Shadow, accumulate
 from leakgauge.inference.adversaries.calibration import (
@@ -29,6 +28,8 @@ from leakgauge.inference.adversaries.pca_forest import PcaForest, Projection
 from leakgauge.inference.adversaries.stacking import Stack, accumulate_weighted, judge_held_out
 from leakgauge.models import cnn
 from leakgauge.results.roc import auroc
+from support.defenses import dpsgd, prune, sign
+from support.defenses import gaussian as gaussian_noise
 from support.synthetic import records, small_task
 
 UNIFORM = np.log([0.5, 0.5])

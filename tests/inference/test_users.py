@@ -15,7 +15,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data.split_users import split_users
-from leakgauge.defenses import GaussianNoise, gaussian, none
+from leakgauge.defenses import GaussianNoise, none
 from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.encoder import Encoder
 from leakgauge.inference.adversaries.likeness import Lesson, Rehearsal, hold_out_persons
@@ -27,6 +27,7 @@ from leakgauge.inference.run import Settings, stage
 from leakgauge.models import mlp
 from leakgauge.results.scores import Judged, score
 from leakgauge.training.observation import sent_gradients
+from support.defenses import gaussian
 from support.synthetic import small_task
 
 ENCODER = Encoder(components=24, hidden=32, codes=16, epochs=10, batches=400)

@@ -16,7 +16,6 @@ import torch
 from PIL import Image
 from playwright.sync_api import Browser
 from safetensors.torch import save_file
-from test_report import HOSTILE, browser, drawn, opened  # noqa: F401 - browser is a fixture
 from torch import Tensor
 
 from leakgauge.core.checks import InputError
@@ -33,6 +32,8 @@ from leakgauge.results.measurements import (
     read_measurements,
     write_measurements,
 )
+from support.made_runs import HOSTILE
+from support.pages import drawn, opened
 
 LONG = "a_name_without_any_place_to_break_" * 4 + HOSTILE
 RUN = Run(
@@ -350,7 +351,7 @@ def page_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 360), ("dark", 360), ("dark", 1280)])
 def test_browser_shows_it(
-    browser: Browser,  # noqa: F811 - the fixture
+    browser: Browser,
     page_file: Path,
     scheme: str,
     width: int,
@@ -360,7 +361,7 @@ def test_browser_shows_it(
 
 
 def test_browser_draws_every_picture(
-    browser: Browser,  # noqa: F811 - the fixture
+    browser: Browser,
     page_file: Path,
 ) -> None:
     page, trouble = opened(browser, page_file, "light", 1280)

@@ -13,9 +13,12 @@ from scipy import integrate, stats
 
 from leakgauge import defenses
 from leakgauge.core.checks import InputError
-from leakgauge.defenses import Chain, ClipNorm, Defense, GaussianNoise, Prune, dpsgd
+from leakgauge.defenses import Chain, ClipNorm, Defense, GaussianNoise, PruneTransform
 from leakgauge.privacy.accounting import delta_gaussian, epsilon_passes
 from leakgauge.privacy.certificates import LEAST, UNLIMITED, guarantees
+from support import defenses as make
+from support.defenses import dpsgd
+from support.references import accounting as literal
 
 ASKED = {
     "batch_size": 16,
@@ -146,17 +149,6 @@ def test_a_smaller_last_batch_costs() -> None:
     assert "last batch" not in even["note"]
 
 
-def literal_delta(epsilon: float, mu: float) -> float:
-    """The integral of what p(x) exceeds exp(epsilon) q(x) by, for p = N(mu, 1) and q = N(0, 1)."""
-    start = epsilon / mu + mu / 2
-    value = integrate.quad(
-        lambda x: stats.norm.pdf(x, mu) - math.exp(epsilon) * stats.norm.pdf(x),
-        *(start, start + 15),
-        epsabs=1e-15,
-    )[0]
-    return float(value)
-
-
 def test_passes_with_a_smaller_batch_are_a_mixture() -> None:
     delta, share, passes = 1e-3, 0.1, 4
     found = epsilon_passes(4.0, passes, delta, last_multiplier=1.0, last_share=share).value
@@ -164,7 +156,7 @@ def test_passes_with_a_smaller_batch_are_a_mixture() -> None:
         math.comb(passes, j)
         * share**j
         * (1 - share) ** (passes - j)
-        * literal_delta(found, math.sqrt((passes - j) / 16 + j))
+        * literal.delta_gaussian(found, math.sqrt((passes - j) / 16 + j))
         for j in range(passes + 1)
     )
     assert mixed == pytest.approx(delta, rel=1e-6)
@@ -201,12 +193,12 @@ def test_without_dp_accounting_the_closed_forms_stay(monkeypatch: pytest.MonkeyP
     "defense",
     [
         defenses.none(),
-        defenses.sign(),
-        defenses.perturb(),
-        defenses.vib(),
-        defenses.clip(1.0),
-        defenses.gaussian(1.0),
-        Defense("late", ClipNorm(1.0), Chain((Prune(0.5), GaussianNoise(1.0)))),
+        make.sign(),
+        make.perturb(),
+        make.vib(),
+        make.clip(1.0),
+        make.gaussian(1.0),
+        Defense("late", ClipNorm(1.0), Chain((PruneTransform(0.5), GaussianNoise(1.0)))),
     ],
     ids=lambda defense: defense.name,
 )
@@ -235,7 +227,7 @@ def test_extreme_noise_has_finite_figures(noise: float) -> None:
 
 def test_what_follows_the_noise_takes_nothing_back() -> None:
     plain = dpsgd(1.0, 4.0, batch_size=16)
-    after = Defense("both", plain.per_example, Chain((plain.update, Prune(0.5))))
+    after = Defense("both", plain.per_example, Chain((plain.update, PruneTransform(0.5))))
     assert promised(after) == promised(plain)
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 from scipy import stats
-from test_report import HOSTILE, browser, drawn  # noqa: F401 - browser is a fixture
 
 from leakgauge.core.rng import stream
 from leakgauge.inference.metrics import METRICS as INFERENCE
@@ -25,6 +24,8 @@ from leakgauge.report.compare import (
 from leakgauge.report.compare_page import render_comparison, signed, write_comparison
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 from leakgauge.results.metrics import over_seeds
+from support.made_runs import HOSTILE
+from support.pages import drawn
 
 METRICS = {**INFERENCE, **INVERSION}
 BASE = {"data": "adult", "ask": "property", "defense": "none", "batch_size": 16, "seed": 0}
@@ -257,7 +258,7 @@ def test_a_grid_without_the_papers_figures_has_no_such_table() -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 360])
 def test_browser_shows_it(
-    browser: Browser,  # noqa: F811
+    browser: Browser,
     tmp_path: Path,
     scheme: str,
     width: int,

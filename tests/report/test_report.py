@@ -1,29 +1,21 @@
 import dataclasses
 import html
-import os
 import re
 import shlex
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from statistics import NormalDist
-from typing import Any
 
 import matplotlib
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser
 
 from leakgauge.core.checks import InputError
-from leakgauge.defenses import parse_defense
 from leakgauge.inference.report.cells import cells
 from leakgauge.inference.report.defenses import answer, panels
-from leakgauge.privacy.certificates import guarantees
 from leakgauge.report import render, verdicts, write_report
-from leakgauge.report.repeat import OPTIONS, command_line
 from leakgauge.report.wording import label
 from leakgauge.results.measurements import (
     ACCUMULATED,
-    STACKED,
     Estimate,
     Measurement,
     Run,
@@ -31,196 +23,21 @@ from leakgauge.results.measurements import (
     write_measurements,
     write_run,
 )
-
-NORMAL = NormalDist()
-LIMIT = 1_000_000
-HOSTILE = "<script>alert(1)</script></svg>`'\"{{ 7 * 7 }} $x$"
-
-
-def make_run(**changed: Any) -> Run:
-    settings = {
-        "table": "tables/adult.csv",
-        "label": "income",
-        "group": "household",
-        "drop": ["fnlwgt"],
-        "bins": {"income": 2},
-        "drop_missing": False,
-        "ask": ["property", "attribute"],
-        "adversary": ["forest", "logistic"],
-        "secret": "sex",
-        "batch_size": 16,
-        "rounds": 5,
-        "trials": 2000,
-        "lr": 0.05,
-        "batches": "reuse",
-        "prior": "uniform",
-        "seed": 7,
-        "shadow": 15000,
-        "hidden": [64, 32],
-        "device": "cpu",
-    }
-    data = {
-        "name": "adult",
-        "fingerprint": "9f2c" * 16,
-        "records": 45222,
-        "columns": 13,
-        "private": 20000,
-        "public": 12000,
-        "test": 9000,
-        "persons": 31000,
-        "secret_values": {"Female": 14695, "Male": 30527},
-        "blocks": {"property": 125, "attribute": 125},
-        "model": {"property": "Sequential(\n  (0): Linear(101, 64)\n  (1): ReLU()\n)"},
-    }
-    run = Run(
-        command="audit",
-        settings=settings | changed.pop("settings", {}),
-        data=data | changed.pop("data", {}),
-        notes=("column 'fnlwgt' was dropped, as asked", "3,620 records with missing values kept"),
-        versions={"python": "3.11.7", "leakgauge": "0.1.0", "torch": "2.13.0"},
-    )
-    return dataclasses.replace(run, **changed)
-
-
-def make_records(
-    shift: float = 3.9,
-    half: float = 0.004,
-    rounds: int = 5,
-    game: str = "property",
-    adversary: str = "forest",
-    defense: str = "none",
-    **names: str,
-) -> list[Measurement]:
-    """One cell's records as two unit Gaussians, ``shift`` apart, would give them."""
-    base = Measurement(
-        question="inference",
-        game=game,
-        dataset=names.get("dataset", "adult"),
-        label=names.get("label", "income"),
-        secret=names.get("secret", "sex"),
-        defense=defense,
-        knowledge=names.get("knowledge", "static"),
-        adversary=adversary,
-        metric="auroc",
-        round=ACCUMULATED,
-        seed=7,
-        estimate=Estimate(0.5, 0.5, 0.5, 2000),
-        chance=0.5,
-        details={"adversary": "Forest(trees=200, depth=12)", "features": "largest 512 by |t|"},
-    )
-    made: list[Measurement] = []
-    for when in [*range(1, rounds + 1), ACCUMULATED]:
-        strength = shift if isinstance(when, str) else shift * (0.45 + 0.06 * (when % 7))
-        made += _one_round(base, when, strength, half)
-    accuracy = Estimate(0.8512, 0.8441, 0.8583, 9000)
-    utility = {"adversary": "", "metric": "accuracy", "round": rounds, "chance": 0.7522}
-    return [*made, dataclasses.replace(base, estimate=accuracy, **utility)]
-
-
-def _one_round(base: Measurement, when: int | str, shift: float, half: float) -> list[Measurement]:
-    auroc, success = NORMAL.cdf(shift / 2**0.5), NORMAL.cdf(shift / 2)
-    grid = [0.0, *(10 ** (-3 + 3 * step / 400) for step in range(401))]
-    curve = tuple((f, NORMAL.cdf(NORMAL.inv_cdf(f) + shift) if 0 < f < 1 else f) for f in grid)
-    rows = {
-        "auroc": (auroc, 0.5, half, curve),
-        "tpr_at_1_fpr": (NORMAL.cdf(NORMAL.inv_cdf(0.01) + shift), 0.01, 2 * half, None),
-        "success": (success, 0.5, half, None),
-        "advantage": (2 * success - 1, 0.0, 2 * half, None),
-    }
-    return [
-        dataclasses.replace(
-            base,
-            metric=metric,
-            round=when,
-            estimate=Estimate(
-                value,
-                max(-1.0 if metric == "advantage" else 0.0, value - wide),
-                min(1.0, value + wide),
-                2000,
-            ),
-            chance=chance,
-            curve=points,
-        )
-        for metric, (value, chance, wide, points) in rows.items()
-    ]
-
-
-def many() -> list[Measurement]:
-    """Twelve cells of every level, with long rounds."""
-    made = []
-    for i, shift in enumerate((3.9, 1.1, 0.35, 0.02, -0.4, 2.2)):
-        for j, adversary in enumerate(("forest", "logistic")):
-            game, defense = ("property", "attribute")[i % 2], ("none", "sign", "noise")[i // 2]
-            made += make_records(
-                shift * (1 - 0.1 * j), 0.02, 20, game=game, adversary=adversary, defense=defense
-            )
-    return made
-
-
-DEFENSES = {  # name -> accuracy, shift of a static and of an adaptive adversary
-    "none": (0.85, 3.9, None),
-    "prune:rate=0.99": (0.83, 0.1, 2.9),
-    "sign": (0.845, -0.6, 3.6),
-    "dpsgd:clip=2,noise=0.1": (0.79, 0.0, 0.5),
-}
-
-
-def defended(
-    defenses: dict[str, tuple[float, float, float | None]] = DEFENSES, half: float = 0.02
-) -> list[Measurement]:
-    """Two adversaries, and for each defense what they find, static and adaptive."""
-    made: list[Measurement] = []
-    for name, (accuracy, *shifts) in defenses.items():
-        for knowledge, shift in zip(("static", "adaptive"), shifts, strict=True):
-            for share, adversary in ((1.0, "forest"), (0.9, "logistic")):
-                if shift is not None:
-                    made += make_records(
-                        *(shift * share, half, 3),
-                        adversary=adversary,
-                        defense=name,
-                        knowledge=knowledge,
-                    )[:-1]
-        estimate = Estimate(accuracy, accuracy - 0.007, accuracy + 0.007, 9000)
-        made.append(dataclasses.replace(make_records(defense=name)[-1], estimate=estimate))
-    return made
-
-
-def promised_run(*names: str, games: tuple[str, ...] = ("property",), **changed: Any) -> Run:
-    """A run that knows what its defenses promise, as an audit would write it down."""
-    asked: dict[str, Any] = {"batch_size": 16, "records": 20005, "rounds": 5, "parameters": 6500}
-    asked |= {"classes": 2, "majority": 0.5} | changed
-    known = {
-        name: guarantees(parse_defense(name, batch_size=16).release, **asked)
-        for name in ("none", *names)
-    }
-    return make_run(guarantees=dict.fromkeys(games, known))
-
-
-def stacked(records: list[Measurement]) -> list[Measurement]:
-    """The records, and as a second accumulation figures of their own."""
-    again = [
-        dataclasses.replace(
-            r, round=STACKED, estimate=dataclasses.replace(r.estimate, value=r.estimate.low)
-        )
-        for r in records
-        if r.round == ACCUMULATED
-    ]
-    return [*records, *again]
-
-
-def section(page: str, name: str = "defenses") -> str:
-    return page.split(f'<section id="{name}"')[1].split("</section>")[0]
-
-
-def said(records: list[Measurement], run: Run | None = None) -> tuple[str, str]:
-    one = verdicts(run or make_run(), records)[0]
-    return one.level, one.text
-
-
-def visible(page: str) -> str:
-    """The text that a reader sees."""
-    body = re.sub(r"<style>.*?</style>|<svg.*?</svg>", "", page, flags=re.S)
-    return html.unescape(re.sub(r"<[^>]+>", " ", body)).replace("\u00a0", " ")
+from support.made_runs import (
+    DEFENSES,
+    HOSTILE,
+    LIMIT,
+    defended,
+    make_records,
+    make_run,
+    many,
+    promised_run,
+    said,
+    section,
+    stacked,
+    visible,
+)
+from support.pages import opened
 
 
 def test_verdict_of_a_leak_says_what_it_means() -> None:
@@ -624,19 +441,6 @@ def test_command_line_has_defenses_of_an_audit_only() -> None:
     assert command_line(Run("demo", settings, {})) == "leakgauge demo"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None and os.environ.get("CI"):
-        pytest.fail("chromium is not installed, and CI asks for it")
-    if found is None:
-        pytest.skip("chromium is not installed")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
 @pytest.fixture(scope="module", params=["many", "hostile", "defended", "promised"])
 def page_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     long = "a_column_name_without_any_place_to_break_" * 3 + HOSTILE
@@ -650,29 +454,6 @@ def page_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     run = promised_run(*list(DEFENSES)[1:]) if request.param == "promised" else make_run()
     path.write_text(render(run, made[request.param]()), encoding="utf-8")
     return path
-
-
-def opened(browser: Browser, path: Path, scheme: Any, width: int) -> tuple[Page, list[str]]:
-    """The page in a browser, and every complaint or request beside the file itself."""
-    page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
-    trouble: list[str] = []
-    page.on("console", lambda message: trouble.append(message.text))
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("requestfailed", lambda request: trouble.append(request.url))
-    page.on("request", lambda r: None if r.url == path.as_uri() else trouble.append(r.url))
-    page.goto(path.as_uri())
-    return page, trouble
-
-
-def drawn(browser: Browser, path: Path, scheme: Any, width: int) -> int:
-    """Open the page, see that it fits and asks for nothing; how many charts it has."""
-    page, trouble = opened(browser, path, scheme, width)
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    charts = page.locator("figure svg").count()
-    page.close()
-    assert trouble == []
-    assert wide <= width
-    return int(charts)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

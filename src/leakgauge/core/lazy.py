@@ -8,14 +8,14 @@ from typing import Any
 
 def attach(
     package: str, places: Mapping[str, str]
-) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """``__all__``, ``__getattr__`` and ``__dir__`` of a package that loads its names when used.
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package that loads names when used.
 
     Args:
         package: its ``__name__``.
         places: for each public name, the module that defines it.
 
-    >>> names, get, _ = attach("leakgauge.core", {"InputError": "leakgauge.core.checks"})
+    >>> get, _, names = attach("leakgauge.core", {"InputError": "leakgauge.core.checks"})
     >>> names, get("InputError").__name__
     (['InputError'], 'InputError')
     """
@@ -28,4 +28,4 @@ def attach(
         vars(sys.modules[package])[name] = value
         return value
 
-    return names, load, lambda: sorted({*vars(sys.modules[package]), *names})
+    return load, lambda: sorted({*vars(sys.modules[package]), *names}), names

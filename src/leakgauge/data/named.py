@@ -16,6 +16,8 @@ from leakgauge.data.table import Roles
 
 DATA_VARIABLE = "LEAKGAUGE_DATA"
 
+_RANDHIE = Path(__file__).parent / "tables" / "randhie.parquet"
+
 _COVARIATES = (
     "site",
     "year",
@@ -56,7 +58,7 @@ def randhie() -> pd.DataFrame:
 
     Families were assigned at random to insurance plans that paid different shares of their
     medical bills, and were followed for three to five years. Needs no download: the table comes
-    with statsmodels.
+    with leakgauge.
 
     Columns: ``zper`` names the person (the group; a person's rows are not independent);
     ``any_visit`` (no, yes: the label) tells whether the person saw a doctor face to face that
@@ -78,16 +80,13 @@ def randhie() -> pd.DataFrame:
           the same with its gaps filled), ``logc``, ``lpi``, ``fmde``, ``linc``, ``lfam``, ``lnum``.
 
     Source: RAND Corporation; from the data of Cameron and Trivedi, Microeconometrics (2005), as
-    carried by statsmodels (``datasets/randhie/src/randhie.csv``). Terms: public domain, as stated
-    there.
-
-    Raises:
-        InputError: the installed statsmodels does not carry the file.
+    carried by statsmodels (``datasets/randhie/src/randhie.csv``); ``data/tables/README.md`` names
+    the file exactly. Terms: public domain, as stated there.
 
     >>> randhie()["any_visit"].value_counts().to_dict()
     {'yes': 13882, 'no': 6308}
     """
-    raw = read_table(_randhie_file())
+    raw = read_table(_RANDHIE)
     kept = raw[["zper", *_COVARIATES]].copy()
     kept["female"] = raw["female"].map({0: "no", 1: "yes"})
     # Sites are numbered, not ordered.
@@ -308,13 +307,6 @@ def _stored(name: str, path: str) -> Path:
         f"{DATA_VARIABLE} to the folder that holds it",
     )
     return folder / path
-
-
-def _randhie_file() -> Path:
-    file = _in_package("statsmodels", Path("datasets", "randhie", "src", "randhie.csv"))
-    if file is None:
-        raise InputError("no randhie.csv in statsmodels; install statsmodels 0.14 or later")
-    return file
 
 
 def _in_package(package: str, path: Path) -> Path | None:

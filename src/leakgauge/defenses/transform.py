@@ -116,8 +116,8 @@ class Identity(Transform):
 class Chain(Transform):
     """Applies transforms in order; a row's generator runs on through all of them.
 
-    >>> from leakgauge.defenses import ClipNorm, Sign
-    >>> Chain((ClipNorm(1.0), Sign()))({"w": torch.tensor([[3.0, -4.0]])}, [])
+    >>> from leakgauge.defenses import ClipNorm, SignTransform
+    >>> Chain((ClipNorm(1.0), SignTransform()))({"w": torch.tensor([[3.0, -4.0]])}, [])
     {'w': tensor([[ 1., -1.]])}
     """
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.types import Grads
-from leakgauge.defenses import ClipNorm
+from leakgauge.defenses.clip import ClipNorm
 from leakgauge.privacy.accounting import noise_multiplier_of
 
 

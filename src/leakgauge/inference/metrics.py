@@ -8,7 +8,7 @@ METRICS = {
     TPR_AT_1_FPR: Metric(title="TPR at 1 % FPR"),
     SUCCESS: Metric(title="Success rate"),
     ADVANTAGE: Metric(title="Advantage", low=-1.0, chance=0.0),
-    ACCURACY: Metric(title="Accuracy", higher_is_worse=False),
+    ACCURACY: Metric(title="Accuracy", higher_is_worse=False, of_model=True),
 }
 """By name. The accuracy is the trained model's, the others are an adversary's. What guessing gives
 of the TPR and the success rate depends on the number of trials and on the secret's priors."""

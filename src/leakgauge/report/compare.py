@@ -8,7 +8,6 @@ from typing import Any
 from leakgauge.report.wording import plain
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 from leakgauge.results.metrics import Metric, metric_named, over_seeds
-from leakgauge.results.scores import ACCURACY
 
 STATIC = "static"
 
@@ -19,11 +18,11 @@ class Played:
 
     Attributes:
         settings: by name, plain values.
-        records: what was found.
+        measurements: of its answer.
     """
 
     settings: Mapping[str, Any]
-    records: Sequence[Measurement]
+    measurements: Sequence[Measurement]
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class Group:
         settings: what they share, without the seed.
         knowledge: of the adversary.
         keys: of the cells, one a seed.
-        figures: by metric: the accumulated ones, and the accuracy; over the seeds.
+        figures: by metric, over the seeds: the accumulated ones, and those of the model.
     """
 
     settings: Mapping[str, Any]
@@ -115,7 +114,7 @@ class Group:
 
 
 def beside_paper(comparison: Comparison, metrics: Mapping[str, Metric]) -> list[Row]:
-    """Every figure of the paper with ours.
+    """Return every figure of the paper with ours.
 
     Args:
         comparison: the finished cells and the paper's figures.
@@ -125,7 +124,7 @@ def beside_paper(comparison: Comparison, metrics: Mapping[str, Metric]) -> list[
 
 
 def groups(cells: Mapping[str, Played], metrics: Mapping[str, Metric]) -> list[Group]:
-    """The cells grouped over their seeds, in the order of their first cell.
+    """Return the cells grouped over their seeds, in the order of their first cell.
 
     Args:
         cells: the finished cells by key.
@@ -142,7 +141,7 @@ def groups(cells: Mapping[str, Played], metrics: Mapping[str, Metric]) -> list[G
 
 
 def varying(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The names of the settings that are not the same in all, but for the seed.
+    """Return the names of the settings that are not the same in all, but for the seed.
 
     >>> varying([{"ask": "property", "seed": 0, "lr": 1}, {"ask": "user", "seed": 1, "lr": 1}])
     ['ask']
@@ -153,7 +152,7 @@ def varying(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def follows(name: str, other: str, settings: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the value of ``other`` tells that of ``name`` in all of the settings.
+    """Return whether the value of ``other`` determines that of ``name`` in all of the settings.
 
     >>> follows("label", "data", [{"data": "a", "label": 1}, {"data": "b", "label": 1}])
     True
@@ -164,47 +163,56 @@ def follows(name: str, other: str, settings: Sequence[Mapping[str, Any]]) -> boo
     return len(pairs) == len({json.dumps(one[other], sort_keys=True) for one in settings})
 
 
-def _ours(
-    stated: PaperFigure, cells: Mapping[str, Played], metrics: Mapping[str, Metric]
-) -> Estimate | None:
-    found = [
-        record
-        for key in stated.cells
-        if key in cells
-        for record in cells[key].records
-        if (record.metric, record.round) == (stated.metric, stated.round)
-        and record.knowledge == stated.knowledge
-    ]
-    return over_seeds(found, metric_named(stated.metric, metrics)) if found else None
-
-
-def _shared(played: Played) -> dict[str, Any]:
-    return {name: value for name, value in played.settings.items() if name != "seed"}
-
-
 def by_knowledge(
     cells: Sequence[Played], metrics: Mapping[str, Metric]
 ) -> dict[str, dict[str, Estimate]]:
-    """Figures over the seeds, by knowledge and metric.
+    """Return figures over the seeds, by the adversary's knowledge and by metric.
 
-    The accuracy of the model is the same for every knowledge.
+    A metric of the model is the same for every knowledge.
 
     Args:
         cells: finished cells that differ in their seed.
         metrics: as for ``beside_paper``.
     """
-    records = [record for played in cells for record in played.records]
-    whole = [record for record in records if record.round == ACCUMULATED]
-    accuracy = [record for record in records if record.metric == ACCURACY]
-    found: dict[str, dict[str, Estimate]] = {}
-    for knowledge in dict.fromkeys(record.knowledge for record in whole):
-        known = [record for record in whole if record.knowledge == knowledge]
-        found[knowledge] = {
-            name: over_seeds(
-                [record for record in known if record.metric == name], metric_named(name, metrics)
-            )
-            for name in dict.fromkeys(record.metric for record in known)
+    all_ = [one for played in cells for one in played.measurements]
+    of_model = {name for name, metric in metrics.items() if metric.of_model}
+    whole = [one for one in all_ if one.round == ACCUMULATED]
+    shared = _figures([one for one in all_ if one.metric in of_model], metrics)
+    return {
+        knowledge: {
+            **_figures([one for one in whole if one.knowledge == knowledge], metrics),
+            **shared,
         }
-        if accuracy:
-            found[knowledge][ACCURACY] = over_seeds(accuracy, metric_named(ACCURACY, metrics))
-    return found
+        for knowledge in dict.fromkeys(one.knowledge for one in whole)
+    }
+
+
+def _figures(
+    measurements: Sequence[Measurement], metrics: Mapping[str, Metric]
+) -> dict[str, Estimate]:
+    """The mean over the seeds of each metric."""
+    by_metric: dict[str, list[Measurement]] = {}
+    for one in measurements:
+        by_metric.setdefault(one.metric, []).append(one)
+    return {
+        name: over_seeds(several, metric_named(name, metrics))
+        for name, several in by_metric.items()
+    }
+
+
+def _ours(
+    stated: PaperFigure, cells: Mapping[str, Played], metrics: Mapping[str, Metric]
+) -> Estimate | None:
+    same = [
+        one
+        for key in stated.cells
+        if key in cells
+        for one in cells[key].measurements
+        if (one.metric, one.round) == (stated.metric, stated.round)
+        and one.knowledge == stated.knowledge
+    ]
+    return over_seeds(same, metric_named(stated.metric, metrics)) if same else None
+
+
+def _shared(played: Played) -> dict[str, Any]:
+    return {name: value for name, value in played.settings.items() if name != "seed"}

@@ -1,11 +1,9 @@
 """The page of a grid: ours beside the paper's, charts, and every cell."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from leakgauge.guarantee.report import wording as epsilon
-from leakgauge.guarantee.report.page import charts_of
 from leakgauge.report import sweep
 from leakgauge.report.compare import (
     Comparison,
@@ -15,40 +13,33 @@ from leakgauge.report.compare import (
     groups,
     varying,
 )
-from leakgauge.report.page import environment
-from leakgauge.results.measurements import REPORT_FILE, write_text
+from leakgauge.report.section import Chart
+from leakgauge.report.templates import environment
 from leakgauge.results.metrics import CONFIDENCE, Metric, titles
-from leakgauge.results.scores import ACCURACY
+
+OwnCharts = Callable[[Comparison, Sequence[Group]], Sequence[Chart]]
 
 _FIRST = ("data", "ask", "adversary", "defense")
 _ROLES = ("label", "secret", "group", "drop", "bins")
 
 
-def write_comparison(folder: Path, comparison: Comparison, metrics: Mapping[str, Metric]) -> Path:
-    """Write ``report.html`` of a grid into its folder.
-
-    Args:
-        folder: of the grid.
-        comparison: what the page shows.
-        metrics: of all questions, by name.
-    """
-    path = folder / REPORT_FILE
-    write_text(path, render_comparison(comparison, metrics))
-    return path
-
-
-def render_comparison(comparison: Comparison, metrics: Mapping[str, Metric]) -> str:
-    """One self-contained HTML page; the same cells give the same bytes.
+def render_comparison(
+    comparison: Comparison,
+    metrics: Mapping[str, Metric],
+    *,
+    charts: OwnCharts = lambda comparison, groups: (),
+) -> str:
+    """Return one self-contained HTML page; the same cells give the same bytes.
 
     Args:
         comparison: what the page shows.
-        metrics: of all questions, by name.
+        metrics: of the question, by name.
+        charts: of the question, beside those that every grid has.
     """
-    found = groups(comparison.cells, metrics)
-    settings = [group.settings for group in found]
-    names = _columns(settings)
+    each = groups(comparison.cells, metrics)
+    settings = [group.settings for group in each]
     same = settings[0] if settings else {}
-    return (
+    html = (
         environment()
         .get_template("compare.html.j2")
         .render(
@@ -56,24 +47,25 @@ def render_comparison(comparison: Comparison, metrics: Mapping[str, Metric]) -> 
             done=len(comparison.cells),
             rows=beside_paper(comparison, metrics),
             confidence=CONFIDENCE,
-            charts=_charts(comparison, found, metrics),
-            guarantees=charts_of(comparison, found),
-            biased=epsilon.BIASED,
-            groups=found,
-            names=names,
-            metrics=_columns_of(found, metrics),
+            charts=_charts(comparison, each, metrics),
+            own=charts(comparison, each),
+            groups=each,
+            names=_columns(settings),
+            metrics=_measured(each, metrics),
             metric_names=titles(metrics),
             signed=signed,
-            knowledge=len({group.knowledge for group in found}) > 1,
+            knowledge=len({group.knowledge for group in each}) > 1,
+            of_model=any(metrics[name].of_model for name in _measured(each, metrics)),
             shared={name: same[name] for name in same if name not in varying(settings)},
             seeds=sorted({played.settings["seed"] for played in comparison.cells.values()}),
             versions=_versions(comparison),
         )
     )
+    return re.sub(r"\n\s+<", "\n<", html)
 
 
 def signed(difference: float) -> str:
-    """A difference with its sign, three decimals.
+    """Return a difference with its sign and three decimals.
 
     >>> signed(0.0042), signed(-0.31)
     ('+0.004', '\u22120.310')
@@ -82,13 +74,13 @@ def signed(difference: float) -> str:
 
 
 def _charts(
-    comparison: Comparison, found: Sequence[Group], metrics: Mapping[str, Metric]
+    comparison: Comparison, each: Sequence[Group], metrics: Mapping[str, Metric]
 ) -> list[dict[str, Any]]:
-    """What the template shows of each grid in which a setting varies."""
+    """The charts of each grid in which a setting varies."""
     shown = []
     for number, keys in enumerate(comparison.grids, start=1):
         panels = sweep.panels(
-            [group for group in found if set(group.keys) & set(keys)], comparison.paper, metrics
+            [group for group in each if set(group.keys) & set(keys)], comparison.paper, metrics
         )
         ends = sweep.ends_of(panels)
         shown += [
@@ -96,11 +88,11 @@ def _charts(
                 "panel": panel,
                 "metric": panel.metric.label,
                 "guess": panel.metric.chance is not None,
-                "svg": sweep.draw(panel, ends=ends, name=f"g{number}-{i}"),
+                "svg": sweep.draw(panel, ends=ends, name=f"g{number}-{at}"),
                 "names": [] if panel.numeric else panel.values,
                 "paper": any(mark.paper is not None for mark in panel.marks),
             }
-            for i, panel in enumerate(panels)
+            for at, panel in enumerate(panels)
         ]
     return shown
 
@@ -115,18 +107,18 @@ def _columns(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _columns_of(found: Sequence[Group], metrics: Mapping[str, Metric]) -> dict[str, str]:
-    """Labels of the measured metrics by name, the accuracy last."""
-    measured = {name for group in found for name in group.figures}
+def _measured(each: Sequence[Group], metrics: Mapping[str, Metric]) -> dict[str, str]:
+    """Labels of the measured metrics by name, those of the model last."""
+    measured = {name for group in each for name in group.figures}
     labels = {name: label for name, label in titles(metrics).items() if name in measured}
-    return dict(sorted(labels.items(), key=lambda item: item[0] == ACCURACY))
+    return dict(sorted(labels.items(), key=lambda item: metrics[item[0]].of_model))
 
 
 def _versions(comparison: Comparison) -> dict[str, str]:
-    """Of the packages that computed the figures; cells of one grid may differ in them."""
-    found: dict[str, list[str]] = {}
+    """Versions of the packages that computed the figures; cells of one grid may differ in them."""
+    several: dict[str, list[str]] = {}
     for played in comparison.cells.values():
-        for record in played.records[:1]:
-            for package, version in record.versions.items():
-                found.setdefault(package, []).append(version)
-    return {package: ", ".join(sorted(set(all_))) for package, all_ in found.items()}
+        for one in played.measurements[:1]:
+            for package, version in one.versions.items():
+                several.setdefault(package, []).append(version)
+    return {package: ", ".join(sorted(set(all_))) for package, all_ in several.items()}

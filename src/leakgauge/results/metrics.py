@@ -26,6 +26,7 @@ class Metric:
         higher_is_worse: a higher value means more leakage.
         headline: a grid's charts show this metric; of several, the first that was measured.
         tabled: tables of figures have a column for it.
+        of_model: it measures the model, whoever attacks it, as an accuracy does.
 
     Raises:
         InputError: there is no title, ``low`` is not below ``high``, or ``chance`` is outside.
@@ -42,6 +43,7 @@ class Metric:
     higher_is_worse: bool = True
     headline: bool = False
     tabled: bool = True
+    of_model: bool = False
 
     def __post_init__(self) -> None:
         require(bool(self.title), "a metric has no title; give it one")

@@ -132,7 +132,10 @@ def run_audit(
             break
     audit = AuditRun(out, description, answers, refused, stopped)
     write_measurements(out, audit.measurements)
-    write_yaml(out / REFUSED_FILE, refused)
+    if refused:
+        write_yaml(out / REFUSED_FILE, refused)
+    else:
+        (out / REFUSED_FILE).unlink(missing_ok=True)
     return audit
 
 

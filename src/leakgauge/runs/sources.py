@@ -7,7 +7,7 @@ import pandas as pd
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Dataset, Task
-from leakgauge.data.fingerprint import fingerprint
+from leakgauge.data.fingerprints import fingerprint
 from leakgauge.data.source import Source, open_data
 from leakgauge.runs.spec import Spec
 from leakgauge.runs.user_task import load_task

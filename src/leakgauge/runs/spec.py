@@ -42,6 +42,7 @@ class Setting:
         choices: the only texts that are allowed; None for any.
         cells: of a tuple: each value of a list in a grid is a cell of its own. Otherwise a list
             is one value.
+        adds: of a tuple: given values are added to the default and do not replace it.
         option: whether commands have an option for it.
     """
 
@@ -51,6 +52,7 @@ class Setting:
     most: float | None = None
     choices: tuple[str, ...] | None = None
     cells: bool = False
+    adds: bool = False
     option: bool = True
 
 
@@ -206,6 +208,13 @@ def plain(spec: Spec) -> dict[str, Any]:
     return settings
 
 
+def added(one: Declared, value: Any) -> Any:
+    """Return a given value, together with the default where the setting adds to it."""
+    if not one.setting.adds:
+        return value
+    return tuple(dict.fromkeys((*one.default, *value)))
+
+
 def changed(spec: Spec) -> dict[str, Any]:
     """The fields of ``spec`` that differ from their defaults, by name."""
     return {
@@ -225,10 +234,27 @@ def read_value(one: Declared, text: str, where: str) -> Any:
         InputError: the text is no such value.
     """
     if one.kind is tuple:
-        return tuple(_item(one, part, where) for part in split_list(text))
+        return tuple(read_item(one, part, where) for part in split_list(text))
     if one.kind is Mapping:
         return read_counts(split_list(text, names=False), where)
-    return _item(one, text, where)
+    return read_item(one, text, where)
+
+
+def read_item(one: Declared, text: str, where: str) -> Any:
+    """Return one value of a setting, or one item of a list, from its text.
+
+    Raises:
+        InputError: the text is no such value.
+    """
+    if one.item is bool:
+        require(text in ("true", "false"), f"{where} is {text!r}; expected true or false")
+        return text == "true"
+    if one.item is str:
+        return text
+    try:
+        return one.item(text)
+    except ValueError as error:
+        raise InputError(f"{where} is {text!r}; expected {_wanted(one)}") from error
 
 
 def split_list(text: str, *, names: bool = True) -> list[str]:
@@ -318,18 +344,6 @@ def _wanted(one: Declared) -> str:
     ]
     number = "a whole number" if one.item is int else "a number"
     return f"{number} {' and '.join(limits)}".strip()
-
-
-def _item(one: Declared, text: str, where: str) -> Any:
-    if one.item is bool:
-        require(text in ("true", "false"), f"{where} is {text!r}; expected true or false")
-        return text == "true"
-    if one.item is str:
-        return text
-    try:
-        return one.item(text)
-    except ValueError as error:
-        raise InputError(f"{where} is {text!r}; expected {_wanted(one)}") from error
 
 
 def _is_single(one: Declared, value: Any) -> bool:

@@ -13,8 +13,8 @@ from torch import nn
 from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.core.rng import derive
 from leakgauge.core.types import Dataset, Schema, Task
+from leakgauge.core.user_code import function_of, one_line
 from leakgauge.data import from_arrays
-from leakgauge.runs.user_code import function_of, told
 
 WANTED = "expected a function that returns (leakgauge.Task, leakgauge.Dataset)"
 
@@ -40,7 +40,7 @@ def _loaded(spec: str, seed: int) -> tuple[Task, Dataset]:
     try:
         returned = function()
     except (Exception, SystemExit) as error:
-        raise InputError(f"--task {spec}: the function raised {told(error)}") from error
+        raise InputError(f"--task {spec}: the function raised {one_line(error)}") from error
     if not (isinstance(returned, tuple) and len(returned) == 2):
         raise InputError(f"--task {spec} returned {type(returned).__name__}; {WANTED}")
     task, data = returned

@@ -82,9 +82,10 @@ def adapted(objective: Objective, defense: Defense) -> Objective:
 def adapts(settings: Settings, defense: Defense) -> bool:
     """Whether knowing the defense changes the attack.
 
-    >>> from leakgauge.defenses import clip, prune
+    >>> from leakgauge.defenses import Clip, Prune
     >>> plain, sized = Settings(), Settings(rescale=True)
-    >>> adapts(plain, prune()), adapts(plain, clip(1.0)), adapts(sized, clip(1.0))
+    >>> prune, clip = (one.build(batch_size=1) for one in (Prune(), Clip(1.0)))
+    >>> adapts(plain, prune), adapts(plain, clip), adapts(sized, clip)
     (True, False, True)
     """
     if defense.learn is not None:

@@ -1,12 +1,12 @@
-"""``leakgauge run FILE.yaml``: a grid of experiments, and the page of what they found."""
+"""``leakgauge run FILE.yaml``: a grid of experiments, and the page of its results."""
 
 import contextlib
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pydantic
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -22,33 +22,27 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from leakgauge.catalog import questions
 from leakgauge.cli import options
 from leakgauge.cli.stopping import REFUSED, stoppable
 from leakgauge.core.checks import InputError, require, require_count
-from leakgauge.guarantee.metrics import METRICS as GUARANTEE
-from leakgauge.inference.metrics import METRICS as INFERENCE
-from leakgauge.inversion.metrics.table import METRICS as INVERSION
-from leakgauge.report import compare
-from leakgauge.report.compare_page import signed, write_comparison
-from leakgauge.report.wording import interval, number
-from leakgauge.report.wording import plain as plainly
-from leakgauge.results.measurements import Estimate
-from leakgauge.results.metrics import metric_named
-from leakgauge.runs.cell import plain
-from leakgauge.runs.cellstore import GRID_FILE, CellStore, read_description
-from leakgauge.runs.grid import Grid, read_grid
-from leakgauge.runs.runner import Outcome, run_grid
 
-METRICS = {**INFERENCE, **GUARANTEE, **INVERSION}
-"""Of all questions, by name."""
-
-_STATED = pydantic.TypeAdapter(list[compare.PaperFigure])
+if TYPE_CHECKING:
+    from leakgauge.report.compare import Comparison, Row
+    from leakgauge.results.measurements import Estimate
+    from leakgauge.results.metrics import Metric
+    from leakgauge.runs.grid import Grid
+    from leakgauge.runs.runner import Outcome
 
 File = Annotated[Path, typer.Argument(help="a YAML file that describes a grid of experiments")]
 Size = Annotated[
     str | None, typer.Option(help="one of the file's sizes (default: small, where it has one)")
 ]
 Jobs = Annotated[int, typer.Option(help="cells that are played at once, a process each")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="KEY=VALUE,...: values that replace the file's; repeatable"),
+]
 Out = Annotated[
     Path | None,
     typer.Option(help=f"folder of the grid (default: {options.RUNS}/NAME-SIZE, so repeating it "
@@ -60,14 +54,17 @@ def run(
     file: File,
     size: Size = None,
     jobs: Jobs = 1,
+    set_: Set = None,
     out: Out = None,
     json_: options.Json = False,
 ) -> None:
-    """A grid of experiments: finished cells are kept, so the same command goes on after a stop."""
+    """Run a grid of experiments; finished cells are kept, so a repeated command goes on."""
+    from leakgauge.runs.page import read_comparison, write_comparison
+
     require_count(jobs, "--jobs")
-    grid = read_grid(file, size)
+    grid = _grid(file, size, set_ or ())
     for device in {cell.device for cell in grid.cells}:
-        options.torch_device(device)
+        options.check_device(device)
     path = out or options.RUNS / "-".join(part for part in (grid.name, grid.size) if part)
     notices = Console(stderr=True)
     began = time.perf_counter()
@@ -75,70 +72,31 @@ def run(
         refused = _with_progress(grid, path, jobs, notices)
     for outcome in refused:
         notices.print(Text(f"refused: {_named(outcome, grid)}: {outcome.refusal}"), soft_wrap=True)
-    comparison = read_comparison(path)
+    comparison, question = read_comparison(path, questions())
     if comparison.cells:
-        report = write_comparison(path, comparison, METRICS)
+        report = write_comparison(path, questions())
         if json_:
-            print(json.dumps(as_json(comparison, path, report), allow_nan=False))
+            print(json.dumps(as_json(comparison, question.metrics, path, report), allow_nan=False))
         else:
-            _tell(comparison, report, time.perf_counter() - began)
+            _print_answer(comparison, question.metrics, report, time.perf_counter() - began)
     if refused:
         raise typer.Exit(REFUSED)
 
 
-def is_grid(folder: Path) -> bool:
-    """Whether the folder is that of a grid."""
-    return (folder / GRID_FILE).is_file()
+def as_json(
+    comparison: "Comparison", metrics: "Mapping[str, Metric]", out: Path, report: Path
+) -> dict[str, Any]:
+    """Return every cell with its accumulated figures, and ours beside the paper's."""
+    from leakgauge.report.compare import beside_paper, by_knowledge
 
-
-def report_grid(folder: Path) -> Path:
-    """Rebuild the page of a grid from its store.
-
-    Raises:
-        InputError: no cell is finished.
-    """
-    comparison = read_comparison(folder)
-    require(bool(comparison.cells), f"no cell in {str(folder)!r} is finished; run the grid first")
-    return write_comparison(folder, comparison, METRICS)
-
-
-def read_comparison(folder: Path) -> compare.Comparison:
-    """What the folder of a grid holds.
-
-    Raises:
-        InputError: it is no grid's, or was damaged.
-    """
-    told, store = read_description(folder), CellStore(folder)
-    found = {key: store.read(key) for key in told["cells"] if store.has(key)}
-    try:
-        stated = _STATED.validate_python(told["paper"])
-    except pydantic.ValidationError as error:
-        raise InputError(
-            f"{str(folder / GRID_FILE)!r} is damaged (paper); run the grid again"
-        ) from error
-    return compare.Comparison(
-        name=told["name"],
-        about=told.get("about", ""),
-        size=told["size"],
-        asked=told["asked"],
-        cells={
-            key: compare.Played(is_["settings"], records) for key, (is_, records) in found.items()
-        },
-        grids=told["grids"],
-        paper=stated,
-    )
-
-
-def as_json(comparison: compare.Comparison, out: Path, report: Path) -> dict[str, Any]:
-    """Every cell with its accumulated figures, and ours beside the paper's."""
     cells = [
         {
             **played.settings,
             "knowledge": knowledge,
-            "records": _accumulated(figures),
+            "measurements": {name: _ends(one) for name, one in figures.items()},
         }
         for played in comparison.cells.values()
-        for knowledge, figures in compare.by_knowledge([played], METRICS).items()
+        for knowledge, figures in by_knowledge([played], metrics).items()
     ]
     rows = [
         {
@@ -152,7 +110,7 @@ def as_json(comparison: compare.Comparison, out: Path, report: Path) -> dict[str
             "seeds": 0 if row.ours is None else row.ours.n,
             "difference": row.difference,
         }
-        for row in compare.beside_paper(comparison, METRICS)
+        for row in beside_paper(comparison, metrics)
     ]
     return {
         "name": comparison.name,
@@ -165,26 +123,8 @@ def as_json(comparison: compare.Comparison, out: Path, report: Path) -> dict[str
     }
 
 
-def _accumulated(figures: dict[str, Estimate]) -> dict[str, Any]:
-    return {metric: _ends(estimate) for metric, estimate in figures.items()}
-
-
-def _ends(estimate: Estimate) -> dict[str, float]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-
-
-class _Left(ProgressColumn):
-    """Counts down to the end that the last finished cell promised."""
-
-    def render(self, task: Task) -> Text:
-        """The time left in words; nothing where it is not known."""
-        until = task.fields["until"]
-        left = None if until is None else max(0.0, until - time.monotonic())
-        return Text("" if left is None else f"about {duration(left)} left")
-
-
 def duration(seconds: float) -> str:
-    """A time in words, to two units.
+    """Return a time in words, to two units.
 
     >>> duration(42.4), duration(61), duration(7322)
     ('42 s', '1 min 1 s', '2 h 2 min')
@@ -197,7 +137,37 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def _with_progress(grid: Grid, out: Path, jobs: int, notices: Console) -> list[Outcome]:
+class _Left(ProgressColumn):
+    """Counts down to the end that the last finished cell promised."""
+
+    def render(self, task: Task) -> Text:
+        """Return the time left in words; nothing where it is not known."""
+        until = task.fields["until"]
+        left = None if until is None else max(0.0, until - time.monotonic())
+        return Text("" if left is None else f"about {duration(left)} left")
+
+
+def _grid(file: Path, size: str | None, sets: "list[str] | tuple[()]") -> "Grid":
+    from leakgauge.runs.grid import unfold
+    from leakgauge.runs.grid_file import read_grid_file
+
+    overrides = {}
+    for text in sets:
+        name, equals, values = text.partition("=")
+        require(
+            bool(name and equals and values),
+            f"--set is {text!r}; expected KEY=VALUE,..., for example seed=0,1",
+        )
+        overrides[name] = values
+    try:
+        return unfold(read_grid_file(file), questions(), size=size, overrides=overrides)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
+
+
+def _with_progress(grid: "Grid", out: Path, jobs: int, notices: Console) -> "list[Outcome]":
+    from leakgauge.runs.runner import run_grid
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     bars = Progress(*columns, TimeElapsedColumn(), _Left(), console=notices)
     bar = bars.add_task(f"{grid.name}: cells", total=None, until=None)
@@ -212,18 +182,25 @@ def _with_progress(grid: Grid, out: Path, jobs: int, notices: Console) -> list[O
         return run_grid(grid, out, workers=jobs, progress=progress)
 
 
-def _named(outcome: Outcome, grid: Grid) -> str:
+def _named(outcome: "Outcome", grid: "Grid") -> str:
     """The cell by the settings that vary in the grid."""
-    settings = plain(outcome.cell)
-    names = compare.varying([plain(cell) for cell in grid.cells]) or ["data"]
+    from leakgauge.report.compare import varying
+    from leakgauge.runs.spec import plain
+
+    settings = plain(outcome.spec)
+    names = varying([plain(cell) for cell in grid.cells]) or ["data"]
     return ", ".join(f"{name} {settings[name]}" for name in [*names, "seed"])
 
 
-def _tell(comparison: compare.Comparison, report: Path, seconds: float) -> None:
+def _print_answer(
+    comparison: "Comparison", metrics: "Mapping[str, Metric]", report: Path, seconds: float
+) -> None:
+    from leakgauge.report.compare import beside_paper
+
     console = Console()
-    rows = compare.beside_paper(comparison, METRICS)
+    rows = beside_paper(comparison, metrics)
     if rows:
-        console.print(_table(rows))
+        console.print(_table(rows, metrics))
     console.print(
         Text(
             f"{len(comparison.cells)} of {comparison.asked} cells; report: {report}  "
@@ -233,20 +210,27 @@ def _tell(comparison: compare.Comparison, report: Path, seconds: float) -> None:
     )
 
 
-def _table(rows: list[compare.Row]) -> Table:
+def _table(rows: "list[Row]", metrics: "Mapping[str, Metric]") -> Table:
+    from leakgauge.report.compare_page import signed
+    from leakgauge.report.wording import interval, number, plain
+
     table = Table(title="ours beside the paper's", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("figure", overflow="fold")
     for name in ("metric", "ours", "95 % interval", "seeds", "paper", "difference"):
         table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=True)
     for row in rows:
-        ours, difference = row.ours, row.difference
+        ours, difference, metric = row.ours, row.difference, row.stated.metric
         table.add_row(
             Text(row.stated.title),
-            metric_named(row.stated.metric, METRICS).label,
+            metrics[metric].title if metric in metrics else metric,
             "not run" if ours is None else number(ours.value),
             "" if ours is None else interval(ours),
             "0" if ours is None else str(ours.n),
-            plainly(row.stated.value),
+            plain(row.stated.value),
             "" if difference is None else signed(difference),
         )
     return table
+
+
+def _ends(estimate: "Estimate") -> dict[str, float]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}

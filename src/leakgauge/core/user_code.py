@@ -1,4 +1,4 @@
-"""Functions of the user's own, named as ``MODULE:FUNCTION``."""
+"""Functions and classes of the user's own, named as ``MODULE:NAME``."""
 
 import importlib
 import os
@@ -10,7 +10,7 @@ from leakgauge.core.checks import InputError, nearest, require
 
 
 def function_of(spec: str, option: str) -> Callable[..., Any]:
-    """Import MODULE, from the working folder too, and find its FUNCTION.
+    """Import MODULE, from the working folder too, and return its function or class NAME.
 
     Args:
         spec: ``"my_model:build"``.
@@ -31,7 +31,7 @@ def function_of(spec: str, option: str) -> Callable[..., Any]:
     except (Exception, SystemExit) as error:
         raise InputError(
             f"{option} {spec}: cannot import {module_name!r} from the working folder or the "
-            f"installed packages: {told(error)}"
+            f"installed packages: {one_line(error)}"
         ) from error
     known = [key for key, value in vars(module).items() if callable(value)]
     require(name in known, f"{option} {spec}: no function {name!r} there{nearest(name, known)}")
@@ -39,10 +39,10 @@ def function_of(spec: str, option: str) -> Callable[..., Any]:
     return function
 
 
-def told(error: BaseException) -> str:
-    """An error of the user's code in one line.
+def one_line(error: BaseException) -> str:
+    """The type and the first line of an error in the user's code.
 
-    >>> told(KeyError("income"))
+    >>> one_line(KeyError("income"))
     "KeyError: 'income'"
     """
     text = str(error).strip().splitlines()

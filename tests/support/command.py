@@ -1,0 +1,66 @@
+"""The command line, in this process or in one of its own, and what it writes."""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from leakgauge.cli import main
+
+WIDE = "400"
+"""Columns of the terminal: no sentence is broken."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Exit code and output of a command, named as ``subprocess`` names them."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(*words: object, cwd: Path | None = None) -> Ended:
+    """Run the command in this process, which saves the start of another one."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["leakgauge", *map(str, words)])
+        patch.setenv("COLUMNS", WIDE)
+        if cwd is not None:
+            patch.chdir(cwd)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = _exit_code()
+    return Ended(code, out.getvalue(), err.getvalue())
+
+
+def _exit_code() -> int:
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def process(*words: object, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess:
+    """Run the command in a process of its own, as a user does."""
+    return subprocess.run(
+        [sys.executable, "-m", "leakgauge", *map(str, words)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **env},
+        timeout=300,
+    )
+
+
+def figures(folder: Path) -> list[str]:
+    """The lines of measurements.jsonl without their timings."""
+    lines = (folder / "measurements.jsonl").read_text(encoding="utf-8").splitlines()
+    measured = [json.loads(line) for line in lines]
+    for one in measured:
+        one.pop("seconds")
+    return [json.dumps(one, sort_keys=True) for one in measured]

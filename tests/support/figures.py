@@ -1,0 +1,15 @@
+"""Measurements picked from a run."""
+
+from leakgauge.inference.run import ADAPTIVE
+from leakgauge.results.measurements import Measurement
+from leakgauge.results.scores import AUROC
+
+
+def auroc(found: list[Measurement], when: int | str, knowledge: str = ADAPTIVE) -> float:
+    """The one AUROC of a round that an adversary with this knowledge reached."""
+    (one,) = [
+        record
+        for record in found
+        if (record.round, record.metric, record.knowledge) == (when, AUROC, knowledge)
+    ]
+    return one.estimate.value

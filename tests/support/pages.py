@@ -1,0 +1,29 @@
+"""Pages in a headless browser."""
+
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page
+
+
+def opened(browser: Browser, path: Path, scheme: Any, width: int) -> tuple[Page, list[str]]:
+    """The page in a browser, and every complaint or request beside the file itself."""
+    page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
+    trouble: list[str] = []
+    page.on("console", lambda message: trouble.append(message.text))
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("requestfailed", lambda request: trouble.append(request.url))
+    page.on("request", lambda r: None if r.url == path.as_uri() else trouble.append(r.url))
+    page.goto(path.as_uri())
+    return page, trouble
+
+
+def drawn(browser: Browser, path: Path, scheme: Any, width: int) -> int:
+    """Open the page, see that it fits and asks for nothing; how many charts it has."""
+    page, trouble = opened(browser, path, scheme, width)
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    charts = page.locator("figure svg").count()
+    page.close()
+    assert trouble == []
+    assert wide <= width
+    return int(charts)
