@@ -51,6 +51,6 @@ _ELSEWHERE = {
     "share_estimate": "leakgauge.results.statistics",
 }
 
-__all__, __getattr__, __dir__ = attach(
+__getattr__, __dir__, __all__ = attach(
     __name__, {**{name: f"{__name__}.{place}" for name, place in _PLACES.items()}, **_ELSEWHERE}
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.strict import Real, Truth, Whole
+from leakgauge.defenses.catalog import HELP
 from leakgauge.inversion.words import (
     EXACT,
     IMAGES,
@@ -46,7 +47,7 @@ class InversionSpec(Spec):
     ] = ("leakgauge",)
     defense: Annotated[
         tuple[str, ...],
-        Setting("what clients do before they send, as NAME[:key=value,...]", cells=True),
+        Setting(f"what clients do before they send, {HELP}", cells=True, adds=True),
     ] = (NONE,)
     knowledge: Annotated[
         tuple[str, ...],

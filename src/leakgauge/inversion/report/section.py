@@ -45,15 +45,36 @@ def section(answer: Answer, folder: Path) -> Section:
     Raises:
         InputError: the kept records are damaged, or of another run.
     """
+    attempts = len(group_tests(answer.measurements))
+    pictures, rows = read_pictures(folder, attempts), read_rows(folder, attempts)
+    is_update = answer.run.settings.get("update") is not None
+    labels = read_facts(folder, attempts)[0]["labels"] if is_update else None
+    return section_of(answer, pictures, rows, labels=labels)
+
+
+def section_of(
+    answer: Answer,
+    pictures: Mapping[str, Tensor],
+    rows: Mapping[str, Rows],
+    *,
+    labels: Sequence[int] | None = None,
+) -> Section:
+    """Return the section of an answer, with these records.
+
+    Args:
+        answer: of the question.
+        pictures: uint8 ``[n, c, h, w]`` by ``"truth"`` and by the number of the attempt.
+        rows: of a table, by the same names.
+        labels: behind the update of a real client, where they may be shown.
+    """
     tests = group_tests(answer.measurements)
-    pictures, rows = read_pictures(folder, len(tests)), read_rows(folder, len(tests))
     values = _values(answer, tests, pictures, rows)
     return Section(
         name=NAME,
         title="Can the records be rebuilt?",
         html=render(PACKAGE, "section.html.j2", values),
         rows=[_row(tests)],
-        lines=[*map(Line, values["results"]), *_labels(answer, folder, tests)],
+        lines=[*map(Line, values["results"]), *_labels(answer, labels)],
         missing=answer.missing,
         effect=effect_of(tests),
         next_command=next_command(answer.run.settings, worst(_undefended(tests))[1].level),
@@ -92,8 +113,9 @@ def _values(
 
 def _row(tests: list[Test]) -> Row:
     test, verdict = worst(tests)
-    if verdict.figure is None:
-        return Row(NAME, verdict.words, verdict.level, sentence(test))
+    # The loss is no distance to the truth, and a single record has no interval.
+    if verdict.figure is None or verdict.figure.estimate.n == 1:
+        return Row(NAME, verdict.words, verdict.level, sentence(test), strength=verdict.strength)
     return Row(
         NAME,
         verdict.words,
@@ -111,11 +133,7 @@ def _undefended(tests: list[Test]) -> list[Test]:
     return [test for test in tests if test.defense == NONE] or tests
 
 
-def _labels(answer: Answer, folder: Path, tests: Sequence[Test]) -> list[Line]:
-    """The labels behind a real client's update, where they may be shown."""
-    if answer.run.settings.get("update") is None:
-        return []
-    labels = read_facts(folder, len(tests))[0]["labels"]
+def _labels(answer: Answer, labels: Sequence[int] | None) -> list[Line]:
     if labels is None:
         return []
     return [Line(f"labels ({answer.run.settings['labels']}): {', '.join(map(str, labels))}")]

@@ -6,7 +6,7 @@ from typing import Any
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.versions import versions
-from leakgauge.data.fingerprint import fingerprint
+from leakgauge.data.fingerprints import fingerprint
 from leakgauge.data.source import Source
 from leakgauge.inversion.metrics.lpips import NO_WEIGHTS, Lpips, default_lpips
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
@@ -21,12 +21,12 @@ from leakgauge.inversion.run.scoring import measurements_of
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Answer, Progress
-from leakgauge.runs.spec import NONE, plain
+from leakgauge.runs.spec import plain
 from leakgauge.runs.work import WorkFolder
 
 Played = list[tuple[Attempt, Rebuilt]]
 
-_NOT_SHOWN = ("ask", "task", "knowledge", "first", "update", "files")
+_NOT_SHOWN = ("ask", "task", "update", "files")
 """Settings that the description of a run does not list."""
 
 
@@ -131,7 +131,7 @@ def _described(spec: InversionSpec, source: Source, scenario: Scenario) -> Run:
     settings = {name: value for name, value in plain(spec).items() if name not in _NOT_SHOWN}
     settings |= {
         "method": list(dict.fromkeys(spec.method)),
-        "defense": [name for name in dict.fromkeys(spec.defense) if name != NONE],
+        "defense": list(dict.fromkeys(spec.defense)),
     }
     facts = {
         "name": source.name,
