@@ -26,7 +26,8 @@ from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.adversaries.stacking import judge_held_out
 from leakgauge.inference.adversaries.views import Flat
 from leakgauge.inference.games.candidates import CandidateBatches, Candidates
-from leakgauge.inference.run.settings import ADAPTIVE, FRESH, STATIC
+from leakgauge.core.knowledge import ADAPTIVE, STATIC
+from leakgauge.inference.spec import FRESH
 from leakgauge.inference.run.stage import Stage, judges_candidates, told
 from leakgauge.training import train_epoch
 from leakgauge.training.observation import sent_gradients

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
 from leakgauge.gradients import MAX_BYTES
+from leakgauge.inference.spec import EMPIRICAL, FRESH, REUSE, UNIFORM
 
-REUSE, FRESH = "reuse", "fresh"
-UNIFORM, EMPIRICAL = "uniform", "empirical"
-STATIC, ADAPTIVE = "static", "adaptive"
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,9 @@ from leakgauge.inference import (
 )
 from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
 from leakgauge.inference.games.users import persons_of
-from leakgauge.inference.run.settings import ADAPTIVE, EMPIRICAL, STATIC, Settings
+from leakgauge.core.knowledge import ADAPTIVE, STATIC
+from leakgauge.inference.run.settings import Settings
+from leakgauge.inference.spec import EMPIRICAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +92,7 @@ class Stage:
         return replace(data, x=with_noise(self.task, data.x, generator=rng))
 
 
-def stage(
+def make_stage(
     ask: str,
     task: Task,
     data: Dataset,
