@@ -52,7 +52,7 @@ class InferenceQuestion:
         """Return the section of the report."""
         from leakgauge.inference.report.section import section
 
-        return section(answer)
+        return section(answer, self)
 
     def to_json(self, answer: Answer, folder: Path) -> dict[str, Any]:
         """Return every test with its figures, and the model's accuracy."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.strict import Real, Truth, Whole
+from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
 from leakgauge.runs.spec import NONE, Setting, Spec
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
@@ -52,7 +53,7 @@ class InferenceSpec(Spec):
     defense: Annotated[
         tuple[str, ...],
         Setting(
-            "NAME[:key=value,...] or MODULE:NAME of what clients do to gradients",
+            f"what clients do to gradients: {DEFENSES_HELP}",
             cells=True,
             adds=True,
         ),
@@ -84,9 +85,7 @@ class InferenceSpec(Spec):
             "encoder; slower"
         ),
     ] = False
-    ratio_bins: Annotated[
-        Whole, Setting("proportion: number of ranges of the share", least=2)
-    ] = 6
+    ratio_bins: Annotated[Whole, Setting("proportion: number of ranges of the share", least=2)] = 6
     candidates: Annotated[
         Whole, Setting("user: number of users that a batch may belong to", least=2)
     ] = 2

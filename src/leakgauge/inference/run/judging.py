@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from leakgauge.core.knowledge import STATIC
 from leakgauge.core.rng import stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
@@ -16,9 +17,8 @@ from leakgauge.core.versions import versions
 from leakgauge.defenses import deployed
 from leakgauge.inference import Stack, accumulate, accumulate_weighted
 from leakgauge.inference.run.rounds import Played
-from leakgauge.core.knowledge import STATIC
-from leakgauge.inference.spec import FRESH
 from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.spec import FRESH
 from leakgauge.results import bootstrap, scores
 from leakgauge.results.measurements import ACCUMULATED, STACKED, Estimate, Measurement
 from leakgauge.training import predict

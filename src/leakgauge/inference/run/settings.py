@@ -7,7 +7,6 @@ from leakgauge.gradients import MAX_BYTES
 from leakgauge.inference.spec import EMPIRICAL, FRESH, REUSE, UNIFORM
 
 
-
 @dataclass(frozen=True)
 class Settings:
     """How an audit plays; the defaults are those of Li et al., CCS 2024, where the paper has one.

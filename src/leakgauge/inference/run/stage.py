@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from leakgauge.core.checks import InputError, nearest, require, require_choice
+from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Split
@@ -30,7 +31,6 @@ from leakgauge.inference import (
 )
 from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
 from leakgauge.inference.games.users import persons_of
-from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.inference.run.settings import Settings
 from leakgauge.inference.spec import EMPIRICAL
 
