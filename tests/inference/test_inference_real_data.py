@@ -50,7 +50,7 @@ def test_a_shuffled_secret_raises_no_alarm(adult: pd.DataFrame) -> None:
     assert sum(held) >= 3
 
 
-ON_BATCHES = [attack.name for attack in players("property")]
+ON_BATCHES = list(players("property"))
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_a_shuffled_secret_raises_no_alarm_over_20_seeds(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("adversary", [attack.name for attack in players("user")])
+@pytest.mark.parametrize("adversary", list(players("user")))
 def test_clips_dealt_to_actors_at_random_name_nobody_over_20_seeds(
     data_folder: Path, adversary: str
 ) -> None:

@@ -8,12 +8,13 @@ from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
+from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
+from leakgauge.inference.catalog import HELP as ADVERSARIES_HELP
+from leakgauge.inference.catalog import REGISTRY
 from leakgauge.runs.spec import NONE, Setting, Spec
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
-
-PROPERTY, ATTRIBUTE, PROPORTION, USER = "property", "attribute", "proportion", "user"
 
 ASKS: Mapping[str, str] = {
     PROPERTY: "is the secret, which the model does not see, inferred from gradients?",
@@ -44,11 +45,7 @@ class InferenceSpec(Spec):
     secret: Annotated[str | None, Setting("column that nobody should learn")] = None
     adversary: Annotated[
         tuple[str, ...],
-        Setting(
-            "NAME[:key=value,...] or MODULE:NAME of who infers it; without one the paper's plays: "
-            "forest, and encoder for user",
-            cells=True,
-        ),
+        Setting(f"who infers it: {ADVERSARIES_HELP}", cells=True),
     ] = ()
     defense: Annotated[
         tuple[str, ...],
@@ -107,9 +104,8 @@ class InferenceSpec(Spec):
         >>> InferenceSpec.plays("forest:kernel=10"), InferenceSpec.plays("agic")
         (True, False)
         """
-        from leakgauge.inference.run.adversaries import is_known
-
-        return is_known(adversary)
+        name, _, rest = adversary.partition(":")
+        return name in REGISTRY.names() or rest.partition(":")[0].isidentifier()
 
     def check(self) -> None:
         """Refuse what is wrong whatever the data are.

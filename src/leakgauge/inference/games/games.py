@@ -222,5 +222,11 @@ class ProportionInference(BatchGame):
         )
 
 
+BATCH_GAMES: dict[str, type[BatchGame]] = {
+    game.name: game for game in (PropertyInference, AttributeInference, ProportionInference)
+}
+"""The games about batches, by name."""
+
+
 def _names(schema: Schema | None, secret: str, values: int) -> tuple[str, ...]:
     return schema.secrets[secret] if schema else tuple(str(value) for value in range(values))

@@ -104,7 +104,8 @@ def _play_round(scene: Stage, number: int, params: Params) -> Played:
     for knowledge in scene.knowledge:
         for attack in scene.attacks:
             began, key = time.perf_counter(), f"{knowledge} {attack.name}"
-            rng = stream(scene.settings.seed, scene.game.name, "fit", attack.name, number)
+            word = attack.name.partition(":")[0]  # The same draws, whatever its settings.
+            rng = stream(scene.settings.seed, scene.game.name, "fit", word, number)
             adversary = attack.fit(bench[knowledge], scene.log_prior, rng=rng)
             told = _held_out(scene, attack, adversary, bench[knowledge], rng)
             if told is not None:

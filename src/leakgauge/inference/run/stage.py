@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from leakgauge.core.checks import InputError, nearest, require, require_choice
+from leakgauge.core.checks import nearest, require, require_choice
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Task
@@ -27,6 +27,8 @@ from leakgauge.inference import (
     Trials,
     UserInference,
     attribute_candidates,
+    games_of,
+    parse_adversary,
     players,
 )
 from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
@@ -140,7 +142,7 @@ def make_stage(
     game = _deal(ask, private, values, settings)
     trials = game.play(settings.trials, rng=stream(settings.seed, ask, "trials"))
     _refuse_few_trials(trials, game.values)
-    ready = tuple(_ready(ask, attack) for attack in attacks or (players(ask)[0](),))
+    ready = tuple(_ready(ask, attack) for attack in attacks or (parse_adversary(players(ask)[0]),))
     names = [attack.name for attack in ready]
     require(len(set(names)) == len(names), f"expected different attacks, got {names}")
     for attack in ready:
@@ -212,14 +214,13 @@ def _deal(ask: str, private: Dataset, values: int, settings: Settings) -> Game:
 
 def _ready(ask: str, attack: AnyAttack) -> AnyAttack:
     """The attack as it plays this game: an ordered secret is asked for step by step."""
-    known = players(ask)
     if isinstance(attack, Ordinal):
         return attack
-    if not isinstance(attack, known):
-        names = ", ".join(str(one.name) for one in known)
-        raise InputError(
-            f"the adversary {attack.name!r} does not play {ask!r}; choose one of {names}"
-        )
+    require(
+        ask in games_of(attack),
+        f"the adversary {attack.name!r} does not play {ask!r}; choose one of "
+        f"{', '.join(players(ask))}",
+    )
     if ask == ProportionInference.name:
         assert not isinstance(attack, CandidateAttack)
         return Ordinal(attack)
