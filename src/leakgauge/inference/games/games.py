@@ -123,7 +123,7 @@ class BatchGame:
         *,
         max_bytes: int,
         noise_seed: int = 0,
-        panel: int = 0,
+        held_out_seed: int = 0,
     ) -> Shadow:
         """A bench where the adversary's batches depend on their secrets as the private ones do."""
         return Shadow(
@@ -136,7 +136,7 @@ class BatchGame:
             max_bytes,
             noise_seed=noise_seed,
             mix=self.mix,
-            panel=panel,
+            held_out_seed=held_out_seed,
         )
 
     def _draw(

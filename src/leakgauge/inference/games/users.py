@@ -151,7 +151,7 @@ class UserInference:
         *,
         max_bytes: int,
         noise_seed: int = 0,
-        panel: int = 0,
+        held_out_seed: int = 0,
     ) -> Shadow:
         """A bench whose secret is the shadow person, numbered from 0."""
         assert data.users is not None
@@ -165,7 +165,7 @@ class UserInference:
             self.batch_size,
             max_bytes,
             noise_seed=noise_seed,
-            panel=panel,
+            held_out_seed=held_out_seed,
         )
 
     def _draw(self, secret: Ints, index: Ints, block: Ints, rng: np.random.Generator) -> Trials:

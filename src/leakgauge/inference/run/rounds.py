@@ -142,13 +142,14 @@ def _held_out(
 
 def _bench(scene: Stage, number: int, params: Params) -> Shadow:
     settings = scene.settings
+    drawn = number if settings.batches == FRESH else 0  # The same batches in every round, or not.
     return scene.game.shadow(
         scene.task,
         params,
         scene.in_round(scene.public, "adversary", number),
         max_bytes=settings.max_bytes,
         noise_seed=derive(settings.seed, scene.name, "shadow noise", number),
-        panel=number if settings.batches == FRESH else 0,
+        held_out_seed=derive(settings.seed, scene.game.name, "held out", drawn),
     )
 
 
@@ -156,6 +157,10 @@ def defense_of_round(scene: Stage, number: int, params: Params) -> Defense:
     """The defense of this round: some learn on public gradients at its parameters."""
     if scene.defense.learn is None:
         return scene.defense
+    return scene.learned.of_round(number, params, lambda: _learned(scene, number, params))
+
+
+def _learned(scene: Stage, number: int, params: Params) -> Defense:
     bench = _bench(scene, number, params)
     size = sum(leaf.numel() for leaf in params.values())
     batches = max(50, min(LEARN_BATCHES, scene.settings.max_bytes // (8 * size)))

@@ -33,6 +33,7 @@ from leakgauge.inference import (
 )
 from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
 from leakgauge.inference.games.users import persons_of
+from leakgauge.inference.run.learned import LearnedDefenses
 from leakgauge.inference.run.settings import Settings
 from leakgauge.inference.spec import EMPIRICAL
 
@@ -50,6 +51,7 @@ class Stage:
         attacks: in the order of the caller.
         settings: how it is played.
         defense: what the clients do to their gradients, in training and when attacked.
+        learned: what a defense learned in the rounds so far.
     """
 
     task: Task
@@ -61,6 +63,10 @@ class Stage:
     attacks: tuple[AnyAttack, ...]
     settings: Settings
     defense: Defense = field(default_factory=none)
+    learned: LearnedDefenses = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "learned", LearnedDefenses(self.settings.max_bytes))
 
     @property
     def log_prior(self) -> NDArray[np.float64]:
