@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from leakgauge.inference.games.trials import Trials as Trials
     from leakgauge.inference.games.users import UserInference as UserInference
 else:
-    __all__, __getattr__, __dir__ = attach(
+    __getattr__, __dir__, __all__ = attach(
         __name__,
         {
             "ADVERSARIES": "leakgauge.inference.catalog",

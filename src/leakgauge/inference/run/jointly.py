@@ -9,8 +9,8 @@ from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
 from leakgauge.inference import Evidence, Joint, Shadow, evidence_of_round, judge_jointly
 from leakgauge.inference.run.rounds import benches, defense_of_round, sent_by_clients
-from leakgauge.inference.run.settings import FRESH
 from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.spec import FRESH
 
 
 def weigh_rounds(

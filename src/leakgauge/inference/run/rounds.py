@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from leakgauge.core.checks import InputError
+from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.rng import derive, stream, torch_stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Grads, Params
@@ -26,8 +27,8 @@ from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.adversaries.stacking import judge_held_out
 from leakgauge.inference.adversaries.views import Flat
 from leakgauge.inference.games.candidates import CandidateBatches, Candidates
-from leakgauge.inference.run.settings import ADAPTIVE, FRESH, STATIC
 from leakgauge.inference.run.stage import Stage, judges_candidates, told
+from leakgauge.inference.spec import FRESH
 from leakgauge.training import train_epoch
 from leakgauge.training.observation import sent_gradients
 

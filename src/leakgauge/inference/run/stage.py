@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from leakgauge.core.checks import nearest, require, require_choice
+from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Split
@@ -33,7 +34,8 @@ from leakgauge.inference import (
 from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
 from leakgauge.inference.games.users import persons_of
 from leakgauge.inference.run.learned import LearnedDefenses
-from leakgauge.inference.run.settings import ADAPTIVE, EMPIRICAL, STATIC, Settings
+from leakgauge.inference.run.settings import Settings
+from leakgauge.inference.spec import EMPIRICAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +100,7 @@ class Stage:
         return replace(data, x=with_noise(self.task, data.x, generator=rng))
 
 
-def stage(
+def make_stage(
     ask: str,
     task: Task,
     data: Dataset,
