@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from leakgauge.inference.run.plan import Plan
 
 import leakgauge
 from leakgauge.core import registry
@@ -14,7 +15,6 @@ from leakgauge.core.checks import InputError
 from leakgauge.inference import Discriminant, Forest, PcaForest, parse_adversary
 from leakgauge.inference.catalog import ADVERSARIES, GAMES, REGISTRY, games_of, players
 from leakgauge.inference.run import Settings, audit
-from leakgauge.inference.run.plan import Plan
 from support.synthetic import records, small_stage
 
 MODULE = '''

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from leakgauge.inference.run.plan import Plan
 
 from leakgauge.core.rng import stream
 from leakgauge.data import Roles, make_table, open_data, read_table
 from leakgauge.inference import Joint, players
 from leakgauge.inference.run import Settings
 from leakgauge.inference.run.description import Origin
-from leakgauge.inference.run.plan import Plan
 from leakgauge.inference.run.prepare import from_source, from_table
 from leakgauge.results.measurements import ACCUMULATED, Estimate
 from support import command
