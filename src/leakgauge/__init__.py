@@ -1,74 +1,55 @@
 """Measures how much private information leaks through the gradients of a training run."""
 
-from leakgauge.core.checks import InputError
-from leakgauge.core.types import Dataset, Schema, Task
-from leakgauge.data import (
-    Roles,
-    Split,
-    Table,
-    encode,
-    from_arrays,
-    make_table,
-    open_data,
-    read_arrays,
-    read_table,
-    split_records,
-)
-from leakgauge.inference import (
-    Auto,
-    Discriminant,
-    Encoder,
-    Energies,
-    Forest,
-    Logistic,
-    Matching,
-    PcaForest,
-)
-from leakgauge.inference.run import Settings, Stage, audit, stage
-from leakgauge.inference.run.plan import Plan
-from leakgauge.inference.run.prepare import from_source, from_table, from_task
-from leakgauge.report import render, verdicts, write_report
-from leakgauge.results.measurements import Estimate, Measurement, Run, read_measurements, read_run
+from typing import TYPE_CHECKING
+
+from leakgauge.core.lazy import attach
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Auto",
-    "Dataset",
-    "Discriminant",
-    "Encoder",
-    "Energies",
-    "Estimate",
-    "Forest",
-    "InputError",
-    "Logistic",
-    "Matching",
-    "Measurement",
-    "PcaForest",
-    "Plan",
-    "Roles",
-    "Run",
-    "Schema",
-    "Settings",
-    "Split",
-    "Stage",
-    "Table",
-    "Task",
-    "audit",
-    "encode",
-    "from_arrays",
-    "from_source",
-    "from_table",
-    "from_task",
-    "make_table",
-    "open_data",
-    "read_arrays",
-    "read_measurements",
-    "read_run",
-    "read_table",
-    "render",
-    "split_records",
-    "stage",
-    "verdicts",
-    "write_report",
-]
+if TYPE_CHECKING:
+    from leakgauge.api import Data as Data
+    from leakgauge.api import Result as Result
+    from leakgauge.api import audit as audit
+    from leakgauge.api import load as load
+    from leakgauge.core.checks import InputError as InputError
+    from leakgauge.core.types import Dataset as Dataset
+    from leakgauge.core.types import Task as Task
+    from leakgauge.data.arrays import from_arrays as from_arrays
+    from leakgauge.defenses.clip import Clip as Clip
+    from leakgauge.defenses.dpsgd import DPSGD as DPSGD
+    from leakgauge.defenses.noise import Noise as Noise
+    from leakgauge.defenses.perturb import Perturb as Perturb
+    from leakgauge.defenses.prune import Prune as Prune
+    from leakgauge.defenses.quantise import Quantise as Quantise
+    from leakgauge.defenses.sign import Sign as Sign
+    from leakgauge.defenses.vib import VIB as VIB
+    from leakgauge.results.measurements import Estimate as Estimate
+    from leakgauge.results.measurements import Measurement as Measurement
+    from leakgauge.runs.question import Question as Question
+    from leakgauge.training.update import Update as Update
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "Clip": "leakgauge.defenses.clip",
+            "DPSGD": "leakgauge.defenses.dpsgd",
+            "Data": "leakgauge.api",
+            "Dataset": "leakgauge.core.types",
+            "Estimate": "leakgauge.results.measurements",
+            "InputError": "leakgauge.core.checks",
+            "Measurement": "leakgauge.results.measurements",
+            "Noise": "leakgauge.defenses.noise",
+            "Perturb": "leakgauge.defenses.perturb",
+            "Prune": "leakgauge.defenses.prune",
+            "Quantise": "leakgauge.defenses.quantise",
+            "Question": "leakgauge.runs.question",
+            "Result": "leakgauge.api",
+            "Sign": "leakgauge.defenses.sign",
+            "Task": "leakgauge.core.types",
+            "Update": "leakgauge.training.update",
+            "VIB": "leakgauge.defenses.vib",
+            "audit": "leakgauge.api",
+            "from_arrays": "leakgauge.data.arrays",
+            "load": "leakgauge.api",
+        },
+    )

@@ -26,9 +26,9 @@ from leakgauge.defenses import (
     ClipNorm,
     GaussianNoise,
     Identity,
-    Perturb,
-    Prune,
-    Sign,
+    PerturbTransform,
+    PruneTransform,
+    SignTransform,
     StochasticQuantise,
     deployed,
     parse_defense,
@@ -36,6 +36,7 @@ from leakgauge.defenses import (
     with_noise,
 )
 from leakgauge.defenses import transform as transform_module
+from leakgauge.defenses.catalog import DEFENSES, REGISTRY
 from leakgauge.defenses.vib import divergence
 from leakgauge.gradients import (
     batch_gradients,
@@ -48,6 +49,7 @@ from leakgauge.gradients import (
 from leakgauge.gradients.clipping import clipped_gradient_function, iter_clipped_batch_gradients
 from leakgauge.gradients.flattening import flatten
 from leakgauge.models import cnn, mlp
+from support import defenses as make
 from support.references import defenses as reference
 from support.references import gradients as reference_gradients
 
@@ -89,15 +91,15 @@ def network(classes=3, features=25, seed=2):
 
 TRANSFORMS = {
     "identity": Identity(),
-    "prune": Prune(0.7),
-    "prune, whole": Prune(0.7, whole=True),
-    "sign": Sign(),
+    "prune": PruneTransform(0.7),
+    "prune, whole": PruneTransform(0.7, whole=True),
+    "sign": SignTransform(),
     "clip": ClipNorm(2.0),
     "noise": GaussianNoise(0.3),
     "quantise": StochasticQuantise(3),
-    "perturb": Perturb(network()),
-    "perturb, targeted": Perturb(network(), PGD(0.1, 0.03, 4, targeted=True)),
-    "chain": Chain((ClipNorm(2.0), GaussianNoise(0.3), StochasticQuantise(3), Sign())),
+    "perturb": PerturbTransform(network()),
+    "perturb, targeted": PerturbTransform(network(), PGD(0.1, 0.03, 4, targeted=True)),
+    "chain": Chain((ClipNorm(2.0), GaussianNoise(0.3), StochasticQuantise(3), SignTransform())),
     "empty chain": Chain(()),
 }
 
@@ -163,8 +165,8 @@ def test_a_missing_generator_is_refused(name):
 def test_pruning_equals_the_sorted_list(rate):
     grads = stack()
     wanted = [reference.prune(row, rate) for row in reference.rows(grads)]
-    assert reference.rows(Prune(rate, whole=True)(grads, [])) == wanted
-    found = Prune(rate)(grads, [])
+    assert reference.rows(PruneTransform(rate, whole=True)(grads, [])) == wanted
+    found = PruneTransform(rate)(grads, [])
     for name, leaf in grads.items():
         alone = {name: leaf}
         wanted = [reference.prune(row, rate) for row in reference.rows(alone)]
@@ -177,22 +179,29 @@ def test_pruning_keeps_the_paper_s_share():
         "w": torch.randn(3, 10_000, generator=rng),
         "b": torch.randn(3, 2, generator=rng) / 1e6,
     }
-    kept = {name: leaf.count_nonzero(dim=1).tolist() for name, leaf in Prune()(grads, []).items()}
+    kept = {
+        name: leaf.count_nonzero(dim=1).tolist()
+        for name, leaf in PruneTransform()(grads, []).items()
+    }
     assert kept["w"] == [100, 100, 100]
     assert kept["b"] == [1, 1, 1]
-    assert flatten(Prune(whole=True)(grads, [])).count_nonzero(dim=1).tolist() == [100, 100, 100]
-    assert not Prune(whole=True)(grads, [])["b"].any()
+    assert flatten(PruneTransform(whole=True)(grads, [])).count_nonzero(dim=1).tolist() == [
+        100,
+        100,
+        100,
+    ]
+    assert not PruneTransform(whole=True)(grads, [])["b"].any()
 
 
 def test_pruning_keeps_as_many_of_equal_coordinates_as_fit():
-    kept = Prune(0.9)({"w": torch.full((2, 50), -1.0)}, [])["w"]
+    kept = PruneTransform(0.9)({"w": torch.full((2, 50), -1.0)}, [])["w"]
     assert kept.count_nonzero(dim=1).tolist() == [5, 5]
 
 
 def test_sign_and_clip_equal_their_loops():
     grads = stack()
     rows = reference.rows(grads)
-    assert reference.rows(Sign()(grads, [])) == [reference.sign(row) for row in rows]
+    assert reference.rows(SignTransform()(grads, [])) == [reference.sign(row) for row in rows]
     clipped = torch.tensor(reference.rows(ClipNorm(2.0)(grads, [])))
     torch.testing.assert_close(clipped, torch.tensor([reference.clip(row, 2.0) for row in rows]))
     assert float(flatten(ClipNorm(2.0)(grads, [])).norm(dim=1).max()) <= 2.0 + 1e-12
@@ -264,7 +273,7 @@ def test_pgd_stays_in_its_ball_and_misleads():
     net, grads = network(), stack(40)
     label = net(flatten(grads)).argmax(dim=1)
     for gamma, steps in ((0.005, 5), (0.003, 1), (0.5, 50)):
-        found = Perturb(net, PGD(gamma, 0.002, steps))(grads, [])
+        found = PerturbTransform(net, PGD(gamma, 0.002, steps))(grads, [])
         change = (flatten(found) - flatten(grads)).abs().amax(dim=1)
         reach = min(gamma, 0.002 * steps)
         assert float(change.max()) == pytest.approx(reach)
@@ -290,7 +299,7 @@ def test_pgd_moves_a_network_that_is_quite_sure():
 def test_targets_are_drawn_among_the_other_labels():
     net, n = network(3), 600
     grads = {key: leaf[:1].expand(n, *leaf.shape[1:]) for key, leaf in stack().items()}
-    found = Perturb(net, PGD(3.0, 0.5, 30, targeted=True))(grads, generators(n))
+    found = PerturbTransform(net, PGD(3.0, 0.5, 30, targeted=True))(grads, generators(n))
     predicted = int(net(flatten(grads))[0].argmax())
     reached = net(flatten(found)).argmax(dim=1).bincount(minlength=3).tolist()
     assert reached[predicted] == 0
@@ -301,15 +310,15 @@ def test_targets_are_drawn_among_the_other_labels():
 def test_who_knows_the_secret_moves_away_from_it(targeted, monkeypatch):
     net, grads = network(2), stack(40)
     secret = torch.arange(40) // 3 % 2
-    plain = defenses.Defense("x", update=Perturb(net, PGD(targeted=targeted)))
+    plain = defenses.Defense("x", update=PerturbTransform(net, PGD(targeted=targeted)))
     told = plain.knowing(secret)
     wanted = PGD()(net, flatten(grads), secret)
     torch.testing.assert_close(flatten(told.update(grads, generators(40))), wanted)
     monkeypatch.setattr(transform_module, "BLOCK_BYTES", 1)
     torch.testing.assert_close(flatten(told.update(grads, generators(40))), wanted)
-    chained = defenses.Defense("x", update=Chain((Sign(), plain.update))).knowing(secret)
+    chained = defenses.Defense("x", update=Chain((SignTransform(), plain.update))).knowing(secret)
     assert chained.update.transforms[1].secret is secret
-    assert defenses.prune().knowing(secret) == defenses.prune()
+    assert make.prune().knowing(secret) == make.prune()
     with pytest.raises(InputError, match="39 gradients came with 40 secrets"):
         told.update(stack(39), generators(39))
 
@@ -351,7 +360,7 @@ def test_a_perturbation_blinds_the_network_that_it_was_made_for():
     secret = torch.arange(400) % 2
     features = torch.randn(400, 40, generator=generator()) * 0.006
     features[:, :20] += 0.0054 * secret[:, None]
-    defense = defenses.perturb().learned(features, secret, classes=2, generator=generator(1))
+    defense = make.perturb().learned(features, secret, classes=2, generator=generator(1))
     net = defense.update.network
     found = defense.update({"w": features}, [])["w"]
     clean, misled = (
@@ -364,7 +373,7 @@ def test_a_perturbation_blinds_the_network_that_it_was_made_for():
     assert float((found - features).abs().max()) <= 0.005 + 1e-8
     # A constant coordinate carries nothing; it is left alone.
     features[:, 3] = 0.02
-    defense = defenses.perturb().learned(features, secret, classes=2, generator=generator(1))
+    defense = make.perturb().learned(features, secret, classes=2, generator=generator(1))
     assert torch.equal(defense.update({"w": features}, [])["w"][:, 3], features[:, 3])
 
 
@@ -376,7 +385,7 @@ def test_a_perturbation_that_pools_misleads_whoever_pools():
     maxima = F.max_pool1d(features[:, None], 3)[:, 0]
     forest = RandomForestClassifier(100, random_state=0).fit(maxima[:300], secret[:300])
     assert forest.score(maxima[300:], secret[300:]) > 0.95
-    learnt = defenses.perturb(pool=3).learned(features, secret, classes=2, generator=generator(1))
+    learnt = make.perturb(pool=3).learned(features, secret, classes=2, generator=generator(1))
     sent = learnt.knowing(secret).update({"w": features}, [])["w"]
     assert float((sent - features).abs().max()) <= 0.005 + 1e-8
     assert forest.score(F.max_pool1d(sent[:, None], 3)[300:, 0], secret[300:]) < 0.05
@@ -483,7 +492,7 @@ def test_a_coded_task_trains_as_any_other():
     x = torch.randn(600, 6, generator=rng)
     y = (x[:, 0] > 0).long()
     plain = Task(mlp(6, 2, (16,), generator=rng), F.cross_entropy)
-    task = defenses.vib().prepare(plain, shape=x.shape[1:], generator=rng)
+    task = make.vib().prepare(plain, shape=x.shape[1:], generator=rng)
     params = params_of(task.model)
     for number in range(8):
         noisy = Dataset(with_noise(task, x, generator=rng), y)
@@ -683,22 +692,22 @@ def test_clipped_sums_equal_opacus(kind):
 
 PARSED = {
     "none": defenses.none(),
-    "prune": defenses.prune(),
-    "prune:rate=0.9": defenses.prune(0.9),
-    "prune:rate=0.99999999": defenses.prune(0.99999999),
-    " prune : rate = 0.9 ": defenses.prune(0.9),
-    "sign": defenses.sign(),
-    "perturb": defenses.perturb(),
-    "perturb:gamma=0.01,steps=7": defenses.perturb(gamma=0.01, steps=7),
-    "perturb:targeted=1": defenses.perturb(targeted=True),
-    "perturb:pool=3": defenses.perturb(pool=3),
-    "vib": defenses.vib(),
-    "vib:beta=1e-3": defenses.vib(0.001),
-    "dpsgd": defenses.dpsgd(batch_size=16),
-    "dpsgd:clip=1,noise=1.5": defenses.dpsgd(1.0, 1.5, batch_size=16),
-    "clip:l2=2": defenses.clip(2.0),
-    "noise:std=0.1": defenses.gaussian(0.1),
-    "quantise:levels=4": defenses.quantise(4),
+    "prune": make.prune(),
+    "prune:rate=0.9": make.prune(0.9),
+    "prune:rate=0.99999999": make.prune(0.99999999),
+    " prune : rate = 0.9 ": make.prune(0.9),
+    "sign": make.sign(),
+    "perturb": make.perturb(),
+    "perturb:gamma=0.01,steps=7": make.perturb(gamma=0.01, steps=7),
+    "perturb:targeted=1": make.perturb(targeted=True),
+    "perturb:pool=3": make.perturb(pool=3),
+    "vib": make.vib(),
+    "vib:beta=1e-3": make.vib(0.001),
+    "dpsgd": make.dpsgd(batch_size=16),
+    "dpsgd:clip=1,noise=1.5": make.dpsgd(1.0, 1.5, batch_size=16),
+    "clip:l2=2": make.clip(2.0),
+    "noise:std=0.1": make.gaussian(0.1),
+    "quantise:levels=4": make.quantise(4),
 }
 
 
@@ -712,19 +721,19 @@ def test_a_word_names_a_defense(text):
 
 def test_defaults_are_the_paper_s():
     wanted = ["prune:rate=0.99", "perturb:gamma=0.005,alpha=0.002,steps=5", "vib:beta=0.01"]
-    assert [d.name for d in (defenses.prune(), defenses.perturb(), defenses.vib())] == wanted
-    assert defenses.dpsgd(batch_size=64).name == "dpsgd:clip=2,noise=0.1"
+    assert [d.name for d in (make.prune(), make.perturb(), make.vib())] == wanted
+    assert make.dpsgd(batch_size=64).name == "dpsgd:clip=2,noise=0.1"
 
 
 def test_dpsgd_clips_before_the_mean_and_adds_noise_after():
-    defense = defenses.dpsgd(2.0, 0.1, batch_size=16)
+    defense = make.dpsgd(2.0, 0.1, batch_size=16)
     assert defense.per_example == ClipNorm(2.0)
     assert defense.update == GaussianNoise(0.1 / math.sqrt(16))
     # In Opacus' terms: multiplier * clip on the sum, so that over the batch size on the mean.
     multiplier = defenses.noise_multiplier(2.0, 0.1, 16)
     assert multiplier * 2.0 / 16 == pytest.approx(defense.update.std)
-    silent = defenses.dpsgd(2.0, 0.0, batch_size=16)
-    assert silent.per_example == defenses.clip(2.0).per_example
+    silent = make.dpsgd(2.0, 0.0, batch_size=16)
+    assert silent.per_example == make.clip(2.0).per_example
     assert_same(silent.update(stack(), []), stack(), 0)
 
 
@@ -742,8 +751,8 @@ def test_no_defense_changes_nothing():
 def test_public_names_are_real():
     assert sorted(defenses.__all__) == sorted(set(defenses.__all__))
     assert all(hasattr(defenses, name) for name in defenses.__all__)
-    for name, make in defenses.NAMES.items():
-        assert inspect.getdoc(make), name
+    for name in DEFENSES:
+        assert inspect.getdoc(REGISTRY.load(name)), name
 
 
 def coded_refusal(model):
@@ -767,8 +776,8 @@ def clipped(clip):
 
 
 REFUSALS = {
-    "rate 1": (lambda: Prune(1.0), "pruning rate is 1; expected 0 <= rate < 1"),
-    "rate nan": (lambda: Prune(math.nan), "pruning rate is nan"),
+    "rate 1": (lambda: PruneTransform(1.0), "pruning rate is 1; expected 0 <= rate < 1"),
+    "rate nan": (lambda: PruneTransform(math.nan), "pruning rate is nan"),
     "clip 0": (lambda: ClipNorm(0.0), "clipping norm is 0; expected a finite number above 0"),
     "clip inf": (lambda: ClipNorm(math.inf), "clipping norm is inf"),
     "noise below 0": (lambda: GaussianNoise(-1.0), "noise has standard deviation -1"),
@@ -778,13 +787,13 @@ REFUSALS = {
     "alpha nan": (lambda: PGD(alpha=math.nan), "perturbation alpha is nan"),
     "steps 0": (lambda: PGD(steps=0), "number of perturbation steps is 0"),
     "beta below 0": (lambda: Bottleneck(-0.1), "vib beta is -0.1"),
-    "chain": (lambda: Chain((Sign(), 3)), "3 in a chain is no transform"),
-    "batch size": (lambda: defenses.dpsgd(batch_size=0), "dpsgd's batch size is 0"),
+    "chain": (lambda: Chain((SignTransform(), 3)), "3 in a chain is no transform"),
+    "batch size": (lambda: make.dpsgd(batch_size=0), "dpsgd's batch size is 0"),
     "unknown secret": (
-        lambda: Perturb(network()).knowing(torch.full((N,), 3))(stack(), []),
+        lambda: PerturbTransform(network()).knowing(torch.full((N,), 3))(stack(), []),
         "a secret is none of the 3 that the network was trained on",
     ),
-    "not learned": (lambda: defenses.perturb().update(stack(), []), "call Defense.learned"),
+    "not learned": (lambda: make.perturb().update(stack(), []), "call Defense.learned"),
     "vib, no sequence": (coded_refusal(nn.Linear(4, 3)), "write the model as nn.Sequential"),
     "vib, no head": (coded_refusal(nn.Sequential(nn.ReLU())), "found ReLU; move what follows"),
     "vib, empty": (coded_refusal(nn.Sequential()), "found NoneType"),

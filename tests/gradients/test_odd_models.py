@@ -11,11 +11,12 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Task
 from leakgauge.data import split_records
-from leakgauge.defenses import Defense, clip, dpsgd, none, perturb, prune, quantise
+from leakgauge.defenses import Defense, none
 from leakgauge.guarantee import DPSGD, audit_pair
 from leakgauge.inference import Attack, Discriminant, Energies, Forest, Joint, Logistic
 from leakgauge.inference.run import Settings, audit, stage
 from leakgauge.results.measurements import Measurement
+from support.defenses import clip, dpsgd, perturb, prune, quantise
 from support.pairs import INPUTS, a_pair
 from support.synthetic import records
 

@@ -10,7 +10,7 @@ from leakgauge.core.rng import stream
 from leakgauge.gradients import params_of
 from leakgauge.inference import Auto, Forest, Logistic, Shadow, accumulate
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
-from leakgauge.results.scores import auroc
+from leakgauge.results.roc import auroc
 from support.references import inference as literal
 from support.synthetic import records, small_task
 

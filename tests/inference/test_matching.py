@@ -13,7 +13,7 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Column, Dataset, Grads, Schema, Task
 from leakgauge.data import Roles, encode, make_table, split_records
 from leakgauge.data.counterfactual import altered
-from leakgauge.defenses import Defense, gaussian, none
+from leakgauge.defenses import Defense, Transform, none
 from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.matching import Matching, attribute_candidates
 from leakgauge.inference.adversaries.shadow import Shadow
@@ -21,8 +21,9 @@ from leakgauge.inference.games.candidates import Candidates
 from leakgauge.inference.games.trials import Trials
 from leakgauge.inference.run import Settings, audit, stage
 from leakgauge.models import mlp
-from leakgauge.results.scores import auroc
+from leakgauge.results.roc import auroc
 from leakgauge.training.observation import sent_gradients
+from support.defenses import gaussian
 from support.synthetic import records
 
 UNIFORM = np.log([0.5, 0.5])
@@ -233,7 +234,7 @@ def test_gradients_of_zero_leave_the_prior() -> None:
     assert said == pytest.approx(np.log(np.full((3, 2), 0.5)))
 
 
-class Jitter:
+class Jitter(Transform):
     """Adds noise that is not called Gaussian: s must be found out."""
 
     def __call__(self, grads: Grads, rngs) -> Grads:

@@ -6,19 +6,19 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from leakgauge.inference.run.plan import Plan
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.data import Roles, Source, make_table
 from leakgauge.data.image_tables import encode_pictures, make_picture_table
 from leakgauge.data.roles import resolve_roles
-from leakgauge.defenses import gaussian
-from leakgauge.defenses.defense import LearnPerturb
+from leakgauge.defenses import LearnPerturb
 from leakgauge.inference import Encoder, Matching, Plda
 from leakgauge.inference.run import Settings, audit, judge, play_round, trajectory
 from leakgauge.inference.run.description import Origin
-from leakgauge.inference.run.plan import Plan
 from leakgauge.inference.run.prepare import from_source, from_table
+from support.defenses import gaussian
 
 SMALL = {"batch_size": 6, "rounds": 1, "trials": 200}
 

@@ -9,13 +9,13 @@ from scipy.stats import multivariate_normal
 
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset
-from leakgauge.defenses import dpsgd
 from leakgauge.inference import Joint
 from leakgauge.inference.adversaries.discriminant import solve_dual
 from leakgauge.inference.adversaries.scatter import Scatter
 from leakgauge.inference.adversaries.spread import Spread
 from leakgauge.inference.run import audit
 from leakgauge.results.measurements import ACCUMULATED
+from support.defenses import dpsgd
 from support.figures import auroc
 from support.synthetic import records, small_stage
 

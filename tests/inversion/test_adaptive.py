@@ -10,17 +10,16 @@ from torch.nn.functional import cross_entropy
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads
-from leakgauge.defenses import Prune, Sign, parse_defense, vib
+from leakgauge.defenses import Pruned, PruneTransform, SignTransform, SoftSigns, parse_defense
 from leakgauge.inversion.search.adaptive import (
     TOTAL_VARIATION,
-    Pruned,
     RelativeError,
-    SoftSigns,
     adapted,
     adapted_settings,
 )
 from leakgauge.inversion.search.objective import Cosine, Objective, SquaredError
 from leakgauge.inversion.search.presets import preset
+from support.defenses import vib
 
 ROWS = 3
 ADAPTIVE = (Pruned(Cosine()), Pruned(SquaredError()), SoftSigns(Cosine()), RelativeError())
@@ -81,7 +80,9 @@ def test_pruned_compares_what_was_sent_and_what_should_have_been(
     objective: Objective, whole: bool
 ) -> None:
     found = gradients("found")
-    sent = Prune(0.6, whole)({**gradients("sent"), "s": torch.full((ROWS,), 9.0).double()}, rngs())
+    sent = PruneTransform(0.6, whole)(
+        {**gradients("sent"), "s": torch.full((ROWS,), 9.0).double()}, rngs()
+    )
     wanted = [
         objective(
             literal_pruned(found, sent, row, whole), {k: v[row : row + 1] for k, v in sent.items()}
@@ -94,12 +95,15 @@ def test_pruned_compares_what_was_sent_and_what_should_have_been(
 def test_the_true_gradient_is_at_the_bottom() -> None:
     """Only an attacker who knows the defense sees no fault in the truth."""
     true = gradients("true")
-    pruned = Prune(0.7)(true, rngs())
+    pruned = PruneTransform(0.7)(true, rngs())
     assert Pruned(Cosine())(true, pruned).abs().max() < 1e-12
-    assert Pruned(Cosine(), whole=True)(true, Prune(0.7, True)(true, rngs())).abs().max() < 1e-12
+    assert (
+        Pruned(Cosine(), whole=True)(true, PruneTransform(0.7, True)(true, rngs())).abs().max()
+        < 1e-12
+    )
     assert Pruned(Cosine(), whole=True)(true, pruned).max() > 0.01  # not the defense it knows
     assert Cosine()(true, pruned).min() > 0.01
-    signs = Sign()(true, rngs())
+    signs = SignTransform()(true, rngs())
     assert SoftSigns(Cosine(), 1e-3)(true, signs).abs().max() < 1e-3
     assert Cosine()(true, signs).min() > 0.01
 
@@ -107,7 +111,10 @@ def test_the_true_gradient_is_at_the_bottom() -> None:
 def test_the_size_of_the_guess_does_not_matter_to_a_cosine() -> None:
     found, true = gradients("found"), gradients("true")
     tripled = {name: 3 * leaf for name, leaf in found.items()}
-    for objective, defense in ((Pruned(Cosine()), Prune(0.7)), (SoftSigns(Cosine()), Sign())):
+    for objective, defense in (
+        (Pruned(Cosine()), PruneTransform(0.7)),
+        (SoftSigns(Cosine()), SignTransform()),
+    ):
         sent = defense(true, rngs())
         assert torch.allclose(objective(found, sent), objective(tripled, sent), atol=1e-12)
 
@@ -133,7 +140,7 @@ def test_the_relative_error_is_the_likelihood_of_the_noise() -> None:
 def test_rows_are_apart_and_slopes_finite(
     objective: Objective, change: Callable[[Grads], Grads]
 ) -> None:
-    sent = Prune(0.5)(gradients("sent"), rngs())
+    sent = PruneTransform(0.5)(gradients("sent"), rngs())
     found = {k: v.requires_grad_() for k, v in change(gradients("found")).items()}
     each = objective(found, sent)
     assert each.shape == (ROWS,)
@@ -176,7 +183,7 @@ def attacked(objective: Objective, sent: Grads, gradient: Callable, like: Tensor
 
 @pytest.mark.parametrize(
     ("defense", "objective"),
-    [(Prune(0.95), Pruned(Cosine())), (Sign(), SoftSigns(Cosine()))],
+    [(PruneTransform(0.95), Pruned(Cosine())), (SignTransform(), SoftSigns(Cosine()))],
     ids=["prune", "sign"],
 )
 def test_who_knows_the_defense_rebuilds_more(defense, objective: Objective) -> None:

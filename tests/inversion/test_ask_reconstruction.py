@@ -203,6 +203,7 @@ def test_the_page_s_command_repeats_the_run(go: Go, pictures: Path, tmp_path: Pa
     words = ("audit", pictures, "--label", "y", *ASK, "--batch-size", 4, "--out", tmp_path / "run")
     first = told(go, *words)
     from leakgauge.report.repeat import command_line
+
     from leakgauge.results.measurements import read_run
 
     repeated = command_line(read_run(tmp_path / "run")).split()[1:]

@@ -22,11 +22,10 @@ from leakgauge.data.table import Roles
 from leakgauge.inversion.metrics.lpips import WEIGHTS_FILE, Lpips, default_lpips
 from leakgauge.inversion.metrics.similarity import (
     align_to_truth,
-    mean_estimate,
-    paired_difference,
     psnr,
     ssim,
 )
+from leakgauge.results.statistics import mean_estimate, paired_difference
 
 
 def pictures(n: int, *shape: int, name: str = "pictures") -> Tensor:
@@ -339,7 +338,7 @@ IMAGE = torch.zeros(2, 3, 16, 16)
         (lambda: ssim(IMAGE[..., :10], IMAGE[..., :10]), r"at least 11 pixels"),
         (lambda: mean_estimate(torch.tensor([1.0, torch.inf])), r"1 of 2 scores are not finite"),
         (lambda: mean_estimate(torch.tensor([])), r"\[0\]; expected \[n\]"),
-        (lambda: paired_difference(torch.ones(2), torch.ones(3)), r"same images"),
+        (lambda: paired_difference(torch.ones(2), torch.ones(3)), r"same records"),
         (lambda: CIFAR10.encode(IMAGE), r"float32 \[2, 3, 16, 16\]; expected uint8"),
         (lambda: CIFAR10.decode(IMAGE[:, :1]), r"expected \[\.\.\., 3, h, w\]"),
         (lambda: Pixels((0.5,), (0.0,)), r"expected all above 0"),

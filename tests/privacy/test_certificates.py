@@ -13,9 +13,11 @@ from scipy import integrate, stats
 
 from leakgauge import defenses
 from leakgauge.core.checks import InputError
-from leakgauge.defenses import Chain, ClipNorm, Defense, GaussianNoise, Prune, dpsgd
+from leakgauge.defenses import Chain, ClipNorm, Defense, GaussianNoise, PruneTransform
 from leakgauge.privacy.accounting import delta_gaussian, epsilon_passes
 from leakgauge.privacy.certificates import LEAST, UNLIMITED, guarantees
+from support import defenses as make
+from support.defenses import dpsgd
 from support.references import accounting as literal
 
 ASKED = {
@@ -29,7 +31,7 @@ ASKED = {
 
 
 def promised(defense: Defense, **changed: Any) -> dict[str, Any]:
-    found = guarantees(defense, **(ASKED | changed))
+    found = guarantees(defense.release, **(ASKED | changed))
     json.dumps(found, allow_nan=False)
     return found
 
@@ -191,12 +193,12 @@ def test_without_dp_accounting_the_closed_forms_stay(monkeypatch: pytest.MonkeyP
     "defense",
     [
         defenses.none(),
-        defenses.sign(),
-        defenses.perturb(),
-        defenses.vib(),
-        defenses.clip(1.0),
-        defenses.gaussian(1.0),
-        Defense("late", ClipNorm(1.0), Chain((Prune(0.5), GaussianNoise(1.0)))),
+        make.sign(),
+        make.perturb(),
+        make.vib(),
+        make.clip(1.0),
+        make.gaussian(1.0),
+        Defense("late", ClipNorm(1.0), Chain((PruneTransform(0.5), GaussianNoise(1.0)))),
     ],
     ids=lambda defense: defense.name,
 )
@@ -225,7 +227,7 @@ def test_extreme_noise_has_finite_figures(noise: float) -> None:
 
 def test_what_follows_the_noise_takes_nothing_back() -> None:
     plain = dpsgd(1.0, 4.0, batch_size=16)
-    after = Defense("both", plain.per_example, Chain((plain.update, Prune(0.5))))
+    after = Defense("both", plain.per_example, Chain((plain.update, PruneTransform(0.5))))
     assert promised(after) == promised(plain)
 
 

@@ -10,6 +10,8 @@ from playwright.sync_api import Browser
 from scipy import stats
 
 from leakgauge.core.rng import stream
+from leakgauge.inference.metrics import METRICS as INFERENCE
+from leakgauge.inversion.metrics.table import METRICS as INVERSION
 from leakgauge.report import sweep
 from leakgauge.report.compare import (
     Comparison,
@@ -17,14 +19,15 @@ from leakgauge.report.compare import (
     Played,
     beside_paper,
     groups,
-    over_seeds,
     varying,
 )
 from leakgauge.report.compare_page import render_comparison, signed, write_comparison
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
+from leakgauge.results.metrics import over_seeds
 from support.made_runs import HOSTILE
 from support.pages import drawn
 
+METRICS = {**INFERENCE, **INVERSION}
 BASE = {"data": "adult", "ask": "property", "defense": "none", "batch_size": 16, "seed": 0}
 
 
@@ -55,7 +58,7 @@ def stated(value: float, *cells: str, **more: object) -> PaperFigure:
 
 @pytest.mark.parametrize("values", [(0.61, 0.66), (0.7, 0.72, 0.69), (0.8, 0.81, 0.79, 0.83, 0.8)])
 def test_the_interval_over_seeds_is_that_of_a_t_test(values: tuple[float, ...]) -> None:
-    found = over_seeds([record(value) for value in values])
+    found = over_seeds([record(value) for value in values], METRICS["auroc"])
     expected = stats.ttest_1samp(values, 0.5).confidence_interval(0.95)
     assert found.value == pytest.approx(np.mean(values))
     assert (found.low, found.high) == pytest.approx((max(0, expected.low), min(1, expected.high)))
@@ -65,24 +68,55 @@ def test_the_interval_over_seeds_is_that_of_a_t_test(values: tuple[float, ...]) 
 def test_the_interval_over_seeds_holds_the_truth() -> None:
     """Three seeds of a normal figure: 95 % of the intervals hold its mean."""
     drawn = stream(0, "seeds").normal(0.7, 0.02, size=(2000, 3))
-    found = [over_seeds([record(value) for value in row]) for row in drawn]
+    found = [over_seeds([record(value) for value in row], METRICS["auroc"]) for row in drawn]
     held = np.mean([one.low <= 0.7 <= one.high for one in found])
     assert stats.binomtest(round(2000 * held), 2000, 0.95).pvalue > 0.01
 
 
 def test_one_seed_keeps_its_own_interval_and_equal_seeds_the_widest() -> None:
-    one = over_seeds([record(0.9)])
+    one = over_seeds([record(0.9)], METRICS["auroc"])
     assert (one.value, one.low, one.high, one.n) == (0.9, 0.88, 0.91, 1)
     perfect = [record(1.0, estimate=Estimate(1.0, low, 1.0, 500)) for low in (0.98, 0.99)]
-    both = over_seeds(perfect)
+    both = over_seeds(perfect, METRICS["auroc"])
     assert (both.value, both.low, both.high, both.n) == (1.0, 0.98, 1.0, 2)
 
 
 def test_an_interval_stays_within_its_metric() -> None:
-    wide = over_seeds([record(0.1), record(0.9)])
+    wide = over_seeds([record(0.1), record(0.9)], METRICS["auroc"])
     assert (wide.low, wide.high) == (0.0, 1.0)
-    advantage = over_seeds([record(v, metric="advantage") for v in (-0.6, 0.8)])
+    advantage = over_seeds([record(v) for v in (-0.6, 0.8)], METRICS["advantage"])
     assert (advantage.low, advantage.high) == (-1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "low", "high"),
+    [
+        ("psnr", (-3.0, -1.0, -2.5), None, None),
+        ("ssim", (-0.2, -0.1, -0.3), None, None),
+        ("ssim", (-0.9, 0.9), -1.0, 1.0),
+        ("lpips", (1.3, 1.1, 1.2), None, None),
+        ("lpips", (0.1, 1.4), 0.0, None),
+        ("columns: age", (0.1, 0.9), 0.0, 1.0),
+        ("advantage", (-1.5, -2.5), -2.5, 1.0),
+        ("a stranger", (-3.0, 9.0), None, None),
+    ],
+)
+def test_the_groups_of_a_grid_clip_by_their_metrics(
+    metric: str, values: tuple[float, ...], low: float | None, high: float | None
+) -> None:
+    """None: the interval is as Student's t gives it. A mean lies in its own interval."""
+    cells = {
+        str(seed): played(record(value, metric=metric), seed=seed)
+        for seed, value in enumerate(values)
+    }
+    (group,) = groups(cells, METRICS)
+    (row,) = beside_paper(comparison(cells, stated(0.0, *cells, metric=metric)), METRICS)
+    found = group.figures[metric]
+    plain = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    assert found.low <= found.value <= found.high
+    assert found.low == pytest.approx(plain.low if low is None else low)
+    assert found.high == pytest.approx(plain.high if high is None else high)
+    assert row.ours == found
 
 
 def test_a_row_takes_its_own_cells_knowledge_metric_and_round() -> None:
@@ -105,7 +139,8 @@ def test_a_row_takes_its_own_cells_knowledge_metric_and_round() -> None:
             stated(0.9, "a", "b", round=2),
             stated(0.9, "not done"),
             stated(0.9, "c", round=7),
-        )
+        ),
+        METRICS,
     )
     values = [None if row.ours is None else row.ours.value for row in rows]
     assert values == [pytest.approx(v) for v in (0.81, 0.71, 0.61, 0.51)] + [None, None]
@@ -120,7 +155,7 @@ def test_groups_part_settings_and_knowledge_but_not_seeds() -> None:
         "b": played(record(0.9), record(0.8, metric="accuracy", round=3), seed=1),
         "c": played(record(0.6), record(0.7, knowledge="adaptive"), defense="sign", seed=0),
     }
-    found = groups(cells)
+    found = groups(cells, METRICS)
     assert [(g.settings["defense"], g.knowledge, g.keys) for g in found] == [
         ("none", "static", ("a", "b")),
         ("sign", "static", ("c",)),
@@ -147,7 +182,7 @@ def swept() -> dict[str, Played]:
 
 def test_panels_are_drawn_along_the_first_axis_and_parted_by_the_others() -> None:
     paper = [stated(0.99, "attribute160", "attribute161"), stated(0.9, "attribute40", round=2)]
-    property_, attribute = sweep.panels(groups(swept()), paper)
+    property_, attribute = sweep.panels(groups(swept(), METRICS), paper, METRICS)
     assert (property_.title, attribute.title) == ("ask property", "ask attribute")
     assert property_.axis == attribute.axis == "batch_size"
     assert attribute.values == [1, 4, 16, 64]
@@ -167,7 +202,7 @@ def test_names_along_an_axis_are_numbered_and_two_adversaries_stand_beside_each_
         name: played(record(0.6), record(0.8, knowledge="adaptive"), defense=name)
         for name in ("sign", HOSTILE)
     } | {"none": played(record(0.9))}
-    (panel,) = sweep.panels(groups(cells), [])
+    (panel,) = sweep.panels(groups(cells, METRICS), [], METRICS)
     assert panel.two_sided
     assert not panel.numeric
     assert panel.values == ["sign", HOSTILE, "none"]
@@ -181,18 +216,18 @@ def test_what_comes_with_the_data_parts_no_panels_and_has_no_column() -> None:
         name: played(record(0.8), data=name, label=f"label of {name}", group=group)
         for name, group in (("adult", None), ("celeba", "identity"))
     }
-    (panel,) = sweep.panels(groups(cells), [])
+    (panel,) = sweep.panels(groups(cells, METRICS), [], METRICS)
     assert (panel.axis, panel.values, panel.title) == ("data", ["adult", "celeba"], "")
-    page = render_comparison(comparison(cells))
+    page = render_comparison(comparison(cells), METRICS)
     assert re.findall(r'<th scope="col">([^<]+)</th>', page) == ["Data", "Seeds", "AUROC"]
     assert "label of" not in page
 
 
 def test_nothing_is_drawn_where_only_the_seed_varies() -> None:
     cells = {str(seed): played(record(0.8), seed=seed) for seed in range(3)}
-    assert sweep.panels(groups(cells), []) == []
+    assert sweep.panels(groups(cells, METRICS), [], METRICS) == []
     assert varying([cell.settings for cell in cells.values()]) == []
-    assert 'id="charts"' not in render_comparison(comparison(cells))
+    assert 'id="charts"' not in render_comparison(comparison(cells), METRICS)
 
 
 def test_the_page_has_every_figure_and_escapes_names() -> None:
@@ -202,7 +237,7 @@ def test_the_page_has_every_figure_and_escapes_names() -> None:
         stated(0.5, "later", where={"data": HOSTILE}),
     )
     page = render_comparison(
-        comparison(cells, *paper, about=f"About {HOSTILE}", asked=20, name=HOSTILE)
+        comparison(cells, *paper, about=f"About {HOSTILE}", asked=20, name=HOSTILE), METRICS
     )
     assert HOSTILE not in page
     assert "17 of 20 cells" in page
@@ -212,12 +247,12 @@ def test_the_page_has_every_figure_and_escapes_names() -> None:
     assert page.count("<svg") == 2
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
     assert page == render_comparison(
-        comparison(cells, *paper, about=f"About {HOSTILE}", asked=20, name=HOSTILE)
+        comparison(cells, *paper, about=f"About {HOSTILE}", asked=20, name=HOSTILE), METRICS
     )
 
 
 def test_a_grid_without_the_papers_figures_has_no_such_table() -> None:
-    assert 'id="paper"' not in render_comparison(comparison(swept()))
+    assert 'id="paper"' not in render_comparison(comparison(swept()), METRICS)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -234,6 +269,8 @@ def test_browser_shows_it(
     }
     grids = [list(swept()), names]
     path = write_comparison(
-        tmp_path, comparison(cells, stated(0.9, "property160"), grids=grids, about="5 % `of`")
+        tmp_path,
+        comparison(cells, stated(0.9, "property160"), grids=grids, about="5 % `of`"),
+        METRICS,
     )
     assert drawn(browser, path, scheme, width) == 3

@@ -4,7 +4,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from leakgauge.core.rng import stream
-from leakgauge.results import scores
+from leakgauge.results import bootstrap, roc, scores
 
 
 def two_classes(n: int, shift: float, rng: np.random.Generator, *, ties: bool = False):
@@ -29,7 +29,7 @@ def test_auroc_is_scikit_learns(ties: bool, weighted: bool) -> None:
     truth, score, _ = two_classes(300, 0.7, rng, ties=ties)
     weights = rng.integers(0, 4, size=300).astype(float) if weighted else None
     expected = roc_auc_score(truth, score, sample_weight=weights)
-    assert scores.auroc(truth == 1, score, weights) == pytest.approx(expected, abs=1e-12)
+    assert roc.auroc(truth == 1, score, weights) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("fpr", [0.0, 0.01, 0.1, 1.0])
@@ -37,22 +37,22 @@ def test_auroc_is_scikit_learns(ties: bool, weighted: bool) -> None:
 def test_tpr_at_fpr_is_the_best_point_of_scikit_learns_roc(fpr: float, ties: bool) -> None:
     truth, score, _ = two_classes(500, 1.0, stream(1, "tpr"), ties=ties)
     x, y, _ = roc_curve(truth, score, drop_intermediate=False)
-    assert scores.tpr_at_fpr(truth == 1, score, fpr) == pytest.approx(y[x <= fpr + 1e-12].max())
+    assert roc.tpr_at_fpr(truth == 1, score, fpr) == pytest.approx(y[x <= fpr + 1e-12].max())
 
 
 def test_counted_by_hand() -> None:
     """Positive i + 9.5 beats the negatives 0 .. i + 9: 5,905 of 10,000 pairs."""
     score = np.concatenate([np.arange(100), np.arange(100) + 9.5])
     positive = np.repeat([False, True], 100)
-    assert scores.auroc(positive, score) == pytest.approx(0.5905, abs=1e-12)
-    assert scores.tpr_at_fpr(positive, score, 0.01) == pytest.approx(0.11, abs=1e-12)
+    assert roc.auroc(positive, score) == pytest.approx(0.5905, abs=1e-12)
+    assert roc.tpr_at_fpr(positive, score, 0.01) == pytest.approx(0.11, abs=1e-12)
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.5, 2.0])
 def test_gaussian_shift_has_the_known_auroc(mu: float) -> None:
     truth, score, _ = two_classes(200_000, mu, stream(2, "shift"))
     expected = stats.norm.cdf(mu / np.sqrt(2))
-    assert scores.auroc(truth == 1, score) == pytest.approx(expected, abs=0.004)
+    assert roc.auroc(truth == 1, score) == pytest.approx(expected, abs=0.004)
 
 
 def test_macro_auroc_is_scikit_learns() -> None:
@@ -181,15 +181,15 @@ def test_an_adversary_that_always_says_the_same_proves_nothing() -> None:
 def test_chance_of_tpr_is_what_noise_reaches() -> None:
     rng = stream(0, "noise")
     truth = np.arange(120) % 2
-    found = [scores.tpr_at_fpr(truth == 1, rng.normal(size=120), 0.01) for _ in range(4000)]
+    found = [roc.tpr_at_fpr(truth == 1, rng.normal(size=120), 0.01) for _ in range(4000)]
     assert scores.chance(truth, 0.5)["tpr_at_1_fpr"] == pytest.approx(np.mean(found), abs=0.003)
 
 
 def test_a_class_without_weight_has_no_figure() -> None:
     positive, weights = np.array([True, True, False]), np.array([1.0, 1.0, 0.0])
     for one in (positive, ~positive):
-        assert np.isnan(scores.auroc(one, np.arange(3.0), weights))
-        assert np.isnan(scores.tpr_at_fpr(one, np.arange(3.0), 0.01, weights))
+        assert np.isnan(roc.auroc(one, np.arange(3.0), weights))
+        assert np.isnan(roc.tpr_at_fpr(one, np.arange(3.0), 0.01, weights))
 
 
 def test_accuracy_interval_covers_with_persons() -> None:
@@ -199,6 +199,6 @@ def test_accuracy_interval_covers_with_persons() -> None:
         person = np.repeat(np.arange(60), rng.integers(1, 6, size=60))
         chance = rng.uniform(0.5, 1.0, size=60)[person]
         correct = rng.random(len(person)) < chance
-        found = scores.share(correct, person, rng=rng, replicates=300)
+        found = bootstrap.share(correct, person, rng=rng, replicates=300)
         held += found.low <= 0.75 <= found.high
     assert held >= 180

@@ -10,14 +10,30 @@ from pathlib import Path
 import pytest
 import yaml
 
+from leakgauge.catalog import questions
 from leakgauge.core.checks import InputError
-from leakgauge.inference import players
-from leakgauge.runs import job
-from leakgauge.runs.cell import Cell, PaperFigure, plain
-from leakgauge.runs.grid import Grid, read_grid
-from leakgauge.runs.job import Job
+from leakgauge.inference.question import QUESTION
+from leakgauge.inference.spec import InferenceSpec
+from leakgauge.runs import runner
+from leakgauge.runs.grid import Grid, unfold
+from leakgauge.runs.grid_file import read_grid_file
+from leakgauge.runs.paper import PaperRow
+from leakgauge.runs.runner import Job
+from leakgauge.runs.spec import plain
 
 CCS24 = Path(__file__).parents[2] / "experiments" / "ccs24"
+
+
+def read_grid(path: Path, size: str | None = None) -> Grid:
+    return unfold(read_grid_file(path), questions(), size=size)
+
+
+def job(spec: InferenceSpec, name: str, fingerprint: str) -> Job:
+    return Job(QUESTION, spec, name, fingerprint)
+
+
+def cell(data: str = "t.csv", **settings: object) -> InferenceSpec:
+    return InferenceSpec(data=data, **settings)
 
 
 def written(folder: Path, content: object) -> Path:
@@ -44,7 +60,7 @@ def test_it_unfolds_to_the_product(tmp_path: Path) -> None:
     }
     found = grid(tmp_path, swept).cells
     expected = set(product(*swept.values()))
-    assert {tuple(getattr(cell, name) for name in swept) for cell in found} == expected
+    assert {tuple(plain(one)[name] for name in swept) for one in found} == expected
     assert len(found) == len(expected)
 
 
@@ -82,50 +98,44 @@ def test_a_size_overrides_every_grid(tmp_path: Path) -> None:
     assert grid(tmp_path, {}).size == ""
 
 
-def test_an_adversary_that_is_not_named_is_the_papers(tmp_path: Path) -> None:
-    for ask in ("property", "user"):
-        (cell,) = grid(tmp_path, {"ask": ask}).cells
-        assert cell.adversary == players(ask)[0].name
-
-
 OTHER = {
     "data": "other.csv", "label": "l", "secret": "s", "group": "g", "drop": ("d",),
-    "bins": {"age": 3}, "drop_missing": True, "ask": "attribute", "adversary": "energies",
-    "defense": "sign", "batch_size": 17, "shadow": 999, "rounds": 9, "trials": 4999, "lr": 0.02,
+    "bins": {"age": 3}, "drop_missing": True, "ask": ("attribute",), "adversary": ("energies",),
+    "task": "m:f", "defense": ("sign",), "batch_size": 17, "shadow": 999, "rounds": 9, "trials": 4999, "lr": 0.02,
     "batches": "fresh", "prior": "empirical", "ratio_bins": 5, "candidates": 3, "stack": True,
     "hidden": (99,), "allow_loop": True, "device": "cuda", "seed": 1,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [one.name for one in fields(Cell)])
+@pytest.mark.parametrize("name", [one.name for one in fields(InferenceSpec)])
 def test_the_key_changes_with_each_setting(name: str) -> None:
-    cell = Cell("t.csv")
-    assert getattr(cell, name) != OTHER[name]
-    other = replace(cell, **{name: OTHER[name]})
+    first = cell()
+    assert getattr(first, name) != OTHER[name]
+    other = replace(first, **{name: OTHER[name]})
     # where data lie does not matter, their name and content do
-    keys = [Job(one, one.data, "f").key for one in (cell, other)]
+    keys = [job(one, one.data, "f").key for one in (first, other)]
     assert keys[0] != keys[1]
-    assert Job(cell, "t.csv", "f").key == keys[0]
+    assert job(first, "t.csv", "f").key == keys[0]
 
 
 def test_the_key_changes_with_the_data_and_the_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    cell = Cell("/here/t.csv")
-    key = Job(cell, "t.csv", "f").key
-    assert Job(replace(cell, data="/there/t.csv"), "t.csv", "f").key == key
-    assert Job(cell, "t.csv", "g").key != key
-    monkeypatch.setattr(job, "versions", lambda: {"torch": "0"})
-    assert Job(cell, "t.csv", "f").key != key
+    first = cell("/here/t.csv")
+    key = job(first, "t.csv", "f").key
+    assert job(replace(first, data="/there/t.csv"), "t.csv", "f").key == key
+    assert job(first, "t.csv", "g").key != key
+    monkeypatch.setattr(runner, "versions", lambda: {"torch": "0"})
+    assert job(first, "t.csv", "f").key != key
 
 
 def test_the_key_is_the_sha256_of_the_identity() -> None:
-    found = Job(Cell("t.csv"), "t.csv", "f")
+    first = job(cell(), "t.csv", "f")
     whole = {
-        "settings": {**plain(found.cell), "data": "t.csv"},
+        "settings": {**plain(first.spec), "data": "t.csv"},
         "fingerprint": "f",
-        "versions": job.versions(),
+        "versions": runner.versions(),
     }
     literal = json.dumps(whole, sort_keys=True).encode()
-    assert found.key == hashlib.sha256(literal).hexdigest()
+    assert first.key == hashlib.sha256(literal).hexdigest()
 
 
 def refusal(folder: Path, content: object, size: str | None = None) -> str:
@@ -133,7 +143,6 @@ def refusal(folder: Path, content: object, size: str | None = None) -> str:
         read_grid(written(folder, content), size)
     text = str(refused.value)
     assert "\n" not in text
-    assert str(folder / "grid.yaml") in text
     return text
 
 
@@ -159,7 +168,7 @@ def one(**settings: object) -> dict:
         ({**one(), "paper": [{"where": {}, "value": 1, "metric": "aurco"}]}, "metric is 'aurco'"),
         (
             {**one(), "paper": [{"where": {}, "value": 1, "knowledge": "adaptive"}]},
-            "without a defense there is nothing to know",
+            "without a defense only static ones exist",
         ),
         (
             {**one(rounds=3), "paper": [{"where": {}, "value": 1, "round": 4}]},
@@ -169,8 +178,8 @@ def one(**settings: object) -> dict:
         (one(ask="user", prior="empirical"), "grid 1: prior is 'empirical'"),
         (one(batch_size="many"), "grid 1: batch_size is 'many'"),
         (one(batch_size=True), "batch_size is 'True'"),
-        (one(batch_size=0), "grid.yaml: grid 1: batch size is 0; expected a whole number above 0"),
-        (one(lr=True), "grid.yaml: grid 1: lr is 'True'; expected a number"),
+        (one(batch_size=0), "grid 1: --batch-size is 0; expected a whole number of 1 or more"),
+        (one(lr=True), "grid 1: lr is 'True'; expected a number"),
         (one(stack="yes"), "stack is 'yes'"),
         ({**one(), "paper": [{"where": {}, "value": math.nan}]}, "value is 'nan'"),
         (one(batch_size=[]), "batch_size is an empty list"),
@@ -203,19 +212,36 @@ def test_sizes_that_are_not_there_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_figure_is_about_the_cells_with_its_settings() -> None:
-    row = PaperFigure({"ask": "property", "batch_size": 4, "drop": ["a"]}, 0.9)
-    cell = Cell("t.csv", batch_size=4, drop=("a",))
-    assert row.about(cell)
-    assert row.about(replace(cell, seed=7))
-    assert not row.about(replace(cell, batch_size=5))
-    assert not row.about(replace(cell, drop=()))
+    row = PaperRow({"ask": "property", "batch_size": 4, "drop": ["a"]}, 0.9)
+    first = cell(batch_size=4, drop=("a",))
+    assert row.about(first)
+    assert row.about(replace(first, seed=7))
+    assert not row.about(replace(first, batch_size=5))
+    assert not row.about(replace(first, drop=()))
+
+
+def test_set_replaces_the_values_of_the_file(tmp_path: Path) -> None:
+    file = read_grid_file(
+        written(tmp_path, one(seed=0, defense=["none", "sign"], rounds=3, hidden=[8, 8]))
+    )
+    overrides = {
+        "defense": "prune:rate=0.5,dpsgd:clip=2,noise=0.1", "seed": "0,1", "hidden": "32,16",
+    }  # fmt: skip
+    cells = unfold(file, questions(), overrides=overrides).cells
+    assert [(one.seed, one.defense, one.rounds, one.hidden) for one in cells] == [
+        (seed, (defense,), 3, (32, 16))
+        for seed in (0, 1)
+        for defense in ("prune:rate=0.5", "dpsgd:clip=2,noise=0.1")
+    ]
+    with pytest.raises(InputError, match="did you mean 'seed'"):
+        unfold(file, questions(), overrides={"sed": "1"})
 
 
 @pytest.mark.parametrize("path", sorted(CCS24.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_papers_files_unfold_at_both_sizes(path: Path) -> None:
     small, paper = read_grid(path, "small"), read_grid(path, "paper")
-    played = [cell for cell in paper.cells if isinstance(cell, Cell)]
-    assert not played or {cell.rounds for cell in played} >= {10}
+    played = [one for one in paper.cells if isinstance(one, InferenceSpec)]
+    assert not played or {one.rounds for one in played} >= {10}
     assert {cell.trials for cell in paper.cells} == {5000}
     assert {cell.seed for cell in paper.cells} >= {0, 1, 2}
     assert max(cell.trials for cell in small.cells) < 5000

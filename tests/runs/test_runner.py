@@ -12,21 +12,21 @@ from pathlib import Path
 import pytest
 import yaml
 
+import leakgauge as lg
+from leakgauge.catalog import questions
 from leakgauge.cli import main
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
-from leakgauge.data import Roles, make_table, read_table
-from leakgauge.inference.run import Settings
-from leakgauge.inference.run.plan import Plan
-from leakgauge.inference.run.prepare import from_table
+from leakgauge.inference.question import QUESTION
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import read_measurements
 from leakgauge.runs import runner
-from leakgauge.runs.cell import Cell
-from leakgauge.runs.cellstore import CellStore
-from leakgauge.runs.grid import Grid, read_grid
-from leakgauge.runs.job import Job, job_of, prepared, source_of
-from leakgauge.runs.runner import play, run_grid, seconds_left
-from leakgauge.runs.store import RunFolder
+from leakgauge.runs.grid import Grid, unfold
+from leakgauge.runs.grid_file import read_grid_file
+from leakgauge.runs.runner import Job, play, run_grid, seconds_left
+from leakgauge.runs.sources import source_of
+from leakgauge.runs.spec import Spec
+from leakgauge.runs.store import Description, Store
 from support import processes
 from support.tables import frame
 
@@ -34,6 +34,15 @@ SMALL = {
     "label": "income", "secret": "sex", "shadow": 120, "trials": 200, "batch_size": 4, "rounds": 1,
     "adversary": "discriminant",
 }  # fmt: skip
+
+
+def read_grid(path: Path) -> Grid:
+    return unfold(read_grid_file(path), questions())
+
+
+def job_of(cell: Spec) -> Job:
+    source = source_of(cell)
+    return Job(QUESTION, cell.resolve(source), source.name, source.fingerprint)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +67,7 @@ def write(folder: Path, file: str, *grids: dict, **more: object) -> Path:
 
 def store(out: Path) -> dict[str, bytes]:
     """Every file of the store, and the list of its cells."""
-    files = [*(out / "cells").rglob("*"), out / "grid.yaml"]
+    files = [*(out / "cells").rglob("*"), out / "run.yaml"]
     return {str(one.relative_to(out)): one.read_bytes() for one in files if one.is_file()}
 
 
@@ -80,13 +89,15 @@ def start(file: Path, out: Path, *args: str) -> subprocess.Popen:
 def test_each_cell_is_the_audit_of_its_settings(
     folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """Against ``from_table`` with a plan made by hand."""
+    """Against an audit of the same table from Python, which plays "none" beside it."""
     grid = read_grid(folder / "six.yaml")
-    (cell,) = [cell for cell in grid.cells if (cell.defense, cell.seed) == ("sign", 1)]
-    settings = Settings("sex", batch_size=4, rounds=1, trials=200, seed=1)
-    plan = Plan(("property",), ("discriminant",), settings, shadow=120, defenses=("sign",))
-    table = make_table(read_table(folder / "people.csv"), Roles("income", ("sex",)))
-    expected = [r for r in from_table(table, plan).audit() if r.defense == "sign"]
+    (cell,) = [one for one in grid.cells if (one.defense, one.seed) == (("sign",), 1)]
+    data = lg.load(folder / "people.csv", label="income", secret="sex")
+    settings = {"batch_size": 4, "rounds": 1, "trials": 200, "shadow": 120}
+    result = lg.audit(
+        data, "property", defenses=["sign"], adversaries=["discriminant"], seed=1, **settings
+    )
+    expected = [one for one in result.measurements if one.defense == "sign"]
 
     key = job_of(cell).key
     (tmp_path / "measurements.jsonl").write_bytes(undisturbed[f"cells/{key}/measurements.jsonl"])
@@ -128,7 +139,7 @@ def test_killed_and_started_again(
     assert kept.items() <= finished(out).items()  # not done again
     assert told == [(done, 6) for done in range(len(kept), 7)]
     left = sorted(child.name for child in out.iterdir() if child.name != ".locks")
-    assert left == ["cells", "grid.yaml", "timings.json"]
+    assert left == ["cells", "run.yaml", "timings.json"]
 
 
 @pytest.mark.slow
@@ -167,15 +178,14 @@ def test_what_a_kill_leaves_half_done_does_no_harm(
 ) -> None:
     out = tmp_path / "out"
     cells = [job_of(cell) for cell in read_grid(folder / "six.yaml").cells[:3]]
-    own, foreign, kept = (CellStore(out).working(job.key) for job in cells)
-    cell, source = cells[0].cell, source_of(cells[0])
-    assert isinstance(cell, Cell)
-    RunFolder.claim(own, prepared(cell, source).run)  # killed while the cell was written
-    (own / "finished").mkdir()
+    own, foreign, kept = (Store(out).work(job.key).path for job in cells)
+    (own / "finished").mkdir(parents=True)  # killed while the cell was written
     (own / "finished" / "measurements.jsonl").write_text('{"half')
     (own / "finished" / "stray").touch()
     foreign.mkdir(parents=True)  # of other code
-    (foreign / "run.yaml").write_text("command: other\nsettings: {}\ndata: {}\n")
+    (foreign / "made-by.yaml").write_text("command: other\nsettings: {}\ndata: {}\n")
+    (foreign / "checkpoints").mkdir()
+    (foreign / "checkpoints" / "stray.npz").touch()
     assert [play(job, out).refusal for job in cells] == [None] * 3
     kept.mkdir(parents=True)  # killed after the cell was kept
     for name, content in undisturbed.items():
@@ -238,13 +248,13 @@ def test_json_and_report(
     assert (told["name"], told["size"], told["out"], told["asked"]) == ("six", "", str(out), 6)
     assert len(told["cells"]) == 2 * (1 + 2 + 2)
     chosen = [c for c in told["cells"] if (c["defense"], c["knowledge"]) == ("sign", "adaptive")]
-    values = [cell["records"]["auroc"]["value"] for cell in chosen]
+    values = [cell["measurements"]["auroc"]["value"] for cell in chosen]
     (compared,) = told["compare"]
     assert compared["seeds"] == len(values) == 2
     assert compared["ours"]["value"] == pytest.approx(sum(values) / 2)
     assert compared["difference"] == pytest.approx(sum(values) / 2 - 0.9)
-    assert {path: data for path, data in store(out).items() if path != "grid.yaml"} == {
-        path: data for path, data in undisturbed.items() if path != "grid.yaml"
+    assert {path: data for path, data in store(out).items() if path != "run.yaml"} == {
+        path: data for path, data in undisturbed.items() if path != "run.yaml"
     }
     page = (out / "report.html").read_bytes()
     (out / "report.html").unlink()
@@ -276,11 +286,10 @@ def test_stopped_from_the_keyboard(
 def test_a_folder_of_something_else_is_refused(folder: Path, tmp_path: Path) -> None:
     grid = read_grid(folder / "six.yaml")
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(InputError, match=r"other files \(notes.txt\) and no grid"):
+    with pytest.raises(InputError, match=r"other files \(notes.txt\) and no run"):
         run_grid(grid, tmp_path)
-    other = Grid("seven", "", "", grid.grids)
-    CellStore.claim(tmp_path / "out", {"name": "six", "size": "", "asked": 0, "cells": [],
-                                       "grids": [], "paper": []})  # fmt: skip
+    other = Grid("seven", "", "", grid.question, grid.grids)
+    Store.claim(tmp_path / "out", Description("run", {"name": "six", "size": ""}, ()))
     with pytest.raises(InputError, match="name is 'six' there, 'seven' here"):
         run_grid(other, tmp_path / "out")
 
@@ -293,15 +302,15 @@ def _changed(text: str) -> str:
     ("file", "change", "says"),
     [
         ("cells/*/cell.yaml", _changed, "cell.yaml' was changed; remove the folder"),
-        ("cells/*/cell.yaml", lambda text: "settings: {}", "was changed"),
-        ("cells/*/cell.yaml", lambda text: "settings: 3", "was changed"),
-        ("cells/*/cell.yaml", lambda text: "settings: 2020-01-01", "was changed"),
-        ("cells/*/cell.yaml", lambda text: "- [", "run the grid again"),
+        ("cells/*/cell.yaml", lambda text: "settings: {}", "is damaged; remove the folder"),
+        ("cells/*/cell.yaml", lambda text: "identity: 3", "is damaged; remove the folder"),
+        ("cells/*/cell.yaml", lambda text: "identity: 2020-01-01", "is damaged"),
+        ("cells/*/cell.yaml", lambda text: "- [", "run the command again"),
         ("cells/*/measurements.jsonl", lambda text: "", "is empty; remove the folder"),
-        ("cells/*/measurements.jsonl", lambda text: "{}", "is no record"),
-        ("grid.yaml", lambda text: text.replace("asked: 6", "asked: many"), "asked: input"),
-        ("grid.yaml", lambda text: text.replace("cells:", "sells:", 1), "cells: field required"),
-        ("grid.yaml", lambda text: text.replace("paper: []", "paper: [{where: 3}]"), "paper"),
+        ("cells/*/measurements.jsonl", lambda text: "{}", "is no measurement"),
+        ("run.yaml", lambda text: text.replace("  asked: 6\n", ""), "is damaged"),
+        ("run.yaml", lambda text: text.replace("cells:", "sells:", 1), "is damaged"),
+        ("run.yaml", lambda text: text.replace("paper: []", "paper: [{where: 3}]"), "is damaged"),
     ],
 )
 def test_a_damaged_store_is_one_line(
@@ -343,7 +352,7 @@ def test_a_folder_in_use_is_one_line(
 
 def test_data_that_change_under_a_run_are_refused(folder: Path, tmp_path: Path) -> None:
     cell = read_grid(folder / "six.yaml").cells[0]
-    ended = play(Job(cell, "people.csv", "another fingerprint"), tmp_path)
+    ended = play(Job(QUESTION, cell, "people.csv", "another fingerprint"), tmp_path)
     assert ended.refusal is not None
     assert "changed since the run began" in ended.refusal
     assert finished(tmp_path) == {}
@@ -351,7 +360,7 @@ def test_data_that_change_under_a_run_are_refused(folder: Path, tmp_path: Path) 
 
 def test_time_left() -> None:
     def job(**settings: object) -> Job:
-        return Job(Cell("t.csv", **settings), "t.csv", "f")
+        return Job(QUESTION, InferenceSpec(data="t.csv", **settings), "t.csv", "f")
 
     jobs = {
         "a": job(batch_size=4, seed=0),
@@ -371,11 +380,11 @@ def test_time_left() -> None:
 
 def test_a_cell_that_another_process_still_plays_is_waited_for(tmp_path: Path) -> None:
     """A kill of the command can leave a worker behind, which goes on with its cell."""
-    store = CellStore(tmp_path)
+    store = Store(tmp_path)
     order: list[str] = []
 
     def later() -> None:
-        with CellStore(tmp_path).alone("a" * 64):
+        with Store(tmp_path).alone("a" * 64):
             order.append("second")
 
     waiting = threading.Thread(target=later)

@@ -1,127 +1,110 @@
-"""The options that commands share, and how their words are checked."""
+"""Command-line options: made from the fields of a ``Spec``, and those that commands share."""
 
-from collections.abc import Collection, Mapping, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
-from leakgauge.core.checks import InputError, require, require_count
-from leakgauge.inference import ATTACKS, GAMES
-from leakgauge.inference.run import EMPIRICAL, FRESH, REUSE, UNIFORM
-from leakgauge.inversion.run.spec import EXACT, METHODS, QUESTION
+from leakgauge.core.checks import InputError, require_count
+from leakgauge.runs.reading import read_counts
+from leakgauge.runs.spec import Declared, Spec, added, declared, make_spec
 
 RUNS = Path("leakgauge-runs")
+GIVEN = "given"
+"""The parameter of a command that takes the values of the options of its ``Spec``."""
 
-Ask = Annotated[
-    list[str] | None,
-    typer.Option(help=f"what to infer: {', '.join(GAMES)} (default property); repeatable"),
-]
-Adversary = Annotated[
-    list[str] | None,
-    typer.Option(
-        help=f"who infers it: {', '.join(ATTACKS)} (default: the paper's; forest, for user "
-        "encoder); repeatable"
-    ),
-]
-AnyAsk = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--ask",
-        help=f"what to infer: {', '.join(GAMES)} (default property), repeatable; or "
-        f"{QUESTION}, alone: are the records themselves rebuilt, as leakgauge invert plays it",
-    ),
-]
-AnyAdversary = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--adversary",
-        help=f"who infers it: {', '.join(ATTACKS)} (default: the paper's; forest, for user "
-        f"encoder); for {QUESTION} {', '.join(METHODS)} (default leakgauge; {EXACT} is for "
-        "tables); repeatable",
-    ),
-]
-Defenses = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--defense",
-        help="NAME[:key=value,...]: prune:rate=0.99, sign, "
-        "perturb:gamma=0.005,alpha=0.002,steps=5, vib:beta=0.01, dpsgd:clip=2,noise=0.1, "
-        "clip:l2=1, noise:std=0.01, quantise:levels=4; repeatable",
-    ),
-]
-BatchSize = Annotated[int, typer.Option(help="records in a private batch and in a training step")]
-Rounds = Annotated[int, typer.Option(help="rounds of training; a round is an epoch")]
-Trials = Annotated[int, typer.Option(help="private batches that are attacked")]
-Shadow = Annotated[
-    int,
-    typer.Option(
-        help="records that the adversary has of its own, at most; where --ask has user, it has "
-        "those of 40 % of the persons instead"
-    ),
-]
-Batches = Annotated[
-    str, typer.Option(help=f"{REUSE}: one batch in all rounds; {FRESH}: a new one each round")
-]
-Stack = Annotated[
-    bool,
-    typer.Option(
-        "--stack",
-        help="weight the rounds by what held-out shadow batches show, for every adversary but "
-        "matching and encoder; slower",
-    ),
-]
-RatioBins = Annotated[
-    int, typer.Option(help="proportion: the ranges of the share that are told apart")
-]
-CandidateCount = Annotated[
-    int, typer.Option("--candidates", help="user: the persons that a batch may be of")
-]
-Prior = Annotated[str, typer.Option(help=f"of the secret: {UNIFORM} or {EMPIRICAL}")]
-LearningRate = Annotated[float, typer.Option("--lr", help="learning rate of the training")]
-Hidden = Annotated[
-    list[int] | None, typer.Option(help="width of a hidden layer (default 100); repeatable")
-]
-AllowLoop = Annotated[
-    bool,
-    typer.Option(
-        "--allow-loop", help="take a model that torch.func cannot vectorise; slower, exact"
-    ),
-]
-Seed = Annotated[int, typer.Option(help="all randomness follows from it")]
+Given = Mapping[str, Any]
+"""The options that a user typed, by the names of the settings."""
+
 Workers = Annotated[
     int | None, typer.Option(help="processes (default: one a core where the work is worth it)")
 ]
-Device = Annotated[str, typer.Option(help="where torch computes: cpu, cuda, cuda:1, ...")]
 Out = Annotated[
     Path | None, typer.Option(help=f"folder of the run (default: a new one in {RUNS}/)")
 ]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 
 
+def with_options(
+    spec: type[Spec],
+    *,
+    required: Collection[str] = (),
+    without: Collection[str] = (),
+    helps: Mapping[str, str] | None = None,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command an option for each setting of ``spec``.
+
+    The command's parameter ``given`` gets the values that were typed, by name.
+
+    Args:
+        spec: declares the settings.
+        required: settings that the user must give.
+        without: settings that get no option.
+        helps: help texts that replace those of the settings.
+    """
+    known = {
+        name: one
+        for name, one in declared(spec).items()
+        if one.setting.option and name not in without
+    }
+    texts = helps or {}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command, eval_str=True).parameters
+        options = [
+            _parameter(one, name in required, texts.get(name, one.setting.help))
+            for name, one in known.items()
+        ]
+        mine = [
+            one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for name, one in own.items()
+            if name != GIVEN
+        ]
+        first = [one for one in mine if one.default is inspect.Parameter.empty]
+        rest = [one for one in mine if one.default is not inspect.Parameter.empty]
+        arguments = [one for one in rest if _is_argument(one)]
+        last = [one for one in rest if not _is_argument(one)]
+        needed = [one for one in options if one.default is inspect.Parameter.empty]
+        optional = [one for one in options if one.default is not inspect.Parameter.empty]
+        parameters = [*first, *needed, *arguments, *optional, *last]
+
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            given = {name: _read(known[name], values.pop(name)) for name in known}
+            typed = {name: value for name, value in given.items() if value is not None}
+            command(**values, **{GIVEN: typed})
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return decorate
+
+
+def spec_of(kind: type[Spec], given: Given, **own: Any) -> Spec:
+    """Return the settings of a command that has an option for each."""
+    known = declared(kind)
+    values = {name: added(known[name], value) for name, value in given.items()}
+    return make_spec(kind, {**values, **own})
+
+
 def run_path(out: Path | None, command: str) -> Path:
-    """The folder of a run: the one that is named, or a new one."""
+    """Return the folder of a run: the one that is named, or a new one."""
     return out or RUNS / f"{command}-{datetime.now():%Y%m%d-%H%M%S-%f}"
 
 
-def bin_counts(given: Sequence[str]) -> Mapping[str, int]:
-    """``["age=4"]`` as ``{"age": 4}``."""
-    counts: dict[str, int] = {}
-    for text in given:
-        name, equals, number = text.rpartition("=")
-        require(
-            bool(name and equals and number.isdecimal()),
-            f"--bins is {text!r}; expected COL=N, for example age=4",
-        )
-        require(name not in counts, f"--bins names {name!r} twice; name it once")
-        counts[name] = int(number)
-    return counts
+def check_device(name: str) -> None:
+    """Refuse a device that torch does not have here.
 
+    Raises:
+        InputError: it cannot be used.
+    """
+    import torch
 
-def torch_device(name: str) -> str:
-    """The device's name, where torch has it."""
     try:
         torch.zeros(1, device=name).sum().item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -129,31 +112,51 @@ def torch_device(name: str) -> str:
         raise InputError(
             f"--device {name} cannot be used here ({reason}); cpu always can"
         ) from error
-    return name
 
 
 def worker_count(given: int | None) -> int | None:
-    """Processes, as given; None leaves it to the run."""
+    """Return the number of processes as given; None leaves it to the run."""
     if given is not None:
         require_count(given, "--workers")
     return given
 
 
-def refuse_others(context: typer.Context, kept: Collection[str], why: str) -> None:
-    """Refuse every option that is not at its default and has no part here.
+def _parameter(one: Declared, required: bool, text: str) -> inspect.Parameter:
+    """An option of typer; None stands for one that was not typed."""
+    kind: Any = one.kind
+    if one.kind is tuple:
+        kind = list[one.item]  # type: ignore[name-defined]
+    elif one.kind is Mapping:
+        kind = list[str]
+    flags = [one.flag] if one.kind is bool else []
+    option = typer.Option(*flags, help=_help(one, required, text))
+    annotation: Any = Annotated[kind if required else kind | None, option]
+    default = inspect.Parameter.empty if required else None
+    return inspect.Parameter(
+        one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
-    Args:
-        context: of the command.
-        kept: names of the function's arguments that have a part.
-        why: completes the sentence that the option's name begins.
-    """
-    for one in context.command.params:
-        value = context.params.get(str(one.name))
-        unset = value == one.get_default(context) or value in (None, (), [])
-        require(one.name in kept or unset, f"{one.opts[-1]} {why}; leave it out")
+
+def _help(one: Declared, required: bool, text: str) -> str:
+    several = one.kind in (tuple, Mapping)
+    plain = one.default if isinstance(one.default, str | int | float) else None
+    shown = plain is not None and not isinstance(plain, bool) and not required
+    notes = [
+        *(["repeatable"] if several else []),
+        *([f"default {plain:g}" if isinstance(plain, float) else f"default {plain}"]
+          if shown else []),
+    ]  # fmt: skip
+    return f"{text} ({'; '.join(notes)})" if notes else text
 
 
-def only_with_table(given: Mapping[str, Any]) -> None:
-    """Refuse options about a table's columns where there is no table."""
-    for name, value in given.items():
-        require(not value, f"{name} is about a TABLE; with --task the function decides")
+def _read(one: Declared, value: Any) -> Any:
+    if value is None or value == [] or value is False:
+        return None
+    if one.kind is Mapping:
+        return read_counts(value, one.flag)
+    return tuple(value) if one.kind is tuple else value
+
+
+def _is_argument(one: inspect.Parameter) -> bool:
+    metadata: Sequence[Any] = getattr(one.annotation, "__metadata__", ())
+    return any(isinstance(each, typer.models.ArgumentInfo) for each in metadata)

@@ -1,4 +1,4 @@
-"""How a command ends that does not come to its end, and what is said then."""
+"""Exit codes and messages for interrupted or refused commands."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,18 +8,18 @@ from rich.console import Console
 from rich.text import Text
 
 INTERRUPTED = 130
-"""The exit code of a command that was stopped from the keyboard."""
+"""Exit code of a command that was stopped from the keyboard."""
 
 REFUSED = 2
-"""The exit code of a command that was given what it cannot play, in whole or in part."""
+"""Exit code of a command whose input is refused, in whole or in part."""
 
 
 @contextmanager
 def stoppable(notices: Console, hint: str) -> Iterator[None]:
-    """Says "stopped; ``hint``" in one line where the user stops what is within.
+    """Print "stopped; ``hint``" in one line where the user stops the block.
 
     Raises:
-        Exit: the user did.
+        Exit: the user stopped it.
     """
     try:
         yield

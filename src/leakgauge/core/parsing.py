@@ -1,12 +1,16 @@
-"""``NAME[:key=value,...]``, as users write defenses and attacks."""
+"""``NAME[:key=value,...]``, as users write defenses, adversaries and attacks."""
 
-from collections.abc import Mapping
-from typing import Any
+import inspect
+import types
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Union, get_args, get_origin
 
 from leakgauge.core.checks import InputError, nearest, require
 
 Kinds = Mapping[str, type]
 """Settings by name, and what each is: float, int, bool or str."""
+
+KINDS = (float, int, bool, str)
 
 
 def read(text: str, known: Mapping[str, Kinds], what: str) -> tuple[str, dict[str, Any]]:
@@ -28,15 +32,67 @@ def read(text: str, known: Mapping[str, Kinds], what: str) -> tuple[str, dict[st
     """
     name, colon, rest = (part.strip() for part in text.partition(":"))
     require(name in known, f"{what} {name!r} is not known{nearest(name, known)}")
-    kinds = known[name]
+    return name, read_settings(name, rest if colon else None, known[name], what)
+
+
+def read_settings(name: str, text: str | None, kinds: Kinds, what: str) -> dict[str, Any]:
+    """The settings of ``key=value,...``; none where ``text`` is None.
+
+    Args:
+        name: of what they belong to, for messages.
+        text: what follows the name and its colon.
+        kinds: the settings that it takes.
+        what: ``"defense"``, for messages.
+
+    Raises:
+        InputError: a key or a value is not known, or a key is there twice.
+
+    >>> read_settings("dpsgd", "clip=1,noise=2", {"clip": float, "noise": float}, "defense")
+    {'clip': 1.0, 'noise': 2.0}
+    """
     settings: dict[str, Any] = {}
-    for part in rest.split(",") if colon else ():
+    for part in text.split(",") if text is not None else ():
         key, _, value = (side.strip() for side in part.partition("="))
         require(bool(kinds), f"{what} {name!r} takes no settings; write it without {part!r}")
         require(key in kinds, f"{what} {name!r} has no setting {key!r}{nearest(key, kinds)}")
-        require(key not in settings, f"{what} {text!r} sets {key!r} twice")
+        require(key not in settings, f"{what} {f'{name}:{text}'!r} sets {key!r} twice")
         settings[key] = _value(value, kinds[key], f"{name}: {key}")
-    return name, settings
+    return settings
+
+
+def kinds_of(make: Callable[..., Any], supplied: Collection[str] = ()) -> dict[str, type]:
+    """The settings that a function or a dataclass takes: its arguments that are plain values.
+
+    Args:
+        make: its annotations tell numbers, words and flags from other arguments.
+        supplied: arguments that are no settings.
+
+    >>> def build(rate: float, whole: bool = False, *, batch_size: int): ...
+    >>> kinds_of(build, supplied=["batch_size"])
+    {'rate': <class 'float'>, 'whole': <class 'bool'>}
+    """
+    kinds = {key: _kind(one.annotation) for key, one in _arguments(make).items()}
+    return {key: kind for key, kind in kinds.items() if kind and key not in supplied}
+
+
+def required_of(make: Callable[..., Any]) -> list[str]:
+    """The arguments of a function or a dataclass that have no default."""
+    empty = inspect.Parameter.empty
+    return [key for key, one in _arguments(make).items() if one.default is empty]
+
+
+def _arguments(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    many = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    found = inspect.signature(make, eval_str=True).parameters
+    return {key: one for key, one in found.items() if one.kind not in many}
+
+
+def _kind(annotation: Any) -> type | None:
+    """float, int, bool or str, also where None is allowed beside it."""
+    sides = (annotation,)
+    if get_origin(annotation) in (Union, types.UnionType):
+        sides = tuple(side for side in get_args(annotation) if side is not types.NoneType)
+    return sides[0] if len(sides) == 1 and sides[0] in KINDS else None
 
 
 def _value(value: str, kind: type, what: str) -> Any:

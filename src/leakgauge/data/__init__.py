@@ -1,8 +1,8 @@
 """Data: tables and arrays, who holds which records, and how they are encoded."""
 
 from leakgauge.data.arrays import from_arrays, read_arrays
-from leakgauge.data.encode import encode
-from leakgauge.data.fingerprint import fingerprint
+from leakgauge.data.encoding import encode
+from leakgauge.data.fingerprints import fingerprint
 from leakgauge.data.image_sources import (
     Images,
     read_image_arrays,

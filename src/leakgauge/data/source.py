@@ -2,14 +2,18 @@
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
-from leakgauge.core.checks import InputError, nearest, require_count
-from leakgauge.data.fingerprint import fingerprint
+from leakgauge.core.checks import InputError, nearest, require, require_count
+from leakgauge.core.types import Dataset, Task
+from leakgauge.data.fingerprints import fingerprint
 from leakgauge.data.image_files import Pixels
 from leakgauge.data.image_sources import (
     Images,
@@ -25,7 +29,7 @@ from leakgauge.data.table import Roles
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Data as they came, before any column has a role.
+    """Data as they came, before any column has a role; or a user's own task.
 
     Attributes:
         name: for records and the report.
@@ -36,6 +40,8 @@ class Source:
         fingerprint: of the content, 64 hex digits. That of decoded images can differ between
             versions of Pillow.
         notes: what was done to the data and should be known.
+        task: a user's own model and loss; None where leakgauge chooses the network.
+        dataset: the records of ``task``, which take the place of ``frame``.
     """
 
     name: str
@@ -44,6 +50,8 @@ class Source:
     roles: Roles | None
     fingerprint: str
     notes: tuple[str, ...] = ()
+    task: Task | None = None
+    dataset: Dataset | None = None
 
 
 def open_data(spec: str | os.PathLike[str], *, side: int = 32) -> Source:
@@ -74,6 +82,46 @@ def open_data(spec: str | os.PathLike[str], *, side: int = 32) -> Source:
     if word in IMAGES:
         return _image_source(word, IMAGES[word](side=side), ROLES[word])
     raise InputError(f"no file {word!r} and no dataset of that name{nearest(word, DATASETS)}")
+
+
+def frame_source(frame: pd.DataFrame, *, name: str = "table") -> Source:
+    """Return a table at hand as a source.
+
+    Raises:
+        InputError: two columns have one name.
+    """
+    columns = [str(column) for column in frame.columns]
+    twice = next((one for one in columns if columns.count(one) > 1), None)
+    require(twice is None, f"two columns are named {twice!r}; rename one")
+    return _source(name, frame.set_axis(columns, axis=1).reset_index(drop=True))
+
+
+def array_source(x: Any, y: Any, secrets: Mapping[str, Any], users: Any = None) -> Source:
+    """Return arrays at hand as a source: records ``[n, d]``, or images ``[n, h, w, c]`` uint8.
+
+    The columns are named ``x0``, ``x1``, ..., ``label``, as in ``secrets``, and ``user``.
+
+    Raises:
+        InputError: the parts differ in length, or ``x`` has another shape.
+    """
+    values = np.asarray(x)
+    columns = {"label": y, **secrets, **({} if users is None else {"user": users})}
+    for name, column in columns.items():
+        require(
+            len(column) == len(values),
+            f"{name} has {len(column)} values for {len(values)} records; expected one for each",
+        )
+    roles = pd.DataFrame({name: np.asarray(column) for name, column in columns.items()})
+    if values.ndim == 4 and values.dtype == np.uint8:
+        pixels = np.ascontiguousarray(values.transpose(0, 3, 1, 2))
+        return _image_source("images", Images(roles, pixels))
+    require(
+        values.ndim == 2,
+        f"records are {list(values.shape)} {values.dtype}; expected [n, d], or images "
+        "[n, h, w, c] uint8",
+    )
+    features = pd.DataFrame(values, columns=[f"x{at}" for at in range(values.shape[1])])
+    return _source("arrays", pd.concat([features, roles], axis=1))
 
 
 DATASETS = (*TABLES, *IMAGES)

@@ -2,16 +2,59 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.types import Grads
-from leakgauge.defenses.transform import over_rows
-from leakgauge.models import mlp
+from leakgauge.defenses.defense import Defense, NotLearned
+from leakgauge.defenses.perturb_network import train_network
+from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.defenses.transform import Transform, over_rows
+
+
+@dataclass(frozen=True)
+class Perturb(DefenseSettings):
+    """The update is perturbed so that a network misreads its secret; see ``PerturbTransform``.
+
+    With ``pool=3`` the network reads what the paper's forest reads of a table's gradients, and not
+    every coordinate: see ``train_network``.
+
+    Args:
+        gamma: the most that a coordinate may change.
+        alpha: what a coordinate changes in one step.
+        steps: how many.
+        pool: neighbouring coordinates of which the network reads the maximum.
+        targeted: move towards another secret instead of away from one's own.
+
+    References:
+        Li et al., CCS 2024, section 6.1 (0.005, 0.002, 5 steps).
+    """
+
+    word: ClassVar[str] = "perturb"
+    gamma: float = 0.005
+    alpha: float = 0.002
+    steps: int = 5
+    _: KW_ONLY
+    pool: int = 1
+    targeted: bool = False
+
+    def build(self, *, batch_size: int) -> Defense:
+        """The defense, to be learned in each round; the batch size does not matter.
+
+        In user inference, a network trained on public users knows none of the private ones. There
+        is no secret of one's own to move away from, so each update moves towards another user
+        (Li et al., section 6.1).
+        """
+        require_count(self.pool, "pooling kernel of the perturbation's network")
+        learn = LearnPerturb(PGD(self.gamma, self.alpha, self.steps, self.targeted), self.pool)
+        of_users = None
+        if not self.targeted:
+            of_users = replace(self, targeted=True).build(batch_size=batch_size)
+        return Defense(self.name, update=NotLearned(), learn=learn, user_variant=of_users)
 
 
 @dataclass(frozen=True)
@@ -67,7 +110,7 @@ class PGD:
 
 
 @dataclass(frozen=True, eq=False)
-class Perturb:
+class PerturbTransform(Transform):
     """Perturbs each gradient so that a network misreads its secret.
 
     The label to move away from is the gradient's secret: the defender knows its own, and says it
@@ -88,7 +131,7 @@ class Perturb:
 
     >>> network = nn.Linear(2, 2, bias=False)
     >>> network.weight = nn.Parameter(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
-    >>> Perturb(network)({"w": torch.tensor([[2.0, 1.0]])}, [])
+    >>> PerturbTransform(network)({"w": torch.tensor([[2.0, 1.0]])}, [])
     {'w': tensor([[1.9950, 1.0050]])}
     """
 
@@ -96,7 +139,7 @@ class Perturb:
     pgd: PGD = PGD()
     secret: Tensor | None = None
 
-    def knowing(self, secret: Tensor) -> "Perturb":
+    def knowing(self, secret: Tensor) -> "PerturbTransform":
         """The same for N gradients with the secrets ``[N]``, int64 codes of the network."""
         return replace(self, secret=secret)
 
@@ -135,109 +178,25 @@ class Perturb:
         return (own + own.new_tensor(ahead)) % values
 
 
-def train_network(
-    features: Tensor,
-    secret: Tensor,
-    *,
-    classes: int,
-    generator: torch.Generator,
-    pool: int = 1,
-    hidden: tuple[int, ...] = (32,),
-    epochs: int = 10,
-    batch_size: int = 64,
-    lr: float = 1e-3,
-) -> nn.Module:
-    """A small network that reads the secret from flattened gradients.
+@dataclass(frozen=True)
+class LearnPerturb:
+    """Trains the network of ``PerturbTransform``, which pools ``pool`` coordinates."""
 
-    Trained by Adam on the cross-entropy. The paper does not bind the defense to one network.
-    One that reads every coordinate is no stand-in for an adversary that max-pools them: what fools
-    it may leave the maxima in their order. ``pool`` gives the network nearly that adversary's view:
-    its windows run on from one parameter to the next.
+    pgd: PGD
+    pool: int = 1
 
-    Args:
-        features: flattened public gradients ``[n, D]``; standardised inside.
-        secret: their codes ``[n]``, from 0 to ``classes`` - 1.
-        classes: m, at least 2.
-        generator: draws the initial weights and the batches; all the randomness there is.
-        pool: reads the maximum of so many neighbouring coordinates; 1 reads each.
-        hidden: width of each hidden layer.
-        epochs: passes over the features.
-        batch_size: gradients in a step.
-        lr: Adam's learning rate.
-
-    Returns:
-        Gradients ``[n, D]`` -> logits ``[n, m]``, frozen. In float64, so that the sign of a
-        derivative does not hang on the rounding of a matrix product, and so on how many rows
-        come at once.
-
-    Raises:
-        InputError: the features or secrets do not fit.
-
-    >>> rng = torch.Generator().manual_seed(0)
-    >>> secret = torch.arange(200) % 2
-    >>> features = torch.randn(200, 5, generator=rng) + 6 * secret[:, None]
-    >>> network = train_network(features, secret, classes=2, generator=rng)
-    >>> float((network(features.double()).argmax(dim=1) == secret).double().mean())
-    1.0
-    """
-    require(
-        features.dim() == 2 and 0 not in features.shape and features.is_floating_point(),
-        f"features are {list(features.shape)} {features.dtype}; expected floating [n, D]",
-    )
-    require(
-        secret.shape == features.shape[:1] and secret.dtype == torch.int64,
-        f"secrets are {list(secret.shape)} {secret.dtype}; expected [{len(features)}] torch.int64",
-    )
-    require(classes >= 2, f"classes is {classes}; expected at least 2")
-    require(
-        int(secret.min()) >= 0 and int(secret.max()) < classes,
-        f"secrets run from {int(secret.min())} to {int(secret.max())}; expected codes from 0 to "
-        f"{classes - 1}",
-    )
-    require_count(pool, "pooling kernel of the perturbation's network")
-    view = nn.Sequential(nn.Unflatten(1, (1, -1)), nn.MaxPool1d(pool, ceil_mode=True), nn.Flatten())
-    features = view(features)
-    mean, per_spread = _standard(features)
-    network = mlp(features.shape[1], classes, hidden, generator=generator)
-    network = network.to(device=features.device, dtype=features.dtype)
-    with torch.enable_grad():
-        inputs = (features - mean) * per_spread
-        _fit(network, inputs, secret, generator, epochs, batch_size, lr)
-    network = network.double().requires_grad_(False).eval()
-    first = network[0]
-    assert isinstance(first, nn.Linear)
-    first.weight.mul_(per_spread)  # Now it standardises by itself.
-    first.bias.sub_(first.weight @ mean.double())
-    return network if pool == 1 else nn.Sequential(view, network)
+    def __call__(
+        self, features: Tensor, secret: Tensor, *, classes: int, generator: torch.Generator
+    ) -> PerturbTransform:
+        """Train it on public gradients."""
+        network = train_network(
+            features, secret, classes=classes, generator=generator, pool=self.pool
+        )
+        return PerturbTransform(network, self.pgd)
 
 
 def _require_each(count: int, found: int, what: str) -> None:
     require(found == count, f"{count} gradients came with {found} {what}; expected one for each")
-
-
-def _standard(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean ``[D]`` and one over the spread ``[D]``; 0 where a feature is constant."""
-    mean, spread = features.mean(dim=0), features.std(dim=0, correction=0)
-    rounding = 8 * torch.finfo(features.dtype).eps * (mean.abs() + spread.max())
-    return mean, torch.where(spread > rounding, 1 / spread, 0.0)
-
-
-def _fit(
-    body: nn.Module,
-    inputs: Tensor,
-    secret: Tensor,
-    generator: torch.Generator,
-    epochs: int,
-    batch_size: int,
-    lr: float,
-) -> None:
-    optimizer = torch.optim.Adam(body.parameters(), lr=lr)
-    for _ in range(epochs):
-        order = torch.randperm(len(inputs), generator=generator, device=generator.device)
-        for batch in torch.split(order.to(inputs.device), batch_size):
-            optimizer.zero_grad()
-            cross_entropy(body(inputs[batch]), secret[batch]).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
 
 
 def _odds_against(logits: Tensor, label: Tensor) -> Tensor:

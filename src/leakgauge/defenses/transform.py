@@ -1,8 +1,8 @@
 """What is done to a gradient before it is shared: N gradients -> N gradients, row by row."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -12,54 +12,112 @@ from leakgauge.core.types import Grads
 from leakgauge.gradients.flattening import flatten
 
 BLOCK_BYTES = 2**20
-"""Of the rows that are flattened at once: more leave the cache."""
+"""Bytes of the rows that are flattened at once: more leave the cache."""
+
+Objective = Callable[[Grads, Grads], Tensor]
+"""(gradients of guesses, gradients received), leaves ``[N, *p]`` -> distances ``[N]``."""
 
 
-class Transform(Protocol):
-    """Gradients, leaf ``[N, *p]`` -> gradients of the same names and shapes; new tensors.
+class Transform(ABC):
+    """What a client does to gradients before it sends them, and what others must know of it.
 
-    Row i depends on row i of every leaf and on ``rngs[i]`` alone, so that it does not matter how
-    many rows come at once. A transform that draws nothing does not look at ``rngs``.
+    Row i of the result depends on row i of every leaf and on ``rngs[i]`` alone, so that it does not
+    matter how many rows come at once. A transform that draws nothing does not look at ``rngs``.
+
+    The properties are what training, adversaries and certificates need to know. A subclass
+    overrides those that differ for it; the defaults promise nothing.
     """
 
+    @abstractmethod
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
-        """Transform N gradients, with a generator for each."""
-        ...
+        """Transform N gradients, leaf ``[N, *p]``, into new tensors of the same shapes.
 
+        Args:
+            grads: by parameter name.
+            rngs: a generator for each of the N rows.
+        """
 
-@runtime_checkable
-class Knowing(Protocol):
-    """A transform that can make use of the secrets of the gradients: the defender knows them."""
+    def knowing(self, secret: Tensor) -> "Transform":
+        """The transform of a defender who knows the secrets ``[N]`` (int64) of N gradients."""
+        return self
 
-    def knowing(self, secret: Tensor) -> Transform:
-        """The transform for N gradients with the secrets ``[N]``, int64 codes."""
-        ...
+    @property
+    def is_identity(self) -> bool:
+        """Whether gradients pass unchanged."""
+        return False
 
+    @property
+    def keeps_size(self) -> bool:
+        """Whether a gradient keeps its norm, noise aside; an attacker may then match it."""
+        return False
 
-def knowing(transform: Transform, secret: Tensor) -> Transform:
-    """``transform`` told of the secrets ``[N]``; itself where it has no use for them."""
-    return transform.knowing(secret) if isinstance(transform, Knowing) else transform
+    @property
+    def clip_norm(self) -> float | None:
+        """The l2 norm above which a gradient is scaled down, if it does just that; else None."""
+        return None
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the independent Gaussian noise on each coordinate of the result."""
+        return 0.0
+
+    def without_noise(self) -> "Transform":
+        """The transform without the noise of ``noise_variance``."""
+        return self
+
+    @property
+    def parts(self) -> tuple["Transform", ...]:
+        """The transforms that it applies one after the other."""
+        return (self,)
+
+    def adapt(self, objective: Objective) -> Objective | None:
+        """The objective of an attacker who knows the transform.
+
+        Gradient inversion compares the gradient of a guess with the defended gradient. Whoever
+        knows the transform compares only what it lets through, by a function with a slope.
+
+        Args:
+            objective: of an attacker who does not know the transform.
+
+        Returns:
+            The adapted objective, or None where no attack adapts. Noise needs no change here.
+        """
+        return None
 
 
 @dataclass(frozen=True)
-class Identity:
-    """Nothing is done.
+class Identity(Transform):
+    """Leaves gradients as they are.
 
     >>> Identity()({"w": torch.ones(1, 2)}, [])
     {'w': tensor([[1., 1.]])}
     """
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
-        """The same gradients."""
+        """Return the same gradients."""
         return dict(grads)
+
+    @property
+    def is_identity(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def keeps_size(self) -> bool:
+        """True."""
+        return True
+
+    def adapt(self, objective: Objective) -> Objective:
+        """Return ``objective`` itself."""
+        return objective
 
 
 @dataclass(frozen=True)
-class Chain:
-    """One transform after the other; a row's generator runs on through all of them.
+class Chain(Transform):
+    """Applies transforms in order; a row's generator runs on through all of them.
 
-    >>> from leakgauge.defenses import ClipNorm, Sign
-    >>> Chain((ClipNorm(1.0), Sign()))({"w": torch.tensor([[3.0, -4.0]])}, [])
+    >>> from leakgauge.defenses import ClipNorm, SignTransform
+    >>> Chain((ClipNorm(1.0), SignTransform()))({"w": torch.tensor([[3.0, -4.0]])}, [])
     {'w': tensor([[ 1., -1.]])}
     """
 
@@ -67,18 +125,53 @@ class Chain:
 
     def __post_init__(self) -> None:
         for transform in self.transforms:
-            require(callable(transform), f"{transform!r} in a chain is no transform")
-
-    def knowing(self, secret: Tensor) -> "Chain":
-        """The chain of the same transforms, told of the secrets ``[N]``."""
-        return Chain(tuple(knowing(transform, secret) for transform in self.transforms))
+            require_transform(transform, "in a chain")
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
-        """All of them, in order."""
-        found: Grads = dict(grads)
+        """Apply all transforms, in order."""
+        sent: Grads = dict(grads)
         for transform in self.transforms:
-            found = transform(found, rngs)
-        return found
+            sent = transform(sent, rngs)
+        return sent
+
+    def knowing(self, secret: Tensor) -> "Chain":
+        """The chain whose transforms know the secrets ``[N]``."""
+        return Chain(tuple(transform.knowing(secret) for transform in self.transforms))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether every transform leaves gradients as they are."""
+        return all(transform.is_identity for transform in self.transforms)
+
+    @property
+    def keeps_size(self) -> bool:
+        """Whether every transform keeps the norm."""
+        return all(transform.keeps_size for transform in self.transforms)
+
+    @property
+    def noise_variance(self) -> float:
+        """Sum of the variances of the transforms' noise."""
+        return sum(transform.noise_variance for transform in self.transforms)
+
+    def without_noise(self) -> "Chain":
+        """The chain of the transforms without their noise."""
+        return Chain(tuple(transform.without_noise() for transform in self.transforms))
+
+    @property
+    def parts(self) -> tuple[Transform, ...]:
+        """The transforms of the chain and of the chains in it."""
+        return tuple(part for transform in self.transforms for part in transform.parts)
+
+
+def require_transform(value: object, where: str) -> None:
+    """Refuse what is no ``Transform``.
+
+    >>> require_transform(3, "in a chain")
+    Traceback (most recent call last):
+    leakgauge.core.checks.InputError: 3 in a chain is no transform; derive its class from Transform
+    """
+    message = f"{value!r} {where} is no transform; derive its class from Transform"
+    require(isinstance(value, Transform), message)
 
 
 def scaled(grads: Grads, factors: Tensor) -> Grads:

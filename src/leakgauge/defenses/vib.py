@@ -9,13 +9,32 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Task
+from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.models.initialise import initialise
+
+
+@dataclass(frozen=True)
+class VIB(DefenseSettings):
+    """The model gets a noisy code before its last layer; see ``Bottleneck``.
+
+    Args:
+        beta: weight of the code's divergence in the loss.
+    """
+
+    word: ClassVar[str] = "vib"
+    beta: float = 0.01
+
+    def build(self, *, batch_size: int) -> Defense:
+        """The defense; the batch size does not matter."""
+        return Defense(self.name, task=Bottleneck(self.beta))
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """The networks of the papers, small and plain."""
 
-from leakgauge.models.cnn import cnn
+from leakgauge.models.convolutional import cnn
 from leakgauge.models.initialise import SCHEMES, initialise
-from leakgauge.models.lenet import lenet
-from leakgauge.models.mlp import mlp
+from leakgauge.models.lenet_dlg import lenet
 from leakgauge.models.named import NETS, build
+from leakgauge.models.perceptron import mlp
 from leakgauge.models.resnet import ResNet, resnet20, resnet50
-from leakgauge.models.slim import slim
+from leakgauge.models.slim_net import slim
 from leakgauge.models.weights import load_weights, read_state
 
 __all__ = [

@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from leakgauge.core.checks import nearest, require
-from leakgauge.models.cnn import cnn
+from leakgauge.models.convolutional import cnn
 from leakgauge.models.initialise import initialise
-from leakgauge.models.lenet import lenet
+from leakgauge.models.lenet_dlg import lenet
 from leakgauge.models.resnet import resnet20, resnet50
-from leakgauge.models.slim import slim
+from leakgauge.models.slim_net import slim
 
 NETS: Mapping[str, str] = {
     "lenet": "LeNet of DLG: three 5 x 5 convolutions of 12 channels, sigmoid",

@@ -1,4 +1,4 @@
-"""What a defense promises before anything is measured, as plain values for a run's description.
+"""What clipping and noise guarantee before anything is measured, as values for ``run.yaml``.
 
 Two promises are known, both of DP-SGD, where each record's gradient is clipped to the l2 norm C and
 Gaussian noise is added to the mean:
@@ -16,10 +16,10 @@ References:
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
-from leakgauge.core.checks import require_count
-from leakgauge.defenses import Chain, ClipNorm, Defense, GaussianNoise, Identity, Transform
+from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.privacy.accounting import (
     EXTRA,
     RECORD_LEVEL,
@@ -59,8 +59,28 @@ UNSAMPLED = (
 )
 
 
+@dataclass(frozen=True)
+class Release:
+    """A Gaussian release: each record's gradient is clipped, and the mean gets noise.
+
+    Attributes:
+        clip: C, the largest l2 norm of a record's gradient.
+        noise_std: s, standard deviation of the noise on each coordinate of the mean; 0: none.
+    """
+
+    clip: float
+    noise_std: float
+
+    def __post_init__(self) -> None:
+        require_positive(self.clip, "clip")
+        require(
+            math.isfinite(self.noise_std) and self.noise_std >= 0,
+            f"noise_std is {self.noise_std:g}; expected a finite number from 0 on",
+        )
+
+
 def guarantees(
-    defense: Defense,
+    release: Release | None,
     *,
     batch_size: int,
     records: int,
@@ -73,7 +93,7 @@ def guarantees(
     """What is known of a defense without any measurement; JSON values throughout.
 
     Args:
-        defense: as the run plays it.
+        release: clip norm and noise of the defense; None: it limits nothing.
         batch_size: k, records of a batch.
         records: n, private records that are trained on.
         rounds: R; each passes once over the records.
@@ -86,21 +106,19 @@ def guarantees(
         ``{"epsilon": {...} | None, "channel": {...} | None, "note": str}``. Values that are
         infinite are None, and a note says why; the note is empty where both promises are there.
 
-    >>> from leakgauge.defenses import dpsgd, sign
     >>> asked = dict(batch_size=16, records=1600, rounds=1, parameters=9, classes=2, majority=0.5)
-    >>> found = guarantees(dpsgd(clip=1.0, noise=8.0, batch_size=16), **asked)
+    >>> found = guarantees(Release(clip=1.0, noise_std=2.0), **asked)
     >>> round(found["channel"]["information_nats"], 4), found["epsilon"]["noise_multiplier"]
     (0.1233, 32.0)
-    >>> guarantees(sign(), **asked)["channel"] is None
+    >>> guarantees(None, **asked)["channel"] is None
     True
     """
     require_count(parameters, "parameters")
     for name, value in (("batch size", batch_size), ("records", records), ("rounds", rounds)):
         require_count(value, name)
-    found = _clip_and_noise(defense)
-    if found is None:
+    if release is None:
         return {"epsilon": None, "channel": None, "note": UNLIMITED}
-    clip, std = found
+    clip, std = release.clip, release.noise_std
     multiplier, channel = std * batch_size / clip, None
     if multiplier >= LEAST:
         nats = gaussian_channel_information((clip / std) ** 2 / parameters, 1.0, parameters)
@@ -110,25 +128,6 @@ def guarantees(
         "channel": channel,
         "note": "" if channel else NO_NOISE,
     }
-
-
-def _clip_and_noise(defense: Defense) -> tuple[float, float] | None:
-    """C and s; what is done to the update after the noise takes nothing back."""
-    if not isinstance(defense.per_example, ClipNorm):
-        return None
-    variances = []
-    for transform in _flat(defense.update):
-        if isinstance(transform, GaussianNoise):
-            variances.append(transform.std**2)
-        elif not isinstance(transform, Identity):
-            break
-    return (defense.per_example.l2, math.sqrt(sum(variances))) if variances else None
-
-
-def _flat(transform: Transform) -> list[Transform]:
-    if isinstance(transform, Chain):
-        return [one for part in transform.transforms for one in _flat(part)]
-    return [transform]
 
 
 def _channel(nats: float, rounds: int, classes: int, majority: float) -> Plain:

@@ -5,18 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from scipy import stats
-
-from leakgauge.guarantee.report import wording as epsilon
 from leakgauge.report.wording import plain
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
-from leakgauge.results.scores import ACCURACY
+from leakgauge.results.metrics import Metric, metric_named, over_seeds
 
-CONFIDENCE = 0.95
 STATIC = "static"
-_LOWEST = {"advantage": -1.0}  # of a metric; the others begin at 0
-_UNBOUNDED = frozenset({*epsilon.METRICS, "psnr", "loss"})  # above; the others end at 1
 
 
 @dataclass(frozen=True)
@@ -25,11 +18,11 @@ class Played:
 
     Attributes:
         settings: by name, plain values.
-        records: what was found.
+        measurements: of its answer.
     """
 
     settings: Mapping[str, Any]
-    records: Sequence[Measurement]
+    measurements: Sequence[Measurement]
 
 
 @dataclass(frozen=True)
@@ -111,7 +104,7 @@ class Group:
         settings: what they share, without the seed.
         knowledge: of the adversary.
         keys: of the cells, one a seed.
-        figures: by metric: the accumulated ones, and the accuracy; over the seeds.
+        figures: by metric, over the seeds: the accumulated ones, and those of the model.
     """
 
     settings: Mapping[str, Any]
@@ -120,25 +113,35 @@ class Group:
     figures: Mapping[str, Estimate]
 
 
-def beside_paper(comparison: Comparison) -> list[Row]:
-    """Every figure of the paper with ours."""
-    return [Row(stated, _ours(stated, comparison.cells)) for stated in comparison.paper]
+def beside_paper(comparison: Comparison, metrics: Mapping[str, Metric]) -> list[Row]:
+    """Return every figure of the paper with ours.
+
+    Args:
+        comparison: the finished cells and the paper's figures.
+        metrics: of all questions, by name; their bounds limit the intervals over seeds.
+    """
+    return [Row(stated, _ours(stated, comparison.cells, metrics)) for stated in comparison.paper]
 
 
-def groups(cells: Mapping[str, Played]) -> list[Group]:
-    """The cells grouped over their seeds, in the order of their first cell."""
+def groups(cells: Mapping[str, Played], metrics: Mapping[str, Metric]) -> list[Group]:
+    """Return the cells grouped over their seeds, in the order of their first cell.
+
+    Args:
+        cells: the finished cells by key.
+        metrics: as for ``beside_paper``.
+    """
     by_settings: dict[str, list[str]] = {}
     for key, played in cells.items():
         by_settings.setdefault(json.dumps(_shared(played), sort_keys=True), []).append(key)
     return [
         Group(_shared(cells[keys[0]]), knowledge, tuple(keys), figures)
         for keys in by_settings.values()
-        for knowledge, figures in by_knowledge([cells[key] for key in keys]).items()
+        for knowledge, figures in by_knowledge([cells[key] for key in keys], metrics).items()
     ]
 
 
 def varying(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The names of the settings that are not the same in all, but for the seed.
+    """Return the names of the settings that are not the same in all, but for the seed.
 
     >>> varying([{"ask": "property", "seed": 0, "lr": 1}, {"ask": "user", "seed": 1, "lr": 1}])
     ['ask']
@@ -149,7 +152,7 @@ def varying(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def follows(name: str, other: str, settings: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the value of ``other`` tells that of ``name`` in all of the settings.
+    """Return whether the value of ``other`` determines that of ``name`` in all of the settings.
 
     >>> follows("label", "data", [{"data": "a", "label": 1}, {"data": "b", "label": 1}])
     True
@@ -160,62 +163,56 @@ def follows(name: str, other: str, settings: Sequence[Mapping[str, Any]]) -> boo
     return len(pairs) == len({json.dumps(one[other], sort_keys=True) for one in settings})
 
 
-def over_seeds(records: Sequence[Measurement]) -> Estimate:
-    """The mean of one figure over several seeds, with a Student t interval of that mean.
+def by_knowledge(
+    cells: Sequence[Played], metrics: Mapping[str, Metric]
+) -> dict[str, dict[str, Estimate]]:
+    """Return figures over the seeds, by the adversary's knowledge and by metric.
 
-    A single seed keeps its own interval. Where all seeds agree to the last digit (all are
-    perfect, say), a t interval would have no width; then the widest of the seeds' own ends stand.
+    A metric of the model is the same for every knowledge.
 
     Args:
-        records: the same figure of cells that differ in their seed; at least one.
-
-    Returns:
-        An estimate whose ``n`` is the number of seeds.
+        cells: finished cells that differ in their seed.
+        metrics: as for ``beside_paper``.
     """
-    own = [record.estimate for record in records]
-    values = np.array([one.value for one in own])
-    mean, count = float(values.mean()), len(values)
-    if count == 1 or np.ptp(values) == 0:
-        low, high = min(one.low for one in own), max(one.high for one in own)
-        return Estimate(mean, low, high, count, own[0].confidence, "seeds")
-    low, high = stats.t.interval(
-        CONFIDENCE, count - 1, loc=mean, scale=values.std(ddof=1) / np.sqrt(count)
-    )
-    lowest = _LOWEST.get(records[0].metric, 0.0)
-    highest = np.inf if records[0].metric in _UNBOUNDED else 1.0
-    low, high = max(lowest, float(low)), min(highest, float(high))
-    return Estimate(mean, low, high, count, CONFIDENCE, "seeds")
+    all_ = [one for played in cells for one in played.measurements]
+    of_model = {name for name, metric in metrics.items() if metric.of_model}
+    whole = [one for one in all_ if one.round == ACCUMULATED]
+    shared = _figures([one for one in all_ if one.metric in of_model], metrics)
+    return {
+        knowledge: {
+            **_figures([one for one in whole if one.knowledge == knowledge], metrics),
+            **shared,
+        }
+        for knowledge in dict.fromkeys(one.knowledge for one in whole)
+    }
 
 
-def _ours(stated: PaperFigure, cells: Mapping[str, Played]) -> Estimate | None:
-    found = [
-        record
+def _figures(
+    measurements: Sequence[Measurement], metrics: Mapping[str, Metric]
+) -> dict[str, Estimate]:
+    """The mean over the seeds of each metric."""
+    by_metric: dict[str, list[Measurement]] = {}
+    for one in measurements:
+        by_metric.setdefault(one.metric, []).append(one)
+    return {
+        name: over_seeds(several, metric_named(name, metrics))
+        for name, several in by_metric.items()
+    }
+
+
+def _ours(
+    stated: PaperFigure, cells: Mapping[str, Played], metrics: Mapping[str, Metric]
+) -> Estimate | None:
+    same = [
+        one
         for key in stated.cells
         if key in cells
-        for record in cells[key].records
-        if (record.metric, record.round) == (stated.metric, stated.round)
-        and record.knowledge == stated.knowledge
+        for one in cells[key].measurements
+        if (one.metric, one.round) == (stated.metric, stated.round)
+        and one.knowledge == stated.knowledge
     ]
-    return over_seeds(found) if found else None
+    return over_seeds(same, metric_named(stated.metric, metrics)) if same else None
 
 
 def _shared(played: Played) -> dict[str, Any]:
     return {name: value for name, value in played.settings.items() if name != "seed"}
-
-
-def by_knowledge(cells: Sequence[Played]) -> dict[str, dict[str, Estimate]]:
-    """By knowledge and metric; the accuracy of the model is the same whoever attacks it."""
-    records = [record for played in cells for record in played.records]
-    whole = [record for record in records if record.round == ACCUMULATED]
-    accuracy = [record for record in records if record.metric == ACCURACY]
-    found: dict[str, dict[str, Estimate]] = {}
-    for knowledge in dict.fromkeys(record.knowledge for record in whole):
-        known = [record for record in whole if record.knowledge == knowledge]
-        metrics = dict.fromkeys(record.metric for record in known)
-        found[knowledge] = {
-            metric: over_seeds([record for record in known if record.metric == metric])
-            for metric in metrics
-        }
-        if accuracy:
-            found[knowledge][ACCURACY] = over_seeds(accuracy)
-    return found

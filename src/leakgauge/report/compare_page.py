@@ -1,16 +1,11 @@
 """The page of a grid: ours beside the paper's, charts, and every cell."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from leakgauge.guarantee.report import wording as epsilon
-from leakgauge.guarantee.report.page import charts_of
-from leakgauge.inference.report.cells import METRICS
-from leakgauge.inversion.report import wording as inversion
 from leakgauge.report import sweep
 from leakgauge.report.compare import (
-    CONFIDENCE,
     Comparison,
     Group,
     beside_paper,
@@ -18,60 +13,59 @@ from leakgauge.report.compare import (
     groups,
     varying,
 )
-from leakgauge.report.page import environment
-from leakgauge.results.measurements import REPORT_FILE, write_text
-from leakgauge.results.scores import ACCURACY
+from leakgauge.report.section import Chart
+from leakgauge.report.templates import environment
+from leakgauge.results.metrics import CONFIDENCE, Metric, titles
 
-_NAMES: Mapping[str, str] = {
-    **METRICS,
-    **epsilon.METRICS,
-    **inversion.METRICS,
-    ACCURACY: "Accuracy",
-}
+OwnCharts = Callable[[Comparison, Sequence[Group]], Sequence[Chart]]
 
 _FIRST = ("data", "ask", "adversary", "defense")
 _ROLES = ("label", "secret", "group", "drop", "bins")
 
 
-def write_comparison(folder: Path, comparison: Comparison) -> Path:
-    """Write ``report.html`` of a grid into its folder."""
-    path = folder / REPORT_FILE
-    write_text(path, render_comparison(comparison))
-    return path
+def render_comparison(
+    comparison: Comparison,
+    metrics: Mapping[str, Metric],
+    *,
+    charts: OwnCharts = lambda comparison, groups: (),
+) -> str:
+    """Return one self-contained HTML page; the same cells give the same bytes.
 
-
-def render_comparison(comparison: Comparison) -> str:
-    """One self-contained HTML page. The same cells give the same bytes."""
-    found = groups(comparison.cells)
-    settings = [group.settings for group in found]
-    names = _columns(settings)
+    Args:
+        comparison: what the page shows.
+        metrics: of the question, by name.
+        charts: of the question, beside those that every grid has.
+    """
+    each = groups(comparison.cells, metrics)
+    settings = [group.settings for group in each]
     same = settings[0] if settings else {}
-    return (
+    html = (
         environment()
         .get_template("compare.html.j2")
         .render(
             grid=comparison,
             done=len(comparison.cells),
-            rows=beside_paper(comparison),
+            rows=beside_paper(comparison, metrics),
             confidence=CONFIDENCE,
-            charts=_charts(comparison, found),
-            guarantees=charts_of(comparison, found),
-            biased=epsilon.BIASED,
-            groups=found,
-            names=names,
-            metrics=_metrics(found),
-            metric_names=_NAMES,
+            charts=_charts(comparison, each, metrics),
+            own=charts(comparison, each),
+            groups=each,
+            names=_columns(settings),
+            metrics=_measured(each, metrics),
+            metric_names=titles(metrics),
             signed=signed,
-            knowledge=len({group.knowledge for group in found}) > 1,
+            knowledge=len({group.knowledge for group in each}) > 1,
+            of_model=any(metrics[name].of_model for name in _measured(each, metrics)),
             shared={name: same[name] for name in same if name not in varying(settings)},
             seeds=sorted({played.settings["seed"] for played in comparison.cells.values()}),
             versions=_versions(comparison),
         )
     )
+    return re.sub(r"\n\s+<", "\n<", html)
 
 
 def signed(difference: float) -> str:
-    """A difference with its sign, three decimals.
+    """Return a difference with its sign and three decimals.
 
     >>> signed(0.0042), signed(-0.31)
     ('+0.004', '\u22120.310')
@@ -79,23 +73,26 @@ def signed(difference: float) -> str:
     return f"{difference:+.3f}".replace("-", "\u2212")
 
 
-def _charts(comparison: Comparison, found: Sequence[Group]) -> list[dict[str, Any]]:
-    """What the template shows of each grid in which a setting varies."""
+def _charts(
+    comparison: Comparison, each: Sequence[Group], metrics: Mapping[str, Metric]
+) -> list[dict[str, Any]]:
+    """The charts of each grid in which a setting varies."""
     shown = []
     for number, keys in enumerate(comparison.grids, start=1):
         panels = sweep.panels(
-            [group for group in found if set(group.keys) & set(keys)], comparison.paper
+            [group for group in each if set(group.keys) & set(keys)], comparison.paper, metrics
         )
         ends = sweep.ends_of(panels)
         shown += [
             {
                 "panel": panel,
-                "metric": sweep.METRICS[panel.metric],
-                "svg": sweep.draw(panel, ends=ends, name=f"g{number}-{i}"),
+                "metric": panel.metric.label,
+                "guess": panel.metric.chance is not None,
+                "svg": sweep.draw(panel, ends=ends, name=f"g{number}-{at}"),
                 "names": [] if panel.numeric else panel.values,
                 "paper": any(mark.paper is not None for mark in panel.marks),
             }
-            for i, panel in enumerate(panels)
+            for at, panel in enumerate(panels)
         ]
     return shown
 
@@ -110,17 +107,18 @@ def _columns(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _metrics(found: Sequence[Group]) -> dict[str, str]:
-    """Every metric and its name, the known ones first, the accuracy last."""
-    measured = {metric for group in found for metric in group.figures}
-    return {metric: name for metric, name in _NAMES.items() if metric in measured}
+def _measured(each: Sequence[Group], metrics: Mapping[str, Metric]) -> dict[str, str]:
+    """Labels of the measured metrics by name, those of the model last."""
+    measured = {name for group in each for name in group.figures}
+    labels = {name: label for name, label in titles(metrics).items() if name in measured}
+    return dict(sorted(labels.items(), key=lambda item: metrics[item[0]].of_model))
 
 
 def _versions(comparison: Comparison) -> dict[str, str]:
-    """Of the packages that computed the figures; cells of one grid may differ in them."""
-    found: dict[str, list[str]] = {}
+    """Versions of the packages that computed the figures; cells of one grid may differ in them."""
+    several: dict[str, list[str]] = {}
     for played in comparison.cells.values():
-        for record in played.records[:1]:
-            for package, version in record.versions.items():
-                found.setdefault(package, []).append(version)
-    return {package: ", ".join(sorted(set(all_))) for package, all_ in found.items()}
+        for one in played.measurements[:1]:
+            for package, version in one.versions.items():
+                several.setdefault(package, []).append(version)
+    return {package: ", ".join(sorted(set(all_))) for package, all_ in several.items()}

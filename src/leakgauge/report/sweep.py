@@ -14,10 +14,7 @@ from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.compare import STATIC, Group, PaperFigure, follows, varying
 from leakgauge.report.wording import number, plain
 from leakgauge.results.measurements import ACCUMULATED, Estimate
-
-CHANCE = 0.5
-METRICS = {"auroc": "AUROC", "psnr": "PSNR, dB", "columns": "Columns right"}
-"""What a chart may show; the first of these that the grid measured."""
+from leakgauge.results.metrics import Metric
 
 _AXES = (
     "iterations",
@@ -64,13 +61,13 @@ class Panel:
 
     Attributes:
         axis: the setting along it.
-        metric: what it shows.
+        metric: the metric of all marks.
         title: the other settings that vary in the grid, in words.
         marks: in the order of the axis.
     """
 
     axis: str
-    metric: str
+    metric: Metric
     title: str
     marks: tuple[Mark, ...]
 
@@ -104,21 +101,31 @@ class Panel:
             f"{number(mark.ours.value)}{_said(mark.paper)}"
             for mark in self.marks
         )
-        return f"{METRICS[self.metric]} along {self.axis.replace('_', ' ')}. {ours}."
+        return f"{self.metric.label} along {self.axis.replace('_', ' ')}. {ours}."
 
 
-def panels(found: Sequence[Group], paper: Sequence[PaperFigure]) -> list[Panel]:
-    """The panels of one grid; none where nothing but the seed varies."""
+def panels(
+    found: Sequence[Group], paper: Sequence[PaperFigure], metrics: Mapping[str, Metric]
+) -> list[Panel]:
+    """The panels of one grid; none where nothing but the seed varies.
+
+    Args:
+        found: the grid's cells over their seeds.
+        paper: the paper's figures.
+        metrics: by name; the first headline metric that the grid measured is shown.
+    """
     settings = [group.settings for group in found]
     names = varying(settings)
     if not names:
         return []
     axis = next((name for name in _AXES if name in names), names[0])
     others = [name for name in names if not follows(name, axis, settings)]
-    metric = next((name for name in METRICS if any(name in one.figures for one in found)), None)
+    metric = _headline(found, metrics)
+    if metric is None:
+        return []
     by_title: dict[str, list[Mark]] = {}
     for group in found:
-        if metric is not None and metric in group.figures:
+        if metric in group.figures:
             by_title.setdefault(_title(group.settings, others), []).append(
                 Mark(
                     group.settings[axis],
@@ -127,22 +134,26 @@ def panels(found: Sequence[Group], paper: Sequence[PaperFigure]) -> list[Panel]:
                     _paper(group, metric, paper),
                 )
             )
-    made = (Panel(axis, metric, title, tuple(marks)) for title, marks in by_title.items() if metric)
+    made = (Panel(axis, metrics[metric], title, tuple(at)) for title, at in by_title.items())
     return [panel for panel in made if len(panel.values) > 1]
+
+
+def _headline(found: Sequence[Group], metrics: Mapping[str, Metric]) -> str | None:
+    """The first headline metric that was measured, by name."""
+    measured = {name for group in found for name in group.figures}
+    named = (name for name, metric in metrics.items() if metric.headline and name in measured)
+    return next(named, None)
 
 
 def ends_of(shown: Sequence[Panel]) -> tuple[float, float]:
     """Ends for the axes of several panels of a grid that hold all that they draw."""
-    drawn = [CHANCE] if _is_share(shown) else []
+    chances = [panel.metric.chance for panel in shown if panel.metric.chance is not None]
+    drawn = chances[:1]
     for mark in (mark for panel in shown for mark in panel.marks):
         drawn += [mark.ours.low, mark.ours.high, *([] if mark.paper is None else [mark.paper])]
-    if _is_share(shown) or not drawn:
+    if not drawn or (chances and all(panel.metric.is_share for panel in shown)):
         return math.floor(10 * (min(drawn, default=0.0) - 0.02)) / 10, 1.02
     return math.floor(min(drawn)) - 1, math.ceil(max(drawn)) + 1
-
-
-def _is_share(shown: Sequence[Panel]) -> bool:
-    return all(panel.metric == "auroc" for panel in shown)
 
 
 def draw(panel: Panel, *, ends: tuple[float, float], name: str) -> Markup:
@@ -155,8 +166,8 @@ def draw(panel: Panel, *, ends: tuple[float, float], name: str) -> Markup:
     """
     places = _places(panel)
     with chart(name) as (axes, svg):
-        if _is_share([panel]):
-            axes.axhline(CHANCE, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
+        if panel.metric.chance is not None:
+            axes.axhline(panel.metric.chance, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
         for knowledge in dict.fromkeys(mark.knowledge for mark in panel.marks):
             _draw_side(axes, panel, knowledge, places)
         axes.set_ylim(*ends)

@@ -1,20 +1,16 @@
-"""A file that asks for a grid of experiments, and the cells that it unfolds to."""
+"""A grid of experiments, and the cells that it unfolds to."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
-from typing import Annotated, Any
-
-import pydantic
-import yaml
-from yaml.constructor import ConstructorError
+from typing import Any
 
 from leakgauge.core.checks import InputError, nearest, require, require_choice
-from leakgauge.guarantee.run import GuaranteeCell
-from leakgauge.inference.run import ADAPTIVE, STATIC
-from leakgauge.results.measurements import ACCUMULATED
-from leakgauge.runs.cell import KINDS, AnyCell, Cell, PaperFigure, differing, kind_of, named
+from leakgauge.runs.grid_file import GridFile, make_row, refuse_unknown
+from leakgauge.runs.paper import PaperRow
+from leakgauge.runs.question import Question, question_of
+from leakgauge.runs.reading import read_item, split_list
+from leakgauge.runs.spec import Declared, Spec, declared, make_spec, plain
 
 SMALL = "small"
 
@@ -27,6 +23,7 @@ class Grid:
         name: for folders and titles.
         about: in a few sentences.
         size: the word that chose the overrides; empty where the file has no sizes.
+        question: that every cell asks.
         grids: the cells of each of the file's grids.
         paper: what the paper states.
     """
@@ -34,139 +31,108 @@ class Grid:
     name: str
     about: str
     size: str
-    grids: tuple[tuple[AnyCell, ...], ...]
-    paper: tuple[PaperFigure, ...] = ()
+    question: Question
+    grids: tuple[tuple[Spec, ...], ...]
+    paper: tuple[PaperRow, ...] = ()
 
     @property
-    def cells(self) -> list[AnyCell]:
+    def cells(self) -> list[Spec]:
         """Every cell once; the first seed of all comes before the second of any.
 
         So a run that is stopped early has whole figures of fewer seeds.
         """
-        found = _once(cell for cells in self.grids for cell in cells)
-        seeds = list(dict.fromkeys(cell.seed for cell in found))
-        return sorted(found, key=lambda cell: seeds.index(cell.seed))
+        cells = _once(cell for cells in self.grids for cell in cells)
+        seeds = list(dict.fromkeys(cell.seed for cell in cells))
+        return sorted(cells, key=lambda cell: seeds.index(cell.seed))
 
 
-class _File(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="forbid")
-
-    name: Annotated[str, pydantic.Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-    about: str = ""
-    grids: Annotated[list[dict[str, Any]], pydantic.Field(min_length=1)]
-    sizes: dict[str, dict[str, Any]] = {}
-    paper: list[dict[str, Any]] = []
-
-
-_STATED = pydantic.TypeAdapter(PaperFigure)
-_CELLS: Mapping[type[AnyCell], "pydantic.TypeAdapter[Any]"] = {
-    kind: pydantic.TypeAdapter(kind) for kind in (Cell, *KINDS.values())
-}
-_ROW = [one.name for one in fields(PaperFigure)]
-_LISTS = ("drop", "hidden")
-"""Settings whose single value is a list: only a list of lists is several values."""
-
-
-def read_grid(path: Path, size: str | None = None) -> Grid:
-    """Read a file and unfold it.
+def unfold(
+    file: GridFile,
+    questions: Mapping[str, Question],
+    *,
+    size: str | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> Grid:
+    """Return the grid of a file at one size; the other sizes are checked too.
 
     Args:
-        path: YAML with ``name``, ``about``, ``grids``, ``sizes`` and ``paper``.
-        size: one of the file's sizes; None takes ``"small"``, else the first.
+        file: as read.
+        questions: by name; the first is asked where a grid names none.
+        size: one of the file's sizes; None takes ``small``, else the first.
+        overrides: of ``--set``: values, separated by commas, that replace the file's.
 
     Raises:
-        InputError: the file cannot be read, or asks for what does not exist.
+        InputError: the file asks for what does not exist.
     """
-    try:
-        return _unfold(_checked(_loaded(path)), size)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-
-
-class _Strict(yaml.SafeLoader):
-    """YAML without repeated keys, of which PyYAML would take the last without a word."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Refuse a key that stands twice."""
-        keys = [str(key.value) for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise ConstructorError(None, None, f"key {key!r} stands twice", node.start_mark)
-        return super().construct_mapping(node, deep)
-
-
-def _loaded(path: Path) -> Any:
-    try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Strict)
-    except FileNotFoundError as error:
-        raise InputError("no such file; expected a YAML file that describes a grid") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read ({error})") from error
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"is not YAML: {reason}") from error
-
-
-def _checked(content: Any) -> _File:
-    require(
-        isinstance(content, dict),
-        f"holds {_type(content)}; expected the keys {', '.join(_File.model_fields)}",
-    )
-    _refuse_unknown(content, _File.model_fields, "the file")
-    try:
-        return _File.model_validate(content)
-    except pydantic.ValidationError as error:
-        raise InputError(_first(error)) from error
-
-
-def _unfold(file: _File, size: str | None) -> Grid:
-    """The grid at one size; the other sizes are checked too."""
-    known = [one.name for one in fields(_kind(file))]
-    rows = tuple(_stated(row, f"paper row {i}", known) for i, row in enumerate(file.paper, start=1))
-    for name, overrides in file.sizes.items():
-        _refuse_unknown(overrides, known, f"size {name}")
+    question = _question(file, questions)
+    known = declared(question.Spec)
+    chosen = _size(file, size)
+    given = {name: _values(known, name, text) for name, text in (overrides or {}).items()}
+    rows = [
+        make_row(row, f"paper row {number}", known)
+        for number, row in enumerate(file.paper, start=1)
+    ]
+    rows = [replace(row, metric=row.metric or next(iter(question.metrics))) for row in rows]
+    for name, values in file.sizes.items():
+        refuse_unknown(values, known, f"size {name}")
     sizes = {
-        name: Grid(file.name, file.about.strip(), name, _grids(file, overrides), rows)
-        for name, overrides in (file.sizes or {"": {}}).items()
+        name: Grid(
+            file.name,
+            file.about.strip(),
+            name,
+            question,
+            _grids(file, question, {**values, **given}),
+            tuple(rows),
+        )
+        for name, values in (file.sizes or {"": {}}).items()
     }
-    for number, row in enumerate(rows, start=1):
-        about = [[cell for cell in grid.cells if row.about(cell)] for grid in sizes.values()]
-        require(any(about), f"paper row {number} is about no cell of the grids; mend its 'where'")
-        other = next(
-            (name for cells in about for cell in cells for name in differing(cells[0], cell)), ""
-        )
-        require(
-            not other,
-            f"paper row {number} is about cells that differ in {other}; add it to 'where'",
-        )
-        _refuse_unmeasured(row, [cell for cells in about for cell in cells], number)
-    return sizes[_size(file, size)]
+    if not overrides:  # they may well leave cells out that the paper is about
+        for number, row in enumerate(rows, start=1):
+            _check_row(row, number, sizes.values())
+    return sizes[chosen]
 
 
-def _refuse_unmeasured(row: PaperFigure, about: list[AnyCell], number: int) -> None:
+def differing(one: Spec, other: Spec) -> list[str]:
+    """Return the names of the settings in which two cells differ, but for the seed."""
+    mine, theirs = plain(one), plain(other)
+    return [name for name in mine if name != "seed" and mine[name] != theirs.get(name)]
+
+
+def _question(file: GridFile, questions: Mapping[str, Question]) -> Question:
+    """The question that all cells ask: it decides which settings they have."""
+    known = [word for question in questions.values() for word in question.asks]
+    words = [str(word) for one in file.grids for word in _listed(one.get("ask", known[0]))]
+    asked: dict[str, Question] = {}
+    for word in words:
+        question = question_of(word, questions)
+        if question is None:
+            raise InputError(f"ask is {word!r}{nearest(word, known)}")
+        asked[question.name] = question
+    require(
+        len(asked) == 1,
+        f"the grids ask for different things ({', '.join(sorted(dict.fromkeys(words)))}); write "
+        "a file for each",
+    )
+    return next(iter(asked.values()))
+
+
+def _check_row(row: PaperRow, number: int, grids: Iterable[Grid]) -> None:
     """A figure that no cell has would stand as "not run" for ever."""
-    played = [cell for cell in about if isinstance(cell, Cell)]
-    if not played:
-        require(
-            (row.knowledge, row.round) == (ADAPTIVE, ACCUMULATED)
-            or not isinstance(about[0], GuaranteeCell),
-            f"paper row {number} is about a guarantee, whose auditor knows the mechanism and sees "
-            "no rounds; write knowledge: adaptive and no round",
-        )
-        return
-    require(
-        row.knowledge == STATIC or any(cell.defense != "none" for cell in played),
-        f"paper row {number} is about an adaptive adversary, but without a defense there is "
-        "nothing to know; write knowledge: static, or name a defense in 'where'",
+    for grid in grids:
+        require_choice(row.metric, f"paper row {number}: metric", grid.question.metrics)
+    about = [[cell for cell in grid.cells if row.about(cell)] for grid in grids]
+    require(any(about), f"paper row {number} is about no cell of the grids; mend its 'where'")
+    other = next(
+        (name for cells in about for cell in cells for name in differing(cells[0], cell)), ""
     )
-    most = max(cell.rounds for cell in played)
     require(
-        not isinstance(row.round, int) or 1 <= row.round <= most,
-        f"paper row {number} is about round {row.round}; its cells have rounds 1 to {most}",
+        not other, f"paper row {number} is about cells that differ in {other}; add it to 'where'"
     )
+    reasons = [cell.unmeasured(row.knowledge, row.round) for cells in about for cell in cells]
+    require(not all(reasons), f"paper row {number} {next(iter(reasons), '')}")
 
 
-def _size(file: _File, size: str | None) -> str:
+def _size(file: GridFile, size: str | None) -> str:
     if not file.sizes:
         require(size is None, f"the file has no sizes; run it without --size {size}")
         return ""
@@ -175,93 +141,63 @@ def _size(file: _File, size: str | None) -> str:
     return name
 
 
-def _grids(file: _File, overrides: Mapping[str, Any]) -> tuple[tuple[AnyCell, ...], ...]:
+def _grids(
+    file: GridFile, question: Question, overrides: Mapping[str, Any]
+) -> tuple[tuple[Spec, ...], ...]:
     return tuple(
-        _cells({**one, **overrides}, f"grid {i}") for i, one in enumerate(file.grids, start=1)
+        _cells({**one, **overrides}, question, f"grid {number}")
+        for number, one in enumerate(file.grids, start=1)
     )
 
 
-def _cells(settings: Mapping[str, Any], where: str) -> tuple[AnyCell, ...]:
+def _cells(settings: Mapping[str, Any], question: Question, where: str) -> tuple[Spec, ...]:
     """Every combination, in the order of the file's keys."""
-    known = [one.name for one in fields(kind_of(settings.get("ask")))]
-    _refuse_unknown(settings, known, where)
+    known = declared(question.Spec)
+    refuse_unknown(settings, known, where)
     require("data" in settings, f"{where} names no data; add a line 'data: NAME or path'")
-    choices = {name: _choices(name, value) for name, value in settings.items()}
-    found = (dict(zip(choices, one, strict=True)) for one in product(*choices.values()))
-    return tuple(_once(_cell(one, where) for one in found))
+    ask = {"ask": settings.get("ask", next(iter(question.asks)))}
+    choices = {name: _choices(known[name], value) for name, value in {**ask, **settings}.items()}
+    combinations = (dict(zip(choices, one, strict=True)) for one in product(*choices.values()))
+    return tuple(_once(_cell(one, question, where) for one in combinations))
 
 
-def _cell(settings: Mapping[str, Any], where: str) -> AnyCell:
-    """With its adversary named; refuses here what would fail hours later."""
-    cell = _made(_CELLS[kind_of(settings.get("ask"))], settings, where)
+def _cell(settings: Mapping[str, Any], question: Question, where: str) -> Spec:
+    """Refuses here what would fail hours later."""
+    cell = make_spec(question.Spec, settings, where)
     try:
-        return named(cell)
+        cell.check()
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
+    return cell
 
 
-def _kind(file: _File) -> type[AnyCell]:
-    """Of the file's cells: what they are asked decides which settings they have."""
-    kinds = {kind_of(one.get("ask")) for one in file.grids}
-    require(
-        len(kinds) == 1,
-        f"the grids ask for different things ({', '.join(sorted(map(_asked, file.grids)))}); write "
-        "a file for each",
-    )
-    return kinds.pop()
-
-
-def _asked(settings: Mapping[str, Any]) -> str:
-    return str(settings.get("ask", Cell.ask))
-
-
-def _choices(name: str, value: Any) -> list[Any]:
-    """The values of a setting that a file names."""
+def _choices(one: Declared, value: Any) -> list[Any]:
+    """The values of a setting that a file names, a cell each."""
     several = isinstance(value, list)
-    if name in _LISTS:
-        several = several and any(isinstance(one, list) for one in value)
-    require(not several or len(value) > 0, f"{name} is an empty list; name a value")
-    values = value if several else [value]
-    listed = name in _LISTS
-    return [[one] if listed and not isinstance(one, list) else one for one in values]
+    listed = one.kind is tuple and not one.setting.cells
+    if listed:
+        several = several and any(isinstance(each, list) for each in value)
+    require(not several or len(value) > 0, f"{one.name} is an empty list; name a value")
+    return value if several else [value]
 
 
-def _stated(row: Mapping[str, Any], where: str, settings: list[str]) -> PaperFigure:
-    _refuse_unknown(row, _ROW, where)
-    stated: PaperFigure = _made(_STATED, row, where)
-    _refuse_unknown(stated.where, settings, f"{where}, where")
-    return stated
+def _values(known: Mapping[str, Declared], name: str, text: str) -> list[Any]:
+    """The values of ``--set NAME=VALUE,VALUE``, a cell each."""
+    require(name in known, f"--set has an unknown key {name!r}{nearest(name, known)}")
+    one = known[name]
+    where = f"--set {name}"
+    if one.kind is tuple and not one.setting.cells:
+        return [[read_item(one, part, where) for part in split_list(text)]]
+    return [read_item(one, part, where) for part in split_list(text)]
 
 
-def _once(cells: Iterable[AnyCell]) -> list[AnyCell]:
-    found: list[AnyCell] = []
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _once(cells: Iterable[Spec]) -> list[Spec]:
+    different: list[Spec] = []
     for cell in cells:
-        if cell not in found:
-            found.append(cell)
-    return found
-
-
-def _made(adapter: "pydantic.TypeAdapter[Any]", values: Mapping[str, Any], where: str) -> Any:
-    try:
-        return adapter.validate_python(values)
-    except pydantic.ValidationError as error:
-        raise InputError(f"{where}: {_first(error)}") from error
-
-
-def _refuse_unknown(found: Iterable[object], known: Iterable[str], where: str) -> None:
-    names = list(known)
-    for key in found:
-        require(key in names, f"{where} has an unknown key {key!r}{nearest(str(key), names)}")
-
-
-def _first(error: pydantic.ValidationError) -> str:
-    problem = error.errors()[0]
-    where = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "missing":
-        return f"{where} is missing; add it"
-    said = problem["msg"][:1].lower() + problem["msg"][1:]  # a pattern keeps its capitals
-    return f"{where} is {str(problem['input'])[:60]!r}; {said}"
-
-
-def _type(content: Any) -> str:
-    return "nothing" if content is None else f"a {type(content).__name__}"
+        if cell not in different:
+            different.append(cell)
+    return different

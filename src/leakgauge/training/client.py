@@ -9,9 +9,9 @@ from torch import Tensor
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.defenses import ClipNorm, Defense, none
-from leakgauge.defenses.transform import Transform
-from leakgauge.gradients import batch_gradients, local_updates, per_example_gradients
+from leakgauge.defenses import Defense, Transform, none
+from leakgauge.gradients import batch_gradients, local_updates
+from leakgauge.training.per_record import mean_of_transformed
 from leakgauge.training.update import Update
 from leakgauge.training.validity import Validity
 
@@ -50,13 +50,9 @@ class Client:
         )
         per_example = self.defense.per_example
         require(
-            per_example is None or isinstance(per_example, ClipNorm),
-            f"{name!r}: {per_example!r} per record is not supported; expected ClipNorm",
-        )
-        require(
             per_example is None or self.local_steps == 1,
-            f"{name!r} clips each record's gradient; with {self.local_steps} local steps only the "
-            "update could be clipped; take --local-steps 1 or another --defense",
+            f"{name!r} changes each record's gradient; with {self.local_steps} local steps only "
+            "the update could be changed; take --local-steps 1 or another --defense",
         )
 
     @property
@@ -98,11 +94,11 @@ def send(task: Task, params: Params, x: Tensor, y: Tensor, client: Client, *, se
         InputError: the model's gradients cannot be had.
     """
     if client.local_steps == 1:
-        clip = client.defense.per_example
+        per_example = client.defense.per_example
         grads = (
             batch_gradients(task, params, x, y)
-            if clip is None
-            else _clipped(task, params, x, y, clip)
+            if per_example is None
+            else _transformed(task, params, x, y, per_example, seed)
         )
         return Sent(_defended(grads, client, seed))
     steps, size = client.local_steps, client.batch_size
@@ -116,10 +112,16 @@ def send(task: Task, params: Params, x: Tensor, y: Tensor, client: Client, *, se
     return Sent({name: torch.cat([one[name] for one in each]) for name in params}, validity)
 
 
-def _clipped(task: Task, params: Params, x: Tensor, y: Tensor, clip: Transform) -> Grads:
-    """The mean of each batch's clipped gradients, leaf ``[T, *p]``."""
-    each = [clip(per_example_gradients(task, params, *one), []) for one in zip(x, y, strict=True)]
-    return {name: torch.stack([one[name].mean(dim=0) for one in each]) for name in params}
+def _transformed(
+    task: Task, params: Params, x: Tensor, y: Tensor, per_example: Transform, seed: int
+) -> Grads:
+    """The mean of each batch's transformed gradients, leaf ``[T, *p]``."""
+    each = []
+    for row, (records, labels) in enumerate(zip(x, y, strict=True)):
+        names = ("defense", row, "record")
+        rngs = [torch_stream(seed, *names, one, device=x.device) for one in range(len(records))]
+        each.append(mean_of_transformed(task, params, records, labels, per_example, rngs))
+    return {name: torch.stack([mean[name] for mean in each]) for name in params}
 
 
 def _update(change: Mapping[str, Tensor], params: Params, client: Client) -> Update:

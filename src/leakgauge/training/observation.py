@@ -6,12 +6,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from leakgauge.core.checks import InputError
-from leakgauge.core.rng import derive
+from leakgauge.core.rng import derive, torch_stream
 from leakgauge.core.types import Dataset, Grads, Params, Task
-from leakgauge.defenses import ClipNorm, Defense
-from leakgauge.gradients import iter_batch_gradients
-from leakgauge.gradients.clipping import iter_clipped_batch_gradients
+from leakgauge.defenses import Defense
+from leakgauge.training.per_record import iter_gradients
 
 
 def sent_gradients(
@@ -45,18 +43,21 @@ def sent_gradients(
         Leaves ``[chunk, *p]``.
     """
     wanted = torch.arange(len(rows), device=rows.device) if only is None else only
-    if defense.per_example is None:
-        chunks = iter_batch_gradients(
-            task, params, data.x, data.y, rows[wanted], max_bytes=max_bytes
-        )
-    elif isinstance(defense.per_example, ClipNorm):
-        clip = defense.per_example.l2
-        chunks = iter_clipped_batch_gradients(
-            task, params, data.x, data.y, rows[wanted], clip=clip, max_bytes=max_bytes
-        )
-    else:
-        raise InputError(f"{defense.per_example!r} per record is not supported; expected ClipNorm")
     drawn = hashlib.sha256(rows.cpu().numpy().tobytes()).hexdigest()
+
+    def of_records(position: int) -> list[torch.Generator]:
+        seed = derive(noise_seed, drawn, int(wanted[position]), "record")
+        return [torch_stream(seed, one, device=data.x.device) for one in range(rows.shape[1])]
+
+    chunks = iter_gradients(
+        task,
+        params,
+        data,
+        rows[wanted],
+        per_example=defense.per_example,
+        rngs=of_records,
+        max_bytes=max_bytes,
+    )
     for trials, grads in chunks:
         device = next(iter(grads.values())).device
         generators = [

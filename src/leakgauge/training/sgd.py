@@ -7,10 +7,11 @@ import torch
 from torch.func import functional_call
 
 from leakgauge.core.types import Dataset, Params, Task
-from leakgauge.defenses import ClipNorm, Defense
+from leakgauge.defenses import Defense
 from leakgauge.gradients.clipping import clipped_gradient_function
 from leakgauge.gradients.probing import fresh_buffers
 from leakgauge.gradients.probing import gradient as gradient_of_batch
+from leakgauge.training.per_record import mean_of_transformed
 
 
 def train_epoch(
@@ -41,8 +42,8 @@ def train_epoch(
     """
     order = torch.from_numpy(rng.permutation(len(data))).to(data.y.device)
     current = {name: value.detach().clone().requires_grad_() for name, value in params.items()}
-    gradient = _gradient_of(task, current, data, defense)
     noise = torch.Generator(order.device).manual_seed(noise_seed)
+    gradient = _gradient_of(task, current, data, defense, noise)
     for batch in torch.split(order, batch_size):
         step = gradient(current, data.x[batch], data.y[batch])
         if defense is not None:
@@ -55,14 +56,17 @@ def train_epoch(
 
 
 def _gradient_of(
-    task: Task, params: Params, data: Dataset, defense: Defense | None
+    task: Task, params: Params, data: Dataset, defense: Defense | None, noise: torch.Generator
 ) -> Callable[[Params, torch.Tensor, torch.Tensor], dict[str, torch.Tensor]]:
-    """``(params, x [B, ...], y [B]) -> gradient``, of clipped records where the defense clips."""
-    if defense is not None and isinstance(defense.per_example, ClipNorm):
-        clip = defense.per_example.l2
-        return clipped_gradient_function(task, params, data.x, data.y, clip=clip)
+    """``(params, x [B, ...], y [B]) -> gradient``, each record's transformed by the defense."""
+    per_example = None if defense is None else defense.per_example
+    if per_example is not None and per_example.clip_norm is not None:
+        return clipped_gradient_function(task, params, data.x, data.y, clip=per_example.clip_norm)
 
     def gradient(params: Params, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+        if per_example is not None:
+            rngs = [noise] * len(x)
+            return dict(mean_of_transformed(task, params, x, y, per_example, rngs))
         return gradient_of_batch(task, params, {**params, **fresh_buffers(task)}, x, y)
 
     return gradient

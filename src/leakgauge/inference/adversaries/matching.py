@@ -18,7 +18,6 @@ from leakgauge.core.types import Dataset, Grads
 from leakgauge.data.counterfactual import altered, column_of
 from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inference.adversaries.adversary import with_prior
-from leakgauge.inference.adversaries.noise import noise_std, noiseless
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.games.candidates import (
     CandidateAdversary,
@@ -86,8 +85,8 @@ class Matching(CandidateAttack):
     ) -> "FittedMatching":
         """Nothing is learnt where the noise is known."""
         rows, _ = shadow.draw(self.batches, rng=rng)
-        clean = replace(shadow, defense=noiseless(shadow.defense))
-        variance, mean_square = noise_std(shadow.defense) ** 2, _mean_square(clean, rows)
+        clean = replace(shadow, defense=shadow.defense.without_noise())
+        variance, mean_square = shadow.defense.noise_std**2, _mean_square(clean, rows)
         if variance == 0:
             other = replace(clean, noise_seed=int(rng.integers(2**62)))
             variance = _variance(clean, other, rows)

@@ -12,7 +12,6 @@ from torch import Tensor
 from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.forest import FittedForest
-from leakgauge.inference.adversaries.noise import noiseless
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import Flat
 
@@ -83,7 +82,7 @@ class PcaForest:
     ) -> FittedForest:
         """Learn axes and forest on the same balanced bootstrapped batches."""
         rows, secret = shadow.draw(self.batches, rng=rng)
-        clean = replace(shadow, defense=noiseless(shadow.defense))
+        clean = replace(shadow, defense=shadow.defense.without_noise())
         flat = torch.cat([Flat()(grads) for grads in clean.gradients(rows)])
         view = Projection.learn(flat, self.components, rng=rng)
         features = torch.cat([view(grads) for grads in shadow.gradients(rows)]).cpu().numpy()

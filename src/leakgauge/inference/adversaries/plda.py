@@ -17,7 +17,6 @@ from leakgauge.inference.adversaries.likeness import (
     observe,
     rehearse,
 )
-from leakgauge.inference.adversaries.noise import noise_std
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.games.candidates import CandidateAttack
 
@@ -67,7 +66,7 @@ class Plda(CandidateAttack):
     def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> FittedLikeness:
         """Calibrate on held-out shadow persons, then learn from all."""
         self.check(shadow, len(log_prior))
-        noise = noise_std(shadow.defense)
+        noise = shadow.defense.noise_std
         view, lesson = observe(shadow, batches=self.batches, components=self.components, rng=rng)
 
         def learn(lesson: Lesson) -> SamePerson:

@@ -3,19 +3,12 @@
 All images are floating ``[n, c, h, w]``; of pixels from 0 to 1 unless ``peak`` says otherwise.
 """
 
-import math
-from dataclasses import replace
-
-import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
-from scipy.stats import t
 from torch import Tensor
 from torch.nn.functional import conv2d
 
 from leakgauge.core.checks import require
-from leakgauge.results.measurements import Estimate
-from leakgauge.results.scores import unseen
 
 SSIM_WINDOW = 11
 """Pixels each way that SSIM looks at together: the least that an image must have."""
@@ -116,71 +109,6 @@ def align_to_truth(found: Tensor, truth: Tensor) -> Tensor:
     cost = torch.cdist(truth.flatten(1), found.flatten(1)).square()
     _, order = linear_sum_assignment(cost.cpu().numpy())
     return torch.from_numpy(order).to(found.device)
-
-
-def mean_estimate(values: Tensor, *, confidence: float = 0.95, unit: str = "") -> Estimate:
-    """The mean over images, with a Student t interval.
-
-    The interval is about other images of the same kind, taken as independent; images of one batch
-    are not quite that. A single image says nothing of others: low and high are its value then,
-    and ``n`` is 1.
-
-    Args:
-        values: one for each image ``[n]``.
-        confidence: two-sided.
-        unit: for example ``"dB"``.
-
-    Raises:
-        InputError: there is no value, or one that is not finite.
-
-    >>> found = mean_estimate(torch.tensor([1.0, 2.0, 3.0]))
-    >>> found.value, round(found.low, 3), round(found.high, 3)
-    (2.0, -0.484, 4.484)
-    """
-    n = values.numel()
-    require(
-        values.dim() == 1 and n > 0,
-        f"scores are {list(values.shape)}; expected [n], one for each image",
-    )
-    plain: np.ndarray = values.detach().cpu().double().numpy()
-    bad = int((~np.isfinite(plain)).sum())
-    require(bad == 0, f"{bad} of {n} scores are not finite; leave out what failed, and say so")
-    mean = float(plain.mean())
-    if n == 1:
-        return Estimate(mean, mean, mean, 1, confidence, unit)
-    reach = float(t.ppf((1 + confidence) / 2, n - 1) * plain.std(ddof=1)) / math.sqrt(n)
-    return Estimate(mean, mean - reach, mean + reach, n, confidence, unit)
-
-
-def share_estimate(values: Tensor, *, confidence: float = 0.95) -> Estimate:
-    """The mean over images of shares of what was right, as ``mean_estimate`` but within 0 and 1.
-
-    Where all agree, Student's t sees no spread: the interval then reaches as far as ``unseen``.
-
-    >>> found = share_estimate(torch.ones(8))
-    >>> round(found.low, 4), found.high
-    (0.6306, 1.0)
-    """
-    found = mean_estimate(values, confidence=confidence)
-    reach = unseen(found.n, confidence) if found.low == found.high else 0.0
-    return replace(found, low=max(found.low - reach, 0.0), high=min(found.high + reach, 1.0))
-
-
-def paired_difference(
-    first: Tensor, second: Tensor, *, confidence: float = 0.95, unit: str = ""
-) -> Estimate:
-    """The mean of ``first - second``, both ``[n]`` of the same images, as ``mean_estimate``.
-
-    >>> gain = paired_difference(torch.tensor([21.0, 31.0]), torch.tensor([20.0, 30.0]), unit="dB")
-    >>> gain.low, gain.high, gain.n
-    (1.0, 1.0, 2)
-    """
-    require(
-        first.shape == second.shape,
-        f"scores are {list(first.shape)} and {list(second.shape)}; expected both of the same "
-        "images, in the same order",
-    )
-    return mean_estimate(first - second, confidence=confidence, unit=unit)
 
 
 def _checked(found: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:

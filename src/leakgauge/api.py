@@ -1,0 +1,272 @@
+"""The Python interface: ``load`` data, ``audit`` them, look at the ``Result``."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.types import Dataset, Task
+from leakgauge.data.source import Source, array_source, frame_source, open_data
+from leakgauge.report.section import Row, Section
+from leakgauge.results.measurements import Measurement
+from leakgauge.runs.audit import AuditRun
+
+if TYPE_CHECKING:
+    from leakgauge.runs.question import Progress
+
+Defense = Any
+"""A settings object of ``leakgauge.defenses``, or its text, as ``"prune:rate=0.99"``."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Data with the roles of their columns, as ``load`` returns them.
+
+    Attributes:
+        source: the records.
+        roles: label, secret, group, drop, bins and drop_missing, where they are named.
+    """
+
+    source: Source
+    roles: Mapping[str, Any] = field(default_factory=dict)
+
+
+def load(
+    data: Any,
+    labels: Any = None,
+    *,
+    label: str | None = None,
+    secret: str | None = None,
+    group: str | None = None,
+    drop: Sequence[str] = (),
+    bins: Mapping[str, int] | None = None,
+    drop_missing: bool = False,
+    secrets: Mapping[str, Any] | None = None,
+    users: Any = None,
+) -> Data:
+    """Return data for ``audit``.
+
+    Args:
+        data: a path (table, folder of images, ``.npz``), the name of a dataset, a DataFrame, an
+            array of records ``[n, d]`` or images ``[n, h, w, c]`` uint8, or a ``Task``.
+        labels: for an array, the labels ``[n]``; for a ``Task``, its ``Dataset``.
+        label: column that the model predicts.
+        secret: column that nobody should learn.
+        group: column that names the user of each row.
+        drop: columns to leave out.
+        bins: for a numeric label or secret, into how many ranges to cut it.
+        drop_missing: whether to leave out rows without label, secret or group.
+        secrets: for an array, columns ``[n]`` by name that are no features.
+        users: for an array, the user of each record ``[n]``.
+
+    Raises:
+        InputError: the data cannot be read, or their parts do not fit one another.
+    """
+    given = {
+        "label": label,
+        "secret": secret,
+        "group": group,
+        "drop": tuple(drop),
+        "bins": dict(bins or {}),
+        "drop_missing": drop_missing,
+    }
+    if isinstance(data, np.ndarray) or (
+        type(data).__module__.startswith("torch") and not isinstance(data, Task)
+    ):
+        require(labels is not None, "an array of records needs labels; give load(x, y, ...)")
+        source = array_source(data, labels, secrets or {}, users)
+        names = {"label": "label", "secret": secret or next(iter(secrets or {}), None)}
+        given |= names | ({"group": "user"} if users is not None else {})
+    else:
+        source = _source(data, labels)
+    return Data(source, {name: value for name, value in given.items() if value})
+
+
+def audit(
+    data: Any,
+    ask: str | Sequence[str] = (),
+    *,
+    defenses: Sequence[Defense] = (),
+    adversaries: Sequence[str] = (),
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    workers: int | None = 1,
+    progress: "Progress | None" = None,
+    **options: Any,
+) -> "Result":
+    """Ask what the gradients of training on ``data`` give away.
+
+    Args:
+        data: of ``load``, or anything that ``load`` takes.
+        ask: words of ``--ask``, or ``"all"`` for everything that the data allow.
+        defenses: each is played beside training without one.
+        adversaries: as ``--adversary`` names them; by default those of the papers.
+        seed: of all randomness.
+        settings: of single questions, by ``"question.name"``: ``{"reconstruction.images": 16}``.
+        out: folder of the run, which a repeated call goes on in; None uses a temporary one.
+        workers: processes; None decides by the work there is.
+        progress: gets what is done, notes and warnings.
+        options: settings for every question that has them, as ``rounds=3``.
+
+    Raises:
+        InputError: a word or a setting is wrong, or nothing could be measured.
+    """
+    from leakgauge.catalog import questions
+    from leakgauge.runs.asking import ALL, Wanted, all_allowed, asked_of
+    from leakgauge.runs.audit import describe, resolve, run_audit
+    from leakgauge.runs.page import sections_of
+    from leakgauge.runs.question import Silent
+
+    loaded = data if isinstance(data, Data) else load(data)
+    words = (ask,) if isinstance(ask, str) else tuple(ask)
+    given = {**loaded.roles, "seed": seed, **{name: _plain(one) for name, one in options.items()}}
+    given |= {"defense": tuple(map(str, defenses))} if defenses else {}
+    given |= {"adversary": tuple(adversaries)} if adversaries else {}
+    known = questions()
+    wanted = Wanted(words, given, _sets(settings or {}))
+    notes: dict[str, str] = {}
+    if ALL in words:
+        asked, notes = all_allowed(wanted, known, loaded.source)
+    else:
+        asked = asked_of(wanted, known)
+    resolved = resolve(asked, source=loaded.source)
+    lines = [f"`{word}`: {reason}" for word, reason in notes.items()]
+    holder = tempfile.TemporaryDirectory(prefix="leakgauge-") if out is None else None
+    folder = Path(holder.name if out is None and holder else str(out))
+    run = run_audit(
+        folder,
+        describe("audit", resolved, notes=lines),
+        resolved,
+        progress=progress or Silent(),
+        workers=workers,
+    )
+    return Result(run, tuple(sections_of(run, known)), holder)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answers of an audit.
+
+    Attributes:
+        run: the audit with its folder.
+        sections: of the report.
+    """
+
+    run: AuditRun
+    sections: Sequence[Section]
+    _folder: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def verdicts(self) -> list[Row]:
+        """One row for each question: verdict, level, headline figure and text."""
+        return [row for section in self.sections for row in section.rows]
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        """All figures, each with its interval."""
+        return self.run.measurements
+
+    @property
+    def missing(self) -> list[str]:
+        """What was requested and not completed, with the reasons."""
+        return self.run.missing
+
+    @property
+    def not_asked(self) -> Sequence[str]:
+        """For each question that the data do not allow, why, and what would allow it."""
+        return self.run.description.notes
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return one row per figure: what was measured, its value, interval and n."""
+        rows = [
+            {
+                "question": one.question,
+                "ask": one.game,
+                "defense": one.defense,
+                "knowledge": one.knowledge,
+                "adversary": one.adversary,
+                "metric": one.metric,
+                "round": one.round,
+                "value": one.estimate.value,
+                "low": one.estimate.low,
+                "high": one.estimate.high,
+                "n": one.estimate.n,
+                "chance": one.chance,
+                "seed": one.seed,
+            }
+            for one in self.measurements
+        ]
+        return pd.DataFrame(rows)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the report as one HTML page; with ``path``, write it there too."""
+        from leakgauge.core.files import write_text
+        from leakgauge.runs.page import render_audit
+
+        html = render_audit(self.run, self.sections)
+        if path is not None:
+            write_text(Path(path), html)
+        return html
+
+    def _repr_html_(self) -> str:
+        """The summary, as a notebook shows it."""
+        from html import escape
+
+        rows = "".join(
+            f"<tr><th>{escape(row.ask)}</th><td>{escape(row.verdict)}</td>"
+            f"<td>{_figure(row)}</td><td>{escape(row.text)}</td></tr>"
+            for row in self.verdicts
+        )
+        head = "<tr><th>question</th><th>verdict</th><th>figure</th><th>in words</th></tr>"
+        return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
+
+    def __str__(self) -> str:
+        return "\n".join(f"{row.ask}: {row.verdict} ({_figure(row)})" for row in self.verdicts)
+
+
+def _figure(row: Row) -> str:
+    one = row.estimate
+    if one is None:
+        return "no figure"
+    return f"{row.metric} {one.value:.3f}, {one.low:.3f} to {one.high:.3f}"
+
+
+def _source(data: Any, dataset: Any) -> Source:
+    from leakgauge.runs.sources import task_source
+
+    if isinstance(data, Source):
+        return data
+    if isinstance(data, Task):
+        if not isinstance(dataset, Dataset):
+            raise InputError(
+                f"a Task needs its records as a Dataset, got {type(dataset).__name__}; "
+                "give load(task, dataset)"
+            )
+        return task_source(data, dataset)
+    if isinstance(data, pd.DataFrame):
+        return frame_source(data)
+    if isinstance(data, str | Path):
+        return open_data(data)
+    raise InputError(
+        f"data are {type(data).__name__}; expected a path, the name of a dataset, a DataFrame, "
+        "an array with labels, or a Task with a Dataset"
+    )
+
+
+def _sets(settings: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
+    sets = {}
+    for text, value in settings.items():
+        question, dot, name = text.partition(".")
+        require(bool(dot), f"settings has {text!r}; expected 'question.name', else an option")
+        sets[question, name] = _plain(value)
+    return sets
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

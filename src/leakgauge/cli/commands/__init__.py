@@ -1,0 +1,1 @@
+"""One file a command; its function has the name of the file."""

@@ -1,0 +1,72 @@
+"""``leakgauge audit DATA``: several questions, one folder, one report."""
+
+from typing import Annotated, Any
+
+import typer
+
+from leakgauge.catalog import asks, questions
+from leakgauge.cli import options
+from leakgauge.cli.play import Command, play
+from leakgauge.core.checks import require
+from leakgauge.runs.asking import ALL, Wanted, all_allowed, asked_of, read_sets
+from leakgauge.runs.repeat import repeat_audit
+
+MAIN = next(iter(questions().values())).Spec
+"""The ``Spec`` whose settings are options; other questions take theirs by ``--set``."""
+
+Data = Annotated[
+    str | None,
+    typer.Argument(
+        help="a CSV or Parquet file, images (.npz, or a folder with a CSV), or the name of a "
+        "dataset: adult, crema_d, heritage, randhie, celeba, utkface, cifar10, cifar100"
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="QUESTION.KEY=VALUE: a setting of one question; repeatable"),
+]
+HELPS = {"ask": f"{', '.join(asks())}, or {ALL} that the data allow"}
+
+
+@options.with_options(MAIN, helps=HELPS)
+def audit(
+    given: options.Given,
+    data: Data = None,
+    set_: Set = None,
+    workers: options.Workers = None,
+    out: options.Out = None,
+    json_: options.Json = False,
+) -> None:
+    """Measure what the gradients of training on DATA give away; one report for all questions."""
+    require(
+        (data is None) != ("task" not in given),
+        "expected either DATA (a table, images or a dataset's name) or --task MODULE:FUNCTION",
+    )
+    options_ = {**given, **({"data": data} if data else {})}
+    play(
+        lambda: command_of("audit", options_, set_ or ()),
+        out=out,
+        workers=options.worker_count(workers),
+        json_=json_,
+    )
+
+
+def command_of(name: str, given: dict[str, Any], sets: Any) -> Command:
+    """Return what ``leakgauge audit`` or ``demo`` runs.
+
+    Raises:
+        InputError: a word, an option or a setting is wrong, or the data do not allow it.
+    """
+    known = questions()
+    words = given.pop("ask", ())
+    wanted = Wanted(words, given, read_sets(sets, known))
+    if ALL not in words:
+        asked = asked_of(wanted, known)
+        return Command(name, asked, repeat_audit(name, asked, MAIN))
+    from leakgauge.runs.sources import source_of
+    from leakgauge.runs.spec import make_spec
+
+    here: dict[str, Any] = {key: given[key] for key in ("data", "task", "seed") if key in given}
+    asked, reasons = all_allowed(wanted, known, source_of(make_spec(MAIN, here)))
+    repeat = repeat_audit(name, asked, MAIN)
+    return Command(name, asked, repeat, [f"`{word}`: {why}" for word, why in reasons.items()])

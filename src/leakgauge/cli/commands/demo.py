@@ -1,0 +1,27 @@
+"""``leakgauge demo``: an audit of data that come with the package."""
+
+from leakgauge.cli import options
+from leakgauge.cli.commands.audit import HELPS, MAIN, Set, command_of
+from leakgauge.cli.play import play
+from leakgauge.runs.spec import declared
+
+DATA = "randhie"
+OWN = ("ask", "adversary", "defense", "batch_size", "rounds", "trials", "shadow", "seed")
+"""The settings that have an option here; those about the data are fixed."""
+
+
+@options.with_options(MAIN, helps=HELPS, without=set(declared(MAIN)) - set(OWN))
+def demo(
+    given: options.Given,
+    set_: Set = None,
+    workers: options.Workers = None,
+    out: options.Out = None,
+    json_: options.Json = False,
+) -> None:
+    """Audit the RAND Health Insurance Experiment, which needs no download."""
+    play(
+        lambda: command_of("audit", {**given, "data": DATA}, set_ or ()),
+        out=out,
+        workers=options.worker_count(workers),
+        json_=json_,
+    )

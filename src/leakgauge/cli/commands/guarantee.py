@@ -1,0 +1,33 @@
+"""``leakgauge guarantee TABLE``: does DP-SGD hide an attribute of a single record?"""
+
+from typing import Annotated
+
+import typer
+
+from leakgauge.catalog import questions
+from leakgauge.cli import options
+from leakgauge.cli.play import Command, play
+from leakgauge.guarantee.spec import GuaranteeSpec
+from leakgauge.runs.repeat import repeat_command
+
+NAME = "guarantee"
+
+
+@options.with_options(
+    GuaranteeSpec, required=("attribute", "clip", "noise"), without=("ask", "task", "defense")
+)
+def guarantee(
+    table: Annotated[str, typer.Argument(help="a CSV or Parquet file, or the name of a table")],
+    given: options.Given,
+    out: options.Out = None,
+    json_: options.Json = False,
+) -> None:
+    """Measure whether DP-SGD hides an attribute of a single record, as it promises."""
+
+    def command() -> Command:
+        question = questions()[NAME]
+        spec = options.spec_of(GuaranteeSpec, given, ask=(NAME,), data=table)
+        repeat = repeat_command("guarantee", spec)
+        return Command("guarantee", {question.name: (question, spec)}, repeat)
+
+    play(command, out=out, workers=1, json_=json_, flat_json=True)

@@ -1,0 +1,41 @@
+"""``leakgauge invert DATA``: can records be rebuilt from what clients send?"""
+
+from typing import Annotated
+
+import typer
+
+from leakgauge.catalog import questions
+from leakgauge.cli import options
+from leakgauge.cli.play import Command, play
+from leakgauge.core.checks import require
+from leakgauge.inversion.spec import InversionSpec
+from leakgauge.runs.repeat import repeat_command
+
+NAME = "reconstruction"
+
+
+@options.with_options(InversionSpec, without=("ask",))
+def invert(
+    given: options.Given,
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            help="images (.npz, a folder with a CSV), a table, or a dataset's name: its records "
+            "are sent, attacked and compared with what was rebuilt"
+        ),
+    ] = None,
+    out: options.Out = None,
+    json_: options.Json = False,
+) -> None:
+    """Rebuild records from the gradients or updates that clients send."""
+    require(
+        (data is None) != ("update" not in given), "expected either DATA, or --update with --task"
+    )
+    require(("update" in given) == ("task" in given), "--update and --task go together; give both")
+
+    def command() -> Command:
+        question = questions()[NAME]
+        spec = options.spec_of(InversionSpec, given, ask=(NAME,), data=data or "")
+        return Command("invert", {NAME: (question, spec)}, repeat_command("invert", spec))
+
+    play(command, out=out, workers=1, json_=json_, flat_json=True)

@@ -1,0 +1,236 @@
+"""``leakgauge run FILE.yaml``: a grid of experiments, and the page of its results."""
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from leakgauge.catalog import questions
+from leakgauge.cli import options
+from leakgauge.cli.stopping import REFUSED, stoppable
+from leakgauge.core.checks import InputError, require, require_count
+
+if TYPE_CHECKING:
+    from leakgauge.report.compare import Comparison, Row
+    from leakgauge.results.measurements import Estimate
+    from leakgauge.results.metrics import Metric
+    from leakgauge.runs.grid import Grid
+    from leakgauge.runs.runner import Outcome
+
+File = Annotated[Path, typer.Argument(help="a YAML file that describes a grid of experiments")]
+Size = Annotated[
+    str | None, typer.Option(help="one of the file's sizes (default: small, where it has one)")
+]
+Jobs = Annotated[int, typer.Option(help="cells that are played at once, a process each")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="KEY=VALUE,...: values that replace the file's; repeatable"),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(help=f"folder of the grid (default: {options.RUNS}/NAME-SIZE, so repeating it "
+                 "goes on)"),
+]  # fmt: skip
+
+
+def run(
+    file: File,
+    size: Size = None,
+    jobs: Jobs = 1,
+    set_: Set = None,
+    out: Out = None,
+    json_: options.Json = False,
+) -> None:
+    """Run a grid of experiments; finished cells are kept, so a repeated command goes on."""
+    from leakgauge.runs.page import read_comparison, write_comparison
+
+    require_count(jobs, "--jobs")
+    grid = _grid(file, size, set_ or ())
+    for device in {cell.device for cell in grid.cells}:
+        options.check_device(device)
+    path = out or options.RUNS / "-".join(part for part in (grid.name, grid.size) if part)
+    notices = Console(stderr=True)
+    began = time.perf_counter()
+    with stoppable(notices, f"finished cells are kept in {path}; to go on, repeat the command"):
+        refused = _with_progress(grid, path, jobs, notices)
+    for outcome in refused:
+        notices.print(Text(f"refused: {_named(outcome, grid)}: {outcome.refusal}"), soft_wrap=True)
+    comparison, question = read_comparison(path, questions())
+    if comparison.cells:
+        report = write_comparison(path, questions())
+        if json_:
+            print(json.dumps(as_json(comparison, question.metrics, path, report), allow_nan=False))
+        else:
+            _print_answer(comparison, question.metrics, report, time.perf_counter() - began)
+    if refused:
+        raise typer.Exit(REFUSED)
+
+
+def as_json(
+    comparison: "Comparison", metrics: "Mapping[str, Metric]", out: Path, report: Path
+) -> dict[str, Any]:
+    """Return every cell with its accumulated figures, and ours beside the paper's."""
+    from leakgauge.report.compare import beside_paper, by_knowledge
+
+    cells = [
+        {
+            **played.settings,
+            "knowledge": knowledge,
+            "measurements": {name: _ends(one) for name, one in figures.items()},
+        }
+        for played in comparison.cells.values()
+        for knowledge, figures in by_knowledge([played], metrics).items()
+    ]
+    rows = [
+        {
+            "where": dict(row.stated.where),
+            "knowledge": row.stated.knowledge,
+            "metric": row.stated.metric,
+            "round": row.stated.round,
+            "note": row.stated.note,
+            "paper": row.stated.value,
+            "ours": None if row.ours is None else _ends(row.ours),
+            "seeds": 0 if row.ours is None else row.ours.n,
+            "difference": row.difference,
+        }
+        for row in beside_paper(comparison, metrics)
+    ]
+    return {
+        "name": comparison.name,
+        "size": comparison.size,
+        "out": str(out),
+        "report": str(report),
+        "asked": comparison.asked,
+        "cells": cells,
+        "compare": rows,
+    }
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, to two units.
+
+    >>> duration(42.4), duration(61), duration(7322)
+    ('42 s', '1 min 1 s', '2 h 2 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+class _Left(ProgressColumn):
+    """Counts down to the end that the last finished cell promised."""
+
+    def render(self, task: Task) -> Text:
+        """Return the time left in words; nothing where it is not known."""
+        until = task.fields["until"]
+        left = None if until is None else max(0.0, until - time.monotonic())
+        return Text("" if left is None else f"about {duration(left)} left")
+
+
+def _grid(file: Path, size: str | None, sets: "list[str] | tuple[()]") -> "Grid":
+    from leakgauge.runs.grid import unfold
+    from leakgauge.runs.grid_file import read_grid_file
+
+    overrides = {}
+    for text in sets:
+        name, equals, values = text.partition("=")
+        require(
+            bool(name and equals and values),
+            f"--set is {text!r}; expected KEY=VALUE,..., for example seed=0,1",
+        )
+        overrides[name] = values
+    try:
+        return unfold(read_grid_file(file), questions(), size=size, overrides=overrides)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
+
+
+def _with_progress(grid: "Grid", out: Path, jobs: int, notices: Console) -> "list[Outcome]":
+    from leakgauge.runs.runner import run_grid
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bars = Progress(*columns, TimeElapsedColumn(), _Left(), console=notices)
+    bar = bars.add_task(f"{grid.name}: cells", total=None, until=None)
+    with contextlib.ExitStack() as shown:
+
+        def progress(done: int, of: int, left: float | None) -> None:
+            if not bars.live.is_started:  # not before the folder is ours: a refusal is one line
+                shown.enter_context(bars)
+            until = None if left is None or done == of else time.monotonic() + left
+            bars.update(bar, completed=done, total=of, until=until)
+
+        return run_grid(grid, out, workers=jobs, progress=progress)
+
+
+def _named(outcome: "Outcome", grid: "Grid") -> str:
+    """The cell by the settings that vary in the grid."""
+    from leakgauge.report.compare import varying
+    from leakgauge.runs.spec import plain
+
+    settings = plain(outcome.spec)
+    names = varying([plain(cell) for cell in grid.cells]) or ["data"]
+    return ", ".join(f"{name} {settings[name]}" for name in [*names, "seed"])
+
+
+def _print_answer(
+    comparison: "Comparison", metrics: "Mapping[str, Metric]", report: Path, seconds: float
+) -> None:
+    from leakgauge.report.compare import beside_paper
+
+    console = Console()
+    rows = beside_paper(comparison, metrics)
+    if rows:
+        console.print(_table(rows, metrics))
+    console.print(
+        Text(
+            f"{len(comparison.cells)} of {comparison.asked} cells; report: {report}  "
+            f"({duration(seconds)})"
+        ),
+        soft_wrap=True,
+    )
+
+
+def _table(rows: "list[Row]", metrics: "Mapping[str, Metric]") -> Table:
+    from leakgauge.report.compare_page import signed
+    from leakgauge.report.wording import interval, number, plain
+
+    table = Table(title="ours beside the paper's", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("figure", overflow="fold")
+    for name in ("metric", "ours", "95 % interval", "seeds", "paper", "difference"):
+        table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=True)
+    for row in rows:
+        ours, difference, metric = row.ours, row.difference, row.stated.metric
+        table.add_row(
+            Text(row.stated.title),
+            metrics[metric].title if metric in metrics else metric,
+            "not run" if ours is None else number(ours.value),
+            "" if ours is None else interval(ours),
+            "0" if ours is None else str(ours.n),
+            plain(row.stated.value),
+            "" if difference is None else signed(difference),
+        )
+    return table
+
+
+def _ends(estimate: "Estimate") -> dict[str, float]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}

@@ -1,0 +1,167 @@
+"""Runs the questions of a command: folder, progress, report, and the printed answer."""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from leakgauge.catalog import questions
+from leakgauge.cli.options import run_path
+from leakgauge.cli.progress import bars
+from leakgauge.cli.stopping import INTERRUPTED, REFUSED, stoppable
+
+if TYPE_CHECKING:
+    from leakgauge.report.section import Section
+    from leakgauge.runs.asking import Asked
+    from leakgauge.runs.audit import AuditRun
+
+STYLES = {"strong": "bold red", "clear": "red", "weak": "yellow", "none": "green"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a command runs.
+
+    Attributes:
+        name: of the command.
+        asked: the questions with their settings.
+        repeat: the command line that repeats it.
+        not_asked: why other questions are not asked.
+    """
+
+    name: str
+    asked: "Asked"
+    repeat: str
+    not_asked: Sequence[str] = ()
+
+
+def play(
+    prepare: Callable[[], Command],
+    *,
+    out: Path | None,
+    workers: int | None,
+    json_: bool,
+    flat_json: bool = False,
+) -> None:
+    """Run the questions to the end, write the report and print the answer.
+
+    Args:
+        prepare: reads the data and returns what to run.
+        out: folder of the run; None makes a new one.
+        workers: processes; None decides by the work there is.
+        json_: whether to print JSON alone.
+        flat_json: whether that is of one question, without its name around it.
+
+    Raises:
+        InputError: nothing could be measured.
+        Exit: something was refused or stopped.
+    """
+    from leakgauge.cli.options import check_device
+    from leakgauge.runs.audit import describe, resolve, run_audit
+    from leakgauge.runs.page import sections_of, write_report
+
+    began, notices = time.perf_counter(), Console(stderr=True)
+    with notices.status("reading the data"):
+        command = prepare()
+        for device in {spec.device for _, spec in command.asked.values()}:
+            check_device(device)
+        resolved = resolve(command.asked)
+    description = describe(command.name, resolved, repeat=command.repeat, notes=command.not_asked)
+    path = run_path(out, command.name)
+    for note in command.not_asked:
+        notices.print(Text(f"not asked: {note}"), soft_wrap=True)
+    with stoppable(notices, f"to go on, repeat the command with --out {path}"):
+        with bars(notices) as progress:
+            audit = run_audit(path, description, resolved, progress=progress, workers=workers)
+        sections = sections_of(audit, questions())
+        report = write_report(audit, questions(), sections)
+    for text in audit.missing:
+        notices.print(Text(f"refused: {text}"), soft_wrap=True)
+    if json_:
+        print(json.dumps(_as_json(audit, sections, report, flat=flat_json), allow_nan=False))
+    else:
+        _print_answer(sections, report, time.perf_counter() - began)
+    if audit.stopped:
+        notices.print(
+            Text(f"stopped; to go on, repeat the command with --out {path}"), soft_wrap=True
+        )
+        raise typer.Exit(INTERRUPTED)
+    if audit.missing:
+        raise typer.Exit(REFUSED)
+
+
+def _print_answer(sections: "Sequence[Section]", report: Path, seconds: float) -> None:
+    console = Console()
+    for section in sections:
+        for line in section.lines:
+            if line.heading:
+                heading = Text(f"\n{line.heading}", style=STYLES.get(line.level or "", "bold"))
+                detail = f" ({line.detail})" if line.detail else ""
+                console.print(heading + Text(detail, style="dim"))
+                console.print(Text(line.text))
+            else:
+                style = STYLES.get(line.level or "", "")
+                console.print(Text(f"\n{line.text}", style=style))
+    if len(sections) > 1:
+        console.print(_summary(sections))
+    console.print(Text(f"\nreport: {report}  ({seconds:.0f} s)"), soft_wrap=True)
+
+
+def _summary(sections: "Sequence[Section]") -> Table:
+    from leakgauge.report.wording import interval, number
+
+    table = Table(title="\nSummary", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for name in ("question", "verdict", "figure", "95 % interval"):
+        table.add_column(name)
+    for section in sections:
+        for row in section.rows:
+            figure = "" if row.estimate is None else f"{row.metric} {number(row.estimate.value)}"
+            ends = "" if row.estimate is None else interval(row.estimate)
+            style = STYLES.get(row.level, "")
+            table.add_row(Text(row.ask), Text(row.verdict, style=style), Text(figure), Text(ends))
+    return table
+
+
+def _as_json(
+    audit: "AuditRun", sections: "Sequence[Section]", report: Path, *, flat: bool
+) -> dict[str, Any]:
+    from leakgauge.runs.store import Store
+
+    store, known = Store(audit.path), questions()
+    figures = {
+        name: known[name].to_json(answer, store.folder(name))
+        for name, answer in audit.answers.items()
+    }
+    if flat:
+        return {**next(iter(figures.values())), "report": str(report)}
+    rows = [_row(section, row) for section in sections for row in section.rows]
+    return {
+        "report": str(report),
+        "data": dict(audit.description.data),
+        "summary": rows,
+        **figures,
+        "missing": audit.missing,
+        "not_asked": list(audit.description.notes),
+        "repeat": audit.description.repeat,
+    }
+
+
+def _row(section: "Section", row: Any) -> Mapping[str, Any]:
+    one = row.estimate
+    figure = None if one is None else {"value": one.value, "low": one.low, "high": one.high}
+    return {
+        "question": section.name,
+        "ask": row.ask,
+        "verdict": row.verdict,
+        "level": row.level,
+        "metric": row.metric,
+        "figure": figure,
+        "chance": row.chance,
+    }

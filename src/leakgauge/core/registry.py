@@ -1,0 +1,136 @@
+"""Things that users name: built in, registered by a package, or their own as ``MODULE:NAME``."""
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.parsing import kinds_of, read_settings, required_of
+from leakgauge.core.user_code import function_of, one_line
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a text names.
+
+    Attributes:
+        what: the kind of thing, for messages.
+        text: as the user wrote it, without spaces around it.
+        make: the function or class behind the name.
+        settings: its arguments, as the text says.
+        built_in: whether the name is one of the package's own.
+    """
+
+    what: str
+    text: str
+    make: Callable[..., Any]
+    settings: Mapping[str, Any]
+    built_in: bool
+
+    def call(self, **supplied: Any) -> Any:
+        """Call ``make`` with the settings, and with those of ``supplied`` that it takes.
+
+        Raises:
+            InputError: code that is not built in fails.
+        """
+        wanted = inspect.signature(self.make).parameters
+        taken = {key: value for key, value in supplied.items() if key in wanted}
+        try:
+            return self.make(**self.settings, **taken)
+        except InputError:
+            raise
+        except Exception as error:
+            if self.built_in:
+                raise
+            raise InputError(f"{self.what} {self.text!r} failed: {one_line(error)}") from error
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A kind of thing that users name as ``NAME[:key=value,...]``.
+
+    Attributes:
+        what: the kind in a word, for messages: ``"defense"``.
+        places: for each built-in name ``"module:attribute"``, which is imported when it is used.
+        group: the entry points by which other packages register theirs.
+    """
+
+    what: str
+    places: Mapping[str, str]
+    group: str
+
+    def names(self) -> tuple[str, ...]:
+        """All names, the built-in ones first."""
+        return (*self.places, *(name for name in registered(self.group) if name not in self.places))
+
+    def load(self, name: str) -> Callable[..., Any]:
+        """The function or class behind a built-in or registered name, or ``MODULE:NAME``.
+
+        Raises:
+            InputError: there is none, or it cannot be imported.
+        """
+        if name in self.places:
+            module, _, attribute = self.places[name].partition(":")
+            make: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+            return make
+        if name in registered(self.group):
+            return _loaded(registered(self.group)[name], self.what)
+        require(
+            ":" in name,
+            f"{self.what} {name!r} is not known{nearest(name, self.names())}",
+        )
+        return function_of(name, self.what)
+
+    def read(self, text: str, *, supplied: Collection[str] = ()) -> Choice:
+        """What ``text`` names, with its settings.
+
+        Args:
+            text: as ``prune:rate=0.99`` or ``my_module:build:rate=0.5``.
+            supplied: arguments that the caller gives, which are no settings.
+
+        Raises:
+            InputError: the name, a key or a value is not known, or a setting is missing.
+        """
+        name, rest = self._split(text)
+        make = self.load(name)
+        kinds = kinds_of(make, supplied)
+        settings = read_settings(name, rest, kinds, self.what)
+        for key in required_of(make):
+            require(
+                key in settings or key in supplied,
+                f"{self.what} {text!r} does not say {key!r}; for example {name}:{key}=1"
+                if key in kinds
+                else f"{self.what} {text!r} needs {key!r}, which is neither a number nor a word; "
+                "give it a default",
+            )
+        return Choice(self.what, text.strip(), make, settings, name in self.places)
+
+    def _split(self, text: str) -> tuple[str, str | None]:
+        """The name, or ``MODULE:NAME``, and the settings that follow it."""
+        name, colon, rest = (part.strip() for part in text.partition(":"))
+        known = name in self.places or name in registered(self.group)
+        attribute, again, settings = (part.strip() for part in rest.partition(":"))
+        if known or not attribute.isidentifier():
+            return name, rest if colon else None
+        return f"{name}:{attribute}", settings if again else None
+
+
+@functools.cache
+def registered(group: str) -> Mapping[str, EntryPoint]:
+    """The entry points of a group by name."""
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def _loaded(point: EntryPoint, what: str) -> Callable[..., Any]:
+    try:
+        make: Callable[..., Any] = point.load()
+    except Exception as error:
+        raise InputError(
+            f"{what} {point.name!r} is registered as {point.value!r}, which cannot be imported: "
+            f"{one_line(error)}"
+        ) from error
+    return make

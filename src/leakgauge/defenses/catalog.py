@@ -1,0 +1,70 @@
+"""The defenses by the names that users type. Importing this module loads no torch."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from leakgauge.core.checks import require
+from leakgauge.core.registry import Registry
+
+if TYPE_CHECKING:
+    from leakgauge.defenses.defense import Defense
+
+DEFENSES = {
+    "none": "leakgauge.defenses.defense:none",
+    "prune": "leakgauge.defenses.prune:Prune",
+    "sign": "leakgauge.defenses.sign:Sign",
+    "perturb": "leakgauge.defenses.perturb:Perturb",
+    "vib": "leakgauge.defenses.vib:VIB",
+    "dpsgd": "leakgauge.defenses.dpsgd:DPSGD",
+    "clip": "leakgauge.defenses.clip:Clip",
+    "noise": "leakgauge.defenses.noise:Noise",
+    "quantise": "leakgauge.defenses.quantise:Quantise",
+}
+"""Where each defense is; it is imported when it is used."""
+
+EXAMPLES = (
+    "prune:rate=0.99, sign, perturb:gamma=0.005,alpha=0.002,steps=5, vib:beta=0.01, "
+    "dpsgd:clip=2,noise=0.1, clip:l2=1, noise:std=0.01, quantise:levels=4"
+)
+"""Each defense with its settings, for the help of the command line."""
+
+HELP = f"NAME[:key=value,...]: {EXAMPLES}; or your own, MODULE:NAME[:key=value,...]"
+
+REGISTRY = Registry("defense", DEFENSES, "leakgauge.defenses")
+
+
+def parse_defense(text: str, *, batch_size: int) -> "Defense":
+    """The defense that ``NAME[:key=value,...]`` or ``MODULE:NAME[:key=value,...]`` names.
+
+    NAME is one of ``DEFENSES`` or an entry point of the group ``leakgauge.defenses``. MODULE is
+    imported from the working folder too. What is named is a ``Defense``'s settings, such as
+    ``Prune``, or a function that returns a ``Defense``; both may take ``batch_size``.
+
+    Args:
+        text: as ``prune:rate=0.99``, ``sign`` or ``my_module:build:rate=0.5``.
+        batch_size: records of a batch; DP-SGD's noise depends on it.
+
+    Returns:
+        The defense. One that is not built in has ``text`` for its name.
+
+    Raises:
+        InputError: the name, a key or a value is not known.
+
+    >>> parse_defense("prune:rate=0.9", batch_size=16).update
+    PruneTransform(rate=0.9, whole=False)
+    >>> parse_defense("prun", batch_size=16)
+    Traceback (most recent call last):
+    leakgauge.core.checks.InputError: defense 'prun' is not known; did you mean 'prune'?
+    """
+    from leakgauge.defenses.defense import Defense
+
+    choice = REGISTRY.read(text, supplied=("batch_size",))
+    made = choice.call(batch_size=batch_size)
+    defense = made.build(batch_size=batch_size) if hasattr(made, "build") else made
+    require(
+        isinstance(defense, Defense),
+        f"defense {text!r} made {type(defense).__name__}; expected a leakgauge.defenses.Defense, "
+        "or settings with a method build that returns one",
+    )
+    assert isinstance(defense, Defense)
+    return defense if choice.built_in else replace(defense, name=choice.text)

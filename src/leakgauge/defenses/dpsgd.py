@@ -1,0 +1,55 @@
+"""DP-SGD: each record's gradient is clipped, and noise is added to the mean."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from leakgauge.core.checks import require_count
+from leakgauge.defenses.clip import ClipNorm
+from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.noise import GaussianNoise
+from leakgauge.defenses.settings import DefenseSettings
+
+
+@dataclass(frozen=True)
+class DPSGD(DefenseSettings):
+    """DP-SGD: each record's gradient is clipped, and noise is added to the mean.
+
+    The paper's noise on the mean over k records has the standard deviation noise / sqrt(k) in
+    each coordinate. ``noise_multiplier`` says what that is in the words of Opacus. Its scale is
+    that of the batch size the defense is built for: a smaller batch, such as the last of an epoch,
+    would need more noise for the same guarantee.
+
+    Args:
+        clip: largest l2 norm of a record's gradient.
+        noise: sigma; 0 leaves clipping alone.
+
+    References:
+        Li et al., CCS 2024, section 6.1 (clip 2, sigma 0.1); Abadi et al., CCS 2016.
+
+    >>> DPSGD().build(batch_size=16).update
+    GaussianNoise(std=0.025)
+    """
+
+    word: ClassVar[str] = "dpsgd"
+    clip: float = 2.0
+    noise: float = 0.1
+
+    def build(self, *, batch_size: int) -> Defense:
+        """The defense for batches of k = ``batch_size`` records."""
+        require_count(batch_size, "dpsgd's batch size")
+        std = GaussianNoise(self.noise).std / math.sqrt(batch_size)
+        return Defense(self.name, per_example=ClipNorm(self.clip), update=GaussianNoise(std))
+
+
+def noise_multiplier(clip: float, noise: float, batch_size: int) -> float:
+    """The noise multiplier of Opacus and the accountants for ``DPSGD(clip, noise)``.
+
+    There, the noise on the *sum* of clipped gradients has the standard deviation
+    multiplier * clip, so on the mean multiplier * clip / k; here it is noise / sqrt(k). Hence
+    multiplier = noise * sqrt(k) / clip. The unit of privacy is one record, added or removed.
+
+    >>> noise_multiplier(2.0, 0.1, 16)
+    0.2
+    """
+    return noise * math.sqrt(batch_size) / clip

@@ -1,0 +1,76 @@
+"""Quantisation: each coordinate of an update is rounded at random to one of a few levels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require_count
+from leakgauge.core.types import Grads
+from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.defenses.transform import Transform, alike, drawn
+from leakgauge.gradients.flattening import norms
+
+
+@dataclass(frozen=True)
+class Quantise(DefenseSettings):
+    """The update is rounded at random to few levels, right on average.
+
+    Args:
+        levels: above 0; with 1, a coordinate becomes 0 or plus or minus the norm.
+    """
+
+    word: ClassVar[str] = "quantise"
+    levels: int
+
+    def build(self, *, batch_size: int) -> Defense:
+        """The defense; the batch size does not matter."""
+        return Defense(self.name, update=StochasticQuantise(self.levels))
+
+
+@dataclass(frozen=True)
+class StochasticQuantise(Transform):
+    """Rounds each coordinate at random to one of a few levels, right on average.
+
+    A coordinate's size, in units of its gradient's l2 norm over all leaves, lies between two of
+    the levels 0, 1/levels, ..., 1. It becomes the upper one with the probability that makes the
+    expectation exact, else the lower one: E[q(g)] = g. Each gradient is one bucket.
+
+    Args:
+        levels: above 0; with 1, a coordinate becomes 0 or plus or minus the norm.
+
+    References:
+        Alistarh et al., QSGD, NeurIPS 2017, section 3.1.
+
+    >>> StochasticQuantise(2)({"w": torch.tensor([[0.0, -7.0]])}, [torch.Generator()])
+    {'w': tensor([[ 0., -7.]])}
+    """
+
+    levels: int
+
+    def __post_init__(self) -> None:
+        require_count(self.levels, "number of quantisation levels")
+
+    def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
+        """Round each gradient."""
+        norm = norms(grads)
+        step = norm / self.levels
+        per_step = torch.where(norm > 0, 1 / step, 0.0)
+        uniform = drawn(grads, rngs, _uniform)
+        return {
+            name: self._rounded(leaf * alike(per_step, leaf), uniform[name]).mul_(alike(step, leaf))
+            for name, leaf in grads.items()
+        }
+
+    def _rounded(self, value: Tensor, uniform: Tensor) -> Tensor:
+        """``value``, in steps, up or down to a whole number."""
+        size = value.abs().clamp(max=self.levels)
+        lower = size.floor()
+        return (lower + (uniform < size - lower)).mul_(value.sign())
+
+
+def _uniform(row: Tensor, rng: torch.Generator) -> Tensor:
+    return torch.rand(row.shape, generator=rng, dtype=row.dtype, device=rng.device)

@@ -1,0 +1,24 @@
+"""The metrics of the question whether a promised guarantee holds."""
+
+import math
+
+from leakgauge.results.metrics import Metric
+
+EPSILON = "epsilon"
+GAUSSIAN = "epsilon_gaussian"
+IN_SAMPLE = "epsilon_in_sample"
+PER_ATTRIBUTE_RATIO = "per_attribute_ratio"
+DISTANCE_OVER_CLIP = "distance_over_clip"
+
+METRICS = {
+    EPSILON: Metric(title="Epsilon, measured", high=math.inf, chance=0.0),
+    GAUSSIAN: Metric(
+        title="Epsilon, measured, if the noise is Gaussian", high=math.inf, chance=0.0
+    ),
+    IN_SAMPLE: Metric(title="Epsilon by the paper's estimate", high=math.inf, chance=0.0),
+    PER_ATTRIBUTE_RATIO: Metric(
+        title="Promised over measured, in units of N", high=math.inf, higher_is_worse=False
+    ),
+    DISTANCE_OVER_CLIP: Metric(title="Distance over clip", high=math.inf),
+}
+"""By name. The first three are epsilons, without a unit."""

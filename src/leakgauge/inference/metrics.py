@@ -1,0 +1,17 @@
+"""The metrics of the question what secrets gradients give away."""
+
+from leakgauge.results.metrics import Metric
+from leakgauge.results.scores import ACCURACY, ADVANTAGE, AUROC, SUCCESS, TPR_AT_1_FPR
+
+METRICS = {
+    AUROC: Metric(title="AUROC", chance=0.5, headline=True),
+    TPR_AT_1_FPR: Metric(title="TPR at 1 % FPR"),
+    SUCCESS: Metric(title="Success rate"),
+    ADVANTAGE: Metric(title="Advantage", low=-1.0, chance=0.0),
+    ACCURACY: Metric(title="Accuracy", higher_is_worse=False, of_model=True),
+}
+"""By name. The accuracy is the trained model's, the others are an adversary's. What guessing gives
+of the TPR and the success rate depends on the number of trials and on the secret's priors."""
+
+LEAKAGE = {name: metric.label for name, metric in METRICS.items() if name != ACCURACY}
+"""Labels of the metrics of an adversary, by name."""

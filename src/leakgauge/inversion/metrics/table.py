@@ -1,0 +1,26 @@
+"""The metrics of the question whether records can be rebuilt."""
+
+import math
+
+from leakgauge.results.metrics import Metric
+
+PSNR = "psnr"
+SSIM = "ssim"
+LPIPS = "lpips"
+COLUMNS = "columns"
+LABEL_ACCURACY = "label_accuracy"
+LOSS = "loss"
+
+METRICS = {
+    PSNR: Metric(title="PSNR", unit="dB", low=-math.inf, high=math.inf, headline=True),
+    SSIM: Metric(title="SSIM", low=-1.0),
+    LPIPS: Metric(title="LPIPS", high=math.inf, higher_is_worse=False),
+    COLUMNS: Metric(title="Columns right", headline=True),
+    LABEL_ACCURACY: Metric(title="Labels right"),
+    "matching_greedy": Metric(title="Matched, greedy"),
+    "matching_optimal": Metric(title="Matched, optimal"),
+    "matching_gradients": Metric(title="Matched, by gradients"),
+    LOSS: Metric(title="Loss", high=math.inf, higher_is_worse=False, tabled=False),
+}
+"""By name. The figure of a single column of a table is named ``"columns: NAME"``. What a guess
+scores depends on the data. The loss is what the attacker minimizes, not a distance to the truth."""

@@ -1,0 +1,45 @@
+"""The templates of the report: filters, and that everything is escaped."""
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from leakgauge.report import wording
+
+
+@functools.cache
+def environment(package: str = "leakgauge.report") -> jinja2.Environment:
+    """Return the templates of a package; those of ``leakgauge.report`` can be imported there too.
+
+    Args:
+        package: holds the templates beside its modules.
+    """
+    packages = dict.fromkeys((package, "leakgauge.report"))
+    made = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(one, ".") for one in packages]),
+        autoescape=True,  # for every template: names, values and notes are the user's
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        name: getattr(wording, name)
+        for name in ("number", "short", "percent", "count", "plain", "interval", "label", "marked")
+    }
+    return made
+
+
+def render(package: str, template: str, values: Mapping[str, Any]) -> Markup:
+    """Return a template of a package as HTML, without the templates' own indentation.
+
+    Args:
+        package: as for ``environment``.
+        template: the file's name.
+        values: by name.
+    """
+    html = environment(package).get_template(template).render(**values)
+    return Markup(re.sub(r"\n\s+<", "\n<", html))  # a user's < is escaped

@@ -1,0 +1,94 @@
+"""Block bootstrap: intervals that resample whole blocks of trials.
+
+Trials of one block draw on the same records, trials of different blocks share none, so the blocks
+are what is independent. Resampling single trials instead would count one record that stands in
+many batches as many records, and give intervals that are too narrow.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from leakgauge.core.checks import require
+from leakgauge.results.measurements import Estimate
+from leakgauge.results.statistics import SHARE, Floats, Ints, student_t, unseen
+
+
+def draw_blocks(count: int, replicates: int, rng: np.random.Generator) -> Floats:
+    """How often each of ``count`` blocks is drawn, ``[replicates, count]``."""
+    return rng.multinomial(count, np.full(count, 1 / count), size=replicates).astype(np.float64)
+
+
+def bootstrap_interval(
+    value: float,
+    replicates: Floats,
+    *,
+    blocks: int,
+    confidence: float = 0.95,
+    bounds: tuple[float, float] = SHARE,
+) -> tuple[float, float]:
+    """Percentile interval from block-bootstrap replicates, honest for few blocks and at a bound.
+
+    The percentiles are widened as a t interval with ``blocks - 1`` degrees of freedom is (expanded
+    percentile interval; Hesterberg 2015, "What teachers should know about the bootstrap"). Where
+    every replicate is the same (no block showed a single error, or all said the same), the
+    bootstrap sees no spread; the interval then reaches as far as ``unseen``.
+
+    Args:
+        value: the estimate on all trials.
+        replicates: ``[b]``, the estimate on resampled blocks; nan are left out.
+        blocks: how many blocks were resampled.
+        confidence: two-sided.
+        bounds: the smallest and largest possible value.
+
+    Raises:
+        InputError: there are fewer than two blocks, or no replicate has a value.
+
+    >>> low, high = bootstrap_interval(1.0, np.ones(1000), blocks=100)
+    >>> round(low, 4), high
+    (0.9638, 1.0)
+    """
+    replicates = replicates[np.isfinite(replicates)]
+    require(
+        blocks >= 2 and len(replicates) > 0,
+        f"{blocks} groups of trials are too few to resample; bring more trials, or more records",
+    )
+    t = student_t(blocks - 1, confidence)
+    widened = special.ndtr(-np.sqrt(blocks / (blocks - 1)) * t)
+    low, high = np.quantile(replicates, [widened, 1 - widened])
+    if low == high:
+        reach = unseen(blocks, confidence) * (bounds[1] - bounds[0])
+        low, high = max(bounds[0], value - reach), min(bounds[1], value + reach)
+    return min(float(low), value), max(float(high), value)
+
+
+def share(
+    correct: NDArray[np.bool_],
+    block: Ints,
+    *,
+    rng: np.random.Generator,
+    replicates: int = 1000,
+    confidence: float = 0.95,
+) -> Estimate:
+    """The share of true entries, with an interval that resamples blocks.
+
+    Args:
+        correct: ``[n]``.
+        block: ``[n]``, for example the user of each record. A single block says nothing of
+            others: the interval is then 0 to 1.
+        rng: draws the resamples.
+        replicates: number of resamples.
+        confidence: two-sided.
+    """
+    values = correct.astype(np.float64)
+    _, index = np.unique(block, return_inverse=True)
+    size = np.bincount(index).astype(np.float64)
+    right = np.bincount(index, weights=values)
+    drawn = draw_blocks(len(size), replicates, rng)
+    value = float(values.mean())
+    if len(size) < 2:
+        return Estimate(value, *SHARE, n=len(values), confidence=confidence)
+    low, high = bootstrap_interval(
+        value, (drawn @ right) / (drawn @ size), blocks=len(size), confidence=confidence
+    )
+    return Estimate(value, low, high, n=len(values), confidence=confidence)

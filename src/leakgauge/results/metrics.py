@@ -1,0 +1,122 @@
+"""What a metric is: its title, unit and bounds; and one figure over several seeds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from leakgauge.core.checks import require
+from leakgauge.results.measurements import Estimate, Measurement
+from leakgauge.results.statistics import SHARE, student_t
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A metric of a question.
+
+    Attributes:
+        title: as tables show it.
+        unit: what the figure counts, where the title does not say it.
+        low: smallest possible value; may be ``-inf``.
+        high: largest possible value; may be ``inf``.
+        chance: the value where nothing leaks; None where it depends on the data.
+        higher_is_worse: a higher value means more leakage.
+        headline: a grid's charts show this metric; of several, the first that was measured.
+        tabled: tables of figures have a column for it.
+        of_model: it measures the model, whoever attacks it, as an accuracy does.
+
+    Raises:
+        InputError: there is no title, ``low`` is not below ``high``, or ``chance`` is outside.
+
+    >>> Metric(title="PSNR", unit="dB", low=-math.inf, high=math.inf).label
+    'PSNR, dB'
+    """
+
+    title: str
+    unit: str = ""
+    low: float = SHARE[0]
+    high: float = SHARE[1]
+    chance: float | None = None
+    higher_is_worse: bool = True
+    headline: bool = False
+    tabled: bool = True
+    of_model: bool = False
+
+    def __post_init__(self) -> None:
+        require(bool(self.title), "a metric has no title; give it one")
+        require(
+            self.low < self.high,
+            f"metric {self.title!r} has bounds {self.low:g} and {self.high:g}; expected the "
+            "smaller one first",
+        )
+        require(
+            self.chance is None or self.low <= self.chance <= self.high,
+            f"metric {self.title!r} has chance {self.chance}; expected a value from {self.low:g} "
+            f"to {self.high:g}",
+        )
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest possible value."""
+        return self.low, self.high
+
+    @property
+    def is_share(self) -> bool:
+        """Whether values go from 0 to 1."""
+        return self.bounds == SHARE
+
+    @property
+    def label(self) -> str:
+        """The title, with the unit where there is one."""
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+
+def metric_named(name: str, metrics: Mapping[str, Metric]) -> Metric:
+    """The metric of a name; ``"columns: age"`` has the bounds of ``"columns"``.
+
+    A name that the table does not know has no bounds, and no column in tables.
+
+    >>> metric_named("columns: age", {"columns": Metric(title="Columns right")}).bounds
+    (0.0, 1.0)
+    >>> metric_named("other", {}).bounds
+    (-inf, inf)
+    """
+    if name in metrics:
+        return metrics[name]
+    family = metrics.get(name.partition(": ")[0], Metric(title=name, low=-math.inf, high=math.inf))
+    return replace(family, title=name, unit="", headline=False, tabled=False)
+
+
+def titles(metrics: Mapping[str, Metric]) -> dict[str, str]:
+    """The labels of the metrics that have a column in tables, by name."""
+    return {name: metric.label for name, metric in metrics.items() if metric.tabled}
+
+
+def over_seeds(measurements: Sequence[Measurement], metric: Metric) -> Estimate:
+    """The mean of one figure over several seeds, with a Student t interval of that mean.
+
+    A single seed keeps its own interval. Where all seeds agree to the last digit (all are
+    perfect, for example), a t interval would have no width; then the widest of the seeds' own
+    ends stand.
+
+    Args:
+        measurements: the same figure of runs that differ in their seed; at least one.
+        metric: its bounds limit the interval, unless a seed's own value lies beyond them (the
+            advantage over a secret with unequal priors can fall below -1).
+
+    Returns:
+        An estimate whose ``n`` is the number of seeds.
+    """
+    own = [one.estimate for one in measurements]
+    values = np.array([one.value for one in own])
+    mean, count = float(values.mean()), len(values)
+    if count == 1 or np.ptp(values) == 0:
+        low, high = min(one.low for one in own), max(one.high for one in own)
+        return Estimate(mean, low, high, count, own[0].confidence, "seeds")
+    reach = student_t(count - 1, CONFIDENCE) * float(values.std(ddof=1) / np.sqrt(count))
+    low = max(mean - reach, min(metric.low, float(values.min())))
+    high = min(mean + reach, max(metric.high, float(values.max())))
+    return Estimate(mean, low, high, count, CONFIDENCE, "seeds")

@@ -1,0 +1,173 @@
+"""Student t intervals of a mean and exact binomial intervals of a rate.
+
+Each formula stands here once. Intervals that resample blocks of trials are in
+``results.bootstrap``.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from leakgauge.core.checks import require
+from leakgauge.results.measurements import Estimate
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+UNBOUNDED = (-math.inf, math.inf)
+SHARE = (0.0, 1.0)
+
+
+def student_t(degrees: int, confidence: float = 0.95) -> float:
+    """Half width of a two-sided Student t interval, in standard errors.
+
+    Args:
+        degrees: degrees of freedom, 1 or more.
+        confidence: two-sided.
+
+    >>> round(student_t(1), 3), round(student_t(1000), 3)
+    (12.706, 1.962)
+    """
+    return float(special.stdtrit(degrees, 1 - (1 - confidence) / 2))
+
+
+def mean_estimate(
+    values: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    unit: str = "",
+    bounds: tuple[float, float] = UNBOUNDED,
+) -> Estimate:
+    """The mean of independent values, with a Student t interval.
+
+    The interval is about other records of the same kind; records of one batch are not quite
+    independent. A single value has no interval: low and high are the value, and ``n`` is 1.
+
+    Args:
+        values: one for each record ``[n]``.
+        confidence: two-sided.
+        unit: for example ``"dB"``.
+        bounds: smallest and largest possible value; the interval stays within them.
+
+    Raises:
+        InputError: there is no value, or one that is not finite.
+
+    >>> mean = mean_estimate([1.0, 2.0, 3.0])
+    >>> mean.value, round(mean.low, 3), round(mean.high, 3)
+    (2.0, -0.484, 4.484)
+    >>> mean_estimate([1.0, 2.0, 3.0], bounds=(0.0, np.inf)).low
+    0.0
+    """
+    plain = np.asarray(values, dtype=np.float64)
+    n = plain.size
+    require(
+        plain.ndim == 1 and n > 0,
+        f"values are {list(plain.shape)}; expected [n], one for each record",
+    )
+    bad = int((~np.isfinite(plain)).sum())
+    require(bad == 0, f"{bad} of {n} scores are not finite; leave out what failed, and say so")
+    mean = float(plain.mean())
+    # This order of operations and the one in metrics.over_seeds differ in the last digit.
+    reach = student_t(n - 1, confidence) * float(plain.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0
+    low, high = max(mean - reach, bounds[0]), min(mean + reach, bounds[1])
+    return Estimate(mean, low, high, n, confidence, unit)
+
+
+def share_estimate(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    """The mean of shares, as ``mean_estimate``, with an interval within 0 and 1.
+
+    Where all values agree, Student's t sees no spread; the interval then reaches as far as
+    ``unseen``.
+
+    Args:
+        values: one for each record ``[n]``, each from 0 to 1.
+        confidence: two-sided.
+
+    >>> share = share_estimate(np.ones(8))
+    >>> round(share.low, 4), share.high
+    (0.6306, 1.0)
+    """
+    mean = mean_estimate(values, confidence=confidence)
+    reach = unseen(mean.n, confidence) if mean.low == mean.high else 0.0
+    low, high = max(mean.low - reach, SHARE[0]), min(mean.high + reach, SHARE[1])
+    return replace(mean, low=low, high=high)
+
+
+def paired_difference(
+    first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95, unit: str = ""
+) -> Estimate:
+    """The mean of ``first - second``, as ``mean_estimate``.
+
+    Args:
+        first: one value for each record ``[n]``.
+        second: ``[n]``, of the same records in the same order.
+        confidence: two-sided.
+        unit: for example ``"dB"``.
+
+    Raises:
+        InputError: the shapes differ.
+
+    >>> gain = paired_difference([21.0, 31.0], [20.0, 30.0], unit="dB")
+    >>> gain.low, gain.high, gain.n
+    (1.0, 1.0, 2)
+    """
+    one, other = np.asarray(first), np.asarray(second)
+    require(
+        one.shape == other.shape,
+        f"scores are {list(one.shape)} and {list(other.shape)}; expected both of the same "
+        "records, in the same order",
+    )
+    return mean_estimate(one - other, confidence=confidence, unit=unit)
+
+
+def clopper_pearson(wrong: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The exact two-sided interval (low, high) of a rate.
+
+    Args:
+        wrong: number of errors, 0 to ``of``.
+        of: number of trials.
+        confidence: two-sided.
+
+    References:
+        Clopper and Pearson, The use of confidence or fiducial limits, Biometrika 1934.
+
+    >>> [round(end, 4) for end in clopper_pearson(1, 10)]
+    [0.0025, 0.445]
+    """
+    upper = float(clopper_pearson_upper(np.array([wrong]), of, confidence)[0])
+    # The lower end is one minus the upper end of the rate of being right.
+    lower = 1 - float(clopper_pearson_upper(np.array([of - wrong]), of, confidence)[0])
+    return lower, upper
+
+
+def clopper_pearson_upper(wrong: Ints, of: int, confidence: float = 0.95) -> Floats:
+    """The upper ends of the two-sided Clopper-Pearson intervals of many rates.
+
+    Args:
+        wrong: numbers of errors ``[...]``.
+        of: number of trials behind each.
+        confidence: two-sided.
+
+    Returns:
+        ``[...]``; 1 where every trial went wrong.
+
+    >>> clopper_pearson_upper(np.array([0, 8]), 8).round(4).tolist()
+    [0.3694, 1.0]
+    """
+    side = (1 - confidence) / 2
+    upper: Floats = special.betaincinv(wrong + 1, np.maximum(of - wrong, 1), 1 - side)
+    return np.where(wrong == of, 1.0, upper)
+
+
+def unseen(n: int, confidence: float = 0.95) -> float:
+    """The largest rate of exceptions at which n trials may well show none.
+
+    The closed form of the Clopper-Pearson upper end at 0 exceptions, two-sided.
+
+    >>> round(unseen(8), 4), round(unseen(100), 4)
+    (0.3694, 0.0362)
+    """
+    return float(1 - ((1 - confidence) / 2) ** (1 / n))

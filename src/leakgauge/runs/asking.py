@@ -1,0 +1,188 @@
+"""From the words of a command to the questions of an audit and their settings."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.runs.question import Question, question_of
+from leakgauge.runs.reading import read_value
+from leakgauge.runs.spec import Declared, Spec, added, declared, make_spec
+
+if TYPE_CHECKING:
+    from leakgauge.data.source import Source
+
+ALL = "all"
+"""The word of ``--ask`` that asks everything that the data allow."""
+
+ADVERSARY = "adversary"
+
+Asked = dict[str, tuple[Question, Spec]]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a user wants from an audit.
+
+    Attributes:
+        asks: words of ``--ask``; empty for the first question's first.
+        options: settings by name, for every question asked that has a setting of that name.
+        sets: settings of one question by ``(question, name)``; they override ``options``.
+    """
+
+    asks: Sequence[str] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    sets: Mapping[tuple[str, str], Any] = field(default_factory=dict)
+
+
+def asked_of(wanted: Wanted, questions: Mapping[str, Question]) -> Asked:
+    """Return the questions that are asked, each with its settings.
+
+    Raises:
+        InputError: a word, an option or a setting does not exist, or no question uses it.
+    """
+    words = list(wanted.asks) or [_first(questions)]
+    require(len(set(words)) == len(words), f"--ask names one twice: {', '.join(words)}")
+    groups: dict[str, list[str]] = {}
+    for word in words:
+        groups.setdefault(_question(word, questions).name, []).append(word)
+    _refuse_unused(wanted, groups, words, questions)
+    players = _players(wanted.options.get(ADVERSARY, ()), [questions[one] for one in groups])
+    return {
+        name: (questions[name], _spec(questions[name], asks, wanted, players[name]))
+        for name, asks in groups.items()
+    }
+
+
+def all_allowed(
+    wanted: Wanted, questions: Mapping[str, Question], source: "Source"
+) -> tuple[Asked, dict[str, str]]:
+    """Return every question that the data allow, and why the other words are not asked.
+
+    Raises:
+        InputError: the data allow no question.
+    """
+    words = [word for question in questions.values() for word in question.asks]
+    usable = Wanted(options=wanted.options, sets=wanted.sets)
+    allowed, reasons = [], {}
+    for word in words:
+        try:
+            question = _question(word, questions)
+            spec = _spec(question, [word], usable, _adversaries(usable, question))
+            spec.check()
+            spec.resolve(source)
+        except InputError as error:
+            reasons[word] = str(error)
+        else:
+            allowed.append(word)
+    if not allowed:
+        why = "; ".join(f"{word}: {reason}" for word, reason in reasons.items())
+        raise InputError(f"the data allow no question ({why})")
+    asked = {}
+    for name in dict.fromkeys(_question(word, questions).name for word in allowed):
+        question = questions[name]
+        mine = [word for word in allowed if word in question.asks]
+        spec = _spec(question, mine, usable, _adversaries(usable, question))
+        asked[name] = (question, spec)
+    return asked, reasons
+
+
+def read_sets(
+    texts: Iterable[str], questions: Mapping[str, Question]
+) -> dict[tuple[str, str], Any]:
+    """Return the settings of ``--set QUESTION.KEY=VALUE``.
+
+    Raises:
+        InputError: a text is not of that form, or names what does not exist.
+    """
+    sets = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        question, dot, key = name.partition(".")
+        require(
+            bool(equals and dot),
+            f"--set is {text!r}; expected QUESTION.KEY=VALUE, for example "
+            f"{next(iter(questions))}.seed=1",
+        )
+        owner = questions.get(question) or question_of(question, questions)
+        if owner is None:
+            raise InputError(f"--set is {text!r}: no question {question!r}"
+                             f"{nearest(question, questions)}")  # fmt: skip
+        known = declared(owner.Spec)
+        require(key in known, f"--set {question} has no setting {key!r}{nearest(key, known)}")
+        sets[owner.name, key] = read_value(known[key], value, f"--set {name}")
+    return sets
+
+
+def _first(questions: Mapping[str, Question]) -> str:
+    return next(iter(next(iter(questions.values())).asks))
+
+
+def _question(word: str, questions: Mapping[str, Question]) -> Question:
+    question = question_of(word, questions)
+    if question is None:
+        known = [one for each in questions.values() for one in each.asks]
+        raise InputError(f"--ask is {word!r}{nearest(word, [*known, ALL])}")
+    return question
+
+
+def _field(spec: type[Spec], option: str) -> Declared | None:
+    """The setting that an option stands for; None where the question has none."""
+    known = declared(spec)
+    return known.get(spec.aliases.get(option, option))
+
+
+def _refuse_unused(
+    wanted: Wanted,
+    groups: Mapping[str, Sequence[str]],
+    words: Sequence[str],
+    questions: Mapping[str, Question],
+) -> None:
+    for option in wanted.options:
+        used = any(_field(questions[name].Spec, option) is not None for name in groups)
+        require(
+            used,
+            f"--{option.replace('_', '-')} changes nothing for --ask {' --ask '.join(words)}; "
+            "leave it out",
+        )
+    for name, key in wanted.sets:
+        require(
+            name in groups,
+            f"--set {name}.{key} is given, but {name} is not asked; add --ask "
+            f"{next(iter(questions[name].asks))} or leave it out",
+        )
+
+
+def _spec(
+    question: Question, words: Sequence[str], wanted: Wanted, adversaries: Sequence[str]
+) -> Spec:
+    values: dict[str, Any] = {"ask": tuple(words)}
+    for option, value in wanted.options.items():
+        one = _field(question.Spec, option)
+        if one is not None and option == ADVERSARY:
+            values |= {one.name: tuple(adversaries)} if adversaries else {}
+        elif one is not None:
+            values[one.name] = added(one, value)
+    known = declared(question.Spec)
+    for (name, key), value in wanted.sets.items():
+        if name == question.name:
+            values[key] = added(known[key], value)
+    return make_spec(question.Spec, values, question.name)
+
+
+def _adversaries(wanted: Wanted, question: Question) -> list[str]:
+    return [one for one in wanted.options.get(ADVERSARY, ()) if question.Spec.plays(one)]
+
+
+def _players(names: Sequence[str], asked: Sequence[Question]) -> dict[str, list[str]]:
+    """The adversaries of each question; a question without one plays its default.
+
+    A name that no question knows goes to the first that has adversaries, which refuses it.
+    """
+    players: dict[str, list[str]] = {question.name: [] for question in asked}
+    able = [one for one in asked if _field(one.Spec, ADVERSARY) is not None]
+    for name in names:
+        takers = [one for one in able if one.Spec.plays(name)] or able[:1]
+        for one in takers:
+            players[one.name].append(name)
+    return players

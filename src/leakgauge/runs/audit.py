@@ -1,0 +1,164 @@
+"""Runs an audit: several questions about the same data, one folder, one report."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from leakgauge.core.checks import InputError
+from leakgauge.core.files import write_yaml
+from leakgauge.core.versions import versions
+from leakgauge.data.source import Source
+from leakgauge.results.measurements import Measurement, write_measurements
+from leakgauge.runs.question import Answer, Progress, Question
+from leakgauge.runs.sources import source_of
+from leakgauge.runs.spec import Spec, plain
+from leakgauge.runs.store import Description, Store
+
+REFUSED_FILE = "refused.yaml"
+
+Asked = Mapping[str, tuple[Question, Spec]]
+"""The questions of an audit by name, each with its settings."""
+
+
+@dataclass(frozen=True)
+class AuditRun:
+    """A finished audit.
+
+    Attributes:
+        path: its folder.
+        description: of ``run.yaml``.
+        answers: by question.
+        refused: the questions that could not be answered, and why.
+        stopped: whether the user stopped it before its end.
+    """
+
+    path: Path
+    description: Description
+    answers: Mapping[str, Answer]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    stopped: bool = False
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        """The measurements of all questions."""
+        return [one for answer in self.answers.values() for one in answer.measurements]
+
+    @property
+    def missing(self) -> list[str]:
+        """What was requested and not completed, with the reasons."""
+        parts = [text for answer in self.answers.values() for text in answer.missing]
+        return [*parts, *(f"{name}: {reason}" for name, reason in self.refused.items())]
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """One question with its settings filled in and its data opened."""
+
+    question: Question
+    spec: Spec
+    source: Source
+
+
+def resolve(asked: Asked, *, source: Source | None = None) -> dict[str, Resolved]:
+    """Check the settings of every question, open the data and fill in what they decide.
+
+    Args:
+        asked: the questions by name.
+        source: data at hand; None opens what the settings name.
+
+    Raises:
+        InputError: a setting is wrong, or the data do not fit it.
+    """
+    for _, spec in asked.values():
+        spec.check()
+    resolved = {}
+    for name, (question, spec) in asked.items():
+        data = source or source_of(spec)
+        resolved[name] = Resolved(question, spec.resolve(data), data)
+    return resolved
+
+
+def describe(
+    command: str, resolved: Mapping[str, Resolved], *, repeat: str = "", notes: Sequence[str] = ()
+) -> Description:
+    """Return what ``run.yaml`` says of an audit."""
+    source = next(iter(resolved.values())).source
+    return Description(
+        command=command,
+        settings={name: _identifying(one.spec) for name, one in resolved.items()},
+        cells=tuple(resolved),
+        data={"name": source.name, "fingerprint": source.fingerprint},
+        versions=versions(),
+        repeat=repeat,
+        notes=tuple(notes),
+    )
+
+
+def run_audit(
+    out: Path,
+    description: Description,
+    resolved: Mapping[str, Resolved],
+    *,
+    progress: Progress,
+    workers: int | None = None,
+) -> AuditRun:
+    """Ask every question and keep its answer; finished ones are read back from the folder.
+
+    A question that cannot be answered is left out; the others are kept.
+
+    Raises:
+        InputError: the folder cannot be used, or no question could be answered.
+        KeyboardInterrupt: the user stopped it before anything was measured.
+    """
+    store = Store.claim(out, description)
+    answers: dict[str, Answer] = {}
+    refused: dict[str, str] = {}
+    stopped = False
+    for number, (name, one) in enumerate(resolved.items(), start=1):
+        try:
+            answers[name] = _answer(store, name, one, progress, workers)
+        except InputError as error:
+            if number == len(resolved) and not answers:
+                raise
+            refused[name] = str(error)
+            continue
+        except KeyboardInterrupt:
+            if not answers:
+                raise
+            stopped = True
+        if stopped or answers[name].stopped:
+            stopped = True
+            break
+    audit = AuditRun(out, description, answers, refused, stopped)
+    write_measurements(out, audit.measurements)
+    if refused:
+        write_yaml(out / REFUSED_FILE, refused)
+    else:
+        (out / REFUSED_FILE).unlink(missing_ok=True)
+    return audit
+
+
+def _answer(
+    store: Store, name: str, one: Resolved, progress: Progress, workers: int | None
+) -> Answer:
+    with store.alone(name):
+        if store.has(name):
+            return store.read(name)[1]
+        answer = one.question.run(one.spec, one.source, store.work(name), progress, workers=workers)
+        if not answer.stopped:
+            store.keep(name, {"question": name, **_identity(one)}, answer)
+        return answer
+
+
+def _identity(one: Resolved) -> dict[str, Any]:
+    return {
+        "settings": _identifying(one.spec),
+        "fingerprint": one.source.fingerprint,
+        "versions": versions(),
+    }
+
+
+def _identifying(spec: Spec) -> dict[str, Any]:
+    """The settings without where the data lie: their fingerprint says which they are."""
+    return {name: value for name, value in plain(spec).items() if name != "data"}

@@ -1,0 +1,117 @@
+"""The YAML file that asks for a grid of experiments."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import pydantic
+import yaml
+from yaml.constructor import ConstructorError
+
+from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.runs.paper import PaperRow
+from leakgauge.runs.spec import first_problem
+
+
+class GridFile(pydantic.BaseModel):
+    """The content of a file, before its grids are unfolded.
+
+    Attributes:
+        name: for folders and titles.
+        about: in a few sentences.
+        grids: settings by name; a list gives a cell for each of its values.
+        sizes: settings that replace those of the grids, by the size's name.
+        paper: what a paper states.
+    """
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+
+    name: Annotated[str, pydantic.Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    about: str = ""
+    grids: Annotated[list[dict[str, Any]], pydantic.Field(min_length=1)]
+    sizes: dict[str, dict[str, Any]] = {}
+    paper: list[dict[str, Any]] = []
+
+
+_ROW = pydantic.TypeAdapter(PaperRow)
+
+
+def read_grid_file(path: Path) -> GridFile:
+    """Read a file.
+
+    Args:
+        path: YAML with ``name``, ``about``, ``grids``, ``sizes`` and ``paper``.
+
+    Raises:
+        InputError: it cannot be read, or lacks a key or has an unknown one.
+    """
+    content = _loaded(path)
+    require(
+        isinstance(content, dict),
+        f"holds {_type(content)}; expected the keys {', '.join(GridFile.model_fields)}",
+    )
+    refuse_unknown(content, GridFile.model_fields, "the file")
+    try:
+        return GridFile.model_validate(content)
+    except pydantic.ValidationError as error:
+        raise InputError(first_problem(error)) from error
+
+
+def make_row(row: Mapping[str, Any], where: str, settings: Iterable[str]) -> PaperRow:
+    """Return a row of ``paper``.
+
+    Args:
+        row: plain values.
+        where: names the row in refusals.
+        settings: the names that its ``where`` may use.
+
+    Raises:
+        InputError: a key is unknown or a value has the wrong type.
+    """
+    refuse_unknown(row, [one.name for one in fields(PaperRow)], where)
+    try:
+        made = _ROW.validate_python(row)
+    except pydantic.ValidationError as error:
+        raise InputError(f"{where}: {first_problem(error)}") from error
+    refuse_unknown(made.where, settings, f"{where}, where")
+    return made
+
+
+def refuse_unknown(names: Iterable[object], known: Iterable[str], where: str) -> None:
+    """Refuse a name that is none of the known ones.
+
+    Raises:
+        InputError: one is unknown.
+    """
+    words = list(known)
+    for name in names:
+        require(name in words, f"{where} has an unknown key {name!r}{nearest(str(name), words)}")
+
+
+class _Strict(yaml.SafeLoader):
+    """YAML without repeated keys, of which PyYAML would take the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a key that stands twice."""
+        keys = [str(key.value) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise ConstructorError(None, None, f"key {key!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def _loaded(path: Path) -> Any:
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), _Strict)
+    except FileNotFoundError as error:
+        raise InputError("no such file; expected a YAML file that describes a grid") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read ({error})") from error
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"is not YAML: {reason}") from error
+
+
+def _type(content: Any) -> str:
+    return "nothing" if content is None else f"a {type(content).__name__}"

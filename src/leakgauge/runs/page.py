@@ -1,0 +1,133 @@
+"""Writes the page of a folder: the report of an audit, or the comparison of a grid."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.files import read_yaml, write_text
+from leakgauge.report.compare import Comparison, PaperFigure, Played
+from leakgauge.report.compare_page import render_comparison
+from leakgauge.report.page import Page, render_page
+from leakgauge.report.section import Section
+from leakgauge.results.measurements import REPORT_FILE, RUN_FILE
+from leakgauge.runs.audit import REFUSED_FILE, AuditRun
+from leakgauge.runs.question import Question
+from leakgauge.runs.store import Description, Store, read_description
+
+_PAPER = pydantic.TypeAdapter(list[PaperFigure])
+
+
+def write_page(folder: Path, questions: Mapping[str, Question]) -> Path:
+    """Write ``report.html`` from what a folder holds.
+
+    Raises:
+        InputError: the folder is no run's, or holds no finished cell.
+    """
+    description = read_description(folder)
+    if description.is_grid:
+        return write_comparison(folder, questions)
+    return write_report(read_audit(folder, description), questions)
+
+
+def read_audit(folder: Path, description: Description | None = None) -> AuditRun:
+    """Read the finished questions of an audit.
+
+    Raises:
+        InputError: the folder is damaged, or nothing in it is finished.
+    """
+    told = description or read_description(folder)
+    store = Store(folder)
+    answers = {key: store.read(key)[1] for key in told.cells if store.has(key)}
+    require(bool(answers), f"nothing in {str(folder)!r} is finished; repeat the command to go on")
+    refused = read_yaml(folder / REFUSED_FILE) if (folder / REFUSED_FILE).is_file() else {}
+    left = [key for key in told.cells if key not in answers and key not in refused]
+    reasons = dict.fromkeys(left, "not finished; repeat the command to go on")
+    return AuditRun(folder, told, answers, {**refused, **reasons})
+
+
+def sections_of(audit: AuditRun, questions: Mapping[str, Question]) -> list[Section]:
+    """Return the section of each answered question.
+
+    Raises:
+        InputError: a question is not installed here.
+    """
+    sections = []
+    store = Store(audit.path)
+    for name, answer in audit.answers.items():
+        require(name in questions, f"the question {name!r} is not installed; install its package")
+        folder = store.folder(name) if store.has(name) else store.work(name).files
+        sections.append(questions[name].section(answer, folder))
+    return sections
+
+
+def write_report(
+    audit: AuditRun, questions: Mapping[str, Question], sections: Sequence[Section] = ()
+) -> Path:
+    """Write the report of an audit into its folder."""
+    path = audit.path / REPORT_FILE
+    write_text(path, render_audit(audit, sections or sections_of(audit, questions)))
+    return path
+
+
+def render_audit(audit: AuditRun, sections: Sequence[Section]) -> str:
+    """Return the report of an audit as one HTML page; the same measurements give the same bytes."""
+    return render_page(
+        Page(
+            command=audit.description.command,
+            sections=tuple(sections),
+            measurements=tuple(audit.measurements),
+            data=audit.description.data,
+            versions=audit.description.versions,
+            repeat=audit.description.repeat,
+            not_asked=audit.description.notes,
+            refused=audit.refused,
+        )
+    )
+
+
+def write_comparison(folder: Path, questions: Mapping[str, Question]) -> Path:
+    """Write the page of a grid from its store.
+
+    Raises:
+        InputError: no cell is finished, or its question is not installed.
+    """
+    comparison, question = read_comparison(folder, questions)
+    require(bool(comparison.cells), f"no cell in {str(folder)!r} is finished; run the grid first")
+    path = folder / REPORT_FILE
+    write_text(path, render_comparison(comparison, question.metrics, charts=question.charts))
+    return path
+
+
+def read_comparison(folder: Path, questions: Mapping[str, Question]) -> tuple[Comparison, Question]:
+    """Read what the folder of a grid holds, and the question that its cells ask.
+
+    Raises:
+        InputError: it is no grid's, or was damaged.
+    """
+    description, store = read_description(folder), Store(folder)
+    settings: Mapping[str, Any] = description.settings
+    require(description.is_grid, f"{str(folder)!r} holds no grid; expected the --out of one")
+    cells = {key: store.read(key) for key in description.cells if store.has(key)}
+    name = str(settings.get("question"))
+    require(name in questions, f"the question {name!r} is not installed; install its package")
+    try:
+        comparison = Comparison(
+            name=settings["name"],
+            about=settings["about"],
+            size=settings["size"],
+            asked=settings["asked"],
+            cells={
+                key: Played(identity["settings"], answer.measurements)
+                for key, (identity, answer) in cells.items()
+            },
+            grids=settings["grids"],
+            paper=_PAPER.validate_python(settings["paper"]),
+        )
+    except (KeyError, TypeError, pydantic.ValidationError) as error:
+        raise InputError(
+            f"{str(folder / RUN_FILE)!r} is damaged ({type(error).__name__}); run the grid again"
+        ) from error
+    return comparison, questions[name]

@@ -1,0 +1,145 @@
+"""The protocol of a question: what a room gives to the commands, the store and the report."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from leakgauge.runs.spec import Spec
+
+if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait for.
+    from leakgauge.data.source import Source
+    from leakgauge.report.compare import Comparison, Group
+    from leakgauge.report.section import Chart, Section
+    from leakgauge.results.measurements import Measurement, Run
+    from leakgauge.results.metrics import Metric
+    from leakgauge.runs.store import WorkFolder
+
+
+class Progress(Protocol):
+    """What a question says while it runs."""
+
+    def step(self, what: str, done: int, of: int, note: str = "") -> None:
+        """Report that ``done`` of ``of`` parts of ``what`` are finished; ``note`` stands beside."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Report what a user should know before the results."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """Report what limits the meaning of the results."""
+        ...
+
+
+class Silent:
+    """Progress that nobody reads."""
+
+    def step(self, what: str, done: int, of: int, note: str = "") -> None:
+        """Do nothing."""
+
+    def note(self, text: str) -> None:
+        """Do nothing."""
+
+    def warn(self, text: str) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one question gives for one ``Spec``.
+
+    Attributes:
+        run: the settings, facts about the data, notes and versions behind the measurements.
+        measurements: one per figure.
+        missing: for each part that was requested and not completed, what and why.
+        stopped: whether the user stopped it before its end; it is not kept as finished then.
+    """
+
+    run: "Run"
+    measurements: "Sequence[Measurement]"
+    missing: tuple[str, ...] = ()
+    stopped: bool = False
+
+
+class Question(Protocol):
+    """One question of an audit. Its room holds the mathematics, the run and the section.
+
+    Attributes:
+        name: one word: ``Measurement.question``, the prefix of ``--set`` and the section's anchor.
+        title: the question as a sentence.
+        asks: the words that ``--ask`` takes for it, with one line of help each; often the name
+            alone.
+        Spec: its settings.
+        metrics: the metrics that it may measure, the most telling one first.
+    """
+
+    @property
+    def name(self) -> str:
+        """One word for the question."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """The question as a sentence."""
+        ...
+
+    @property
+    def asks(self) -> Mapping[str, str]:
+        """One line of help for each word of ``--ask``."""
+        ...
+
+    @property
+    def Spec(self) -> type[Spec]:  # noqa: N802 - a class
+        """The class of its settings."""
+        ...
+
+    @property
+    def metrics(self) -> "Mapping[str, Metric]":
+        """The metrics by name."""
+        ...
+
+    def run(
+        self,
+        spec: Any,
+        source: "Source",
+        folder: "WorkFolder",
+        progress: Progress,
+        *,
+        workers: int | None = None,
+    ) -> Answer:
+        """Measure. What ``folder`` keeps survives a kill, so a repeated run goes on from there.
+
+        Args:
+            spec: resolved.
+            source: the data.
+            folder: for checkpoints, and for files that the section shows.
+            progress: gets what is done, notes and warnings.
+            workers: processes; None decides by the work there is.
+
+        Raises:
+            InputError: nothing could be measured.
+        """
+        ...
+
+    def section(self, answer: Answer, folder: Path) -> "Section":
+        """Return the section of the report; it reads measurements and computes none.
+
+        Args:
+            answer: of ``run``, or as read back from the store.
+            folder: with the files that ``run`` kept.
+        """
+        ...
+
+    def to_json(self, answer: Answer, folder: Path) -> dict[str, Any]:
+        """Return the figures as plain values for ``--json``."""
+        ...
+
+    def charts(self, comparison: "Comparison", groups: "Sequence[Group]") -> "Sequence[Chart]":
+        """Return charts of its own for the page of a grid; often none."""
+        ...
+
+
+def question_of(ask: str, questions: Mapping[str, Question]) -> Question | None:
+    """Return the question that ``--ask`` names, or None where no question has that word."""
+    return next((one for one in questions.values() if ask in one.asks), None)

@@ -1,0 +1,70 @@
+"""The data that a ``Spec`` names: tables, images and named datasets, or a user's own task."""
+
+import functools
+import hashlib
+
+import pandas as pd
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.types import Dataset, Task
+from leakgauge.data.fingerprints import fingerprint
+from leakgauge.data.source import Source, open_data
+from leakgauge.runs.spec import Spec
+from leakgauge.runs.user_task import load_task
+
+
+def source_of(spec: Spec) -> Source:
+    """Open the data of a ``Spec``; each are read once in a process.
+
+    Raises:
+        InputError: there are no such data, or both or neither of DATA and ``--task`` are named.
+    """
+    require(
+        bool(spec.data) != (spec.task is not None),
+        "expected either DATA (a table, images or a dataset's name) or --task MODULE:FUNCTION",
+    )
+    if spec.task is not None:
+        return _from_task(spec.task, spec.seed)
+    return _opened(spec.data, spec.side)
+
+
+def task_source(task: Task, dataset: Dataset, *, name: str = "task") -> Source:
+    """Return a user's own model and records as a source.
+
+    The fingerprint covers the records and the model's weights.
+    """
+    weights = fingerprint(task.model.state_dict())
+    content = f"{fingerprint(dataset)} {weights}"
+    return Source(
+        name=name,
+        frame=pd.DataFrame(),
+        pixels=None,
+        roles=None,
+        fingerprint=hashlib.sha256(content.encode()).hexdigest(),
+        task=task,
+        dataset=dataset,
+    )
+
+
+def unchanged(spec: Spec, wanted: str) -> Source:
+    """Open the data of a ``Spec`` again, where their fingerprint is known.
+
+    Raises:
+        InputError: the data changed.
+    """
+    source = source_of(spec)
+    if source.fingerprint != wanted:
+        raise InputError(
+            f"data {spec.task or spec.data!r} changed since the run began; start it again"
+        )
+    return source
+
+
+@functools.cache
+def _opened(name: str, side: int) -> Source:
+    return open_data(name, side=side)
+
+
+@functools.lru_cache(maxsize=4)
+def _from_task(spec: str, seed: int) -> Source:
+    return task_source(*load_task(spec, seed=seed), name=spec)

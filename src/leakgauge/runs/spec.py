@@ -1,0 +1,304 @@
+"""The settings of a question: declared once, for options, grid keys, ``run.yaml`` and repeats."""
+
+import functools
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from math import isfinite
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Self,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import pydantic
+
+from leakgauge.core.checks import LARGEST, InputError, nearest, require, require_choice
+from leakgauge.core.strict import Truth, Whole
+
+if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
+    from leakgauge.data.source import Source
+
+NONE = "none"
+"""The defense of a client that does nothing."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What users read of a setting, and which values it takes.
+
+    Attributes:
+        help: one line for the command line, without the default.
+        least: the smallest value that is allowed; None for no limit.
+        above: a value that it must exceed; None for no limit.
+        most: the largest value that is allowed; None for no limit.
+        choices: the only texts that are allowed; None for any.
+        cells: of a tuple: each value of a list in a grid is a cell of its own. Otherwise a list
+            is one value.
+        adds: of a tuple: given values are added to the default and do not replace it.
+        option: whether commands have an option for it.
+    """
+
+    help: str
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] | None = None
+    cells: bool = False
+    adds: bool = False
+    option: bool = True
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One field of a ``Spec``.
+
+    Attributes:
+        name: of the field, which is also the key in a grid.
+        kind: its type without the metadata, ``None`` and numeric refinements: ``int``, ``float``,
+            ``bool``, ``str``, ``tuple`` or ``Mapping``.
+        default: its default value.
+        setting: what users read of it.
+        item: the type of the items of a tuple, else ``kind``.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    setting: Setting
+    item: type
+
+    @property
+    def flag(self) -> str:
+        """The option of the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """Settings that all questions share; a question adds its own in a subclass.
+
+    Every field carries a ``Setting``. ``check`` refuses what is wrong without the data, and
+    ``resolve`` fills in what the data decide.
+    """
+
+    side: ClassVar[int] = 32
+    aliases: ClassVar[Mapping[str, str]] = {}
+    """Names of ``leakgauge audit``'s options that stand for another field here."""
+
+    ask: Annotated[tuple[str, ...], Setting("what to ask", cells=True)] = ()
+    data: Annotated[str, Setting("a table, images, or the name of a dataset", option=False)] = ""
+    task: Annotated[
+        str | None,
+        Setting("MODULE:FUNCTION that returns your own (Task, Dataset); no DATA then"),
+    ] = None
+    label: Annotated[str | None, Setting("column that the model predicts")] = None
+    group: Annotated[
+        str | None, Setting("column that names the user of each row; never a feature")
+    ] = None
+    drop: Annotated[tuple[str, ...], Setting("column to leave out")] = ()
+    bins: Annotated[
+        Mapping[str, Whole], Setting("COL=N: cut a numeric label or secret into N ranges")
+    ] = field(default_factory=dict)
+    drop_missing: Annotated[Truth, Setting("leave out rows without label, secret or group")] = False
+    device: Annotated[str, Setting("where torch computes: cpu, cuda, cuda:1, ...")] = "cpu"
+    seed: Annotated[Whole, Setting("seed of all randomness")] = 0
+
+    @classmethod
+    def plays(cls, adversary: str) -> bool:
+        """Return whether ``--adversary`` may name this one; False where a question has none."""
+        return False
+
+    def check(self) -> None:
+        """Refuse what is wrong whatever the data are.
+
+        Raises:
+            InputError: a value is outside its bounds, or settings contradict one another.
+        """
+        check_bounds(self)
+
+    def unmeasured(self, knowledge: str, when: int | str) -> str:
+        """Return why no figure exists for this knowledge and round; empty where one does.
+
+        A grid refuses a figure of a paper that no cell will ever have.
+
+        Args:
+            knowledge: of the adversary: static or adaptive.
+            when: a round, or all rounds together.
+        """
+        return ""
+
+    def resolve(self, source: "Source") -> Self:
+        """Return the settings with everything filled in that the data decide.
+
+        Raises:
+            InputError: the data cannot answer the question; the message says what would.
+        """
+        raise NotImplementedError
+
+
+def declared(kind: type[Spec]) -> Mapping[str, Declared]:
+    """Return the fields of a ``Spec`` class by name, in the order of their declaration."""
+    return _declared(cast(Any, kind))
+
+
+@functools.cache
+def _declared(kind: Any) -> Mapping[str, Declared]:
+    hints = get_type_hints(kind, include_extras=True)
+    found = {}
+    for one in fields(kind):
+        setting = next(x for x in hints[one.name].__metadata__ if isinstance(x, Setting))
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        base = _plain_type(hints[one.name])
+        item = _plain_type((get_args(_bare(hints[one.name])) or (base,))[0])
+        found[one.name] = Declared(
+            one.name, base, default, setting, item if base is tuple else base
+        )
+    return found
+
+
+def make_spec(kind: type[Spec], values: Mapping[str, Any], where: str = "") -> Spec:
+    """Make a ``Spec`` from plain values, as a file or a command line has them.
+
+    A single value stands for a tuple of one. Types are taken strictly: ``"2"`` is no number.
+
+    Args:
+        kind: the class.
+        values: by name of the field.
+        where: what the values came from, for refusals.
+
+    Raises:
+        InputError: a name is unknown or a value has the wrong type.
+    """
+    known = declared(kind)
+    start = f"{where} " if where else ""
+    for name in values:
+        require(
+            name in known, f"{start}has an unknown key {str(name)!r}{nearest(str(name), known)}"
+        )
+    given = {
+        name: (value,) if _is_single(known[name], value) else value
+        for name, value in values.items()
+        if not (value is None and known[name].kind is tuple)
+    }
+    try:
+        made: Spec = _adapter(cast(Any, kind)).validate_python(given)
+    except pydantic.ValidationError as error:
+        raise InputError(f"{where}{': ' if where else ''}{first_problem(error)}") from error
+    return made
+
+
+def plain(spec: Spec) -> dict[str, Any]:
+    """The settings as JSON has them; a tuple whose values would be cells is its single value.
+
+    >>> plain(Spec(ask=("a",), data="d.csv"))["ask"]
+    'a'
+    """
+    settings: dict[str, Any] = json.loads(json.dumps(asdict(spec)))
+    for name, one in declared(type(spec)).items():
+        if one.kind is tuple and one.setting.cells and len(settings[name]) < 2:
+            settings[name] = settings[name][0] if settings[name] else None
+    return settings
+
+
+def added(one: Declared, value: Any) -> Any:
+    """Return a given value, together with the default where the setting adds to it."""
+    if not one.setting.adds:
+        return value
+    return tuple(dict.fromkeys((*one.default, *value)))
+
+
+def changed(spec: Spec) -> dict[str, Any]:
+    """The fields of ``spec`` that differ from their defaults, by name."""
+    return {
+        name: getattr(spec, name)
+        for name, one in declared(type(spec)).items()
+        if getattr(spec, name) != one.default
+    }
+
+
+def check_bounds(spec: Spec) -> None:
+    """Refuse values outside of the bounds that their ``Setting`` names.
+
+    Raises:
+        InputError: a value is outside.
+    """
+    for name, one in declared(type(spec)).items():
+        value = getattr(spec, name)
+        values = value if one.kind is tuple else (value,)
+        for each in values:
+            if each is not None:
+                _check_one(one, each)
+
+
+def first_problem(error: pydantic.ValidationError) -> str:
+    """The first problem of a validation in one line."""
+    problem = error.errors()[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "missing":
+        return f"{where} is missing; add it"
+    said = problem["msg"][:1].lower() + problem["msg"][1:]  # a pattern keeps its capitals
+    return f"{where} is {str(problem['input'])[:60]!r}; {said}"
+
+
+def _check_one(one: Declared, value: Any) -> None:
+    setting = one.setting
+    if setting.choices is not None:
+        require_choice(value, one.flag, setting.choices)
+    if isinstance(value, bool | str | Mapping):
+        return
+    inside = (
+        isfinite(value)
+        and abs(value) < LARGEST
+        and (setting.least is None or value >= setting.least)
+        and (setting.above is None or value > setting.above)
+        and (setting.most is None or value <= setting.most)
+    )
+    require(inside, f"{one.flag} is {value}; expected {wanted(one)}")
+
+
+def wanted(one: Declared) -> str:
+    """Return the numbers that a setting may take, in words."""
+    limits = [
+        words.format(limit)
+        for words, limit in (
+            ("above {:g}", one.setting.above),
+            ("of {:g} or more", one.setting.least),
+            ("of at most {:g}", one.setting.most),
+        )
+        if limit is not None
+    ]
+    number = "a whole number" if one.item is int else "a number"
+    return f"{number} {' and '.join(limits)}".strip()
+
+
+def _is_single(one: Declared, value: Any) -> bool:
+    return one.kind is tuple and not isinstance(value, list | tuple)
+
+
+@functools.cache
+def _adapter(kind: Any) -> "pydantic.TypeAdapter[Any]":
+    return pydantic.TypeAdapter(kind)
+
+
+def _bare(hint: Any) -> Any:
+    """A type without ``Annotated`` and ``None``."""
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if get_origin(hint) in (Union, types.UnionType):
+        (hint,) = [one for one in get_args(hint) if one is not type(None)]
+        return _bare(hint)
+    return hint
+
+
+def _plain_type(hint: Any) -> Any:
+    bare = _bare(hint)
+    return get_origin(bare) or bare

@@ -1,0 +1,93 @@
+"""Gradients of batches whose records' gradients are transformed one by one, before the mean."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.types import Dataset, Grads, Params, Task
+from leakgauge.defenses import Transform
+from leakgauge.gradients import iter_batch_gradients, per_example_gradients
+from leakgauge.gradients.batching import slices
+from leakgauge.gradients.clipping import iter_clipped_batch_gradients
+
+RecordGenerators = Callable[[int], Sequence[torch.Generator]]
+"""The position of a batch -> a generator for each of its records."""
+
+
+def iter_gradients(
+    task: Task,
+    params: Params,
+    data: Dataset,
+    rows: Tensor,
+    *,
+    per_example: Transform | None,
+    rngs: RecordGenerators,
+    max_bytes: int,
+) -> Iterator[tuple[slice, Grads]]:
+    """The gradients of batches, each the mean of its records' transformed gradients.
+
+    Clipping takes a path of its own that never holds the records' gradients; any other transform
+    holds those of one batch at least.
+
+    Args:
+        task: the model and its loss.
+        params: at which the gradients are taken.
+        data: the pool that the batches are drawn from.
+        rows: ``[n, B]`` positions in it.
+        per_example: the transform of a record's gradient; None: none.
+        rngs: the transform's randomness.
+        max_bytes: bound on the gradients held at once.
+
+    Yields:
+        Slices of ``rows``, in order, and their gradients, leaf ``[chunk, *p]``.
+    """
+    if per_example is None:
+        return iter_batch_gradients(task, params, data.x, data.y, rows, max_bytes=max_bytes)
+    if per_example.clip_norm is not None:
+        return iter_clipped_batch_gradients(
+            task, params, data.x, data.y, rows, clip=per_example.clip_norm, max_bytes=max_bytes
+        )
+    return _transformed(task, params, data, rows, per_example, rngs, max_bytes)
+
+
+def mean_of_transformed(
+    task: Task,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    per_example: Transform,
+    rngs: Sequence[torch.Generator],
+) -> Grads:
+    """The mean ``[*p]`` of a batch's transformed gradients.
+
+    Args:
+        task: the model and its loss.
+        params: at which the gradients are taken.
+        x: records ``[B, ...]``.
+        y: their labels ``[B, ...]``.
+        per_example: the transform of a record's gradient.
+        rngs: a generator for each record.
+    """
+    fixed = {name: leaf.detach() for name, leaf in params.items()}
+    each = per_example(per_example_gradients(task, fixed, x, y), rngs)
+    return {name: leaf.mean(dim=0) for name, leaf in each.items()}
+
+
+def _transformed(
+    task: Task,
+    params: Params,
+    data: Dataset,
+    rows: Tensor,
+    per_example: Transform,
+    rngs: RecordGenerators,
+    max_bytes: int,
+) -> Iterator[tuple[slice, Grads]]:
+    of_record = sum(leaf.numel() * leaf.element_size() for leaf in params.values())
+    held = max(1, max_bytes // (2 * of_record))
+    for chunk in slices(len(rows), held):
+        means = [
+            mean_of_transformed(task, params, data.x[batch], data.y[batch], per_example, rngs(one))
+            for one, batch in enumerate(rows[chunk], start=chunk.start)
+        ]
+        yield chunk, {name: torch.stack([mean[name] for mean in means]) for name in means[0]}

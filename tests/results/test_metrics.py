@@ -1,0 +1,64 @@
+"""A metric's bounds, and the tables of the questions."""
+
+import math
+
+import numpy as np
+import pytest
+
+from leakgauge.core.checks import InputError
+from leakgauge.guarantee.metrics import METRICS as GUARANTEE
+from leakgauge.inference.metrics import METRICS as INFERENCE
+from leakgauge.inversion.metrics.table import METRICS as INVERSION
+from leakgauge.results import roc, scores
+from leakgauge.results.metrics import Metric, metric_named, titles
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"title": ""}, "no title"),
+        ({"title": "a", "low": 1.0, "high": 0.0}, "smaller one first"),
+        ({"title": "a", "low": math.nan}, "smaller one first"),
+        ({"title": "a", "chance": 2.0}, "chance 2.0; expected a value from 0 to 1"),
+    ],
+)
+def test_a_metric_without_sense_is_refused(settings: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Metric(**settings)
+
+
+def test_a_name_is_a_metric_of_one_question_only() -> None:
+    assert len({*INFERENCE, *GUARANTEE, *INVERSION}) == sum(
+        map(len, (INFERENCE, GUARANTEE, INVERSION))
+    )
+
+
+def test_bounds_are_what_the_metric_can_reach() -> None:
+    """The worst and the best possible adversary; pictures that are equal, and far from equal."""
+    truth = np.array([0, 1, 0, 1])
+    best = np.log(np.where(np.eye(2)[truth] > 0, 0.9, 0.1))
+    reached = [scores.figures(scores.Judged(truth, lp, truth)) for lp in (best[:, ::-1], best)]
+    for name in (scores.AUROC, scores.TPR_AT_1_FPR, scores.SUCCESS):
+        assert tuple(float(one[name]) for one in reached) == INFERENCE[name].bounds
+    successes = [float(one[scores.SUCCESS]) for one in reached]
+    advantages = tuple(scores.advantage(one, 0.5) for one in successes)
+    assert advantages == INFERENCE[scores.ADVANTAGE].bounds
+    assert INFERENCE[scores.AUROC].chance == roc.auroc(truth == 1, np.zeros(4))
+    assert INVERSION["psnr"].bounds == (
+        -math.inf,
+        math.inf,
+    )  # pixels from 0 to 1 may be missed by more
+    assert INVERSION["lpips"].bounds == (0.0, math.inf)  # a distance
+    assert INVERSION["ssim"].bounds == (-1.0, 1.0)  # a correlation
+
+
+def test_a_single_column_is_bounded_as_all_columns_are() -> None:
+    found = metric_named("columns: a: b", INVERSION)
+    assert (found.title, found.bounds, found.headline) == ("columns: a: b", (0.0, 1.0), False)
+    assert metric_named("psnr", INVERSION) is INVERSION["psnr"]
+    assert "columns: a: b" not in titles(INVERSION)
+
+
+def test_the_loss_has_no_column() -> None:
+    assert titles(INVERSION)["psnr"] == "PSNR, dB"
+    assert set(INVERSION) - set(titles(INVERSION)) == {"loss"}

@@ -1,0 +1,138 @@
+"""How many records a table has, asked as if it were a secret."""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from leakgauge.core.checks import require
+from leakgauge.core.strict import Whole
+from leakgauge.runs.question import Answer
+from leakgauge.runs.spec import Setting, Spec, plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToySpec(Spec):
+    """Settings of the toy question."""
+
+    ask: Annotated[tuple[str, ...], Setting("what to ask", cells=True)] = ("toy",)
+    factor: Annotated[Whole, Setting("multiplies the figure", least=1)] = 1
+    words: Annotated[tuple[str, ...], Setting("some words", cells=True)] = ()
+    defense: Annotated[tuple[str, ...], Setting("what clients do", cells=True, adds=True)] = (
+        "none",
+    )
+
+    def resolve(self, source: Any) -> "ToySpec":
+        require(source.task is None, "the toy question counts rows; bring a table")
+        return replace(self, label=self.label or str(source.frame.columns[0]))
+
+
+@dataclass(frozen=True)
+class ToyStage:
+    """Counts to the number of records in three steps; each leaves a line in a log."""
+
+    spec: ToySpec
+    records: int
+    name: str = "toy"
+    steps: int = 3
+
+    @property
+    def first(self) -> Mapping[str, Any]:
+        import torch
+
+        return {"count": torch.zeros(1)}
+
+    def states(self, kept: Any) -> Any:
+        state = kept[-1] if kept else self.first
+        if not kept:
+            yield state
+        for _ in range(max(len(kept), 1), self.steps + 1):
+            state = {"count": state["count"] + self.records / self.steps}
+            yield state
+
+    def step(self, number: int, state: Any) -> Any:
+        import numpy as np
+
+        if log := os.environ.get("TOY_LOG"):
+            with Path(log).open("a") as file:
+                file.write(f"{number}\n")
+            time.sleep(float(os.environ.get("TOY_SECONDS", "0")))
+        return {"count": np.array([float(state["count"][0])])}, {"number": number}
+
+    def close(self, states: Any, progress: Any) -> Any:
+        return None
+
+    def judge(self, steps: Any, closing: Any, final: Any) -> Any:
+        from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
+
+        value = self.spec.factor * round(float(final["count"][0]), 6)
+        return [
+            Measurement(
+                question="toy",
+                game="toy",
+                dataset="toy",
+                label=str(self.spec.label),
+                secret="records",
+                defense=self.spec.defense[-1],
+                knowledge="static",
+                adversary="counter",
+                metric="count",
+                round=ACCUMULATED,
+                seed=self.spec.seed,
+                estimate=Estimate(value, value - 1, value + 1, len(steps)),
+                chance=0.0,
+            )
+        ]
+
+
+class Toy:
+    """The question; everything about it stands in this folder."""
+
+    name = "toy"
+    title = "How many records are there?"
+    asks: Mapping[str, str] = {"toy": "the number of records"}
+    Spec = ToySpec
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        from leakgauge.results.metrics import Metric
+
+        return {"count": Metric(title="Count", high=float("inf"), headline=True)}
+
+    def run(
+        self, spec: Any, source: Any, folder: Any, progress: Any, *, workers: int | None = None
+    ) -> Answer:
+        from leakgauge.results.measurements import Run
+        from leakgauge.runs.stages import run_stages
+
+        run = Run("", plain(spec), {"name": source.name, "records": len(source.frame)})
+        folder.guard(run)
+        progress.note("the toy counts")
+        stages = [ToyStage(spec, len(source.frame))]
+        found, missing = run_stages(folder, stages, workers=workers, progress=progress)
+        (folder.files / "kept.txt").write_text("kept")
+        return Answer(run, found, tuple(missing))
+
+    def section(self, answer: Answer, folder: Path) -> Any:
+        from markupsafe import Markup
+
+        from leakgauge.report.section import Line, Row, Section
+
+        assert (folder / "kept.txt").read_text() == "kept"
+        one = answer.measurements[0]
+        text = f"There are {one.estimate.value:g} records."
+        row = Row("toy", "Counted", "clear", text, "Count", one.estimate, one.chance, 0.5)
+        html = Markup('<p id="toy-text">{}</p>').format(text)
+        line = Line(text, "clear", heading="Counted")
+        return Section("toy", self.title, html, [row], [line], answer.missing)
+
+    def to_json(self, answer: Answer, folder: Path) -> dict[str, Any]:
+        return {"count": answer.measurements[0].estimate.value}
+
+    def charts(self, comparison: Any, groups: Any) -> list[Any]:
+        return []
+
+
+QUESTION = Toy()

@@ -1,0 +1,56 @@
+"""What is loaded when: help, versions and light imports wait for nothing heavy."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "matplotlib", "jinja2", "sklearn", "scipy", "pandas")
+
+
+def loaded(code: str, *names: str) -> list[str]:
+    """Which of ``names`` a fresh process has loaded after ``code``."""
+    tail = f"import sys; sys.stderr.write(' '.join(n for n in {names!r} if n in sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{tail}"], capture_output=True, text=True, check=True
+    )
+    return done.stderr.split()
+
+
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_help_and_version_load_nothing_heavy(word: str) -> None:
+    code = (
+        f"import sys; sys.argv = ['leakgauge', {word!r}]\n"
+        "from leakgauge.cli import main\n"
+        "try: main()\nexcept SystemExit as end: assert not end.code, end.code"
+    )
+    assert loaded(code, *HEAVY) == []
+
+
+def test_every_commands_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from leakgauge.cli import main\n"
+        "for word in ('audit', 'demo', 'run', 'guarantee', 'invert', 'report'):\n"
+        "    sys.argv = ['leakgauge', word, '--help']\n"
+        "    try: main()\n"
+        "    except SystemExit as end: assert not end.code, end.code"
+    )
+    assert loaded(code, *HEAVY) == []
+
+
+def test_the_package_loads_nothing_heavy() -> None:
+    assert loaded("import leakgauge", *HEAVY) == []
+    assert loaded("import leakgauge.core", *HEAVY) == []
+
+
+def test_the_interface_loads_no_page_and_no_learner() -> None:
+    assert loaded("import leakgauge as lg; lg.load", "matplotlib", "jinja2", "sklearn") == []
+
+
+def test_every_public_name_can_be_had() -> None:
+    code = (
+        "import leakgauge as lg\n"
+        "for name in lg.__all__: getattr(lg, name)\n"
+        "assert len(lg.__all__) < 30"
+    )
+    assert loaded(code, "nothing") == []

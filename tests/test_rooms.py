@@ -1,0 +1,82 @@
+"""No shared code knows a question, and no public name hides a module."""
+
+import ast
+import importlib
+import pkgutil
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+
+import leakgauge
+from leakgauge.catalog import questions
+
+SOURCE = Path(leakgauge.__file__).parent
+SHARED = [*(SOURCE / "runs").rglob("*"), *(SOURCE / "report").rglob("*"), SOURCE / "cli" / "app.py"]
+FILES = [path for path in SHARED if path.suffix in (".py", ".j2", ".css")]
+ROOMS = ("inference", "guarantee", "inversion")
+
+# English words that the shared code may use as such.
+PLAIN = {"user", "property", "attribute", "proportion"}
+
+
+def names() -> set[str]:
+    words = {word for question in questions().values() for word in (question.name, *question.asks)}
+    return words | set(ROOMS) | {"invert"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_shared_code_names_no_question(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert not [name for name in names() - PLAIN if re.search(rf"\b{name}\b", text)]
+
+
+@pytest.mark.parametrize(
+    "path", [one for one in FILES if one.suffix == ".py"], ids=lambda path: path.stem
+)
+def test_shared_code_compares_with_no_question(path: Path) -> None:
+    """A game's name as a string, alone, would be a branch for it."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    strings = {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert not strings & (names() - {"user"})
+
+
+def modules() -> list[str]:
+    return [one.name for one in pkgutil.walk_packages(leakgauge.__path__, "leakgauge.")]
+
+
+def test_no_function_hides_a_module() -> None:
+    hidden = []
+    for name in modules():
+        parent, _, last = name.rpartition(".")
+        package = importlib.import_module(parent)
+        public = getattr(package, last, None)
+        if public is not None and not isinstance(public, type(ast)):
+            hidden.append(name)
+    assert hidden == []
+
+
+def test_files_are_short() -> None:
+    lengths = {
+        path: len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCE.rglob("*.py")
+    }
+    assert {path: n for path, n in lengths.items() if n > 350} == {}
+    assert statistics.median(lengths.values()) < 150
+
+
+def test_a_question_stands_in_its_room_a_command_and_a_line() -> None:
+    """Which files outside of a room import it, or name it as a word of its own."""
+    for room in ROOMS:
+        outside = {
+            str(path.relative_to(SOURCE))
+            for path in SOURCE.rglob("*.py")
+            if not path.is_relative_to(SOURCE / room)
+            and f"leakgauge.{room}" in path.read_text(encoding="utf-8")
+        }
+        assert len(outside) <= 2, (room, outside)
+        assert outside <= {"catalog.py", *(f"cli/commands/{name}.py" for name in ("invert", room))}
