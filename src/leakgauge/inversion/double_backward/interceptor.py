@@ -1,8 +1,9 @@
-"""Takes a model's layers over while it runs, and builds the gradients of their weights afterwards.
+"""Intercepts the layers of a running model, and computes the gradients of their weights afterwards.
 
-A tapped layer computes what it always computes, from weights that are constants to autograd. From
-its inputs x and the gradient dy in its outputs, which autograd finds anyway, its weights' gradients
-follow by one cheap formula for each kind of layer; differentiated, that formula costs two kernels.
+An intercepted layer computes its normal outputs, from weights that are constants to autograd. From
+its inputs x and the gradient dy in its outputs, which autograd computes anyway, its weights'
+gradients follow by one cheap formula for each kind of layer; differentiated, that formula costs two
+kernels.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ from leakgauge.inversion.double_backward.convolution import (
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """A tensor of the model: the name that its gradient goes by, and its value.
+    """A tensor of the model: the name of its gradient, and its value.
 
     Attributes:
         name: of a trainable parameter; None for one that is frozen, and for buffers.
@@ -63,10 +64,10 @@ class _Convolution:
     def gradients(self, dy: Tensor, x: Tensor, targets: int) -> tuple[Tensor, Tensor]:
         weight = self.weight.value.detach()  # Its shape alone counts.
         inner = wide(x, weight)
-        found = weight_gradients(
+        of_weight = weight_gradients(
             inward(dy, inner), inward(x, inner), weight, self.geometry, targets
         )
-        return found, _apart(dy, targets).flatten(3).sum((1, 3))
+        return of_weight, _apart(dy, targets).flatten(3).sum((1, 3))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +122,9 @@ def _channels(value: Tensor, x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class _Tap:
+class _Call:
+    """One call of an intercepted layer."""
+
     layer: Layer
     x: Tensor
     version: int
@@ -133,18 +136,18 @@ class _Tap:
                 "the model changes the input of a layer in place afterwards, so it has no "
                 "gradient; use operations that are not in place"
             )
-        found = self.layer.gradients(dy, self.x, targets)
-        pairs = zip((self.layer.weight, self.layer.bias), found, strict=True)
+        values = self.layer.gradients(dy, self.x, targets)
+        pairs = zip((self.layer.weight, self.layer.bias), values, strict=True)
         return {known.name: value for known, value in pairs if known is not None and known.name}
 
 
 class LayerInterceptor(TorchFunctionMode):
-    """LayerInterceptor every layer that it recognises, as long as the mode is on.
+    """Intercepts every layer that it recognises, while the mode is on.
 
     Args:
-        known: by ``id``, the tensors that the model is called with, and what they stand for.
-        targets: N, whose rows are held by every tensor.
-        batched: whether ``vmap`` holds the N rows apart.
+        known: the tensors that the model is called with, by ``id``.
+        targets: N; every tensor holds the rows of all.
+        batched: whether ``vmap`` keeps the N rows apart.
     """
 
     def __init__(
@@ -158,7 +161,7 @@ class LayerInterceptor(TorchFunctionMode):
         self.known = known
         self.targets = targets
         self.batched = batched
-        self.taps: list[_Tap] = []
+        self.calls: list[_Call] = []
 
     def __torch_function__(
         self,
@@ -180,14 +183,14 @@ class LayerInterceptor(TorchFunctionMode):
         return _Physical.apply(x, partial(self._run_batched, layer))  # type: ignore[no-untyped-call]
 
     def edges(self) -> list[GradientEdge]:
-        """Where autograd finds the gradient in each tapped layer's outputs."""
-        return [tap.edge for tap in self.taps]
+        """Return the edges at which autograd gives the gradient in each layer's outputs."""
+        return [call.edge for call in self.calls]
 
-    def gradients(self, found: list[Tensor | None]) -> list[dict[str, Tensor]]:
-        """Of each layer's parameters ``[N, *p]``, from what autograd ``found`` at the edges."""
+    def gradients(self, slopes: list[Tensor | None]) -> list[dict[str, Tensor]]:
+        """Return those of each layer's parameters ``[N, *p]``, from ``slopes`` at the edges."""
         return [
-            tap.gradients(dy, self.targets)
-            for tap, dy in zip(self.taps, found, strict=True)
+            call.gradients(dy, self.targets)
+            for call, dy in zip(self.calls, slopes, strict=True)
             if dy is not None
         ]
 
@@ -197,7 +200,7 @@ class LayerInterceptor(TorchFunctionMode):
         out = layer.outputs(x)
         if out.requires_grad:
             # The edge, not the output: the model may change that in place.
-            self.taps.append(_Tap(layer, x, x._version, get_gradient_edge(out)))
+            self.calls.append(_Call(layer, x, x._version, get_gradient_edge(out)))
         return out
 
     def _run_batched(self, layer: Layer, x: Tensor) -> Tensor:
@@ -206,7 +209,7 @@ class LayerInterceptor(TorchFunctionMode):
 
 
 class _Physical(torch.autograd.Function):
-    """Hands a function all N rows of what ``vmap`` holds apart."""
+    """Calls a function with all N rows that ``vmap`` keeps apart."""
 
     generate_vmap_rule = False
 
@@ -216,7 +219,7 @@ class _Physical(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Nothing to keep: what ``function`` does is differentiated as it is."""
+        """Keep nothing: autograd differentiates ``function`` itself."""
 
     @staticmethod
     def vmap(
@@ -285,7 +288,7 @@ _RECOGNISED: dict[Any, Callable[..., Layer | None]] = {
 def _both_known(
     known: Mapping[int, Known], weight: Tensor, bias: Tensor | None
 ) -> tuple[Known, Known | None] | None:
-    """What weight and bias stand for, or None where one was made by the model itself."""
+    """Weight and bias as known tensors, or None where the model made one of them itself."""
     first, second = known.get(id(weight)), known.get(id(bias))
     if first is None or (bias is not None and second is None):
         return None

@@ -40,11 +40,11 @@ class RelativeError:
 
     layers: tuple[str, ...] | None = None
 
-    def __call__(self, found: Grads, wanted: Grads) -> Tensor:
+    def __call__(self, guess: Grads, wanted: Grads) -> Tensor:
         """The distance of each row, ``[N]``, without a unit; 1 at a gradient of zeros."""
         error = SquaredError(self.layers)
         size = error({name: torch.zeros_like(leaf) for name, leaf in wanted.items()}, wanted)
-        return error(found, wanted) / torch.where(size > 0, size, 1.0)
+        return error(guess, wanted) / torch.where(size > 0, size, 1.0)
 
 
 def adapted(objective: Objective, defense: Defense) -> Objective:

@@ -71,8 +71,8 @@ def reconstruct(
     >>> wanted["bias"] = torch.tensor([[0.5, -0.5]])
     >>> settings = preset("dlg-adam", iterations=2)
     >>> labels = torch.tensor([[1]])
-    >>> found = reconstruct(task, params, wanted, settings, shape=(1, 3), labels=labels, seed=0)
-    >>> list(found.x.shape), list(found.losses.shape)
+    >>> rebuilt = reconstruct(task, params, wanted, settings, shape=(1, 3), labels=labels, seed=0)
+    >>> list(rebuilt.x.shape), list(rebuilt.losses.shape)
     ([1, 1, 3], [1, 3])
     """
     params = trainable(task.model, params)
@@ -87,10 +87,10 @@ def reconstruct(
         return simulated_gradients(task, params, x, y, local)
 
     def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
-        found = compared(x, y)
+        grads = compared(x, y)
         # Gradients can be large: a copy at every step would cost as much as an objective.
         all_ = len(rows) == targets and torch.equal(rows, each)
-        return measure(found, seen if all_ else {n: value[rows] for n, value in seen.items()})
+        return measure(grads, seen if all_ else {n: value[rows] for n, value in seen.items()})
 
     begin = draw_starts(
         settings,
@@ -135,7 +135,7 @@ def rescaled(
 
     By squared error: the cosine that they were searched by may not depend on that number. Where the
     nearest is the smallest or largest of them, the size of the gradient that was seen is not that
-    of any such records (a defense cut it, say), and they stay as they are.
+    of any such records (a defense clipped it, say), and they stay as they are.
 
     Args:
         x: the records.
@@ -148,9 +148,9 @@ def rescaled(
     with torch.no_grad():
         for number, scale in enumerate(SCALES):
             tried = scale * x if limits is None else (scale * x).clamp(*(v.to(x) for v in limits))
-            found = SquaredError()(gradients(tried), seen)
-            better = found < error
-            error = torch.where(better, found, error)
+            distance = SquaredError()(gradients(tried), seen)
+            better = distance < error
+            error = torch.where(better, distance, error)
             inside = torch.where(better, number < len(SCALES) - 2, inside)
             best = torch.where(better.view(-1, *[1] * (x.dim() - 1)), tried, best)
     return torch.where(inside.view(-1, *[1] * (x.dim() - 1)), best, x)
@@ -202,7 +202,7 @@ def check_gradients(params: Params, wanted: Grads) -> int:
             square == square and square < float("inf"),
             f"the gradient of target {target} is not finite; drop it",
         )
-        require(square > 0, f"the gradient of target {target} is all zeros: it tells nothing")
+        require(square > 0, f"the gradient of target {target} is all zeros; drop it")
     return counts.pop()
 
 
