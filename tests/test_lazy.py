@@ -48,5 +48,9 @@ def test_the_interface_loads_no_page_and_no_learner() -> None:
 
 
 def test_every_public_name_can_be_had() -> None:
-    code = "import leakgauge as lg\nfor name in lg.__all__: getattr(lg, name)\nassert len(lg.__all__) < 30"
+    code = (
+        "import leakgauge as lg\n"
+        "for name in lg.__all__: getattr(lg, name)\n"
+        "assert len(lg.__all__) < 30"
+    )
     assert loaded(code, "nothing") == []

@@ -1,16 +1,17 @@
 """Defenses in the audit: in training, on what is sent, and in what an adaptive adversary learns."""
 
-from dataclasses import replace
+import pickle
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
 
 from leakgauge.core.rng import stream
-from leakgauge.defenses import PerturbTransform, none
+from leakgauge.defenses import Defense, Identity, NotLearned, PerturbTransform, none
 from leakgauge.gradients import per_example_gradients
-from leakgauge.inference import Forest
-from leakgauge.inference.run import Stage, judge, play_round, trajectory
+from leakgauge.inference import Forest, Joint
+from leakgauge.inference.run import Stage, audit, judge, play_round, trajectory
 from leakgauge.inference.run.rounds import defense_of_round
 from leakgauge.results.roc import auroc
 from leakgauge.training.observation import sent_gradients
@@ -175,3 +176,47 @@ def test_a_code_has_fresh_noise_in_each_round() -> None:
     assert not torch.equal(one, next_round)
     assert not torch.equal(one, adversary)
     assert torch.equal(one[:, :6], next_round[:, :6])
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Learns nothing, and counts how often."""
+
+    rounds: list[torch.Tensor]
+
+    def __call__(self, features, secret, *, classes, generator) -> Identity:
+        self.rounds.append(features)
+        return Identity()
+
+
+def counted(rounds: list[torch.Tensor], **settings) -> Stage:
+    learnt = Defense("counted", update=NotLearned(), learn=Counted(rounds))
+    joint = Joint(batches=200, folds=2)
+    return small_stage(records(0.0), FOREST, joint, defense=learnt, rounds=3, **settings)
+
+
+def test_a_defense_is_learned_once_in_each_round() -> None:
+    """Training, the round's attacks and those on all rounds together share it."""
+    rounds: list[torch.Tensor] = []
+    scene = counted(rounds)
+    played = audit(scene)
+    assert len(rounds) == 3
+    assert not torch.equal(rounds[0], rounds[1])
+    other: list[torch.Tensor] = []
+    small = counted(other, max_bytes=2**14)  # None is kept, so each step learns it anew.
+    assert [m.estimate for m in audit(small)] == [m.estimate for m in played]
+    assert len(other) > 3
+
+
+def test_other_parameters_and_other_processes_learn_anew() -> None:
+    rounds: list[torch.Tensor] = []
+    scene = counted(rounds)
+    params = next(trajectory(scene))
+    for _ in range(2):
+        defense_of_round(scene, 1, params)
+    assert len(rounds) == 1
+    defense_of_round(scene, 1, {name: leaf + 1 for name, leaf in params.items()})
+    assert len(rounds) == 2
+    sent_away = pickle.loads(pickle.dumps(scene))
+    defense_of_round(sent_away, 1, params)
+    assert len(sent_away.defense.learn.rounds) == 3

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from leakgauge.inference.run.plan import Plan
 
 from leakgauge.core.rng import stream
 from leakgauge.data import Roles, make_table, open_data, read_table
 from leakgauge.inference import Joint, players
 from leakgauge.inference.run import Settings
 from leakgauge.inference.run.description import Origin
-from leakgauge.inference.run.plan import Plan
 from leakgauge.inference.run.prepare import from_source, from_table
 from leakgauge.results.measurements import ACCUMULATED, Estimate
 from support import command
@@ -50,7 +50,7 @@ def test_a_shuffled_secret_raises_no_alarm(adult: pd.DataFrame) -> None:
     assert sum(held) >= 3
 
 
-ON_BATCHES = [attack.name for attack in players("property")]
+ON_BATCHES = list(players("property"))
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_a_shuffled_secret_raises_no_alarm_over_20_seeds(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("adversary", [attack.name for attack in players("user")])
+@pytest.mark.parametrize("adversary", list(players("user")))
 def test_clips_dealt_to_actors_at_random_name_nobody_over_20_seeds(
     data_folder: Path, adversary: str
 ) -> None:

@@ -10,7 +10,7 @@ import torch
 from leakgauge.defenses import Defense, none
 from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Discriminant, Joint, accumulate
-from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, panel
+from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, held_out_folds
 from leakgauge.inference.run import (
     ADAPTIVE,
     FRESH,
@@ -57,7 +57,7 @@ def side_by_side(scene: Stage, knowledge: str) -> dict[str, np.ndarray]:
         if knowledge == ADAPTIVE and defense.per_example is not None:
             norm = np.linalg.norm(records_, axis=1, keepdims=True)
             records_ = records_ * np.minimum(1, defense.per_example.l2 / norm)
-        parts = list(panel(shadow, folds=JOINT.folds, batches=JOINT.batches))
+        parts = list(held_out_folds(shadow, folds=JOINT.folds, batches=JOINT.batches))
         judged = [grads for part in parts for grads in shadow.gradients(part.batches)]
         seen = list(sent_by_clients(scene, number, params, scene.trials, defense))
         rounds.append({"records": records_, "judged": wide(judged), "seen": wide(seen)})
@@ -86,7 +86,7 @@ def test_it_is_the_solve_of_all_rounds_in_the_primal(defense: Defense) -> None:
         shadow = benches(scene, 1, starts[0], scene.defense)[knowledge]
         codes = shadow.data.secrets["s"].numpy()
         odds, truth, done = [], [], 0
-        for part in panel(shadow, folds=JOINT.folds, batches=JOINT.batches):
+        for part in held_out_folds(shadow, folds=JOINT.folds, batches=JOINT.batches):
             weight, middle = solve(rows["records"][part.rest], codes[part.rest], noise)
             judged = rows["judged"][done : done + len(part.secret)]
             done += len(part.secret)

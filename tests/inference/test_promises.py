@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from leakgauge.cli.summary import as_json, information_lines, promise_lines
-
-from leakgauge.inference.report import cells
+from leakgauge.inference.report.cells import cells
 from leakgauge.inference.report.choice import DRAWN, drawn
+
 from leakgauge.report import render, verdicts
 from leakgauge.results.measurements import (
     ACCUMULATED,

@@ -148,7 +148,7 @@ def test_fresh_batches_are_judged_on_other_held_out_batches_each_round() -> None
             dict(scene.task.model.named_parameters()),
             scene.public,
             max_bytes=2**26,
-            panel=number,
+            held_out_seed=number,
         )
         for number in (1, 2)
     ]

@@ -18,9 +18,9 @@ from leakgauge.inference import Auto, Forest, Shadow, accumulate
 from leakgauge.inference.adversaries.calibration import (
     HeldOut,
     fit_slope,
+    held_out_folds,
     hold_out,
     log_loss,
-    panel,
 )
 from leakgauge.inference.adversaries.discriminant import Discriminant
 from leakgauge.inference.adversaries.energies import Energies, EnergyView
@@ -365,12 +365,12 @@ def test_more_components_than_gradients_are_no_error() -> None:
 
 
 @pytest.mark.parametrize("users", [None, 60])
-def test_the_panel_parts_records_and_persons(users: int | None) -> None:
+def test_held_out_folds_part_records_and_persons(users: int | None) -> None:
     shadow = bench(1.0, users=users)
     unit = np.arange(400) if users is None else shadow.data.users.numpy()
     codes = shadow.data.secrets["s"].numpy()
     judged: list[int] = []
-    for part in panel(shadow, folds=3, batches=300):
+    for part in held_out_folds(shadow, folds=3, batches=300):
         assert not set(unit[part.rest]) & set(unit[part.batches.ravel()])
         assert (codes[part.batches] == part.secret[:, None]).all()
         assert part.secret.mean() == 0.5
@@ -379,12 +379,20 @@ def test_the_panel_parts_records_and_persons(users: int | None) -> None:
     assert sum(judged) == 2 * 400
 
 
-def test_the_panel_is_the_same_in_every_round() -> None:
+def test_held_out_folds_are_the_same_in_every_round() -> None:
     shadow = bench(1.0)
     later = replace(shadow, params={k: v + 1 for k, v in shadow.params.items()})
-    parts = [list(panel(each, folds=3, batches=90)) for each in (shadow, later)]
+    parts = [list(held_out_folds(each, folds=3, batches=90)) for each in (shadow, later)]
     for one, other in zip(*parts, strict=True):
         np.testing.assert_array_equal(one.batches, other.batches)
+
+
+def test_held_out_folds_follow_the_seed() -> None:
+    rests = [
+        np.concatenate([part.rest for part in held_out_folds(each, folds=3, batches=90)])
+        for each in (bench(1.0), replace(bench(1.0), held_out_seed=1))
+    ]
+    assert not np.array_equal(*rests)
 
 
 @pytest.mark.parametrize("factor", [0.2, 3.0, 1e4, 1e7])
@@ -505,7 +513,7 @@ def test_every_attack_can_judge_held_out_batches(attack) -> None:
     shadow = bench(2.0)
     fitted = attack.fit(shadow, UNIFORM, rng=stream(0, "fit"))
     held_out = judge_held_out(attack, fitted, shadow, batches=300, rng=stream(0, "held out"))
-    secret = np.concatenate([part.secret for part in panel(shadow, folds=3, batches=300)])
+    secret = np.concatenate([part.secret for part in held_out_folds(shadow, folds=3, batches=300)])
     np.testing.assert_array_equal(held_out.secret, secret)
     assert held_out.log_odds.shape == (300, 2)
     assert auroc(secret == 1, odds(held_out.log_odds)) > 0.8
@@ -515,7 +523,9 @@ def test_auto_judges_its_candidates_on_the_same_batches() -> None:
     """Those that judged others on their way are judged anew, so that rounds can be compared."""
     attack = Auto((replace(ENERGIES, batches=100), DISCRIMINANT), batches=240)
     fitted = attack.fit(bench(2.0), UNIFORM, rng=stream(0, "fit"))
-    secret = np.concatenate([part.secret for part in panel(bench(2.0), folds=3, batches=240)])
+    secret = np.concatenate(
+        [part.secret for part in held_out_folds(bench(2.0), folds=3, batches=240)]
+    )
     np.testing.assert_array_equal(fitted.held_out.secret, secret)
 
 

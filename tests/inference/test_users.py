@@ -336,7 +336,7 @@ def test_held_out_persons_are_not_learnt_from() -> None:
     person = np.repeat(np.arange(12), 4)
     lesson = Lesson(rng.normal(size=(48, 2)), np.zeros((48, 2)), person, 0.1)
     # the features name the person, so that a likeness sees whom it judges
-    rehearsal = Rehearsal(person[:, None] * 1.0, person, np.arange(12)[:, None] * 1.0)
+    rehearsal = Rehearsal(person[:, None] * 1.0, person, np.arange(12)[:, None] * 1.0, seed=0)
     judged = []
 
     def learn(part: Lesson):

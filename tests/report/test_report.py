@@ -7,10 +7,10 @@ from pathlib import Path
 
 import matplotlib
 import pytest
+from leakgauge.inference.report.cells import cells
 from playwright.sync_api import Browser
 
 from leakgauge.core.checks import InputError
-from leakgauge.inference.report.cells import cells
 from leakgauge.inference.report.defenses import answer, panels
 from leakgauge.report import render, verdicts, write_report
 from leakgauge.report.wording import label

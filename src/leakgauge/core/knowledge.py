@@ -1,3 +1,4 @@
-"""What an adversary knows of the defense: the two words that measurements use."""
+"""What an adversary knows of a defense."""
 
 STATIC, ADAPTIVE = "static", "adaptive"
+"""It knows nothing of the defense; it knows the defense and trains against it."""

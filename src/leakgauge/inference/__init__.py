@@ -1,102 +1,99 @@
 """What secrets do gradients give away? Li et al., CCS 2024."""
 
-from leakgauge.inference.adversaries.adversary import Adversary, Attack
-from leakgauge.inference.adversaries.auto import Auto
-from leakgauge.inference.adversaries.discriminant import Discriminant
-from leakgauge.inference.adversaries.encoder import Encoder
-from leakgauge.inference.adversaries.energies import Energies
-from leakgauge.inference.adversaries.forest import Forest
-from leakgauge.inference.adversaries.joint import Evidence, Joint, evidence_of_round, judge_jointly
-from leakgauge.inference.adversaries.logistic import Logistic
-from leakgauge.inference.adversaries.matching import Matching, attribute_candidates
-from leakgauge.inference.adversaries.ordinal import Ordinal
-from leakgauge.inference.adversaries.pca_forest import PcaForest
-from leakgauge.inference.adversaries.plda import Plda
-from leakgauge.inference.adversaries.rounds import accumulate
-from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.stacking import Stack, accumulate_weighted
-from leakgauge.inference.games.candidates import (
-    CandidateAdversary,
-    CandidateAttack,
-    CandidateBatches,
-    Candidates,
-)
-from leakgauge.inference.games.games import (
-    AttributeInference,
-    BatchGame,
-    PropertyInference,
-    ProportionInference,
-)
-from leakgauge.inference.games.mixing import Mix, Pure, Ratio
-from leakgauge.inference.games.trials import Game, Trials
-from leakgauge.inference.games.users import UserInference
+from typing import TYPE_CHECKING
 
-AnyAttack = Attack | CandidateAttack
+from leakgauge.core.lazy import attach
 
-BATCH_GAMES: dict[str, type[BatchGame]] = {
-    game.name: game for game in (PropertyInference, AttributeInference, ProportionInference)
-}
-
-GAMES: tuple[str, ...] = (*BATCH_GAMES, UserInference.name)
-"""By the name at the command line."""
-
-_ON_BATCHES = (Forest, Logistic, Energies, Discriminant, PcaForest, Auto)
-_PLAYERS: dict[str, tuple[type[AnyAttack], ...]] = {
-    PropertyInference.name: (*_ON_BATCHES, Joint),
-    AttributeInference.name: (*_ON_BATCHES, Joint, Matching),
-    ProportionInference.name: (Forest, Logistic, Energies, PcaForest, Auto),
-    UserInference.name: (Encoder, Plda),
-}
-
-ATTACKS: dict[str, type[AnyAttack]] = {
-    attack.name: attack for attack in (*_ON_BATCHES, Joint, Matching, Encoder, Plda)
-}
-"""By the name at the command line."""
-
-
-def players(ask: str) -> tuple[type[AnyAttack], ...]:
-    """The attacks that play a game; the first is the paper's."""
-    return _PLAYERS[ask]
-
-
-__all__ = [
-    "ATTACKS",
-    "BATCH_GAMES",
-    "GAMES",
-    "Adversary",
-    "AnyAttack",
-    "Attack",
-    "AttributeInference",
-    "Auto",
-    "CandidateAdversary",
-    "CandidateAttack",
-    "CandidateBatches",
-    "Candidates",
-    "Discriminant",
-    "Encoder",
-    "Energies",
-    "Evidence",
-    "Forest",
-    "Game",
-    "Joint",
-    "Logistic",
-    "Matching",
-    "Mix",
-    "Ordinal",
-    "PcaForest",
-    "Plda",
-    "PropertyInference",
-    "ProportionInference",
-    "Pure",
-    "Ratio",
-    "Shadow",
-    "Stack",
-    "Trials",
-    "UserInference",
-    "accumulate",
-    "accumulate_weighted",
-    "attribute_candidates",
-    "evidence_of_round",
-    "judge_jointly",
-    "players",
-]
+if TYPE_CHECKING:
+    from leakgauge.inference.adversaries.adversary import Adversary as Adversary
+    from leakgauge.inference.adversaries.adversary import Attack as Attack
+    from leakgauge.inference.adversaries.auto import Auto as Auto
+    from leakgauge.inference.adversaries.discriminant import Discriminant as Discriminant
+    from leakgauge.inference.adversaries.encoder import Encoder as Encoder
+    from leakgauge.inference.adversaries.energies import Energies as Energies
+    from leakgauge.inference.adversaries.forest import Forest as Forest
+    from leakgauge.inference.adversaries.joint import Evidence as Evidence
+    from leakgauge.inference.adversaries.joint import Joint as Joint
+    from leakgauge.inference.adversaries.joint import evidence_of_round as evidence_of_round
+    from leakgauge.inference.adversaries.joint import judge_jointly as judge_jointly
+    from leakgauge.inference.adversaries.logistic import Logistic as Logistic
+    from leakgauge.inference.adversaries.matching import Matching as Matching
+    from leakgauge.inference.adversaries.matching import (
+        attribute_candidates as attribute_candidates,
+    )
+    from leakgauge.inference.adversaries.ordinal import Ordinal as Ordinal
+    from leakgauge.inference.adversaries.pca_forest import PcaForest as PcaForest
+    from leakgauge.inference.adversaries.plda import Plda as Plda
+    from leakgauge.inference.adversaries.rounds import accumulate as accumulate
+    from leakgauge.inference.adversaries.shadow import Shadow as Shadow
+    from leakgauge.inference.adversaries.stacking import Stack as Stack
+    from leakgauge.inference.adversaries.stacking import accumulate_weighted as accumulate_weighted
+    from leakgauge.inference.catalog import ADVERSARIES as ADVERSARIES
+    from leakgauge.inference.catalog import GAMES as GAMES
+    from leakgauge.inference.catalog import games_of as games_of
+    from leakgauge.inference.catalog import parse_adversary as parse_adversary
+    from leakgauge.inference.catalog import players as players
+    from leakgauge.inference.games.candidates import AnyAttack as AnyAttack
+    from leakgauge.inference.games.candidates import CandidateAdversary as CandidateAdversary
+    from leakgauge.inference.games.candidates import CandidateAttack as CandidateAttack
+    from leakgauge.inference.games.candidates import CandidateBatches as CandidateBatches
+    from leakgauge.inference.games.candidates import Candidates as Candidates
+    from leakgauge.inference.games.games import BATCH_GAMES as BATCH_GAMES
+    from leakgauge.inference.games.games import AttributeInference as AttributeInference
+    from leakgauge.inference.games.games import BatchGame as BatchGame
+    from leakgauge.inference.games.games import PropertyInference as PropertyInference
+    from leakgauge.inference.games.games import ProportionInference as ProportionInference
+    from leakgauge.inference.games.mixing import Mix as Mix
+    from leakgauge.inference.games.mixing import Pure as Pure
+    from leakgauge.inference.games.mixing import Ratio as Ratio
+    from leakgauge.inference.games.trials import Game as Game
+    from leakgauge.inference.games.trials import Trials as Trials
+    from leakgauge.inference.games.users import UserInference as UserInference
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "ADVERSARIES": "leakgauge.inference.catalog",
+            "Adversary": "leakgauge.inference.adversaries.adversary",
+            "AnyAttack": "leakgauge.inference.games.candidates",
+            "Attack": "leakgauge.inference.adversaries.adversary",
+            "AttributeInference": "leakgauge.inference.games.games",
+            "Auto": "leakgauge.inference.adversaries.auto",
+            "BATCH_GAMES": "leakgauge.inference.games.games",
+            "BatchGame": "leakgauge.inference.games.games",
+            "CandidateAdversary": "leakgauge.inference.games.candidates",
+            "CandidateAttack": "leakgauge.inference.games.candidates",
+            "CandidateBatches": "leakgauge.inference.games.candidates",
+            "Candidates": "leakgauge.inference.games.candidates",
+            "Discriminant": "leakgauge.inference.adversaries.discriminant",
+            "Encoder": "leakgauge.inference.adversaries.encoder",
+            "Energies": "leakgauge.inference.adversaries.energies",
+            "Evidence": "leakgauge.inference.adversaries.joint",
+            "Forest": "leakgauge.inference.adversaries.forest",
+            "GAMES": "leakgauge.inference.catalog",
+            "Game": "leakgauge.inference.games.trials",
+            "Joint": "leakgauge.inference.adversaries.joint",
+            "Logistic": "leakgauge.inference.adversaries.logistic",
+            "Matching": "leakgauge.inference.adversaries.matching",
+            "Mix": "leakgauge.inference.games.mixing",
+            "Ordinal": "leakgauge.inference.adversaries.ordinal",
+            "PcaForest": "leakgauge.inference.adversaries.pca_forest",
+            "Plda": "leakgauge.inference.adversaries.plda",
+            "PropertyInference": "leakgauge.inference.games.games",
+            "ProportionInference": "leakgauge.inference.games.games",
+            "Pure": "leakgauge.inference.games.mixing",
+            "Ratio": "leakgauge.inference.games.mixing",
+            "Shadow": "leakgauge.inference.adversaries.shadow",
+            "Stack": "leakgauge.inference.adversaries.stacking",
+            "Trials": "leakgauge.inference.games.trials",
+            "UserInference": "leakgauge.inference.games.users",
+            "accumulate": "leakgauge.inference.adversaries.rounds",
+            "accumulate_weighted": "leakgauge.inference.adversaries.stacking",
+            "attribute_candidates": "leakgauge.inference.adversaries.matching",
+            "evidence_of_round": "leakgauge.inference.adversaries.joint",
+            "games_of": "leakgauge.inference.catalog",
+            "judge_jointly": "leakgauge.inference.adversaries.joint",
+            "parse_adversary": "leakgauge.inference.catalog",
+            "players": "leakgauge.inference.catalog",
+        },
+    )

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.runs.question import Question, question_of
-from leakgauge.runs.spec import Declared, Spec, added, declared, make_spec, read_value
+from leakgauge.runs.reading import read_value
+from leakgauge.runs.spec import Declared, Spec, added, declared, make_spec
 
 if TYPE_CHECKING:
     from leakgauge.data.source import Source
@@ -40,7 +41,8 @@ def asked_of(wanted: Wanted, questions: Mapping[str, Question]) -> Asked:
     Raises:
         InputError: a word, an option or a setting does not exist, or no question uses it.
     """
-    words = list(dict.fromkeys(wanted.asks)) or [_first(questions)]
+    words = list(wanted.asks) or [_first(questions)]
+    require(len(set(words)) == len(words), f"--ask names one twice: {', '.join(words)}")
     groups: dict[str, list[str]] = {}
     for word in words:
         groups.setdefault(_question(word, questions).name, []).append(word)

@@ -2,8 +2,8 @@
 
 An adversary is sure of the records that it has seen. What its log-odds are worth shows on others:
 the shadow records are parted into folds, by person where there are persons; the attack is fitted
-on all folds but one and judges batches of that one. The same shadow records give the same folds
-and the same batches in every round, so what is said of them can be compared over the rounds.
+on all folds but one and judges batches of that one. The same shadow records and the same seed give
+the same folds and batches in every round, so what is said of them can be compared over the rounds.
 """
 
 from collections.abc import Callable, Iterator
@@ -63,12 +63,12 @@ class Part:
     secret: Ints
 
 
-def panel(shadow: Shadow, *, folds: int, batches: int) -> Iterator[Part]:
+def held_out_folds(shadow: Shadow, *, folds: int, batches: int) -> Iterator[Part]:
     """Part the shadow records, and draw batches to judge, ``batches`` over all folds.
 
-    They depend on the shadow records and the panel's number alone, not on the attack.
+    They depend on the shadow records and ``shadow.held_out_seed`` alone, not on the attack.
     """
-    rng = stream(0, "panel", shadow.panel)
+    rng = stream(shadow.held_out_seed, "folds")
     for rest, fold in _folds(shadow, folds, rng):
         rows, secret = shadow.only(fold).draw(batches // folds, rng=rng)
         yield Part(rest, fold[rows], secret)
@@ -79,7 +79,7 @@ def hold_out(
 ) -> HeldOut:
     """Fit on each rest, and judge the batches of its fold."""
     said, truth = [], []
-    for part in panel(shadow, folds=folds, batches=batches):
+    for part in held_out_folds(shadow, folds=folds, batches=batches):
         judge = fit(shadow.only(part.rest))
         said += [judge(grads) for grads in shadow.gradients(part.batches)]
         truth.append(part.secret)

@@ -15,7 +15,7 @@ from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
 from leakgauge.defenses import Defense, Identity
 from leakgauge.inference.adversaries.adversary import with_prior
-from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, log_loss, panel
+from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, held_out_folds, log_loss
 from leakgauge.inference.adversaries.scatter import Scatter
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import Flat
@@ -81,7 +81,7 @@ class Discriminant:
         solver = Solver.prepare(bench)
         said: list[list[Floats]] = [[] for _ in ridges]
         truth = []
-        for part in panel(bench, folds=self.folds, batches=self.batches):
+        for part in held_out_folds(bench, folds=self.folds, batches=self.batches):
             solved = solver.solve(part.rest, ridges)
             for grads in bench.gradients(part.batches):
                 for kept, linear in zip(said, solved, strict=True):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import with_prior
-from leakgauge.inference.adversaries.calibration import HeldOut, panel
+from leakgauge.inference.adversaries.calibration import HeldOut, held_out_folds
 from leakgauge.inference.adversaries.discriminant import (
     RIDGES,
     Discriminant,
@@ -65,7 +65,7 @@ class Evidence:
 
     Attributes:
         gram: of the shadow records ``[n, n]``.
-        held_out: of the panel's batches ``[k, n]``, fold after fold.
+        held_out: of the held-out batches ``[k, n]``, fold after fold.
         trials: of the trials' batches ``[N, n]``.
     """
 
@@ -85,7 +85,7 @@ def evidence_of_round(
     """One round's evidence for each bench; the trials' gradients are made once.
 
     Args:
-        attack: names the panel.
+        attack: says how many held-out folds and batches there are.
         benches: the adversary's in this round, by its knowledge.
         trials: the gradients of the trials, chunk by chunk in order, leaf ``[N, *p]``.
     """
@@ -126,7 +126,7 @@ def judge_jointly(attack: Joint, shadow: Shadow, seen: Evidence, log_prior: Floa
     ridges = RIDGES if attack.ridge is None else (attack.ridge,)
     said: list[list[Floats]] = []
     truth, done = [], 0
-    for part in panel(shadow, folds=attack.folds, batches=attack.batches):
+    for part in held_out_folds(shadow, folds=attack.folds, batches=attack.batches):
         rows = slice(done, done + len(part.secret))
         done, known = rows.stop, np.ix_(part.rest, part.rest)
         scatter = Scatter(seen.gram[known], codes[part.rest], shadow.values)
@@ -165,7 +165,7 @@ def _held_out(attack: Discriminant, shadow: Shadow, records: RecordGradients) ->
     return np.concatenate(
         [
             records.products(Flat()(grads))
-            for part in panel(shadow, folds=attack.folds, batches=attack.batches)
+            for part in held_out_folds(shadow, folds=attack.folds, batches=attack.batches)
             for grads in shadow.gradients(part.batches)
         ]
     )

@@ -73,11 +73,13 @@ class Rehearsal:
     Attributes:
         seen: observed batches ``[n, k]``, of the persons ``person`` ``[n]``.
         held: the candidate batch of each shadow person ``[U, k]``, of other records.
+        seed: parts the persons into folds and draws candidates.
     """
 
     seen: Floats
     person: Ints
     held: Floats
+    seed: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,10 +157,10 @@ def check_persons(shadow: Shadow, *, candidates: int, folds: int) -> None:
 def rehearse(shadow: Shadow, view: Projection, *, batches: int = REHEARSED) -> Rehearsal:
     """Play the game's batches among the shadow persons, each one's records parted in two.
 
-    Batches depend on the shadow and its panel alone: neither on the round nor on the attack. A
+    Batches depend on the shadow and its ``held_out_seed`` alone, not on the attack. A
     person with few records gives the same one several times.
     """
-    rng = stream(0, "rehearsal", shadow.panel)
+    rng = stream(shadow.held_out_seed, "rehearsal")
     codes = shadow.data.secrets[shadow.secret].cpu().numpy()
     halves = [part(rows, rng) for rows in records_of(codes)]
     person = rng.permutation(np.arange(batches) % len(halves))
@@ -170,7 +172,8 @@ def rehearse(shadow: Shadow, view: Projection, *, batches: int = REHEARSED) -> R
     seen = np.stack([batch(halves[one][0]) for one in person])
     held = np.stack([batch(rows) for _, rows in halves])
     clean = replace(shadow, defense=shadow.defense.without_noise())
-    return Rehearsal(_reduced(view, shadow, seen), person, _reduced(view, clean, held))
+    reduced = _reduced(view, shadow, seen), person, _reduced(view, clean, held)
+    return Rehearsal(*reduced, shadow.held_out_seed)
 
 
 def hold_out_persons(
@@ -186,7 +189,7 @@ def hold_out_persons(
     Raises:
         InputError: a fold has fewer than m persons.
     """
-    rng = stream(0, "rehearsal folds")
+    rng = stream(rehearsal.seed, "rehearsal folds")
     persons = len(rehearsal.held)
     _require_enough(persons, candidates, folds)
     said, truth = [], []

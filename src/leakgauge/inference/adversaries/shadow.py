@@ -37,7 +37,8 @@ class Shadow:
         noise_seed: of the defense.
         mix: how a batch depends on its secret; None: all its records share it.
         above: ask only whether the secret lies above this value; then m is 2.
-        panel: held-out batches of another number are other batches.
+        held_out_seed: parts the held-out folds and draws their batches. With the same seed, they
+            are the same in every round.
     """
 
     task: Task
@@ -51,7 +52,7 @@ class Shadow:
     noise_seed: int = 0
     mix: Mix | None = None
     above: int | None = None
-    panel: int = 0
+    held_out_seed: int = 0
 
     @property
     def mixture(self) -> Mix:

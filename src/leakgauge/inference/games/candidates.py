@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.core.types import Dataset, Grads
+from leakgauge.inference.adversaries.adversary import Attack
 from leakgauge.inference.adversaries.shadow import Shadow
 
 
@@ -81,3 +82,7 @@ class CandidateAttack(ABC):
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
     ) -> CandidateAdversary:
         """Learn from the adversary's own bench alone; ``log_prior`` ``[m]`` is log P(a)."""
+
+
+AnyAttack = Attack | CandidateAttack
+"""An attack of any game."""

@@ -123,7 +123,7 @@ class BatchGame:
         *,
         max_bytes: int,
         noise_seed: int = 0,
-        panel: int = 0,
+        held_out_seed: int = 0,
     ) -> Shadow:
         """A bench where the adversary's batches depend on their secrets as the private ones do."""
         return Shadow(
@@ -136,7 +136,7 @@ class BatchGame:
             max_bytes,
             noise_seed=noise_seed,
             mix=self.mix,
-            panel=panel,
+            held_out_seed=held_out_seed,
         )
 
     def _draw(
@@ -220,6 +220,12 @@ class ProportionInference(BatchGame):
             f"has two values; {secret!r} has {len(names)} ({', '.join(map(repr, names[:4]))}"
             f"{', ...' if len(names) > 4 else ''}): merge them into two",
         )
+
+
+BATCH_GAMES: dict[str, type[BatchGame]] = {
+    game.name: game for game in (PropertyInference, AttributeInference, ProportionInference)
+}
+"""The games about batches, by name."""
 
 
 def _names(schema: Schema | None, secret: str, values: int) -> tuple[str, ...]:

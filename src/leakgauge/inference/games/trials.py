@@ -97,7 +97,7 @@ class Game(Protocol):
         *,
         max_bytes: int,
         noise_seed: int = 0,
-        panel: int = 0,
+        held_out_seed: int = 0,
     ) -> Shadow:
         """The adversary's bench for this game, on its own records."""
         ...

@@ -89,15 +89,8 @@ class UserInference:
         require_count(batch_size, "batch size")
         require_count(candidates, "number of candidates")
         require(candidates >= 2, "1 candidate leaves nothing to guess; expected 2 or more")
-        records = records_of(persons_of(pool.users).cpu().numpy())
-        able = [rows for rows in records if len(rows) >= 2 * batch_size]
-        need = MIN_BLOCKS * candidates
-        require(
-            len(able) >= need,
-            f"user inference with {candidates} candidates needs {need} private persons with "
-            f"{2 * batch_size} records (two batches) or more, {len(able)} of {len(records)} have "
-            f"them; lower --batch-size, now {batch_size}, or --candidates, or bring more persons",
-        )
+        users = persons_of(pool.users)
+        able = able_users(users, batch_size=batch_size, candidates=candidates)
         halves = [part(rows, rng) for rows in able]
         roomy = len(able) // (BATCHES_IN_A_BLOCK * candidates)
         count = min(max_blocks, max(roomy, min(ENOUGH_BLOCKS, len(able) // candidates)))
@@ -105,7 +98,7 @@ class UserInference:
         for place, person in enumerate(rng.permutation(len(able)).tolist()):
             block[able[person]] = place % count
         observed, held = zip(*halves, strict=True)
-        left_out = len(records) - len(able)
+        left_out = len(torch.unique(users)) - len(able)
         return cls(pool, candidates, batch_size, block, observed, held, left_out)
 
     @property
@@ -158,7 +151,7 @@ class UserInference:
         *,
         max_bytes: int,
         noise_seed: int = 0,
-        panel: int = 0,
+        held_out_seed: int = 0,
     ) -> Shadow:
         """A bench whose secret is the shadow person, numbered from 0."""
         assert data.users is not None
@@ -172,7 +165,7 @@ class UserInference:
             self.batch_size,
             max_bytes,
             noise_seed=noise_seed,
-            panel=panel,
+            held_out_seed=held_out_seed,
         )
 
     def _draw(self, secret: Ints, index: Ints, block: Ints, rng: np.random.Generator) -> Trials:
@@ -201,6 +194,29 @@ def persons_of(users: Tensor | None) -> Tensor:
     )
     assert users is not None
     return users
+
+
+def able_users(users: Tensor, *, batch_size: int, candidates: int) -> list[Ints]:
+    """The records of each private user who has two batches of them.
+
+    Args:
+        users: the user ``[n]`` of each private record.
+        batch_size: B.
+        candidates: m.
+
+    Raises:
+        InputError: too few users have enough records.
+    """
+    records = records_of(users.cpu().numpy())
+    able = [rows for rows in records if len(rows) >= 2 * batch_size]
+    need = MIN_BLOCKS * candidates
+    require(
+        len(able) >= need,
+        f"user inference with {candidates} candidates needs {need} private users with "
+        f"{2 * batch_size} records (two batches) or more, {len(able)} of {len(records)} have "
+        f"them; lower --batch-size, now {batch_size}, or --candidates, or bring more users",
+    )
+    return able
 
 
 def records_of(person: Ints) -> list[Ints]:

@@ -2,20 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from leakgauge.inference.report.asking import cases, thing, values
-from leakgauge.inference.report.cells import Cell, cells
+from leakgauge.core.knowledge import ADAPTIVE, STATIC
+from leakgauge.inference.report.games import cases, inferred, values
+from leakgauge.inference.report.titles import tests_of, title
+from leakgauge.inference.spec import FRESH, NONE
+from leakgauge.report.grouping import Test
+from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, Run
 from leakgauge.results.scores import smallest_detectable
 
-Level = Literal["strong", "clear", "weak", "none", "below"]
-
 STRONG_AUROC = 0.9
 CLEAR_AUROC = 0.7
 POWER = 0.8
-"""How often the smallest leakage that a test could see would have been found."""
+"""The probability with which a test finds the smallest leakage that it can see."""
 
 HEADLINES: dict[Level, str] = {
     "strong": "Strong leakage",
@@ -32,8 +33,9 @@ class Verdict:
     """One test's answer.
 
     Attributes:
-        test: which test, in a few words.
-        level: ``"strong"``, ``"clear"``, ``"weak"`` (leakage), ``"none"`` (none found), or
+        test: the test that was judged.
+        title: the test in a few words.
+        level: ``"strong"``, ``"clear"``, ``"weak"`` (leakage), ``"none"`` (none seen), or
             ``"below"`` (the test is not valid).
         headline: the level in words.
         text: one sentence or a few, plain text; names stand in backticks.
@@ -41,16 +43,22 @@ class Verdict:
         chance: its value where nothing leaks.
     """
 
-    test: str
+    test: Test
+    title: str
     level: Level
     headline: str
     text: str
     auroc: Estimate
     chance: float
 
+    @property
+    def strength(self) -> float:
+        """The AUROC between guessing (0) and always right (1)."""
+        return max(0.0, (self.auroc.value - self.chance) / (1 - self.chance))
+
 
 def level_of(auroc: Estimate, chance: float = 0.5) -> Level:
-    """The word for an AUROC: by its interval whether it leaks, by its value how much.
+    """Return the level of an AUROC: its interval decides whether it leaks, its value how much.
 
     >>> level_of(Estimate(0.72, 0.65, 0.79, 200)), level_of(Estimate(0.72, 0.48, 0.9, 20))
     ('clear', 'none')
@@ -59,117 +67,121 @@ def level_of(auroc: Estimate, chance: float = 0.5) -> Level:
         return "below"
     if auroc.low <= chance:
         return "none"
-    value = round(auroc.value, 3)  # as shown, so that the word and the figure agree
+    value = round(auroc.value, 3)  # as printed, so that the word and the figure agree
     return "strong" if value >= STRONG_AUROC else "clear" if value >= CLEAR_AUROC else "weak"
 
 
-def verdicts(run: Run, records: Sequence[Measurement]) -> list[Verdict]:
-    """One verdict a test, in the order of the records; tests without an AUROC have none."""
-    found = (verdict(run, cell) for cell in cells(records))
-    return [one for one in found if one is not None]
+def verdicts(run: Run, measurements: Sequence[Measurement]) -> list[Verdict]:
+    """Return one verdict per test, in the order of the tests; tests without an AUROC have none."""
+    each = (verdict(run, test) for test in tests_of(measurements))
+    return [one for one in each if one is not None]
 
 
-def verdict(run: Run, cell: Cell) -> Verdict | None:
-    """What the test found, or None where it has no AUROC."""
-    record = cell.whole("auroc")
-    if record is None:
+def verdict(run: Run, test: Test) -> Verdict | None:
+    """Return the verdict of a test, or None where it has no AUROC."""
+    one = test.whole("auroc")
+    if one is None:
         return None
-    level = level_of(record.estimate, record.chance)
-    text = {"none": _none_found, "below": _below}.get(level, _leak)(run, record)
-    return Verdict(cell.title, level, HEADLINES[level], text, record.estimate, record.chance)
+    level = level_of(one.estimate, one.chance)
+    text = {"none": _none_seen, "below": _below}.get(level, _leak)(run, one)
+    return Verdict(test, title(test), level, HEADLINES[level], text, one.estimate, one.chance)
 
 
-def _leak(run: Run, record: Measurement) -> str:
+def smallest_visible(auroc: Estimate, chance: float) -> float:
+    """Return the smallest AUROC that a test of this size sees with ``POWER``."""
+    return smallest_detectable(auroc, chance, power=POWER)
+
+
+def _leak(run: Run, one: Measurement) -> str:
     yes = {"strong": "Yes", "clear": "Yes, clearly", "weak": "Yes, weakly"}[
-        level_of(record.estimate, record.chance)
+        level_of(one.estimate, one.chance)
     ]
-    several = len(values(run, record.game)) > 2
-    case = "series of batches" if _fresh(run, record) else "batch"
-    pair, kind = cases(record.game, case, several=several)
+    several = len(values(run, one.game)) > 2
+    case = "series of batches" if _is_fresh(run, one) else "batch"
+    pair, kind = cases(one.game, case, several=several)
     skill = (
-        f"shown {pair}, it tells which is which {percent(record.estimate.value)} of the time on "
+        f"given {pair}, it tells which is which {percent(one.estimate.value)} of the time on "
         f"average over the {kind}s"
         if kind
-        else f"shown {pair}, it names the right one {percent(record.estimate.value)} of the time"
+        else f"given {pair}, it names the right one {percent(one.estimate.value)} of the time"
     )
     macro = f"; macro AUROC, each {kind} against the rest" if several else ""
     return (
-        f"{yes}: from {_seen(run, record)} {_who(record)} can tell {_thing(record)}: {skill} "
-        f"({_interval(record)}; guessing gives {percent(record.chance)}{macro})."
+        f"{yes}: from {_observed(run, one)} {_who(one)} infers {inferred(one.game, one.secret)}: "
+        f"{skill} ({_interval(one)}; guessing gives {percent(one.chance)}{macro})."
     )
 
 
-def _none_found(run: Run, record: Measurement) -> str:
-    visible = smallest_detectable(record.estimate, record.chance, power=POWER)
+def _none_seen(run: Run, one: Measurement) -> str:
+    visible = smallest_visible(one.estimate, one.chance)
     limit = (
-        f"The smallest leakage that this test could have seen is an AUROC of "
-        f"{number(visible)} (found with {percent(POWER)} power)"
+        f"The smallest leakage that this test can see is an AUROC of {number(visible)} (with "
+        f"{percent(POWER)} power)"
         if visible < 1
-        else "This test was too small to find even strong leakage reliably"
+        else "This test is too small to see even strong leakage reliably"
     )
-    unaware = record.defense != "none" and _known(record) == "static"
+    unaware = one.defense != NONE and _known(one) == STATIC
     who = f"a stronger adversary{', or one that knows the defense,' if unaware else ''}"
     return (
-        f"No leakage of {_thing(record)} found by {_who(record)} in {_seen(run, record)}: its "
-        f"AUROC is {number(record.estimate.value)} ({_interval(record, share=False)}) and guessing "
-        f"gives {number(record.chance)}. {limit}; {who} may find more."
+        f"{_sentence(_who(one))} finds no leakage of {inferred(one.game, one.secret)} in "
+        f"{_observed(run, one)}: its AUROC is {number(one.estimate.value)} "
+        f"({_interval(one, share=False)}) and guessing gives {number(one.chance)}. {limit}; {who} "
+        "may find more."
     )
 
 
-def _below(run: Run, record: Measurement) -> str:
+def _below(run: Run, one: Measurement) -> str:
     shift = {
-        "none": "the shadow and the private data",
-        "static": "what a static adversary learnt and what it sees",
-        "adaptive": "the defended gradients that the adversary learnt from and those that it sees",
-    }["none" if record.defense == "none" else _known(record)]
+        NONE: "the shadow and the private data",
+        STATIC: "the gradients that a static adversary learned from and those that it sees",
+        ADAPTIVE: "the defended gradients that the adversary learned from and those that it sees",
+    }[NONE if one.defense == NONE else _known(one)]
     return (
-        f"This test does not count: {_who(record)} did worse than guessing {_thing(record)} from "
-        f"{_seen(run, record)}, with an AUROC of {number(record.estimate.value)} "
-        f"({_interval(record, share=False)}; guessing gives {number(record.chance)}). The features "
-        f"shifted between {shift}; it is not evidence of privacy."
+        f"This test does not count: {_who(one)} does worse than guessing "
+        f"{inferred(one.game, one.secret)} from {_observed(run, one)}, with an AUROC of "
+        f"{number(one.estimate.value)} ({_interval(one, share=False)}; guessing gives "
+        f"{number(one.chance)}). The features shifted between {shift}; this does not show privacy."
     )
 
 
-def _interval(record: Measurement, *, share: bool = True) -> str:
-    show = percent if share else number
-    estimate = record.estimate
-    return f"{percent(estimate.confidence)} interval {show(estimate.low)} to {show(estimate.high)}"
+def _interval(one: Measurement, *, share: bool = True) -> str:
+    written = percent if share else number
+    estimate = one.estimate
+    ends = f"{written(estimate.low)} to {written(estimate.high)}"
+    return f"{percent(estimate.confidence)} interval {ends}"
 
 
-def _who(record: Measurement) -> str:
-    if record.defense == "none":
-        return f"the {record.adversary} adversary"
-    aware = "that knows the defense" if _known(record) == "adaptive" else "unaware of the defense"
-    return f"the {record.adversary} adversary ({aware} `{record.defense}`)"
+def _who(one: Measurement) -> str:
+    if one.defense == NONE:
+        return f"the {one.adversary} adversary"
+    aware = "that knows the defense" if _known(one) == ADAPTIVE else "unaware of the defense"
+    return f"the {one.adversary} adversary ({aware} `{one.defense}`)"
 
 
-def _thing(record: Measurement) -> str:
-    return thing(record.game, record.secret)
+def _known(one: Measurement) -> str:
+    return ADAPTIVE if one.knowledge == ADAPTIVE else STATIC
 
 
-def _known(record: Measurement) -> str:
-    return "adaptive" if record.knowledge == "adaptive" else "static"
+def _is_fresh(run: Run, one: Measurement) -> bool:
+    fresh = run.settings.get("batches") == FRESH
+    return fresh and one.round == ACCUMULATED and _rounds(run, one) > 1
 
 
-def _fresh(run: Run, record: Measurement) -> bool:
-    return (
-        run.settings.get("batches") == "fresh"
-        and record.round == ACCUMULATED
-        and _rounds(run, record) > 1
-    )
-
-
-def _rounds(run: Run, record: Measurement) -> int:
+def _rounds(run: Run, one: Measurement) -> int:
     rounds = run.settings.get("rounds")
-    return rounds if record.round == ACCUMULATED and isinstance(rounds, int) else 1
+    return rounds if one.round == ACCUMULATED and isinstance(rounds, int) else 1
 
 
-def _seen(run: Run, record: Measurement) -> str:
+def _observed(run: Run, one: Measurement) -> str:
     size = run.settings.get("batch_size")
     batch = "a batch of records" if size is None else f"a batch of {size} records"
-    rounds = _rounds(run, record)
+    rounds = _rounds(run, one)
     if rounds == 1:
         return f"the gradients of {batch}"
-    if _fresh(run, record):
+    if _is_fresh(run, one):
         return f"the gradients of {rounds} batches{batch.removeprefix('a batch')}, one a round,"
     return f"the gradients of {batch} in {rounds} rounds of training"
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]

@@ -1,55 +1,37 @@
-"""Asks the questions of one task and yields records.
+"""Plays games of inference and turns what the adversaries say into measurements.
 
-The steps are separate so that a run can be stopped between them: ``stage`` deals the trials,
+The steps are separate so that a run can be stopped between them: ``make_stage`` deals the trials,
 ``trajectory`` trains, ``play_round`` attacks one round given its parameters, ``weigh_rounds`` lets
-those judge who judge all rounds at once, and ``judge`` turns all of it into records. ``audit`` does
-them in a row.
+those judge that see all rounds at once, and ``judge`` turns all of it into measurements.
+``audit`` does them in a row.
 """
 
-from leakgauge.inference.run.jointly import weigh_rounds
-from leakgauge.inference.run.judging import judge, versions
-from leakgauge.inference.run.rounds import Played, play_round, trajectory
-from leakgauge.inference.run.settings import (
-    ADAPTIVE,
-    EMPIRICAL,
-    FRESH,
-    REUSE,
-    STATIC,
-    UNIFORM,
-    Settings,
-)
-from leakgauge.inference.run.stage import Stage, stage
-from leakgauge.results.measurements import Measurement
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ADAPTIVE",
-    "EMPIRICAL",
-    "FRESH",
-    "REUSE",
-    "STATIC",
-    "UNIFORM",
-    "Played",
-    "Settings",
-    "Stage",
-    "audit",
-    "judge",
-    "play_round",
-    "stage",
-    "trajectory",
-    "versions",
-    "weigh_rounds",
-]
+from leakgauge.core.lazy import attach
 
-
-def audit(scene: Stage, *, dataset: str = "data", label: str = "label") -> list[Measurement]:
-    """Train, attack and judge in this process.
-
-    Args:
-        scene: from ``stage``.
-        dataset: the data's name, for the records.
-        label: the label's name, for the records.
-    """
-    *starts, final = trajectory(scene)
-    rounds = [play_round(scene, number, params) for number, params in enumerate(starts, start=1)]
-    jointly = weigh_rounds(scene, starts)
-    return judge(scene, rounds, final, dataset=dataset, label=label, jointly=jointly)
+if TYPE_CHECKING:
+    from leakgauge.inference.run.in_memory import audit as audit
+    from leakgauge.inference.run.jointly import weigh_rounds as weigh_rounds
+    from leakgauge.inference.run.judging import judge as judge
+    from leakgauge.inference.run.rounds import Played as Played
+    from leakgauge.inference.run.rounds import play_round as play_round
+    from leakgauge.inference.run.rounds import trajectory as trajectory
+    from leakgauge.inference.run.settings import Settings as Settings
+    from leakgauge.inference.run.stage import Stage as Stage
+    from leakgauge.inference.run.stage import make_stage as make_stage
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "Played": "leakgauge.inference.run.rounds",
+            "Settings": "leakgauge.inference.run.settings",
+            "Stage": "leakgauge.inference.run.stage",
+            "audit": "leakgauge.inference.run.in_memory",
+            "judge": "leakgauge.inference.run.judging",
+            "make_stage": "leakgauge.inference.run.stage",
+            "play_round": "leakgauge.inference.run.rounds",
+            "trajectory": "leakgauge.inference.run.rounds",
+            "weigh_rounds": "leakgauge.inference.run.jointly",
+        },
+    )

@@ -9,8 +9,8 @@ from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
 from leakgauge.inference import Evidence, Joint, Shadow, evidence_of_round, judge_jointly
 from leakgauge.inference.run.rounds import benches, defense_of_round, sent_by_clients
-from leakgauge.inference.run.settings import FRESH
 from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.spec import FRESH
 
 
 def weigh_rounds(
@@ -35,21 +35,23 @@ def weigh_rounds(
     attacks = [attack for attack in scene.attacks if isinstance(attack, Joint)]
     if not attacks or scene.settings.batches == FRESH or len(starts) < 2:
         return {}
-    (attack,) = attacks
-    seen: dict[str, Evidence] = {}
+    seen: dict[tuple[str, str], Evidence] = {}
     bench: Mapping[str, Shadow] = {}
     with one_thread():
         for number, params in enumerate(starts, start=1):
             defense = defense_of_round(scene, number, params)
             bench = benches(scene, number, params, defense)
             bench = {knowledge: bench[knowledge] for knowledge in scene.knowledge}
-            sent = sent_by_clients(scene, number, params, scene.trials, defense)
-            for knowledge, shown in evidence_of_round(attack, bench, sent).items():
-                seen[knowledge] = seen[knowledge] + shown if knowledge in seen else shown
+            for attack in attacks:
+                sent = sent_by_clients(scene, number, params, scene.trials, defense)
+                for knowledge, shown in evidence_of_round(attack, bench, sent).items():
+                    key = knowledge, attack.name
+                    seen[key] = seen[key] + shown if key in seen else shown
             progress(number)
         return {
             f"{knowledge} {attack.name}": judge_jointly(
-                attack, shadow, seen[knowledge], scene.log_prior
+                attack, shadow, seen[knowledge, attack.name], scene.log_prior
             )
+            for attack in attacks
             for knowledge, shadow in bench.items()
         }

@@ -2,23 +2,23 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from itertools import product
-from platform import python_version
 from types import MappingProxyType
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from leakgauge.core.knowledge import STATIC
 from leakgauge.core.rng import stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
+from leakgauge.core.versions import versions
 from leakgauge.defenses import deployed
 from leakgauge.inference import Stack, accumulate, accumulate_weighted
 from leakgauge.inference.run.rounds import Played
-from leakgauge.inference.run.settings import FRESH, STATIC
 from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.spec import FRESH
 from leakgauge.results import bootstrap, scores
 from leakgauge.results.measurements import ACCUMULATED, STACKED, Estimate, Measurement
 from leakgauge.training import predict
@@ -149,9 +149,3 @@ def _utility(scene: Stage, final: Params, base: Measurement) -> Iterator[Measure
         estimate=bootstrap.share(correct, block, rng=rng),
         chance=float(torch.bincount(scene.test.y).max()) / len(correct),
     )
-
-
-def versions() -> dict[str, str]:
-    """Of Python and the packages that compute figures."""
-    packages = ("leakgauge", "torch", "numpy", "scikit-learn", "scipy", "pillow")
-    return {"python": python_version(), **{name: version(name) for name in packages}}

@@ -1,116 +1,103 @@
-"""An audit that can be stopped at any moment and started again with the same folder."""
+"""A stage as the runner plays it: killed at any moment, it goes on where it stopped."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from leakgauge.core.checks import InputError
-from leakgauge.core.types import Params
 from leakgauge.gradients import params_of
-from leakgauge.inference.run import Played, Stage, judge, play_round, trajectory, weigh_rounds
-from leakgauge.results.measurements import Measurement, write_measurements
-from leakgauge.runs.executors import spread
-from leakgauge.runs.store import RunFolder
+from leakgauge.inference.adversaries.calibration import HeldOut
+from leakgauge.inference.run.jointly import weigh_rounds
+from leakgauge.inference.run.judging import judge
+from leakgauge.inference.run.rounds import Played, play_round, trajectory
+from leakgauge.inference.run.stage import Stage
+from leakgauge.results.measurements import Measurement
+from leakgauge.runs.stages import Kept, State
 
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and of how much."""
 
+@dataclass(frozen=True, eq=False)
+class ResumableStage:
+    """A ``leakgauge.runs.stages.Stage``: its states are the parameters before each round.
 
-def run_stages(
-    folder: RunFolder,
-    scenes: Sequence[Stage],
-    *,
-    dataset: str,
-    label: str,
-    workers: int | None,
-    progress: Progress = lambda what, done, of: None,
-    refused: Callable[[str], None] = lambda text: None,
-) -> list[Measurement]:
-    """Train, attack and judge every scene; finished rounds are read back from the folder.
-
-    The records are the same however often the run was interrupted and however many workers there
-    are; ``measurements.jsonl`` is written at the end.
-
-    Args:
-        folder: of the run.
-        scenes: to play, one after the other.
-        dataset: the data's name, for the records.
-        label: the label's name, for the records.
-        workers: processes; None leaves it to the machine.
-        progress: told of what is done.
-        refused: told of each scene that cannot be played to its end, and why; the others are kept.
-
-    Raises:
-        InputError: no scene can be played to its end.
+    Attributes:
+        stage: what is played.
+        dataset: the data's name, for the measurements.
+        label: the label's name, for the measurements.
     """
-    records: list[Measurement] = []
-    for number, scene in enumerate(scenes, start=1):
-        try:
-            starts, final = _trained(folder, scene, progress)
-            rounds = _played(folder, scene, starts, workers, progress)
-            jointly = _jointly(folder, scene, starts, progress)
-            records += judge(scene, rounds, final, dataset=dataset, label=label, jointly=jointly)
-        except InputError as error:
-            if number == len(scenes) and not records:
-                raise
-            refused(f"{scene.name}: {error}")
-    write_measurements(folder.path, records)
-    return records
+
+    stage: Stage
+    dataset: str
+    label: str
+
+    @property
+    def name(self) -> str:
+        """Game and defense."""
+        return self.stage.name
+
+    @property
+    def steps(self) -> int:
+        """The number of rounds."""
+        return self.stage.settings.rounds
+
+    @property
+    def first(self) -> State:
+        """The parameters before the first round."""
+        return params_of(self.stage.task.model)
+
+    def states(self, kept: Sequence[State]) -> Iterator[State]:
+        """Train on, and yield the parameters before each further round and after the last."""
+        if not kept:
+            return trajectory(self.stage)
+        return trajectory(self.stage, after=len(kept) - 1, params=kept[-1])
+
+    def step(self, number: int, state: State) -> Kept:
+        """Attack one round."""
+        return encoded(play_round(self.stage, number, state))
+
+    def close(self, states: Sequence[State], progress: Callable[[int], None]) -> Kept | None:
+        """Let the adversaries that see all rounds at once judge; None without such adversaries."""
+        posteriors = weigh_rounds(self.stage, states, progress=progress)
+        return (posteriors, {}) if posteriors else None
+
+    def judge(
+        self, steps: Sequence[Kept], closing: Kept | None, final: State
+    ) -> Sequence[Measurement]:
+        """Score every adversary and the trained model."""
+        return judge(
+            self.stage,
+            [decoded(kept) for kept in steps],
+            final,
+            dataset=self.dataset,
+            label=self.label,
+            jointly=closing[0] if closing else {},
+        )
 
 
-def _trained(folder: RunFolder, scene: Stage, progress: Progress) -> tuple[list[Params], Params]:
-    """The parameters at the start of every round, and the final ones."""
-    name, total = scene.name, scene.settings.rounds
-    like = params_of(scene.task.model)
-    kept: list[Params] = []
-    while len(kept) <= total and (params := folder.params(name, len(kept) + 1, like=like)):
-        kept.append(params)
-    ahead = trajectory(scene, after=len(kept) - 1, params=kept[-1]) if kept else trajectory(scene)
-    progress(f"{name}: training", max(0, len(kept) - 1), total)
-    for current in ahead:
-        kept.append(current)
-        folder.keep_params(name, len(kept), current)
-        progress(f"{name}: training", len(kept) - 1, total)
-    return kept[:-1], kept[-1]
+def encoded(played: Played) -> Kept:
+    """Return a played round as arrays and plain values."""
+    arrays: dict[str, NDArray[Any]] = {
+        f"posterior/{key}": array for key, array in played.log_posterior.items()
+    }
+    for key, held_out in played.held_out.items():
+        arrays |= {f"held/{key}": held_out.log_odds, f"held secret/{key}": held_out.secret}
+    about = {
+        "details": dict(played.details),
+        "seconds": dict(played.seconds),
+        "held_out": list(played.held_out),
+    }
+    return arrays, about
 
 
-def _played(
-    folder: RunFolder,
-    scene: Stage,
-    starts: Sequence[Params],
-    workers: int | None,
-    progress: Progress,
-) -> list[Played]:
-    name, total = scene.name, len(starts)
-    done = {number: folder.played(name, number) for number in range(1, total + 1)}
-    missing = [number for number, played in done.items() if played is None]
-    jobs = [partial(_job, scene, number, starts[number - 1]) for number in missing]
-    progress(f"{name}: attacking", total - len(missing), total)
-    for count, (number, played) in enumerate(spread(jobs, workers=workers), start=1):
-        folder.keep_played(name, number, played)
-        done[number] = played
-        progress(f"{name}: attacking", total - len(missing) + count, total)
-    return [played for played in done.values() if played is not None]
-
-
-def _jointly(
-    folder: RunFolder, scene: Stage, starts: Sequence[Params], progress: Progress
-) -> Mapping[str, NDArray[np.float64]]:
-    """What those say who judge all rounds at once."""
-    kept = folder.jointly(scene.name)
-    if kept is not None:
-        return kept
-
-    def told(done: int) -> None:
-        progress(f"{scene.name}: weighing all rounds", done, len(starts))
-
-    said = weigh_rounds(scene, starts, progress=told)
-    if said:
-        folder.keep_jointly(scene.name, said)
-    return said
-
-
-def _job(scene: Stage, number: int, params: Params) -> tuple[int, Played]:
-    return number, play_round(scene, number, params)
+def decoded(kept: Kept) -> Played:
+    """Return a played round from what ``encoded`` made of it."""
+    arrays, about = kept
+    return Played(
+        {key: arrays[f"posterior/{key}"] for key in about["details"]},
+        about["details"],
+        about["seconds"],
+        {
+            key: HeldOut(arrays[f"held/{key}"], arrays[f"held secret/{key}"])
+            for key in about["held_out"]
+        },
+    )

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from leakgauge.core.checks import InputError
+from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.rng import derive, stream, torch_stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Grads, Params
@@ -26,8 +27,8 @@ from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.adversaries.stacking import judge_held_out
 from leakgauge.inference.adversaries.views import Flat
 from leakgauge.inference.games.candidates import CandidateBatches, Candidates
-from leakgauge.inference.run.settings import ADAPTIVE, FRESH, STATIC
 from leakgauge.inference.run.stage import Stage, judges_candidates, told
+from leakgauge.inference.spec import FRESH
 from leakgauge.training import train_epoch
 from leakgauge.training.observation import sent_gradients
 
@@ -103,7 +104,8 @@ def _play_round(scene: Stage, number: int, params: Params) -> Played:
     for knowledge in scene.knowledge:
         for attack in scene.attacks:
             began, key = time.perf_counter(), f"{knowledge} {attack.name}"
-            rng = stream(scene.settings.seed, scene.game.name, "fit", attack.name, number)
+            word = attack.name.partition(":")[0]  # The same draws, whatever its settings.
+            rng = stream(scene.settings.seed, scene.game.name, "fit", word, number)
             adversary = attack.fit(bench[knowledge], scene.log_prior, rng=rng)
             told = _held_out(scene, attack, adversary, bench[knowledge], rng)
             if told is not None:
@@ -140,13 +142,14 @@ def _held_out(
 
 def _bench(scene: Stage, number: int, params: Params) -> Shadow:
     settings = scene.settings
+    drawn = number if settings.batches == FRESH else 0  # The same batches in every round, or not.
     return scene.game.shadow(
         scene.task,
         params,
         scene.in_round(scene.public, "adversary", number),
         max_bytes=settings.max_bytes,
         noise_seed=derive(settings.seed, scene.name, "shadow noise", number),
-        panel=number if settings.batches == FRESH else 0,
+        held_out_seed=derive(settings.seed, scene.game.name, "held out", drawn),
     )
 
 
@@ -154,6 +157,10 @@ def defense_of_round(scene: Stage, number: int, params: Params) -> Defense:
     """The defense of this round: some learn on public gradients at its parameters."""
     if scene.defense.learn is None:
         return scene.defense
+    return scene.learned.of_round(number, params, lambda: _learned(scene, number, params))
+
+
+def _learned(scene: Stage, number: int, params: Params) -> Defense:
     bench = _bench(scene, number, params)
     size = sum(leaf.numel() for leaf in params.values())
     batches = max(50, min(LEARN_BATCHES, scene.settings.max_bytes // (8 * size)))

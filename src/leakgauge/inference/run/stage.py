@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from leakgauge.core.checks import InputError, nearest, require, require_choice
+from leakgauge.core.checks import nearest, require, require_choice
+from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Split
@@ -26,11 +27,15 @@ from leakgauge.inference import (
     Trials,
     UserInference,
     attribute_candidates,
+    games_of,
+    parse_adversary,
     players,
 )
 from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
 from leakgauge.inference.games.users import persons_of
-from leakgauge.inference.run.settings import ADAPTIVE, EMPIRICAL, STATIC, Settings
+from leakgauge.inference.run.learned import LearnedDefenses
+from leakgauge.inference.run.settings import Settings
+from leakgauge.inference.spec import EMPIRICAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +51,7 @@ class Stage:
         attacks: in the order of the caller.
         settings: how it is played.
         defense: what the clients do to their gradients, in training and when attacked.
+        learned: what a defense learned in the rounds so far.
     """
 
     task: Task
@@ -57,6 +63,10 @@ class Stage:
     attacks: tuple[AnyAttack, ...]
     settings: Settings
     defense: Defense = field(default_factory=none)
+    learned: LearnedDefenses = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "learned", LearnedDefenses(self.settings.max_bytes))
 
     @property
     def log_prior(self) -> NDArray[np.float64]:
@@ -90,7 +100,7 @@ class Stage:
         return replace(data, x=with_noise(self.task, data.x, generator=rng))
 
 
-def stage(
+def make_stage(
     ask: str,
     task: Task,
     data: Dataset,
@@ -138,7 +148,7 @@ def stage(
     game = _deal(ask, private, values, settings)
     trials = game.play(settings.trials, rng=stream(settings.seed, ask, "trials"))
     _refuse_few_trials(trials, game.values)
-    ready = tuple(_ready(ask, attack) for attack in attacks or (players(ask)[0](),))
+    ready = tuple(_ready(ask, attack) for attack in attacks or (parse_adversary(players(ask)[0]),))
     names = [attack.name for attack in ready]
     require(len(set(names)) == len(names), f"expected different attacks, got {names}")
     for attack in ready:
@@ -210,14 +220,13 @@ def _deal(ask: str, private: Dataset, values: int, settings: Settings) -> Game:
 
 def _ready(ask: str, attack: AnyAttack) -> AnyAttack:
     """The attack as it plays this game: an ordered secret is asked for step by step."""
-    known = players(ask)
     if isinstance(attack, Ordinal):
         return attack
-    if not isinstance(attack, known):
-        names = ", ".join(str(one.name) for one in known)
-        raise InputError(
-            f"the adversary {attack.name!r} does not play {ask!r}; choose one of {names}"
-        )
+    require(
+        ask in games_of(attack),
+        f"the adversary {attack.name!r} does not play {ask!r}; choose one of "
+        f"{', '.join(players(ask))}",
+    )
     if ask == ProportionInference.name:
         assert not isinstance(attack, CandidateAttack)
         return Ordinal(attack)

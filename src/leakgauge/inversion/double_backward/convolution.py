@@ -59,7 +59,18 @@ class Geometry:
 
     def weight_gradient(self, dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         """``[O, I / groups, ...]``, summed over the R rows; of ``weight`` only the shape counts."""
+        if self._overruns(x, weight):
+            dy, x = dy.contiguous(), x.contiguous()
         return self._backward(dy, x, weight, 1)
+
+    def _overruns(self, x: Tensor, weight: Tensor) -> bool:
+        """Whether oneDNN 3.12 on AVX2 writes past its buffer if the channels lie innermost.
+
+        So for kernels of one point with a stride and fewer than 8 channels: ``double free or
+        corruption``.
+        """
+        point = all(side == 1 for side in weight.shape[2:])
+        return point and max(self.stride) > 1 and x.shape[1] < 8
 
     def _backward(self, dy: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
         result: Tensor = torch.ops.aten.convolution_backward(

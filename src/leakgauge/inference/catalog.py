@@ -1,0 +1,126 @@
+"""The games, and the adversaries by the names that users type. Importing it loads no torch."""
+
+import copy
+from typing import TYPE_CHECKING
+
+from leakgauge.core.checks import InputError, require, require_choice
+from leakgauge.core.registry import Registry
+
+if TYPE_CHECKING:
+    from leakgauge.inference.games.candidates import AnyAttack
+
+PROPERTY, ATTRIBUTE, PROPORTION, USER = "property", "attribute", "proportion", "user"
+GAMES = (PROPERTY, ATTRIBUTE, PROPORTION, USER)
+
+_PACKAGE = "leakgauge.inference.adversaries"
+
+ADVERSARIES = {
+    "forest": f"{_PACKAGE}.forest:Forest",
+    "logistic": f"{_PACKAGE}.logistic:Logistic",
+    "energies": f"{_PACKAGE}.energies:Energies",
+    "discriminant": f"{_PACKAGE}.discriminant:Discriminant",
+    "pca-forest": f"{_PACKAGE}.pca_forest:PcaForest",
+    "auto": f"{_PACKAGE}.auto:Auto",
+    "joint": f"{_PACKAGE}.joint:Joint",
+    "matching": f"{_PACKAGE}.matching:Matching",
+    "encoder": f"{_PACKAGE}.encoder:Encoder",
+    "plda": f"{_PACKAGE}.plda:Plda",
+}
+"""Where each attack is; it is imported when it is used."""
+
+_ON_BATCHES = ("forest", "logistic", "energies", "discriminant", "pca-forest", "auto")
+_PLAYERS = {
+    PROPERTY: (*_ON_BATCHES, "joint"),
+    ATTRIBUTE: (*_ON_BATCHES, "joint", "matching"),
+    PROPORTION: ("forest", "logistic", "energies", "pca-forest", "auto"),
+    USER: ("encoder", "plda"),
+}
+
+HELP = (
+    f"{', '.join(ADVERSARIES)} (default: the paper's; forest, for user encoder), with settings as "
+    "forest:kernel=10; or your own, MODULE:NAME[:key=value,...]"
+)
+"""For the help of the command line."""
+
+REGISTRY = Registry("adversary", ADVERSARIES, "leakgauge.adversaries")
+
+
+def players(game: str) -> tuple[str, ...]:
+    """Names of the built-in adversaries that play a game; the paper's is first.
+
+    >>> players("user")
+    ('encoder', 'plda')
+    """
+    return _PLAYERS[game]
+
+
+def parse_adversary(text: str) -> "AnyAttack":
+    """The attack that ``NAME[:key=value,...]`` or ``MODULE:NAME[:key=value,...]`` names.
+
+    NAME is one of ``ADVERSARIES`` or an entry point of the group ``leakgauge.adversaries``. MODULE
+    is imported from the working folder too. What is named is the class of an attack, or a function
+    that returns one; the keys are its fields or arguments.
+
+    Args:
+        text: as ``forest:kernel=10`` or ``my_module:MyAttack``.
+
+    Returns:
+        The attack. Its ``name`` is ``text``, so that measurements of two settings stay apart.
+
+    Raises:
+        InputError: the name, a key or a value is not known, or what it names is no attack.
+
+    >>> attack = parse_adversary("forest:kernel=10")
+    >>> attack.name, attack
+    ('forest:kernel=10', Forest(trees=50, kernel=10, batches=2000))
+    """
+    choice = REGISTRY.read(text)
+    attack = copy.copy(choice.call())
+    require(
+        callable(getattr(attack, "fit", None)),
+        f"adversary {text!r} made {type(attack).__name__}; expected an attack with a method fit, "
+        "as leakgauge.inference.Attack has",
+    )
+    try:
+        # Attacks are frozen, and most hold their name as a class attribute.
+        object.__setattr__(attack, "name", choice.text)
+    except AttributeError as error:
+        raise InputError(
+            f"adversary {text!r} does not let its name be set; make 'name' a plain attribute of "
+            "its class"
+        ) from error
+    made: AnyAttack = attack
+    return made
+
+
+def games_of(attack: "AnyAttack") -> tuple[str, ...]:
+    """The games that an attack plays.
+
+    An attack that is not built in says so by its attribute ``games``. Without it, it plays those
+    that fit its class: a ``CandidateAttack`` plays user inference, any other attack plays property,
+    attribute and proportion inference.
+
+    Raises:
+        InputError: ``games`` names one that does not exist.
+
+    >>> games_of(parse_adversary("matching"))
+    ('attribute',)
+    """
+    place = f"{type(attack).__module__}:{type(attack).__qualname__}"
+    for name, known in ADVERSARIES.items():
+        if place == known:
+            return tuple(game for game in GAMES if name in _PLAYERS[game])
+    games = getattr(attack, "games", None)
+    if games is None:
+        return _games_by_class(attack)
+    for game in games:
+        require_choice(game, f"a game of adversary {attack.name!r}", GAMES)
+    return tuple(games)
+
+
+def _games_by_class(attack: "AnyAttack") -> tuple[str, ...]:
+    from leakgauge.inference.games.candidates import CandidateAttack
+
+    if isinstance(attack, CandidateAttack):
+        return (USER,)
+    return (PROPERTY, ATTRIBUTE, PROPORTION)

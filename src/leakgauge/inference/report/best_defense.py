@@ -1,0 +1,149 @@
+"""The defense that lowers leakage most, and what it costs, in sentences."""
+
+from collections.abc import Mapping
+
+from leakgauge.inference.report.defenses import DefenseRow, DefenseTable
+from leakgauge.inference.report.verdict import level_of
+from leakgauge.inference.spec import NONE
+from leakgauge.report.section import DefenseEffect
+from leakgauge.report.wording import interval, number, percent
+from leakgauge.results.measurements import Estimate
+
+
+def answer(table: DefenseTable) -> str:
+    """Return which defense lowers the AUROC of the strongest adaptive adversary, at which cost."""
+    out = _left_out(table)
+    best, bare = _best(table), _undefended(table)
+    if best is None:
+        return f"This run does not show that any defense protects.{_not_compared(out)}"
+    if bare is None:
+        text = (
+            f"The AUROC of the strongest adaptive adversary is lowest under `{best.defense}`: "
+            f"{_auroc(best)}; there is no undefended test to compare it with."
+        )
+    elif _height(best) >= _height(bare):
+        text = (
+            f"No defense lowers the AUROC of the strongest adaptive adversary: it is "
+            f"{_auroc(bare)} without a defense and at best {_auroc(best)} under `{best.defense}`"
+            f"{_cost(bare, best)}."
+        )
+    else:
+        text = (
+            f"{_how(bare, best)} the AUROC of the strongest adaptive adversary: from "
+            f"{_auroc(bare)} without a defense to {_auroc(best)}{_cost(bare, best)}."
+        )
+    return text + _alike(table, best) + _not_compared(out)
+
+
+def effect(table: DefenseTable) -> DefenseEffect | None:
+    """Return what the best defense changed; None where none can be compared."""
+    best, bare = _best(table), _undefended(table)
+    if best is None:
+        return None
+    helps = bare is not None and _clearly(best, bare)
+    return DefenseEffect(best.defense, answer(table), helps)
+
+
+def how_chosen(table: DefenseTable) -> str:
+    """Return how the figures of the answer were chosen."""
+    of = f" over the {len(table.adversaries)} adversaries" if len(table.adversaries) > 1 else ""
+    return (
+        f"How this was chosen: each defense stands with its worst case{of}, the highest AUROC of "
+        "an adaptive adversary (without a defense, the highest of all). The defense with the "
+        "lowest of these is named. Both choices look at the figures, which the intervals do not "
+        "cover. A stronger adversary may find more."
+    )
+
+
+def _comparable(table: DefenseTable) -> list[DefenseRow]:
+    out = _left_out(table)
+    return [row for row in table.rows if row.defense not in out]
+
+
+def _best(table: DefenseTable) -> DefenseRow | None:
+    rows = [row for row in _comparable(table) if row.defense != NONE]
+    return min(rows, key=_height, default=None)
+
+
+def _undefended(table: DefenseTable) -> DefenseRow | None:
+    return next((row for row in _comparable(table) if row.defense == NONE), None)
+
+
+def _alike(table: DefenseTable, best: DefenseRow) -> str:
+    others = [row for row in _comparable(table) if row.defense != NONE and row is not best]
+    names = ", ".join(f"`{row.defense}`" for row in others if not _clearly(best, row))
+    if not names:
+        return ""
+    return f" Its interval overlaps with that of {names}: the run does not decide between these."
+
+
+def _left_out(table: DefenseTable) -> dict[str, str]:
+    """The defenses that cannot be compared, and why."""
+    reasons = {row.defense: _why_left_out(table, row) for row in table.rows}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _why_left_out(table: DefenseTable, row: DefenseRow) -> str:
+    met = {name for knowledge, name in row.aurocs if knowledge == row.knowledge}
+    if not met:
+        return "no adaptive adversary was tried" if row.defense != NONE else "not measured"
+    if len(met) < len(table.adversaries):
+        return "not every adversary was tried"
+    if row.worst is not None and level_of(row.worst.estimate, row.worst.chance) == "below":
+        return "its adversaries did worse than guessing, so the test does not count"
+    return ""
+
+
+def _not_compared(out: Mapping[str, str]) -> str:
+    if not out:
+        return ""
+    return " Not compared: " + "; ".join(f"`{name}` ({why})" for name, why in out.items()) + "."
+
+
+def _how(bare: DefenseRow, best: DefenseRow) -> str:
+    if _clearly(best, bare):
+        return f"`{best.defense}` most lowers"
+    return f"No defense clearly (the intervals overlap), and `{best.defense}` most, lowers"
+
+
+def _cost(bare: DefenseRow, best: DefenseRow) -> str:
+    if bare.accuracy is None or best.accuracy is None:
+        return "; what it costs in test accuracy was not measured"
+    before, after = bare.accuracy.estimate, best.accuracy.estimate
+    lost = round(100 * (before.value - after.value), 1)
+    cost = f"a cost of {lost:.1f} percentage points" if lost > 0 else "no cost"
+    if lost > 0 and not _apart(after, before):
+        cost += ", within the intervals"
+    if after.low <= best.accuracy.chance:
+        cost += ", and the model does not provably beat always naming the most frequent class"
+    return (
+        f"; the model's test accuracy goes from {_share(before)} to {_share(after)}, which is "
+        f"{cost}"
+    )
+
+
+def _clearly(lower: DefenseRow, upper: DefenseRow) -> bool:
+    """Whether the intervals of the worst cases lie apart."""
+    if lower.worst is None or upper.worst is None:
+        return False
+    return _apart(lower.worst.estimate, upper.worst.estimate)
+
+
+def _apart(lower: Estimate, upper: Estimate) -> bool:
+    return lower.high < upper.low
+
+
+def _height(row: DefenseRow) -> float:
+    return row.worst.estimate.value if row.worst is not None else 1.0
+
+
+def _auroc(row: DefenseRow) -> str:
+    if row.worst is None:
+        return "not measured"
+    estimate = row.worst.estimate
+    return f"{number(estimate.value)} ({interval(estimate)}; {row.worst.adversary})"
+
+
+def _share(estimate: Estimate) -> str:
+    ends = f"{percent(estimate.low)} to {percent(estimate.high)}"
+    return f"{percent(estimate.value)} ({ends})"

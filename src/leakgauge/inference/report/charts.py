@@ -1,0 +1,124 @@
+"""Charts of a test: a metric by round, and the ROC."""
+
+import math
+from collections.abc import Sequence
+
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from leakgauge.report.charts import ACCENT, INK, MUTED, chart
+from leakgauge.report.grouping import Test
+from leakgauge.results.measurements import ACCUMULATED, Measurement
+
+_MARKERS = 40  # single rounds up to which each has its own dot
+_ROC_STEP = 0.004  # of the axes' length: nearer points look like one
+
+
+def over_rounds(test: Test, metric: str, *, floor: float, name: str) -> Markup | None:
+    """Return a metric in each round with its interval, chance, and all rounds together beside it.
+
+    Args:
+        test: the test.
+        metric: one of its metrics.
+        floor: lower end of the axis; one for all tests, so that charts can be compared.
+        name: a word that no other chart of the page has.
+    """
+    single = test.single(metric)
+    whole = test.at(metric, ACCUMULATED)
+    if not single:
+        return None
+    with chart(name) as (axes, svg):
+        rounds = [int(one.round) for one in single]
+        _draw_rounds(axes, rounds, single)
+        ticks = _ticks(rounds)
+        if whole is not None:
+            beside = rounds[-1] + max(1.0, 0.09 * (rounds[-1] - rounds[0]))
+            _draw_whole(axes, beside, whole)
+            ticks[beside] = "all"
+        _draw_chance(axes, single[0].chance)
+        axes.set_xticks(list(ticks), list(ticks.values()))
+        pad = 0.05 * max(1.0, max(ticks) - min(ticks)) + 0.2
+        axes.set_xlim(min(ticks) - pad, max(ticks) + pad)
+        axes.set_ylim(floor, 1.02)
+        axes.grid(visible=False, axis="x")
+        axes.set_xlabel("round")
+    return svg[0]
+
+
+def roc(test: Test, *, name: str) -> Markup | None:
+    """Return the ROC of all rounds together, the false positive rate on a log axis."""
+    one = test.whole("auroc")
+    if one is None or not one.curve:
+        return None
+    left = _lowest_rate(one.curve)
+    points = _thinned(_from(left, one.curve), left)
+    with chart(name) as (axes, svg):
+        axes.set_xscale("log")
+        axes.plot(*zip(*points, strict=True), color=ACCENT, linewidth=2)
+        diagonal = [left ** (1 - step / 60) for step in range(61)]
+        axes.plot(diagonal, diagonal, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+        axes.set_xlim(left, 1.0)
+        axes.set_ylim(0, 1.02)
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g} %"))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:.0f} %"))
+        axes.set_xlabel("false positive rate (log scale)")
+    return svg[0]
+
+
+def common_floor(tests: Sequence[Test], metric: str) -> float:
+    """Return a lower end for the axis that holds every interval and chance, on a round number."""
+    drawn = [one for test in tests for one in (*test.single(metric), test.whole(metric))]
+    values = [min(one.estimate.low, one.chance) for one in drawn if one is not None]
+    return math.floor(10 * (min(values, default=0.5) - 0.02)) / 10
+
+
+def _draw_rounds(axes: Axes, rounds: Sequence[int], single: Sequence[Measurement]) -> None:
+    estimates = [one.estimate for one in single]
+    low, high = [e.low for e in estimates], [e.high for e in estimates]
+    values = [e.value for e in estimates]
+    if len(rounds) == 1:
+        axes.plot([rounds[0]] * 2, [low[0], high[0]], color=ACCENT, linewidth=8, alpha=0.25)
+    else:
+        axes.fill_between(rounds, low, high, color=ACCENT, alpha=0.18, linewidth=0)
+    marker = "o" if len(rounds) <= _MARKERS else ""
+    axes.plot(rounds, values, color=ACCENT, linewidth=2, marker=marker, markersize=4.5)
+
+
+def _draw_whole(axes: Axes, x: float, one: Measurement) -> None:
+    estimate = one.estimate
+    axes.axhline(estimate.value, color=INK, linewidth=0.8, alpha=0.45)
+    axes.plot([x, x], [estimate.low, estimate.high], color=INK, linewidth=1.6)
+    axes.plot([x], [estimate.value], color=INK, marker="D", markersize=6, linestyle="")
+
+
+def _draw_chance(axes: Axes, chance: float) -> None:
+    axes.axhline(chance, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
+
+
+def _ticks(rounds: Sequence[int]) -> dict[float, str]:
+    step = math.ceil(len(rounds) / 8)
+    return {float(when): str(when) for when in rounds[::step]}
+
+
+def _lowest_rate(curve: Sequence[tuple[float, float]]) -> float:
+    """The power of ten at or below the smallest false positive rate that was seen."""
+    smallest = min((fpr for fpr, _ in curve if fpr > 0), default=1e-2)
+    return float(10.0 ** max(-4, min(-2, math.floor(math.log10(smallest) + 1e-9))))
+
+
+def _from(left: float, curve: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The curve from ``left`` on; it starts there as high as it is there."""
+    start = max((tpr for fpr, tpr in curve if fpr <= left), default=0.0)
+    return [(left, start), *(point for point in curve if point[0] > left)]
+
+
+def _thinned(points: Sequence[tuple[float, float]], left: float) -> list[tuple[float, float]]:
+    """The points, without those that look like the one before."""
+    kept = [points[0]]
+    for point in points[1:-1]:
+        across = abs(math.log(point[0]) - math.log(kept[-1][0])) / -math.log(left)
+        if max(across, abs(point[1] - kept[-1][1])) >= _ROC_STEP:
+            kept.append(point)
+    return [*kept, points[-1]] if len(points) > 1 else kept

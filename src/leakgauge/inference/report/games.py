@@ -1,0 +1,85 @@
+"""What each game asks, in words."""
+
+from collections.abc import Sequence
+
+from leakgauge.inference.spec import ATTRIBUTE, PROPERTY, PROPORTION, USER
+from leakgauge.report.grouping import Test
+from leakgauge.report.wording import plain
+from leakgauge.results.measurements import Run
+
+PURE = (PROPERTY, ATTRIBUTE)
+"""Games in which all records of a batch have the same value of the secret."""
+
+
+def values(run: Run, game: str) -> list[str]:
+    """Return the names of the secret's values in a game; empty where the run has none."""
+    named = run.data.get("games", {}).get(game, {}).get("values")
+    if named is None and game not in (PROPORTION, USER):
+        named = run.data.get("secret_values")
+    return [str(name) for name in named or ()]
+
+
+def inferred(game: str, secret: str) -> str:
+    """Return what an adversary of a game infers.
+
+    >>> inferred("property", "sex"), inferred("proportion", "sex")
+    ('`sex`', 'the share of `sex` in a batch')
+    """
+    if game == PROPORTION:
+        return f"the share of `{secret}` in a batch"
+    if game == USER:
+        return f"the user (`{secret}`) whose records a batch holds"
+    return f"`{secret}`"
+
+
+def cases(game: str, case: str, *, several: bool) -> tuple[str, str]:
+    """Return two cases to distinguish, and the noun over which a mean is taken ('': none)."""
+    if game == USER:
+        return f"one {case} of a given candidate and one of another candidate", "candidate"
+    if not several:
+        return f"one {case} of each kind", ""
+    if game == PROPORTION:
+        return f"one {case} with the share in a given range and one in another range", "range"
+    return f"one {case} with a given value and one with another value", "value"
+
+
+def rules(run: Run, tests: Sequence[Test]) -> list[str]:
+    """Return the rules of the run's games, one sentence each."""
+    secrets = {test.game: next(iter(test.figures.values())).secret for test in tests}
+    pure = [game for game in PURE if game in secrets]
+    only = len(secrets) == len(pure)
+    sentences = []
+    if pure:
+        where = "each trial" if only else f"each trial of {' and '.join(pure)} inference"
+        sentences.append(
+            f"In {where} all records of a batch have the same value of `{secrets[pure[0]]}`."
+        )
+    if run.settings.get("task") is None:  # the inputs of a user's own task are not known
+        inputs = {
+            PROPERTY: "the model does not see `{}`",
+            ATTRIBUTE: "`{}` is one of the model's inputs",
+        }
+        sentences += [
+            f"{game.capitalize()} inference: {inputs[game].format(secrets[game])}." for game in pure
+        ]
+    if PROPORTION in secrets:
+        sentences.append(_proportion(values(run, PROPORTION), secrets[PROPORTION]))
+    if USER in secrets:
+        sentences.append(_user(len(values(run, USER)), secrets[USER]))
+    return sentences
+
+
+def _proportion(names: Sequence[str], secret: str) -> str:
+    ranges = f"{len(names)} ranges ({plain(names)})" if names else "several ranges"
+    return (
+        f"Proportion inference: the adversary names the one of {ranges} that holds the share of a "
+        f"batch's records with the property `{secret}`."
+    )
+
+
+def _user(candidates: int, secret: str) -> str:
+    among = f"{candidates} candidates" if candidates else "several candidates"
+    return (
+        f"User inference: the adversary names the user (`{secret}`) whose records a batch holds. "
+        f"It chooses among {among}; each trial has other candidates."
+    )

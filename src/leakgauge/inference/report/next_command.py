@@ -1,0 +1,69 @@
+"""The command to run after an audit: with defenses where it leaks, with more trials otherwise."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from leakgauge.core.checks import InputError
+from leakgauge.inference.report.verdict import LEAKS, Verdict, smallest_visible
+from leakgauge.inference.spec import NONE, InferenceSpec
+from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Question
+from leakgauge.runs.repeat import repeat_audit
+from leakgauge.runs.spec import declared, make_spec
+
+DEFENSES = ("prune:rate=0.99", "dpsgd:clip=2,noise=0.1")
+"""Defenses to try first: one costs little accuracy, the other makes a promise."""
+
+SEES_LITTLE = 0.6
+"""A test that cannot see an AUROC of this size needs more trials."""
+
+MORE = 4
+"""Four times the trials halve the width of an interval."""
+
+
+def next_command(run: Run, judged: Sequence[Verdict], question: Question) -> str:
+    """Return the command that answers more than this run; empty where none is known.
+
+    Args:
+        run: with its settings.
+        judged: the verdicts of all tests.
+        question: of the run.
+    """
+    spec = _spec(run)
+    if spec is None:
+        return ""
+    if any(one.level in LEAKS for one in judged):
+        return (
+            _command(question, replace(spec, defense=(NONE, *DEFENSES))) if _is_bare(spec) else ""
+        )
+    blind = any(
+        one.level == "none" and smallest_visible(one.auroc, one.chance) > SEES_LITTLE
+        for one in judged
+    )
+    return _command(question, replace(spec, trials=MORE * spec.trials)) if blind else ""
+
+
+def _spec(run: Run) -> InferenceSpec | None:
+    """The settings of a run; None where they do not say which data it read."""
+    known = declared(InferenceSpec)
+    settings = {name: value for name, value in run.settings.items() if name in known}
+    if not settings.get("data") and not settings.get("task"):
+        return None
+    if settings.get("task"):
+        settings.pop("label", None)  # the task has its own
+    if settings.get("ask") == ["user"]:  # --group names the secret
+        settings.pop("secret", None)
+    try:
+        spec = make_spec(InferenceSpec, settings)
+    except InputError:  # a run of other settings than this version has
+        return None
+    assert isinstance(spec, InferenceSpec)
+    return spec
+
+
+def _is_bare(spec: InferenceSpec) -> bool:
+    return set(spec.defense) == {NONE}
+
+
+def _command(question: Question, spec: InferenceSpec) -> str:
+    return repeat_audit("audit", {question.name: (question, spec)}, InferenceSpec)

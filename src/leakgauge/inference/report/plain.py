@@ -1,0 +1,127 @@
+"""The answer without a page: plain values for ``--json``, paragraphs for the terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leakgauge.inference.report.best_defense import answer as best_defense
+from leakgauge.inference.report.defenses import defense_tables
+from leakgauge.inference.report.implied import NO_CERTIFICATE, all_implied, implied
+from leakgauge.inference.report.promises import guarantee, promises
+from leakgauge.inference.report.titles import accuracies, in_order, tests_of, title
+from leakgauge.inference.report.verdict import verdicts
+from leakgauge.inference.spec import NONE
+from leakgauge.report.grouping import Test
+from leakgauge.report.section import Line
+from leakgauge.results.measurements import ACCUMULATED, STACKED, Measurement, Run
+from leakgauge.runs.question import Answer
+
+FEW = 3
+"""With more tests than this, the terminal leaves what each success implies to the report."""
+
+
+def to_json(answer: Answer) -> dict[str, Any]:
+    """Return every test with its accumulated and single-round figures and the model's accuracy."""
+    run, measurements = answer.run, answer.measurements
+    accuracy = {(one.game, one.defense): _figure(one) for one in accuracies(measurements)}
+    return {
+        "label": run.settings["label"],
+        "secret": run.settings["secret"],
+        "seed": run.settings["seed"],
+        "cells": [
+            {**_test(run, test), "utility": {"accuracy": accuracy.get((test.game, test.defense))}}
+            for test in tests_of(measurements)
+        ],
+    }
+
+
+def lines(run: Run, measurements: Sequence[Measurement]) -> list[Line]:
+    """Return the paragraphs that the terminal prints."""
+    tests = tests_of(measurements)
+    verdict_lines = [
+        Line(_quoted(one.text), one.level, one.headline, one.title)
+        for one in verdicts(run, measurements)
+    ]
+    texts = [
+        *map(_accuracy_line, accuracies(measurements)),
+        *promise_lines(run),
+        *(information_lines(run, tests) if len(tests) <= FEW else []),
+        *map(best_defense, defense_tables(tests, measurements)),
+    ]
+    return [*verdict_lines, *(Line(_quoted(text)) for text in texts)]
+
+
+def promise_lines(run: Run) -> list[str]:
+    """Return what the defenses promise; none where nothing is promised."""
+    promised = promises(run)
+    texts = []
+    for one in promised:
+        parts = [] if one.epsilon is None else [f"{one.epsilons} (delta {one.epsilon['delta']:g})"]
+        parts.append(one.channel["text"] if one.channel else one.note)
+        texts.append(f"{one.defense} promises, {one.game} inference: {'. '.join(parts)}")
+    notes = [one.epsilon["note"] for one in promised if one.epsilon is not None]
+    return [*texts, *dict.fromkeys(notes)]
+
+
+def information_lines(run: Run, tests: Sequence[Test]) -> list[str]:
+    """Return what the measured success of each test implies."""
+    texts = [
+        f"The success of {title(one.test)} implies {one.least}." for one in all_implied(run, tests)
+    ]
+    return [*texts, NO_CERTIFICATE] if texts else []
+
+
+def _accuracy_line(one: Measurement) -> str:
+    under = "" if one.defense == NONE else f" under '{one.defense}'"
+    return (
+        f"The model trained for '{one.game}'{under} is right on {one.estimate.value:.1%} of the "
+        f"test records (always guessing the most frequent label: {one.chance:.1%})."
+    )
+
+
+def _quoted(text: str) -> str:
+    return text.replace("`", "'")
+
+
+def _test(run: Run, test: Test) -> dict[str, Any]:
+    promised = guarantee(run, test.game, test.defense)
+    return {
+        "ask": test.game,
+        "defense": test.defense,
+        "knowledge": test.knowledge,
+        "adversary": test.adversary,
+        "trials": next(iter(test.figures.values())).estimate.n,
+        "accumulated": _figures(test, ACCUMULATED),
+        **({"stacked": _figures(test, STACKED)} if test.has(STACKED) else {}),
+        "rounds": [{"round": number, **_figures(test, number)} for number in test.rounds],
+        "bounds": _bounds(run, test, promised),
+        **({"epsilon": promised["epsilon"]} if promised.get("epsilon") else {}),
+    }
+
+
+def _bounds(run: Run, test: Test, promised: Mapping[str, Any]) -> dict[str, Any]:
+    """The least information that the success implies, and the most where that is known."""
+    least, channel = implied(run, test), promised.get("channel")
+    texts = [] if least is None else [least.text]
+    texts.append(channel["text"] if channel else promised.get("note", ""))
+    return {
+        "information_nats": None
+        if least is None
+        else {"value": least.value, "low": least.low, "high": least.high},
+        "certificate": channel,
+        "text": " ".join(texts).strip(),
+    }
+
+
+def _figures(test: Test, when: int | str) -> dict[str, Any]:
+    figures = {metric: test.at(metric, when) for metric in in_order(test.metrics)}
+    return {metric: _figure(one) for metric, one in figures.items() if one is not None}
+
+
+def _figure(one: Measurement) -> dict[str, float]:
+    estimate = one.estimate
+    return {
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "chance": one.chance,
+    }

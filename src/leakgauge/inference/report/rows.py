@@ -1,0 +1,54 @@
+"""The lines of inference in the summary of a report, one per word of ``--ask``."""
+
+from collections.abc import Sequence
+
+from leakgauge.inference.metrics import METRICS
+from leakgauge.inference.report.verdict import Verdict
+from leakgauge.report.section import LEVELS, Row
+from leakgauge.results.scores import AUROC
+from leakgauge.runs.question import Answer
+
+
+def rows(answer: Answer, judged: Sequence[Verdict]) -> list[Row]:
+    """Return one row per word that was asked; the worst test of a word decides.
+
+    Args:
+        answer: of the run.
+        judged: the verdicts of all tests.
+    """
+    worst = worst_by_ask(judged)
+    asked = answer.run.settings.get("ask") or list(worst)
+    return [_row(worst[ask]) if ask in worst else _missing(ask, answer) for ask in asked]
+
+
+def worst_by_ask(judged: Sequence[Verdict]) -> dict[str, Verdict]:
+    """Return the verdict of the worst test of each game."""
+    worst: dict[str, Verdict] = {}
+    for one in judged:
+        game = one.test.game
+        if game not in worst or _urgency(one) > _urgency(worst[game]):
+            worst[game] = one
+    return worst
+
+
+def _urgency(one: Verdict) -> tuple[int, float]:
+    return LEVELS[one.level], one.auroc.value
+
+
+def _row(one: Verdict) -> Row:
+    return Row(
+        ask=one.test.game,
+        verdict=one.headline,
+        level=one.level,
+        text=one.text,
+        metric=METRICS[AUROC].label,
+        estimate=one.auroc,
+        chance=one.chance,
+        strength=one.strength,
+    )
+
+
+def _missing(ask: str, answer: Answer) -> Row:
+    reasons = [text for text in answer.missing if text.startswith(ask)]
+    text = " ".join(reasons) or "No test of it has an AUROC."
+    return Row(ask=ask, verdict="Not measured", level="unknown", text=text)

@@ -1,0 +1,125 @@
+"""Inference's section of a report; it reads measurements and computes none."""
+
+from collections.abc import Sequence
+
+from leakgauge.inference.report import sentences, threat_model
+from leakgauge.inference.report.best_defense import effect
+from leakgauge.inference.report.defenses import DefenseTable, defense_tables
+from leakgauge.inference.report.games import rules
+from leakgauge.inference.report.implied import NO_CERTIFICATE, all_implied
+from leakgauge.inference.report.next_command import next_command
+from leakgauge.inference.report.plain import lines
+from leakgauge.inference.report.promises import channel_notes, epsilon_notes, promises
+from leakgauge.inference.report.rows import rows, worst_by_ask
+from leakgauge.inference.report.selection import how_selected, selected
+from leakgauge.inference.report.titles import accuracies, metric_titles, tests_of
+from leakgauge.inference.report.verdict import CLEAR_AUROC, STRONG_AUROC, Verdict
+from leakgauge.inference.report.views import (
+    USED_ROUNDS,
+    common_chance,
+    defense_views,
+    every,
+    implied_views,
+    test_views,
+)
+from leakgauge.report.facts import other_facts, parts
+from leakgauge.report.grouping import Test
+from leakgauge.report.section import DefenseEffect, Section
+from leakgauge.report.templates import render
+from leakgauge.results.measurements import STACKED
+from leakgauge.runs.question import Answer, Question
+
+TABLE_ROUNDS = 400
+"""Rows of the table of all rounds, over all tests: keeps the page far below 1 MB."""
+
+
+def section(answer: Answer, question: Question) -> Section:
+    """Return the section of an answer. The same measurements give the same bytes.
+
+    Args:
+        answer: of the question.
+        question: inference, whose name is the prefix of the anchors.
+
+    Raises:
+        InputError: two measurements are the same figure.
+    """
+    run, measurements = answer.run, answer.measurements
+    tests = tests_of(measurements)
+    shown = selected(tests)
+    views = test_views(run, tests, shown)
+    judged = [view.verdict for view in views if view.verdict is not None]
+    tables = defense_tables(tests, measurements)
+    promised = promises(run)
+    implied = implied_views(all_implied(run, tests))
+    accuracy = accuracies(measurements)
+    html = render(
+        "leakgauge.inference.report",
+        "section.html.j2",
+        {
+            "at": question.name,
+            "run": run,
+            "secret": run.settings.get("secret", ""),
+            "views": views,
+            "summary": sentences.summary(judged),
+            "missing": answer.missing,
+            "chosen": how_selected(len(shown), len(tests)),
+            "metrics": metric_titles(tests),
+            "guess": common_chance(tests),
+            "strong": STRONG_AUROC,
+            "clear": CLEAR_AUROC,
+            "defenses": defense_views(tables),
+            "stacked": any(when == STACKED for test in tests for _, when in test.figures),
+            "promises": promised,
+            "epsilon_notes": epsilon_notes(promised),
+            "channel_notes": channel_notes(promised),
+            "implied": implied,
+            "no_certificate": NO_CERTIFICATE,
+            "rules": rules(run, tests),
+            "known": threat_model.known(run, tests),
+            "unknown": threat_model.unknown(run),
+            "intervals": sentences.about_intervals(run, tests),
+            "accuracies": [(one, sentences.about_accuracy(one)) for one in accuracy],
+            "parts": parts(run.data),
+            "rest": other_facts(run.data),
+            "step": every(tests, TABLE_ROUNDS),
+            "used_step": every(shown, USED_ROUNDS),
+        },
+    )
+    return Section(
+        name=question.name,
+        title=question.title,
+        html=html,
+        rows=rows(answer, judged),
+        lines=lines(run, measurements),
+        missing=answer.missing,
+        effect=_effect(tables, judged),
+        next_command=next_command(run, judged, question),
+        nav=_nav(question.name, tests, bool(tables), bool(promised), bool(accuracy)),
+    )
+
+
+def _effect(tables: Sequence[DefenseTable], judged: Sequence[Verdict]) -> DefenseEffect | None:
+    """Of the game that leaks most, the best defense's effect."""
+    order = list(worst_by_ask(judged).values())
+    order.sort(key=lambda one: -one.strength)
+    games = [one.test.game for one in order]
+    ranked = sorted(tables, key=lambda table: games.index(table.game))
+    effects = (effect(table) for table in ranked)
+    return next((one for one in effects if one is not None), None)
+
+
+def _nav(
+    name: str, tests: Sequence[Test], defended: bool, promised: bool, accuracy: bool
+) -> list[tuple[str, str]]:
+    some = bool(tests)
+    parts = (
+        ("verdict", "Verdict", True),
+        ("defenses", "Defenses", some and defended),
+        ("figures", "Figures", some),
+        ("promises", "Promises", some and promised),
+        ("adversary", "Adversary", some),
+        ("accuracy", "Accuracy", accuracy),
+        ("data", "Data", True),
+        ("settings", "Settings", True),
+    )
+    return [(f"{name}-{anchor}", text) for anchor, text, present in parts if present]

@@ -1,0 +1,67 @@
+"""Sentences about the tests of a run as a whole: summary, intervals, the model's accuracy."""
+
+from collections.abc import Mapping, Sequence
+
+from leakgauge.inference.report.verdict import LEAKS, Verdict
+from leakgauge.report.grouping import Test
+from leakgauge.report.wording import count, percent
+from leakgauge.results.measurements import Measurement, Run
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """Return how many tests show leakage; empty for a single test."""
+    if len(verdicts) < 2:
+        return ""
+    leaks = sum(one.level in LEAKS for one in verdicts)
+    invalid = sum(one.level == "below" for one in verdicts)
+    of = len(verdicts)
+    parts = [f"{leaks} of {of} tests show leakage" if leaks else "No test shows leakage"]
+    if leaks and leaks + invalid < of:
+        parts.append(f"{of - leaks - invalid} show none")
+    if invalid:
+        parts.append(f"{invalid} {'is' if invalid == 1 else 'are'} not valid")
+    return "; ".join(parts) + "."
+
+
+def about_intervals(run: Run, tests: Sequence[Test]) -> list[str]:
+    """Return how the intervals are made, and what they do not cover."""
+    figures = [one for test in tests for one in test.figures.values()]
+    levels = sorted({one.estimate.confidence for one in figures})
+    lines = [
+        f"The private records are cut into {_blocks(run)}. Each trial draws its batch within one "
+        f"block. The {' and '.join(percent(level) for level in levels)} intervals come from "
+        "resampling whole blocks (a cluster bootstrap), so trials that share records do not make "
+        "an interval too narrow.",
+        "An interval covers the choice of the private records and of the trials. It does not "
+        "cover another model, another training run or a better adversary.",
+    ]
+    if len(tests) > 1:
+        lines.append(
+            "Each interval holds for itself. Of many tests without any leakage a few still lie "
+            "wholly above chance by luck."
+        )
+    return lines
+
+
+def about_accuracy(one: Measurement) -> str:
+    """Return whether the model learned anything, in one or two sentences."""
+    estimate = one.estimate
+    figures = (
+        f"The model classifies {percent(estimate.value)} of the test records correctly "
+        f"({percent(estimate.confidence)} interval {percent(estimate.low)} to "
+        f"{percent(estimate.high)}); always naming the most frequent class gives "
+        f"{percent(one.chance)}."
+    )
+    if estimate.low > one.chance:
+        return figures
+    return f"{figures} So this run does not show that the model learned more than that."
+
+
+def _blocks(run: Run) -> str:
+    blocks = run.data.get("blocks")
+    if isinstance(blocks, Mapping):  # by game
+        if len(set(blocks.values())) > 1:
+            by_game = ", ".join(f"{game}: {count(n)}" for game, n in blocks.items())
+            return f"disjoint blocks ({by_game})"
+        blocks = next(iter(blocks.values()), None)
+    return "disjoint blocks" if blocks is None else f"{count(blocks)} disjoint blocks"

@@ -1,0 +1,120 @@
+"""What the adversaries of a run know, and what they do not know."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leakgauge.inference.spec import EMPIRICAL, FRESH, NONE, REUSE, UNIFORM, USER
+from leakgauge.report.grouping import Test
+from leakgauge.report.wording import count, plain
+from leakgauge.results.measurements import Run
+
+MATCHING, ENCODER = "matching", "encoder"
+"""Adversaries that know more than the others."""
+
+
+def known(run: Run, tests: Sequence[Test]) -> list[str]:
+    """Return what every adversary of the run knows."""
+    settings = run.settings
+    lines = [
+        f"The gradients it judges, as a server sees them that collects them{_batches(settings)}.",
+        f"The model: its architecture and its parameters at {_each_round(settings)}.",
+        f"The learning algorithm: the loss{_learning(settings)}.",
+        _shadow(run),
+        f"The prior: how often each value of the secret occurs{_prior(settings)}.",
+    ]
+    lines += _auxiliary(run, tests)
+    if any(test.defense != NONE for test in tests):
+        lines.append(
+            "The defense, only where its knowledge is called adaptive: such an adversary learned "
+            "from defended gradients. A static one learned from undefended gradients and then "
+            "judged defended ones."
+        )
+    return lines
+
+
+def unknown(run: Run) -> list[str]:
+    """Return what no adversary of the run knows."""
+    private, group = run.data.get("private"), run.settings.get("group")
+    size = f" {count(private)}" if private is not None else ""
+    apart = "Public (shadow) and private records are disjoint"
+    if group:
+        apart += f", and no user (`{group}`) has records on two sides"
+    elif run.data.get("users") is not None:
+        apart += ", and no user has records on two sides"
+    secret = f"The{size} private records, and which of them are in a batch"
+    if _informed(run, ()):
+        secret += ", except what single adversaries know"
+    return [f"{secret}. {apart}."]
+
+
+def _informed(run: Run, tests: Sequence[Test]) -> list[str]:
+    """The adversaries that hold a part of the private data, by name."""
+    named = {str(name).partition(":")[0] for name in run.settings.get("adversary") or ()}
+    named |= {test.adversary.partition(":")[0] for test in tests}
+    games = {test.game for test in tests} | set(run.settings.get("ask") or ())
+    return [
+        *([MATCHING] if MATCHING in named else []),
+        *([ENCODER] if ENCODER in named or USER in games else []),
+    ]
+
+
+def _auxiliary(run: Run, tests: Sequence[Test]) -> list[str]:
+    informed, lines = _informed(run, tests), []
+    if MATCHING in informed:
+        lines.append(
+            "Only the matching adversary, in attribute inference: all other features and the "
+            "labels of the private batch (the auxiliary knowledge phi(x)). It fills in each value "
+            "of the secret, makes the gradients itself and compares."
+        )
+    if ENCODER in informed:
+        lines.append(
+            "In user inference: a batch of each candidate's other records. None of them is in the "
+            "batch that is judged, and the candidates are no shadow users."
+        )
+    return lines
+
+
+def _batches(settings: Mapping[str, Any]) -> str:
+    size = settings.get("batch_size")
+    if size is None:
+        return ""
+    batch = f", each of a batch of {size} records"
+    how = {
+        REUSE: ", which is the same in every round",
+        FRESH: ", a new one with the same secret in each round",
+    }
+    if settings.get("rounds") == 1:
+        return batch
+    return batch + how.get(str(settings.get("batches")), "")
+
+
+def _prior(settings: Mapping[str, Any]) -> str:
+    prior = settings.get("prior")
+    words = {UNIFORM: ": equally often", EMPIRICAL: ": as among the private records"}
+    return "" if prior is None else words.get(str(prior), f" ({plain(prior)})")
+
+
+def _each_round(settings: Mapping[str, Any]) -> str:
+    rounds = settings.get("rounds")
+    if rounds == 1:
+        return "the one round"
+    return "each round" if rounds is None else f"each of the {rounds} rounds"
+
+
+def _learning(settings: Mapping[str, Any]) -> str:
+    words = ""
+    if settings.get("lr") is not None:
+        words += f", the learning rate {plain(settings['lr'])}"
+    if settings.get("batch_size") is not None:
+        words += f", steps on batches of {settings['batch_size']} records"
+    return words
+
+
+def _shadow(run: Run) -> str:
+    size = run.data.get("public", run.settings.get("shadow"))
+    records = "Public records" if size is None else f"{count(size)} public records"
+    return (
+        f"{records} of the same kind, with label and secret (the shadow data), encoded as the "
+        "private ones are. In each round it makes batches of them whose secret it knows, and "
+        "learns from their gradients."
+    )

@@ -1,0 +1,73 @@
+"""Titles, metrics and settings of tests, as the report shows them."""
+
+from collections.abc import Mapping, Sequence
+
+from leakgauge.inference.metrics import LEAKAGE
+from leakgauge.inference.spec import NONE
+from leakgauge.report.grouping import Test, group_tests
+from leakgauge.report.wording import label
+from leakgauge.results.measurements import Measurement
+from leakgauge.results.scores import ACCURACY
+
+
+def tests_of(measurements: Sequence[Measurement]) -> list[Test]:
+    """Return the tests of the adversaries; the model's accuracy belongs to none.
+
+    Raises:
+        InputError: two measurements are the same figure of the same test.
+    """
+    return group_tests(measurements, without=(ACCURACY,))
+
+
+def title(test: Test) -> str:
+    """Return the test in a few words.
+
+    >>> title(Test("property", "none", "static", "forest", {}))
+    'Property inference, forest adversary'
+    """
+    words = [f"{test.game.capitalize()} inference", f"{test.adversary} adversary"]
+    if test.defense != NONE:
+        words += [f"defense {test.defense}", f"{test.knowledge} knowledge"]
+    return ", ".join(words)
+
+
+def in_order(names: Sequence[str]) -> list[str]:
+    """Return metrics with the known ones first, in the order of their table.
+
+    >>> in_order(["other", "success", "auroc"])
+    ['auroc', 'success', 'other']
+    """
+    return [name for name in LEAKAGE if name in names] + [n for n in names if n not in LEAKAGE]
+
+
+def metric_titles(tests: Sequence[Test]) -> dict[str, str]:
+    """Return the title of every metric of the tests, by name."""
+    names = dict.fromkeys(metric for test in tests for metric in test.metrics)
+    return {name: LEAKAGE.get(name, label(name)) for name in in_order(list(names))}
+
+
+def accuracies(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Return the trained model's accuracy: the last measurement of each game and defense."""
+    last = {(one.game, one.defense): one for one in measurements if one.metric == ACCURACY}
+    return list(last.values())
+
+
+def details_of(test: Test, *, step: int = 1) -> dict[str, str]:
+    """Return what was used exactly; by round where rounds differ, as an automatic choice may.
+
+    Args:
+        test: with or without measurements.
+        step: show every n-th round.
+    """
+    whole = test.whole("auroc")
+    details = dict(whole.details) if whole is not None else {}
+    rounds: Mapping[int | str, Mapping[str, str]] = {
+        one.round: one.details for one in test.single("auroc")
+    }
+    if all(dict(each) == details for each in rounds.values()):
+        return details
+    return details | {
+        f"round {when}": ", ".join(each.values())
+        for when, each in [*rounds.items()][::step]
+        if each
+    }

@@ -1,0 +1,199 @@
+"""What the template shows of each test and each defense."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from leakgauge.inference.metrics import LEAKAGE
+from leakgauge.inference.report import charts
+from leakgauge.inference.report.best_defense import answer, how_chosen
+from leakgauge.inference.report.defenses import CAUTION, DefenseTable
+from leakgauge.inference.report.implied import Implied, bits
+from leakgauge.inference.report.titles import details_of, title
+from leakgauge.inference.report.tradeoff import tradeoff
+from leakgauge.inference.report.verdict import CLEAR_AUROC, STRONG_AUROC, Verdict, verdict
+from leakgauge.report.grouping import Test
+from leakgauge.report.section import Chart
+from leakgauge.report.wording import number, short
+from leakgauge.results.measurements import ACCUMULATED, Measurement, Run
+from leakgauge.results.scores import AUROC, SUCCESS
+
+USED_ROUNDS = 200
+"""Rounds whose details are shown, over all tests at full length."""
+
+_GAUGE = (0.4, 1.0)  # the AUROCs at the two ends of a gauge
+
+
+@dataclass(frozen=True)
+class TestView:
+    """What the template shows of a test.
+
+    Attributes:
+        name: a word that no other test has: prefix of its anchors and charts.
+        test: its figures.
+        title: the test in a few words.
+        verdict: None without an AUROC.
+        gauge: CSS lengths of the verdict's gauge by name.
+        shown: whether it has charts and a verdict at full length.
+        charts: none for a test that is not shown at full length.
+        used: what was used exactly.
+    """
+
+    __test__ = False  # pytest looks for classes of this name
+
+    name: str
+    test: Test
+    title: str
+    verdict: Verdict | None
+    gauge: Mapping[str, str]
+    shown: bool
+    charts: Sequence[Chart]
+    used: Mapping[str, str]
+
+    def trials(self, when: int | str) -> int:
+        """Return the number of trials behind the figures of a round."""
+        return next(
+            one.estimate.n for (_, round_), one in self.test.figures.items() if round_ == when
+        )
+
+
+@dataclass(frozen=True)
+class DefenseView:
+    """What the template shows of a game's defenses."""
+
+    name: str
+    table: DefenseTable
+    svg: Markup | None
+    says: str
+    chosen: str
+    caution: str = CAUTION
+
+
+@dataclass(frozen=True)
+class ImpliedView:
+    """What the template shows of the information that a test's success implies."""
+
+    title: str
+    success: Measurement
+    nats: tuple[str, str, str]
+    bits: tuple[str, str, str]
+
+
+def test_views(run: Run, tests: Sequence[Test], shown: Sequence[Test]) -> list[TestView]:
+    """Return a view of every test; those of ``shown`` have charts."""
+    floors = {metric: charts.common_floor(tests, metric) for metric in (AUROC, SUCCESS)}
+    step = every(shown, USED_ROUNDS)
+    long = {id(test) for test in shown}
+    views = []
+    for number_, test in enumerate(tests):
+        judged, at_length = verdict(run, test), id(test) in long
+        name = f"inference-c{number_}"
+        views.append(
+            TestView(
+                name=name,
+                test=test,
+                title=title(test),
+                verdict=judged,
+                gauge={} if judged is None else _gauge(judged),
+                shown=at_length,
+                charts=_charts(test, floors, name) if at_length else [],
+                used=details_of(test, step=step) if at_length else {},
+            )
+        )
+    return views
+
+
+def defense_views(tables: Sequence[DefenseTable]) -> list[DefenseView]:
+    """Return a view of each game's defenses; empty for a run without them."""
+    return [
+        DefenseView(
+            name=f"inference-d{number_}",
+            table=table,
+            svg=tradeoff(table, name=f"inference-d{number_}-tradeoff"),
+            says=answer(table),
+            chosen=how_chosen(table),
+        )
+        for number_, table in enumerate(tables)
+    ]
+
+
+def implied_views(implied: Sequence[Implied]) -> list[ImpliedView]:
+    """Return a view of what each success implies, in nats and in bits."""
+    return [
+        ImpliedView(
+            title(one.test),
+            one.success,
+            (short(one.value), short(one.low), short(one.high)),
+            (short(bits(one.value)), short(bits(one.low)), short(bits(one.high))),
+        )
+        for one in implied
+    ]
+
+
+def common_chance(tests: Sequence[Test]) -> dict[str, float]:
+    """Return what guessing gives by metric where it is the same in every test; otherwise nothing.
+
+    >>> common_chance([])
+    {}
+    """
+    chances = {(m, one.chance) for test in tests for (m, _), one in test.figures.items()}
+    common = dict(chances)
+    return common if len(common) == len(chances) else {}
+
+
+def every(tests: Sequence[Test], rows: int) -> int:
+    """Return n to show every n-th round of the tests in at most about ``rows`` rows."""
+    return max(1, math.ceil(sum(len(test.rounds) for test in tests) / rows))
+
+
+def _charts(test: Test, floors: Mapping[str, float], name: str) -> list[Chart]:
+    drawn = [
+        Chart(
+            f"{LEAKAGE[metric]} by round",
+            _says(test, metric),
+            charts.over_rounds(test, metric, floor=floors[metric], name=f"{name}-{metric}"),
+        )
+        for metric in (AUROC, SUCCESS)
+    ]
+    drawn.append(
+        Chart(
+            "ROC, true against false positive rate",
+            _says(test, AUROC),
+            charts.roc(test, name=f"{name}-roc"),
+        )
+    )
+    return [one for one in drawn if one.svg is not None]
+
+
+def _says(test: Test, metric: str) -> str:
+    """A chart in words, for readers who do not see it."""
+    words = f"{LEAKAGE[metric]} of the test {title(test)}."
+    single, whole = test.single(metric), test.at(metric, ACCUMULATED)
+    if single:
+        values = [one.estimate.value for one in single]
+        words += f" Single rounds from {number(min(values))} to {number(max(values))}."
+    if whole is not None:
+        words += f" All rounds together {number(whole.estimate.value)}."
+    return f"{words} The table of all rounds has every figure."
+
+
+def _gauge(one: Verdict) -> dict[str, str]:
+    auroc, chance = one.auroc, one.chance
+    return {
+        "from": _along(min(chance, auroc.value)),
+        "to": _along(max(chance, auroc.value)),
+        "low": _along(auroc.low),
+        "high": _along(auroc.high),
+        "value": _along(auroc.value),
+        "chance": _along(chance),
+        "clear": _along(CLEAR_AUROC),
+        "strong": _along(STRONG_AUROC),
+    }
+
+
+def _along(value: float) -> str:
+    """The place of an AUROC on a gauge, as a CSS length."""
+    low, high = _GAUGE
+    return f"{100 * min(1.0, max(0.0, (value - low) / (high - low))):.2f}%"

@@ -1,0 +1,167 @@
+"""The records of a run before they are encoded: from a table, images, or a user's own task."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from leakgauge.core.checks import require
+from leakgauge.core.rng import torch_stream
+from leakgauge.core.types import Dataset, Schema, Task
+from leakgauge.data import Roles, Source, Split, Table, encode
+from leakgauge.data.image_tables import encode_pictures, make_picture_table
+from leakgauge.data.table import make_table
+from leakgauge.inference.spec import ATTRIBUTE, InferenceSpec
+from leakgauge.models import cnn, mlp
+
+Encoding = Callable[[str, Split], tuple[Task, Dataset]]
+"""(the word of ``--ask``, whose the records are) -> the task, and all records encoded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """What is known of the records before they are encoded.
+
+    Attributes:
+        label: the label's name; ``classes`` are its values by code.
+        y: labels ``[n]``, int64 codes.
+        secrets: for each secret its codes ``[n]``, int64; ``values`` are its values by code.
+        users: the user of each record ``[n]``, int64, or None.
+        columns: features of a record before the encoding; of an image, its pixels.
+        encode: makes the network and encodes the records.
+        schema: names of the values; of records that came encoded, also their columns, or None.
+        notes: what was done to the data and users should know.
+        is_table: whether the network is the one for tables.
+    """
+
+    label: str
+    y: Tensor
+    classes: Sequence[str]
+    secrets: Mapping[str, Tensor]
+    values: Mapping[str, tuple[str, ...]]
+    users: Tensor | None
+    columns: int
+    encode: Encoding
+    schema: Schema | None = None
+    notes: Sequence[str] = ()
+    is_table: bool = False
+
+    def facts(self, secret: str) -> dict[str, Any]:
+        """Return how many records, columns and users there are, and how many of each secret."""
+        users = None if self.users is None else len(torch.unique(self.users))
+        facts: dict[str, Any] = {"records": len(self.y), "columns": self.columns}
+        if secret in self.secrets:
+            codes = self.secrets[secret]
+            names = self.values.get(secret) or [str(v) for v in range(int(codes.max()) + 1)]
+            counts = torch.bincount(codes.cpu(), minlength=len(names)).tolist()
+            facts["secret_values"] = dict(zip(names, counts, strict=True))
+        return facts if users is None else {**facts, "users": users}
+
+
+def records_of(spec: InferenceSpec, source: Source) -> Records:
+    """Return the records of a source in the roles that the settings name.
+
+    Raises:
+        InputError: the data do not fit the roles.
+    """
+    if source.dataset is not None and source.task is not None:
+        return _from_task(spec, source.task, source.dataset)
+    if source.pixels is None:
+        return _from_table(spec, source)
+    return _from_images(spec, source)
+
+
+def _from_task(spec: InferenceSpec, task: Task, data: Dataset) -> Records:
+    schema = data.schema
+    if spec.device != "cpu":  # the caller's model stays where it is
+        task = Task(copy.deepcopy(task.model).to(spec.device), task.loss)
+    return Records(
+        label=schema.label if schema else "label",
+        y=data.y,
+        classes=schema.classes if schema else (),
+        secrets=data.secrets,
+        values=schema.secrets if schema else {},
+        users=data.users,
+        columns=int(np.prod(data.x.shape[1:])),
+        encode=lambda ask, split: (task, data),
+        schema=schema,
+    )
+
+
+def _from_table(spec: InferenceSpec, source: Source) -> Records:
+    table = _table(source, *_roles(spec))
+
+    def encoded(ask: str, split: Split) -> tuple[Task, Dataset]:
+        keep = (str(spec.secret),) if ask == ATTRIBUTE else ()
+        data = encode(table, fit_on=split.private, keep=keep)
+        generator = torch_stream(spec.seed, "model")
+        model = mlp(data.x.shape[1], len(table.classes), hidden=spec.hidden, generator=generator)
+        return _task(model, spec), data
+
+    return _of_table(table, encoded, table.features.shape[1], is_table=True)
+
+
+def _from_images(spec: InferenceSpec, source: Source) -> Records:
+    pixels = source.pixels
+    assert pixels is not None
+    _, channels, height, width = pixels.shape
+    require(height == width, f"images are {height} x {width}; expected squares")
+    table, rows = _picture_table(source, *_roles(spec))
+
+    def encoded(ask: str, split: Split) -> tuple[Task, Dataset]:
+        generator = torch_stream(spec.seed, "model")
+        model = cnn(channels, len(table.classes), height, generator=generator)
+        data = encode_pictures(table, pixels, rows, fit_on=split.private)
+        return _task(model, spec), data
+
+    return _of_table(table, encoded, channels * height * width, is_table=False)
+
+
+def _task(model: nn.Module, spec: InferenceSpec) -> Task:
+    return Task(model.to(spec.device), cross_entropy)
+
+
+def _of_table(table: Table, encode: Encoding, columns: int, *, is_table: bool) -> Records:
+    return Records(
+        label=table.label,
+        y=table.y,
+        classes=table.classes,
+        secrets=table.secrets,
+        values=table.values,
+        users=table.users,
+        columns=columns,
+        encode=encode,
+        schema=Schema((), table.label, table.classes, dict(table.values)),
+        notes=table.notes,
+        is_table=is_table,
+    )
+
+
+RolesKey = tuple[str, tuple[str, ...], str | None, tuple[str, ...], tuple[tuple[str, int], ...]]
+
+
+def _roles(spec: InferenceSpec) -> tuple[RolesKey, bool]:
+    secrets = () if spec.secret is None else (spec.secret,)
+    bins = tuple(spec.bins.items())
+    return (str(spec.label), secrets, spec.group, spec.drop, bins), spec.drop_missing
+
+
+def _made_roles(key: RolesKey) -> Roles:
+    label, secrets, group, drop, bins = key
+    return Roles(label, secrets, group, drop, dict(bins))
+
+
+@lru_cache(maxsize=4)  # the settings are resolved before they are run, each with the table
+def _table(source: Source, key: RolesKey, drop_missing: bool) -> Table:
+    return make_table(source.frame, _made_roles(key), drop_missing=drop_missing)
+
+
+@lru_cache(maxsize=4)
+def _picture_table(source: Source, key: RolesKey, drop_missing: bool) -> Any:
+    return make_picture_table(source.frame, _made_roles(key), drop_missing=drop_missing)

@@ -1,0 +1,73 @@
+"""Whose the records of a run are: private, public (the adversary's) or test."""
+
+from leakgauge.core.checks import nearest, require
+from leakgauge.core.rng import stream
+from leakgauge.data import Split, split_records
+from leakgauge.data.split_users import split_users
+from leakgauge.inference.games.blocks import MIN_BLOCKS
+from leakgauge.inference.games.users import persons_of
+from leakgauge.inference.run.records import Records
+from leakgauge.inference.spec import USER, InferenceSpec
+
+NEED_PUBLIC = 10
+"""Fewest shadow records of a value from which an adversary can learn."""
+
+NEED_LABEL = 5
+"""Fewest private records of a label from which a model can learn."""
+
+
+def split_of(records: Records, spec: InferenceSpec) -> Split:
+    """Return one split for all games of the run, so that they are about the same records.
+
+    Raises:
+        InputError: there is no such secret, or a value, a label or users are too rare.
+    """
+    if set(spec.ask) != {USER}:
+        secret = str(spec.secret)
+        require(
+            secret in records.secrets,
+            f"no secret {secret!r} in the data{nearest(secret, records.secrets)}",
+        )
+    rng = stream(spec.seed, "split")
+    if USER in spec.ask:
+        split = split_users(
+            persons_of(records.users),
+            label=records.y,
+            classes=records.classes,
+            need_label=NEED_LABEL,
+            rng=rng,
+        )
+        _refuse_rare(records, spec, split)
+        return split
+    return split_records(
+        records.secrets[secret],
+        users=records.users,
+        label=records.y,
+        values=records.values.get(secret, ()),
+        classes=records.classes,
+        shadow=spec.shadow,
+        need_private=MIN_BLOCKS,
+        need_public=NEED_PUBLIC,
+        need_label=NEED_LABEL,
+        rng=rng,
+    )
+
+
+def _refuse_rare(records: Records, spec: InferenceSpec, split: Split) -> None:
+    """Users are split without a look at the secret, which other games need on both sides."""
+    secret = spec.secret
+    if set(spec.ask) == {USER} or secret not in records.secrets:
+        return
+    codes = records.secrets[secret].cpu()
+    names = records.values.get(secret, ())
+    for value in range(int(codes.max()) + 1):
+        private, public = (
+            int((codes[rows] == value).sum()) for rows in (split.private, split.public)
+        )
+        name = names[value] if names else value
+        require(
+            private >= MIN_BLOCKS and public >= NEED_PUBLIC,
+            f"secret value {str(name)!r} has {private} private and {public} public records where "
+            f"users are split for user inference; needed are {MIN_BLOCKS} and {NEED_PUBLIC}: ask "
+            "for the user in a run of its own",
+        )

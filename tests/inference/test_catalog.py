@@ -1,0 +1,208 @@
+"""Adversaries by name: the package's own with settings, registered ones, and a user's own."""
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import numpy as np
+import pytest
+from leakgauge.inference.run.plan import Plan
+
+import leakgauge
+from leakgauge.core import registry
+from leakgauge.core.checks import InputError
+from leakgauge.inference import Discriminant, Forest, PcaForest, parse_adversary
+from leakgauge.inference.catalog import ADVERSARIES, GAMES, REGISTRY, games_of, players
+from leakgauge.inference.run import Settings, audit
+from support.synthetic import records, small_stage
+
+MODULE = '''
+from dataclasses import dataclass
+
+import numpy as np
+
+from leakgauge.inference.games.candidates import CandidateAttack
+
+
+@dataclass(frozen=True)
+class FirstCoordinate:
+    """Compares the first weight's gradient with its means over shadow batches of each secret."""
+
+    batches: int = 400
+    sharpness: float = 1.0
+
+    def fit(self, shadow, log_prior, *, rng):
+        rows, secret = shadow.draw(self.batches, rng=rng)
+        seen = np.concatenate([first(grads) for grads in shadow.gradients(rows)])
+        means = np.array([seen[secret == value].mean() for value in range(shadow.values)])
+        return Fitted(self, means, seen.std(), log_prior)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    settings: object
+    means: object
+    spread: float
+    log_prior: object
+
+    @property
+    def details(self):
+        return repr(self.settings)
+
+    def log_posterior(self, seen):
+        apart = (first(seen)[:, None] - self.means) / self.spread
+        log = self.log_prior - self.settings.sharpness * apart**2 / 2
+        return log - np.logaddexp.reduce(log, axis=1, keepdims=True)
+
+
+def first(grads):
+    leaf = next(iter(grads.values()))
+    return leaf.flatten(1)[:, :2].sum(dim=1).double().cpu().numpy()
+
+
+class OfUsers(CandidateAttack):
+    name = "of users"
+
+    def fit(self, shadow, log_prior, *, rng):
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class OfAttributes(FirstCoordinate):
+    games = ("attribute",)
+
+
+@dataclass(frozen=True)
+class OfNothing(FirstCoordinate):
+    games = ("atribute",)
+
+
+def number():
+    return 3
+'''
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "own_attacks.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "own_attacks", raising=False)
+    return "own_attacks"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("forest:kernel=10", Forest(kernel=10)),
+        ("forest:kernel=10,trees=7", Forest(kernel=10, trees=7)),
+        ("pca-forest:components=50", PcaForest(components=50)),
+        ("discriminant:ridge=0.1", Discriminant(ridge=0.1)),
+        ("forest", Forest()),
+    ],
+)
+def test_settings_change_the_fields_of_the_attack(text: str, wanted) -> None:
+    attack = parse_adversary(text)
+    assert attack == wanted
+    assert repr(attack) == repr(wanted)
+    assert attack.name == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("forst", "adversary 'forst' is not known; did you mean 'forest'?"),
+        ("forest:kernl=3", "has no setting 'kernl'; did you mean 'kernel'?"),
+        ("forest:kernel=3.5", "kernel is '3.5'; expected a whole number"),
+        ("forest:kernel=0", "pooling kernel is 0; expected a number above 0"),
+        ("discriminant:assume=none", "has no setting 'assume'"),
+    ],
+)
+def test_what_is_not_known_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_adversary(text)
+    assert message in str(caught.value)
+
+
+def test_every_adversary_is_there_and_plays() -> None:
+    for name in ADVERSARIES:
+        assert parse_adversary(name).name == name
+        assert games_of(parse_adversary(name)) == tuple(g for g in GAMES if name in players(g))
+
+
+def test_own_classes_play_the_games_they_fit(module: str) -> None:
+    games = {
+        "FirstCoordinate": ("property", "attribute", "proportion"),
+        "OfUsers": ("user",),
+        "OfAttributes": ("attribute",),
+    }
+    for name, wanted in games.items():
+        assert games_of(parse_adversary(f"{module}:{name}")) == wanted
+    with pytest.raises(InputError, match="'atribute'; did you mean 'attribute'"):
+        games_of(parse_adversary(f"{module}:OfNothing"))
+    with pytest.raises(InputError, match="made int; expected an attack with a method fit"):
+        parse_adversary(f"{module}:number")
+
+
+@pytest.mark.parametrize("shift", [0.0, 8.0])
+def test_an_audit_is_played_by_an_adversary_of_one_s_own(module: str, shift: float) -> None:
+    text = f"{module}:FirstCoordinate:batches=300"
+    data = records(shift)
+    played = audit(small_stage(data, parse_adversary(text), rounds=1, trials=600))
+    (auroc,) = (m for m in played if m.metric == "auroc" and m.round == 1)
+    assert auroc.adversary == text
+    assert "batches=300" in auroc.details["adversary"]
+    if shift:
+        assert auroc.estimate.low > 0.6
+    else:
+        assert auroc.estimate.low <= 0.5 <= auroc.estimate.high
+
+
+def test_a_plan_takes_several_settings_of_one_adversary(module: str) -> None:
+    texts = ("forest", "forest:kernel=10", f"{module}:FirstCoordinate")
+    plan = Plan(("property",), texts, Settings("s"))
+    assert tuple(attack.name for attack in plan.attacks("property")) == texts
+    assert plan.adversary_names == list(texts)
+    with pytest.raises(InputError, match="'forest:kernel=10' plays none of the games"):
+        Plan(("user",), ("plda", "forest:kernel=10"), Settings("s"))
+
+
+def test_settings_that_are_the_defaults_give_the_same_figures() -> None:
+    """Whatever they are written as: both draw the same shadow batches."""
+    attacks = parse_adversary("forest:batches=200"), parse_adversary("forest:kernel=3,batches=200")
+    played = audit(small_stage(records(1.0), *attacks, rounds=1, trials=300))
+    aurocs = [m.estimate for m in played if m.metric == "auroc" and m.round == 1]
+    assert len(aurocs) == 2
+    assert aurocs[0] == aurocs[1]
+
+
+def test_two_settings_of_joint_are_two_cells() -> None:
+    attacks = [parse_adversary(f"joint:directions={n},batches=300,folds=2") for n in (0, 5)]
+    played = audit(small_stage(records(1.0), *attacks, rounds=2, trials=300))
+    cells = {m.adversary: m.estimate.value for m in played if m.round == "accumulated"}
+    assert set(cells) == {attack.name for attack in attacks}
+    assert all(np.isfinite(value) for value in cells.values())
+
+
+def test_another_package_registers_its_own(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    points = {"first": EntryPoint("first", f"{module}:FirstCoordinate", REGISTRY.group)}
+    monkeypatch.setattr(sys, "path", [str(Path.cwd()), *sys.path])
+    monkeypatch.setattr(registry, "registered", lambda group: points)
+    attack = parse_adversary("first:sharpness=2")
+    assert attack.name == "first:sharpness=2"
+    assert attack.sharpness == 2.0
+
+
+def test_the_catalog_loads_no_torch() -> None:
+    """In a fresh process, without what ``leakgauge`` itself imports."""
+    code = f"""
+import sys, types
+package = types.ModuleType("leakgauge")
+package.__path__ = {list(leakgauge.__path__)!r}
+sys.modules["leakgauge"] = package
+import leakgauge.inference.catalog
+print([heavy for heavy in ("torch", "sklearn", "matplotlib") if heavy in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
