@@ -16,14 +16,8 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Grads, Task
 from leakgauge.gradients import batch_gradients, params_of
-from leakgauge.inversion.labels.inference import (
-    counts,
-    gradinversion,
-    idlg,
-    infer_labels,
-    label_accuracy,
-    nearest_counts,
-)
+from leakgauge.inversion.labels.inference import infer_labels, label_accuracy
+from leakgauge.inversion.labels.methods import counts, gradinversion, idlg, nearest_counts
 from leakgauge.inversion.labels.output_layer import (
     Expected,
     OutputLayer,

@@ -18,7 +18,8 @@ from leakgauge.core.checks import require
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.probing import trainable, vectorisable_kernels
 from leakgauge.inversion.double_backward.first_order import first_order_gradients
-from leakgauge.inversion.double_backward.interceptor import Known, LayerInterceptor
+from leakgauge.inversion.double_backward.interceptor import LayerInterceptor
+from leakgauge.inversion.double_backward.layers import Known
 from leakgauge.inversion.double_backward.substitution import ParameterSlots
 
 # By any of these, torch reports a model that it cannot vectorise; a loop then names the problem.

@@ -12,113 +12,13 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
 from leakgauge.core.checks import InputError
-from leakgauge.inversion.double_backward.convolution import (
-    Geometry,
-    convolve,
-    inward,
-    view,
-    weight_gradients,
-    wide,
-)
-
-
-@dataclass(frozen=True, eq=False)
-class Known:
-    """A tensor of the model: the name of its gradient, and its value.
-
-    Attributes:
-        name: of a trainable parameter; None for one that is frozen, and for buffers.
-        value: ``[*p]``, the same for all targets.
-    """
-
-    name: str | None
-    value: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class _Convolution:
-    """One call of one layer, as each of these kinds.
-
-    ``outputs`` gives ``[R, ...]`` from ``x [R, ...]``; ``gradients`` those of weight and bias,
-    ``[N, *p]``, from the inputs and the gradient in the outputs. Rows of all targets lie one
-    after the other, ``R = N * B``.
-    """
-
-    weight: Known
-    bias: Known | None
-    geometry: Geometry
-
-    def outputs(self, x: Tensor) -> Tensor:
-        weight, bias = self.weight.value, _value(self.bias)
-        if weight.requires_grad or (bias is not None and bias.requires_grad):
-            return self.geometry.outputs(x, weight, bias)
-        inner = wide(x, weight)
-        return convolve(inward(x, inner), inward(weight, inner), bias, self.geometry)
-
-    def gradients(self, dy: Tensor, x: Tensor, targets: int) -> tuple[Tensor, Tensor]:
-        weight = self.weight.value.detach()  # Its shape alone counts.
-        inner = wide(x, weight)
-        of_weight = weight_gradients(
-            inward(dy, inner), inward(x, inner), weight, self.geometry, targets
-        )
-        return of_weight, _apart(dy, targets).flatten(3).sum((1, 3))
-
-
-@dataclass(frozen=True, eq=False)
-class _Linear:
-    weight: Known
-    bias: Known | None
-
-    def outputs(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight.value, _value(self.bias))
-
-    def gradients(self, dy: Tensor, x: Tensor, targets: int) -> tuple[Tensor, Tensor]:
-        rows = dy.reshape(targets, -1, dy.shape[-1])
-        return rows.mT @ x.reshape(targets, -1, x.shape[-1]), rows.sum(1)
-
-
-@dataclass(frozen=True, eq=False)
-class _Normalisation:
-    """BatchNorm in eval mode: a scale and a shift of each channel."""
-
-    weight: Known
-    bias: Known | None
-    mean: Tensor
-    inverse: Tensor
-
-    def outputs(self, x: Tensor) -> Tensor:
-        scale = self.weight.value * self.inverse
-        shift = -self.mean * scale if self.bias is None else self.bias.value - self.mean * scale
-        return torch.addcmul(_channels(shift, x), x, _channels(scale, x))
-
-    def gradients(self, dy: Tensor, x: Tensor, targets: int) -> tuple[Tensor, Tensor]:
-        dy, x = _apart(dy, targets), _apart(x, targets)
-        space = [axis for axis in range(1, x.dim()) if axis != 2]
-        centred = x - _channels(self.mean, x[0])
-        return (dy * centred).sum(space) * self.inverse, dy.sum(space)
-
-
-Layer = _Convolution | _Linear | _Normalisation
-
-
-def _value(known: Known | None) -> Tensor | None:
-    return None if known is None else known.value
-
-
-def _apart(rows: Tensor, targets: int) -> Tensor:
-    """``[N, B, ...]`` from the rows ``[N * B, ...]`` of all targets."""
-    return rows.view(targets, -1, *rows.shape[1:])
-
-
-def _channels(value: Tensor, x: Tensor) -> Tensor:
-    """``value [C]``, to be broadcast against ``x [R, C, ...]``."""
-    return value.view(-1, *[1] * (x.dim() - 2))
+from leakgauge.inversion.double_backward.convolution import view
+from leakgauge.inversion.double_backward.layers import RECOGNISED, Known, Layer, split_targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +73,7 @@ class LayerInterceptor(TorchFunctionMode):
         given = dict(kwargs or {})
         if func is Tensor.view:
             return view(*args, **given)
-        recognise = _RECOGNISED.get(func)
+        recognise = RECOGNISED.get(func)
         layer = recognise(self.known, *args, **given) if recognise else None
         if layer is None:
             return func(*args, **given)
@@ -205,7 +105,7 @@ class LayerInterceptor(TorchFunctionMode):
 
     def _run_batched(self, layer: Layer, x: Tensor) -> Tensor:
         """``[N, B, ...]`` from ``x [N, B, ...]``."""
-        return _apart(self._run(layer, x.flatten(0, 1)), len(x))
+        return split_targets(self._run(layer, x.flatten(0, 1)), len(x))
 
 
 class _Physical(torch.autograd.Function):
@@ -228,68 +128,3 @@ class _Physical(torch.autograd.Function):
         if in_dims[0] is None:
             return function(x.expand(info.batch_size, *x.shape)), 0
         return function(x.movedim(in_dims[0], 0)), 0
-
-
-def _convolution(
-    known: Mapping[int, Known],
-    input: Tensor,  # noqa: A002
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Layer | None:
-    both = _both_known(known, weight, bias)
-    if both is None or input.dim() != weight.dim():
-        return None
-    geometry = Geometry.read(weight, stride, padding, dilation, groups)
-    # Without one, the padding is uneven; plain autograd does it.
-    return None if geometry is None else _Convolution(*both, geometry)
-
-
-def _linear(
-    known: Mapping[int, Known],
-    input: Tensor,  # noqa: A002
-    weight: Tensor,
-    bias: Tensor | None = None,
-) -> Layer | None:
-    both = _both_known(known, weight, bias)
-    return _Linear(*both) if both is not None and input.dim() > 1 else None
-
-
-def _batch_norm(
-    known: Mapping[int, Known],
-    input: Tensor,  # noqa: A002
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Layer | None:
-    mean, variance = known.get(id(running_mean)), known.get(id(running_var))
-    both = None if weight is None else _both_known(known, weight, bias)
-    if training or both is None or mean is None or variance is None:
-        return None
-    return _Normalisation(*both, mean.value, (variance.value + eps).rsqrt())
-
-
-_RECOGNISED: dict[Any, Callable[..., Layer | None]] = {
-    F.conv1d: _convolution,
-    F.conv2d: _convolution,
-    F.conv3d: _convolution,
-    F.linear: _linear,
-    F.batch_norm: _batch_norm,
-}
-
-
-def _both_known(
-    known: Mapping[int, Known], weight: Tensor, bias: Tensor | None
-) -> tuple[Known, Known | None] | None:
-    """Weight and bias as known tensors, or None where the model made one of them itself."""
-    first, second = known.get(id(weight)), known.get(id(bias))
-    if first is None or (bias is not None and second is None):
-        return None
-    return first, second

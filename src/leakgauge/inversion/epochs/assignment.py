@@ -1,13 +1,10 @@
 """Assigns the records of a client to its updates in different epochs.
 
 In every epoch a client shuffles the same n records into batches, one update each. Each update is
-first inverted alone; then the rough images of different epochs are assigned to each other. Records
-are numbered by their place in the first epoch: record ``u * B + b`` is at position b of its update
-u.
+first inverted alone; then the rough images of different epochs are assigned to each other.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -15,60 +12,13 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from leakgauge.core.checks import require, require_choice, require_count
-from leakgauge.inversion.metrics.similarity import align_to_truth
+from leakgauge.inversion.epochs.plan import EpochPlan
 
 METHODS = ("greedy", "optimal")
 
 _NOT_FINITE = "rough images hold values that are not finite; leave out updates that failed"
 
 _Pairing = Callable[[Tensor], tuple[Tensor, Tensor]]
-
-
-@dataclass(frozen=True, eq=False)
-class EpochPlan:
-    """The records that each update of each epoch holds.
-
-    Attributes:
-        members: int64 ``[E, U, B]``, of E epochs with U updates of B records; each epoch holds
-            each record 0 ... U * B - 1 once.
-
-    >>> plan = EpochPlan(torch.tensor([[[0, 1], [2, 3]], [[3, 0], [1, 2]]]))
-    >>> plan.batches(torch.tensor([10, 11, 12, 13]), epoch=1)
-    tensor([[13, 10],
-            [11, 12]])
-    """
-
-    members: Tensor
-
-    def __post_init__(self) -> None:
-        shape = list(self.members.shape)
-        require(
-            self.members.dim() == 3 and self.members.numel() > 0,
-            f"members of updates are {shape}; expected [epochs, updates, records of an update]",
-        )
-        each = self.members.flatten(1).sort(dim=1).values
-        bad = (each != torch.arange(self.records, device=each.device)).any(dim=1).nonzero()
-        require(
-            len(bad) == 0,
-            f"epoch {int(bad[0]) if len(bad) else 0} does not hold each of {self.records} records "
-            "once",
-        )
-
-    @property
-    def records(self) -> int:
-        """Number of records of the client."""
-        return self.members[0].numel()
-
-    def batches(self, values: Tensor, *, epoch: int) -> Tensor:
-        """Return values ``[n, ...]`` as the updates of an epoch hold them, ``[U, B, ...]``.
-
-        Gradients flow through it.
-        """
-        return values[self.members[epoch]]
-
-    def order(self, epoch: int) -> Tensor:
-        """Return the place of each record ``[n]``: update ``order // B``, at ``order % B``."""
-        return self.members[epoch].flatten().argsort()
 
 
 def match_epochs(
@@ -209,46 +159,6 @@ def arrange(
         ]
         epochs.append(members.gather(1, torch.stack(orders).to(members.device)))
     return EpochPlan(torch.stack(epochs))
-
-
-def true_records(rough: Tensor, truth: Tensor, records: Tensor) -> Tensor:
-    """Return the true record behind each rebuilt image of an epoch; for scoring only.
-
-    Args:
-        rough: rebuilt from the updates alone ``[U, B, ...]``.
-        truth: the client's records ``[n, ...]``.
-        records: which of them each update held, int64 ``[U, B]``.
-
-    Returns:
-        int64 ``[U * B]``; in each update the best one-to-one assignment.
-    """
-    named = []
-    for images, members in zip(rough, records, strict=True):
-        order = align_to_truth(images, truth[members])  # images[order[j]] is members[j]
-        named.append(members[order.to(members.device).argsort()])
-    return torch.cat(named)
-
-
-def matching_accuracy(plan: EpochPlan, records: Sequence[Tensor]) -> Tensor:
-    """Return the share of records that are assigned correctly in each later epoch, ``[E - 1]``.
-
-    Args:
-        plan: from ``match_epochs``.
-        records: the true record of each rebuilt image, from ``true_records``, of each epoch
-            ``[n]``.
-
-    >>> plan = EpochPlan(torch.tensor([[[0], [1]], [[1], [0]], [[0], [1]]]))
-    >>> matching_accuracy(plan, [torch.tensor(one) for one in ([7, 9], [9, 7], [9, 7])])
-    tensor([1., 0.])
-    """
-    epochs = len(plan.members)
-    require(
-        len(records) == epochs > 1,
-        f"true records of {len(records)} epochs for a plan of {epochs}; expected as many, "
-        "2 or more",
-    )
-    assigned = [records[epoch][plan.order(epoch)] for epoch in range(1, epochs)]
-    return torch.stack([(one == records[0]).float().mean() for one in assigned])
 
 
 def _pooled(images: Tensor, pool: int) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
-from leakgauge.inversion.epochs.assignment import EpochPlan
+from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.search.engine import objective_of, rescaled
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.starts import check_start, draw_starts

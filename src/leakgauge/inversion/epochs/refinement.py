@@ -15,8 +15,8 @@ from leakgauge.core.types import Task
 from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 from leakgauge.inversion.double_backward.products import squares
-from leakgauge.inversion.epochs.assignment import EpochPlan
 from leakgauge.inversion.epochs.joint import Epoch, check_plan, joint_reconstruct
+from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.search.engine import objective_of
 from leakgauge.inversion.search.objective import Objective, cosine_distance, stretches
 from leakgauge.inversion.search.settings import Settings
