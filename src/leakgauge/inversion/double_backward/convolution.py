@@ -1,6 +1,6 @@
 """A convolution whose gradients can be differentiated at the price of ordinary kernels.
 
-Plain double backward lets autograd work out cotangents that nobody needs, and runs some of the
+Plain double backward makes autograd compute cotangents that are not needed, and runs some of the
 others as convolutions of odd shapes. Here every pass is one forward, input-gradient or
 weight-gradient kernel: 7 passes for a matched gradient, where a plain gradient takes 3.
 """

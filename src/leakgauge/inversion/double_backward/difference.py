@@ -37,17 +37,23 @@ class Difference:
         task: the model and its loss; neither the model nor its mode may change afterwards.
         params: all trainable parameters by name, leaf ``[*p]``; constants here.
         objective: distance of gradients from the observed ones.
-        wanted: gradients of T targets, leaf ``[T, *p]``.
+        observed: gradients of T targets, leaf ``[T, *p]``.
         step: relative size of the step in the weights.
     """
 
     def __init__(
-        self, task: Task, params: Params, objective: Objective, wanted: Grads, *, step: float = STEP
+        self,
+        task: Task,
+        params: Params,
+        objective: Objective,
+        observed: Grads,
+        *,
+        step: float = STEP,
     ) -> None:
         self._task = task
         self._params = {name: value.detach() for name, value in params.items()}
         self._slots = ParameterSlots(task.model)
-        self._perturb = WeightPerturbation(objective, self._params, wanted, step)
+        self._perturb = WeightPerturbation(objective, self._params, observed, step)
 
     def __call__(self, x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
         """The objective at ``x`` with targets ``y [N, B]`` int64, for the targets ``rows [N]``.

@@ -30,23 +30,25 @@ class WeightPerturbation:
     Args:
         objective: distance of gradients from the observed ones.
         params: the weights by name, leaf ``[*p]``.
-        wanted: gradients of T targets, leaf ``[T, *p]``.
+        observed: gradients of T targets, leaf ``[T, *p]``.
         step: relative change of the weights in the layer that changes most.
     """
 
-    def __init__(self, objective: Objective, params: Params, wanted: Grads, step: float) -> None:
+    def __init__(self, objective: Objective, params: Params, observed: Grads, step: float) -> None:
         self._objective, self._params, self._step = objective, params, step
-        targets = range(len(next(iter(wanted.values()))))
-        self._wanted = [{n: value[row : row + 1] for n, value in wanted.items()} for row in targets]
+        targets = range(len(next(iter(observed.values()))))
+        self._observed = [
+            {n: value[row : row + 1] for n, value in observed.items()} for row in targets
+        ]
         self._room = _room(params)
-        self._stretches = stretches(objective, wanted)
+        self._stretches = stretches(objective, observed)
         compared = self._stretches or {}
-        self._theirs = [_floats([_dot(own[n], own[n]) for n in compared]) for own in self._wanted]
+        self._theirs = [_floats([_dot(own[n], own[n]) for n in compared]) for own in self._observed]
 
     def value(self, grads: Grads, row: int) -> Tensor:
         """Return the objective of ``grads``, leaf ``[1, *p]``, against the target ``row``."""
         value: Tensor
-        (value,) = self._objective(grads, self._wanted[row])
+        (value,) = self._objective(grads, self._observed[row])
         return value
 
     def __call__(self, grads: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], float]:
@@ -70,11 +72,11 @@ class WeightPerturbation:
         return value.detach(), changed, size
 
     def _summed(self, grads: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], float]:
-        """For a layer of weight u, ``v = u (a * wanted + b * grads)`` with two numbers a and b."""
+        """For a layer of weight u, ``v = u (a * observed + b * grads)`` with numbers a and b."""
         names, weights = zip(*(self._stretches or {}).items(), strict=True)
-        pairs = [(grads[name], self._wanted[row][name]) for name in names]
+        pairs = [(grads[name], self._observed[row][name]) for name in names]
         # Together for each layer, while it is in the cache.
-        sums = _floats([_dot(one, other) for one, wanted in pairs for other in (wanted, one)])
+        sums = _floats([_dot(one, other) for one, observed in pairs for other in (observed, one)])
         dots, ours, theirs = sums[::2], sums[1::2], self._theirs[row]
         value, a, b = _cosine(weights, dots, ours, theirs)
         squares = {}
@@ -82,8 +84,8 @@ class WeightPerturbation:
             squares[name] = u * u * _square(a, b, pair, *of_layer)
         size = self._size(squares)
         changed = {}
-        for name, u, (one, wanted) in zip(names, weights, pairs, strict=True):
-            weight = torch.add(self._params[name], wanted[0], alpha=size * u * a)
+        for name, u, (one, observed) in zip(names, weights, pairs, strict=True):
+            weight = torch.add(self._params[name], observed[0], alpha=size * u * a)
             changed[name] = weight.add_(one[0], alpha=size * u * b)
         return pairs[0][0].new_tensor(value), changed, size
 
@@ -110,13 +112,13 @@ def _cosine(
 def _square(
     a: float, b: float, pair: tuple[Tensor, Tensor], dot: float, ours: float, theirs: float
 ) -> float:
-    """``|a * wanted + b * grads|^2``, from known products where they do not cancel."""
+    """``|a * observed + b * grads|^2``, from known products where they do not cancel."""
     terms = a * a * theirs, b * b * ours, 2 * a * b * dot
     total = sum(terms)
     if total > _CANCELLED * sum(abs(term) for term in terms):
         return total
-    grads, wanted = pair
-    way = a * wanted + b * grads
+    grads, observed = pair
+    way = a * observed + b * grads
     return float(_dot(way, way))
 
 

@@ -43,7 +43,7 @@ def matching_accuracy(plan: EpochPlan, records: Sequence[Tensor]) -> Tensor:
     epochs = len(plan.members)
     require(
         len(records) == epochs > 1,
-        f"true records of {len(records)} epochs for a plan of {epochs}; expected as many, "
+        f"true records of {len(records)} epochs for a plan of {epochs}; expected equal numbers, "
         "2 or more",
     )
     assigned = [records[epoch][plan.order(epoch)] for epoch in range(1, epochs)]

@@ -149,7 +149,7 @@ def arrange(
     require(
         len(plan.members) == len(images) == len(image_labels),
         f"images of {len(images)} epochs and labels of {len(image_labels)} for a plan of "
-        f"{len(plan.members)}; expected as many",
+        f"{len(plan.members)}; expected equal numbers",
     )
     epochs = [plan.members[0]]
     for members, rough, named in zip(plan.members[1:], images[1:], image_labels[1:], strict=True):

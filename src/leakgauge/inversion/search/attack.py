@@ -22,10 +22,10 @@ class Knowledge:
     Attributes:
         labels: the true ones ``[T, S * B]``; None where it has to infer them.
         low: lowest values of a record, broadcast to it, in units of the model's input.
-        high: highest ones.
+        high: highest values of a record, likewise.
         defense: whether it knows the client's defense, and adapts to it.
-        simulate: whether it simulates the client's local steps, rather than take its update for
-            one batch's gradient.
+        simulate: whether it simulates the client's local steps; else it takes the update for the
+            gradient of one batch.
     """
 
     low: Tensor
@@ -56,7 +56,7 @@ def attack(
         sent: from ``send``.
         settings: the method.
         client: how they trained; rates, steps and batch sizes are part of the protocol, so known.
-        known: what else the attacker has.
+        known: what else the attacker knows.
         record: shape of a record.
         seed: draws the starts, and the noise that labels are inferred with.
         snapshots: as for ``reconstruct``.

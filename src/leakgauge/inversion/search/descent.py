@@ -57,8 +57,8 @@ def descend(
         x: where the records start.
         scores: where the labels' scores start, or None.
         low: lowest values of a record, broadcast to it; used where ``settings.boxed``.
-        high: highest ones.
-        snapshots: how often the records are noted on the way.
+        high: highest values of a record, likewise.
+        snapshots: number of iterations at which the records are kept.
         progress: called with the iteration and the losses ``[N]`` of all rows.
     """
     x, scores = x.detach().clone(), None if scores is None else scores.detach().clone()

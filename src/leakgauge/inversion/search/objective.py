@@ -18,7 +18,7 @@ from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inversion.double_backward.products import products, squares
 
 Objective = Callable[[Grads, Grads], Tensor]
-"""``(guess, wanted) -> [N]``; leaf ``[N, *p]`` of both."""
+"""``(guess, observed) -> [N]``; leaf ``[N, *p]`` of both."""
 
 Form = Literal["vector", "layers"]
 
@@ -35,16 +35,16 @@ class SquaredError:
     References:
         Zhu et al., Deep Leakage from Gradients, NeurIPS 2019.
 
-    >>> guess, wanted = {"w": torch.tensor([[3.0, 4.0]])}, {"w": torch.zeros(1, 2)}
-    >>> SquaredError()(guess, wanted)
+    >>> guess, observed = {"w": torch.tensor([[3.0, 4.0]])}, {"w": torch.zeros(1, 2)}
+    >>> SquaredError()(guess, observed)
     tensor([25.])
     """
 
     layers: tuple[str, ...] | None = None
 
-    def __call__(self, guess: Grads, wanted: Grads) -> Tensor:
+    def __call__(self, guess: Grads, observed: Grads) -> Tensor:
         """The distance of each row, ``[N]``, in squared units of the gradient."""
-        pairs = _pairs(guess, wanted, self.layers)
+        pairs = _pairs(guess, observed, self.layers)
         return torch.stack(
             [flat_leaf(one - other).square().sum(1) for one, other in pairs.values()]
         ).sum(0)
@@ -60,16 +60,16 @@ class Cosine:
     References:
         Geiping et al., Inverting Gradients, NeurIPS 2020, Eq. 4.
 
-    >>> guess, wanted = {"w": torch.tensor([[0.0, 2.0]])}, {"w": torch.tensor([[3.0, 0.0]])}
-    >>> Cosine()(guess, wanted)
+    >>> guess, observed = {"w": torch.tensor([[0.0, 2.0]])}, {"w": torch.tensor([[3.0, 0.0]])}
+    >>> Cosine()(guess, observed)
     tensor([1.])
     """
 
     layers: tuple[str, ...] | None = None
 
-    def __call__(self, guess: Grads, wanted: Grads) -> Tensor:
+    def __call__(self, guess: Grads, observed: Grads) -> Tensor:
         """The distance of each row, ``[N]``, from 0 to 2."""
-        pairs = _pairs(guess, wanted, self.layers)
+        pairs = _pairs(guess, observed, self.layers)
         return cosine_distance(_sums(pairs, dict.fromkeys(pairs, 1.0)))
 
 
@@ -98,10 +98,12 @@ class LayerWeighted:
         Xu et al., AGIC, SRDS 2022.
 
     >>> guess = {"a.weight": torch.tensor([[1.0]]), "b.weight": torch.tensor([[1.0]])}
-    >>> wanted = {"a.weight": torch.tensor([[1.0]]), "b.weight": torch.tensor([[-1.0]])}
+    >>> observed = {"a.weight": torch.tensor([[1.0]]), "b.weight": torch.tensor([[-1.0]])}
     >>> weights = {"a.weight": 3.0, "b.weight": 1.0}
-    >>> LayerWeighted(weights)(guess, wanted), LayerWeighted(weights, form="layers")(guess, wanted)
-    (tensor([0.5000]), tensor([2.]))
+    >>> LayerWeighted(weights)(guess, observed)
+    tensor([0.5000])
+    >>> LayerWeighted(weights, form="layers")(guess, observed)
+    tensor([2.])
     """
 
     weights: Mapping[str, float]
@@ -120,9 +122,9 @@ class LayerWeighted:
             "all layers weigh 0; give one of them a weight above 0",
         )
 
-    def __call__(self, guess: Grads, wanted: Grads) -> Tensor:
+    def __call__(self, guess: Grads, observed: Grads) -> Tensor:
         """The distance of each row, ``[N]``, from 0 to 2 (or twice the sum of the weights)."""
-        pairs = _pairs(guess, wanted, self.layers)
+        pairs = _pairs(guess, observed, self.layers)
         _check_held(pairs, self.weights, "weight")
         if self.form == "vector":
             return cosine_distance(_sums(pairs, self.weights))
@@ -164,9 +166,9 @@ def _by_module(pairs: Mapping[str, Pair]) -> list[dict[str, Pair]]:
 
 def _sums(pairs: Mapping[str, Pair], weights: Mapping[str, float]) -> tuple[Tensor, Tensor, Tensor]:
     """The weighted inner product and the weighted squared norms, each ``[N]``."""
-    guess, wanted = zip(*pairs.values(), strict=True)
+    guess, observed = zip(*pairs.values(), strict=True)
     of_each = [weights[name] for name in pairs]
-    return *products(guess, wanted, of_each), squares(wanted, of_each)
+    return *products(guess, observed, of_each), squares(observed, of_each)
 
 
 def cosine_distance(sums: tuple[Tensor, Tensor, Tensor]) -> Tensor:
@@ -190,11 +192,11 @@ def _present(squares: Tensor) -> Tensor:
     return squares > torch.finfo(torch.float32).tiny
 
 
-def _pairs(guess: Grads, wanted: Grads, layers: tuple[str, ...] | None) -> dict[str, Pair]:
+def _pairs(guess: Grads, observed: Grads, layers: tuple[str, ...] | None) -> dict[str, Pair]:
     """Both sides of each parameter that is compared."""
-    names = _compared(list(wanted), layers)
+    names = _compared(list(observed), layers)
     _check_held(names, guess, "gradient")
-    return {name: (guess[name], wanted[name]) for name in names}
+    return {name: (guess[name], observed[name]) for name in names}
 
 
 def _compared(names: list[str], layers: tuple[str, ...] | None) -> list[str]:
