@@ -6,7 +6,8 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.data import Split, split_records
 from leakgauge.inference import Auto, Forest, Logistic
-from leakgauge.inference.run import FRESH, Settings, audit, judge, play_round, stage, trajectory
+from leakgauge.inference.run import Settings, audit, judge, make_stage, play_round, trajectory
+from leakgauge.inference.spec import FRESH
 from leakgauge.results.measurements import ACCUMULATED, Measurement
 from support.synthetic import records, small_stage, small_task
 
@@ -133,9 +134,9 @@ def test_unknown_secret_and_question() -> None:
     data = records(1.0)
     split: Split = split_records(data.secrets["s"], rng=stream(0, "split"))
     with pytest.raises(InputError, match="no secret 'sex'"):
-        stage("property", small_task(data), data, split, settings=Settings("sex"))
+        make_stage("property", small_task(data), data, split, settings=Settings("sex"))
     with pytest.raises(InputError, match="did you mean 'property'"):
-        stage("propperty", small_task(data), data, split, settings=Settings("s"))
+        make_stage("propperty", small_task(data), data, split, settings=Settings("s"))
 
 
 def test_records_are_the_same_again() -> None:

@@ -7,25 +7,20 @@ import numpy as np
 import pytest
 import torch
 
+from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.defenses import Defense, none
 from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Discriminant, Joint, accumulate
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, held_out_folds
-from leakgauge.inference.run import (
-    ADAPTIVE,
-    FRESH,
-    Stage,
-    audit,
-    play_round,
-    resumable,
-    trajectory,
-    weigh_rounds,
-)
-from leakgauge.inference.run.resumable import run_stages
+from leakgauge.inference.run import Stage, audit, play_round, resumable, trajectory, weigh_rounds
+from leakgauge.inference.run.resumable import ResumableStage
 from leakgauge.inference.run.rounds import benches, defense_of_round, sent_by_clients
-from leakgauge.results.measurements import ACCUMULATED, Run
+from leakgauge.inference.spec import FRESH
+from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.results.scores import AUROC
-from leakgauge.runs.store import RunFolder
+from leakgauge.runs.question import Silent
+from leakgauge.runs.stages import run_stages
+from leakgauge.runs.work import WorkFolder
 from support.defenses import clip, dpsgd
 from support.figures import auroc
 from support.synthetic import records, small_stage
@@ -150,20 +145,21 @@ def test_rounds_with_batches_of_their_own_are_summed() -> None:
 
 def test_a_stopped_run_goes_on_and_does_not_weigh_again(tmp_path: Path, monkeypatch) -> None:
     scene = made(NOISY)
-    folder = RunFolder.claim(tmp_path / "run", Run({}, {}, [], {}))
+    folder = WorkFolder(tmp_path / "run")
+    stages = [ResumableStage(scene, "data", "y")]
     weigh = resumable.weigh_rounds
 
     def killed(*args, **kwargs):
         raise KeyboardInterrupt
 
-    given = {"dataset": "data", "label": "y", "workers": 1}
+    given = {"workers": 1, "progress": Silent()}
     monkeypatch.setattr(resumable, "weigh_rounds", killed)
     with pytest.raises(KeyboardInterrupt):
-        run_stages(folder, [scene], **given)
+        run_stages(folder, stages, **given)
     monkeypatch.setattr(resumable, "weigh_rounds", weigh)
-    first = run_stages(folder, [scene], **given)
+    first, _ = run_stages(folder, stages, **given)
     monkeypatch.setattr(resumable, "weigh_rounds", killed)
-    again = run_stages(folder, [scene], **given)
+    again, _ = run_stages(folder, stages, **given)
     assert [r.estimate for r in again] == [r.estimate for r in first]
     assert [r.estimate for r in first] == [
         r.estimate for r in audit(scene, dataset="data", label="y")

@@ -18,7 +18,8 @@ from leakgauge.inference import Forest, Logistic, Ordinal, ProportionInference, 
 from leakgauge.inference.adversaries.ordinal import log_differences
 from leakgauge.inference.adversaries.stacking import judge_held_out
 from leakgauge.inference.games.mixing import Pure, bootstrap
-from leakgauge.inference.run import FRESH, audit
+from leakgauge.inference.run import audit
+from leakgauge.inference.spec import FRESH
 from leakgauge.results.measurements import Estimate
 from support.synthetic import records, small_stage
 

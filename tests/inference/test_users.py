@@ -23,7 +23,7 @@ from leakgauge.inference.adversaries.plda import Plda, SamePerson
 from leakgauge.inference.games.blocks import MIN_BLOCKS
 from leakgauge.inference.games.candidates import Candidates
 from leakgauge.inference.games.users import LEFT_OUT, UserInference
-from leakgauge.inference.run import Settings, stage
+from leakgauge.inference.run import Settings, make_stage
 from leakgauge.models import mlp
 from leakgauge.results.scores import Judged, score
 from leakgauge.training.observation import sent_gradients
@@ -402,7 +402,7 @@ def test_persons_who_do_not_fit_are_refused_before_any_training() -> None:
     split = split_users(data.users, rng=stream(0, "split"))
     settings = Settings("person", batch_size=2, rounds=1, trials=200)
     with pytest.raises(InputError, match="shadow persons have one record only"):
-        stage("user", small_task(data), data, split, attacks=[PLDA], settings=settings)
+        make_stage("user", small_task(data), data, split, attacks=[PLDA], settings=settings)
 
 
 def test_candidates_go_without_the_noise(bench) -> None:

@@ -8,9 +8,8 @@ from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
-from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
+from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, REGISTRY, USER
 from leakgauge.inference.catalog import HELP as ADVERSARIES_HELP
-from leakgauge.inference.catalog import REGISTRY
 from leakgauge.runs.spec import NONE, Setting, Spec
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.

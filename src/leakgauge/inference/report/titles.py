@@ -10,7 +10,7 @@ from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import ACCURACY
 
 
-def tests_of(measurements: Sequence[Measurement]) -> list[Test]:
+def adversary_tests(measurements: Sequence[Measurement]) -> list[Test]:
     """Return the tests of the adversaries; the model's accuracy belongs to none.
 
     Raises:

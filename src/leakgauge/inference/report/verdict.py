@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.inference.report.games import cases, inferred, values
-from leakgauge.inference.report.titles import tests_of, title
+from leakgauge.inference.report.titles import adversary_tests, title
 from leakgauge.inference.spec import FRESH, NONE
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Level
@@ -73,7 +73,7 @@ def level_of(auroc: Estimate, chance: float = 0.5) -> Level:
 
 def verdicts(run: Run, measurements: Sequence[Measurement]) -> list[Verdict]:
     """Return one verdict per test, in the order of the tests; tests without an AUROC have none."""
-    each = (verdict(run, test) for test in tests_of(measurements))
+    each = (verdict(run, test) for test in adversary_tests(measurements))
     return [one for one in each if one is not None]
 
 
