@@ -101,7 +101,7 @@ def test_users_own_tasks_have_secrets_of_their_own(tmp_path: Path) -> None:
         ({"label": "income"}, "--label is about a TABLE"),
         ({"hidden": (3,)}, "--hidden is about a TABLE"),
         ({"secret": "sex"}, "--secret is 'sex'; known: 's'"),
-        ({"ask": ("user",)}, "user inference needs to know whose each record is"),
+        ({"ask": ("user",)}, "user inference needs the user of each record"),
     ],
 )
 def test_what_a_task_does_not_allow_is_refused(settings: dict, says: str) -> None:
@@ -114,7 +114,7 @@ def test_what_a_task_does_not_allow_is_refused(settings: dict, says: str) -> Non
 def test_a_task_without_secrets_says_what_would_allow_it() -> None:
     x = stream(0, "x").normal(size=(50, 3))
     data = from_arrays(x, (x[:, 0] > 0).astype(int))
-    with pytest.raises(InputError, match="no secrets; fill Dataset.secrets"):
+    with pytest.raises(InputError, match=r"no secrets; fill Dataset\.secrets"):
         InferenceSpec(task="module:function").resolve(task_source(small_task(data), data))
 
 

@@ -109,9 +109,9 @@ def test_user_inference_and_others_share_persons_that_never_overlap() -> None:
         "secret": "who",
         "values": ["candidate 1", "candidate 2"],
     }
-    for scene in prepared.stages:
+    for stage in prepared.stages:
         private, public, test = (
-            set(part.users.tolist()) for part in (scene.private, scene.public, scene.test)
+            set(part.users.tolist()) for part in (stage.private, stage.public, stage.test)
         )
         assert not private & public
         assert not private & test
@@ -163,9 +163,9 @@ def test_what_matching_cannot_fill_in_is_refused_before_any_training() -> None:
 
 def test_fresh_batches_of_persons_are_not_weighted() -> None:
     """Held-out batches of two rounds would be of different persons; a trial keeps its own."""
-    scene = ready(source(people()), spec("user", batches="fresh")).stages[0]
-    scene = replace(scene, attacks=(Plda(components=8, batches=200),))
-    assert play_round(scene, 1, next(trajectory(scene))).held_out == {}
+    stage = ready(source(people()), spec("user", batches="fresh")).stages[0]
+    stage = replace(stage, attacks=(Plda(components=8, batches=200),))
+    assert play_round(stage, 1, next(trajectory(stage))).held_out == {}
 
 
 def test_matching_is_played_beside_others_on_the_same_gradients() -> None:
@@ -173,31 +173,31 @@ def test_matching_is_played_beside_others_on_the_same_gradients() -> None:
     defenses = ("none", "noise:std=0.05")
     asked = spec("attribute", adversaries=("forest", "matching"), defense=defenses)
     bare, noisy = ready(source(people()), asked).stages
-    for scene, knowledge in ((bare, "static"), (noisy, "adaptive")):
-        params = next(trajectory(scene))
-        said = play_round(scene, 1, params).log_posterior[f"{knowledge} matching"]
-        assert (said.argmax(axis=1) == scene.trials.secret.numpy()).mean() > 0.9
+    for stage, knowledge in ((bare, "static"), (noisy, "adaptive")):
+        params = next(trajectory(stage))
+        said = play_round(stage, 1, params).log_posterior[f"{knowledge} matching"]
+        assert (said.argmax(axis=1) == stage.trials.secret.numpy()).mean() > 0.9
 
 
 def test_matching_does_not_depend_on_chunks() -> None:
-    scenes = [
-        replace(scene, settings=replace(scene.settings, max_bytes=size), attacks=(Matching(50),))
-        for scene in ready(source(people()), spec("attribute", adversaries=("matching",))).stages
+    stages = [
+        replace(stage, settings=replace(stage.settings, max_bytes=size), attacks=(Matching(50),))
+        for stage in ready(source(people()), spec("attribute", adversaries=("matching",))).stages
         for size in (2**27, 2**15)
     ]
     said = [
-        play_round(scene, 1, next(trajectory(scene))).log_posterior["static matching"]
-        for scene in scenes
+        play_round(stage, 1, next(trajectory(stage))).log_posterior["static matching"]
+        for stage in stages
     ]
     assert (said[0].argmax(axis=1) == said[1].argmax(axis=1)).all()
 
 
 def test_rounds_of_an_encoder_that_calibrates_itself_are_weighted() -> None:
     prepared = ready(source(people()), spec("user"))
-    scene = replace(prepared.stages[0], attacks=(Encoder(epochs=3, temperature=None),))
-    params = next(trajectory(scene))
-    played = play_round(scene, 1, params)
-    found = judge(scene, [played], params, dataset="d", label="l")
+    stage = replace(prepared.stages[0], attacks=(Encoder(epochs=3, temperature=None),))
+    params = next(trajectory(stage))
+    played = play_round(stage, 1, params)
+    found = judge(stage, [played], params, dataset="d", label="l")
     assert "stacked" in {record.round for record in found}
 
 
@@ -220,15 +220,15 @@ def test_a_defense_alone_stands_without_none_where_asked() -> None:
 
 def test_a_perturbation_aims_at_another_person_where_persons_are_asked_for() -> None:
     asked = spec("property", "user", defense=("none", "perturb"))
-    scenes = ready(source(people()), asked).stages
+    stages = ready(source(people()), asked).stages
     targeted = {
-        (scene.game.name, scene.defense.name): scene.defense.learn.pgd.targeted
-        for scene in scenes
-        if isinstance(scene.defense.learn, LearnPerturb)
+        (stage.game.name, stage.defense.name): stage.defense.learn.pgd.targeted
+        for stage in stages
+        if isinstance(stage.defense.learn, LearnPerturb)
     }
     name = "perturb:gamma=0.005,alpha=0.002,steps=5"
     assert targeted == {("property", name): False, ("user", f"{name},targeted=1"): True}
-    perturbed = scenes[-1]
+    perturbed = stages[-1]
     said = play_round(perturbed, 1, next(trajectory(perturbed))).log_posterior
     assert set(said) == {"static encoder", "adaptive encoder"}
 
@@ -248,10 +248,10 @@ PICTURES = {"label": "smile", "secret": "glasses", "group": None, "shadow": 200}
 def test_pictures_are_played_with_a_cnn_and_other_columns_are_no_features() -> None:
     frame, pixels = pictures()
     prepared = ready(source(frame, pixels), spec("property", **PICTURES))
-    scene = prepared.stages[0]
-    assert scene.private.x.shape[1:] == (3, 16, 16)
-    assert "Conv2d" in repr(scene.task.model)
-    mean = scene.private.x.mean(dim=(0, 2, 3))
+    stage = prepared.stages[0]
+    assert stage.private.x.shape[1:] == (3, 16, 16)
+    assert "Conv2d" in repr(stage.task.model)
+    mean = stage.private.x.mean(dim=(0, 2, 3))
     torch.testing.assert_close(mean, torch.zeros(3), atol=1e-4, rtol=0)
     assert score_of(prepared).low > 0.6
 
@@ -295,9 +295,9 @@ def test_pictures_have_no_attribute() -> None:
 def test_an_attribute_under_noise_of_the_adversarys_own_making() -> None:
     """The candidates' gradients are made without the noise: only the client's is in the way."""
     asked = spec("attribute", adversaries=("matching",), defense=("noise:std=0.5",))
-    (scene,) = ready(source(people()), asked).stages
-    assert scene.defense == gaussian(0.5)
-    fitted = play_round(scene, 1, next(trajectory(scene)))
+    (stage,) = ready(source(people()), asked).stages
+    assert stage.defense == gaussian(0.5)
+    fitted = play_round(stage, 1, next(trajectory(stage)))
     assert "noise 0.5" in fitted.details["adaptive matching"]
 
 

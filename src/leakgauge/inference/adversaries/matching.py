@@ -83,7 +83,7 @@ class Matching(CandidateAttack):
     def fit(
         self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator
     ) -> "FittedMatching":
-        """Nothing is learnt where the noise is known."""
+        """Learn the noise where the defense does not say it."""
         rows, _ = shadow.draw(self.batches, rng=rng)
         clean = replace(shadow, defense=shadow.defense.without_noise())
         variance, mean_square = shadow.defense.noise_std**2, _mean_square(clean, rows)
@@ -101,7 +101,7 @@ class FittedMatching(CandidateAdversary):
     """A fitted ``Matching``.
 
     Attributes:
-        settings: what was asked for.
+        settings: of the attack.
         std: s, of each coordinate.
         log_prior: ``[m]``.
     """
@@ -131,8 +131,8 @@ def squared_distances(one: Grads, other: Grads | None = None) -> Floats:
         gap = leaf.double() if other is None else leaf.double() - other[name].double()
         total = total + flat_leaf(gap).square().sum(dim=1)
     assert isinstance(total, Tensor)
-    found: Floats = total.cpu().numpy()
-    return found
+    distances: Floats = total.cpu().numpy()
+    return distances
 
 
 def _mean_square(shadow: Shadow, rows: Ints) -> float:
@@ -141,7 +141,7 @@ def _mean_square(shadow: Shadow, rows: Ints) -> float:
 
 
 def _variance(shadow: Shadow, other: Shadow, rows: Ints) -> float:
-    """The mean squared difference of a coordinate between two benches' gradients of each batch."""
+    """The mean squared difference of a coordinate between the gradients of two shadows."""
     pairs = zip(shadow.gradients(rows), other.gradients(rows), strict=True)
     gaps = np.concatenate([squared_distances(one, same) for one, same in pairs])
     return float(gaps.mean()) / sum(leaf.numel() for leaf in shadow.params.values())

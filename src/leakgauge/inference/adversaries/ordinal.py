@@ -50,7 +50,7 @@ class Ordinal:
         for value in range(shadow.values - 1):
             above = prior[value + 1 :].sum()
             log_odds = np.log(np.array([1 - above, above]))
-            steps.append(self.base.fit(shadow.asking_above(value), log_odds, rng=rng))
+            steps.append(self.base.fit(shadow.split_above(value), log_odds, rng=rng))
         return FittedOrdinal(self, tuple(steps))
 
 
@@ -59,7 +59,7 @@ class FittedOrdinal:
     """A fitted ``Ordinal``.
 
     Attributes:
-        settings: what was asked for.
+        settings: of the attack.
         steps: step j says whether the secret lies above value j.
     """
 

@@ -45,11 +45,11 @@ class FittedRegression:
     """A fitted ``Logistic`` or ``Energies``.
 
     Attributes:
-        settings: what was asked for.
+        settings: of the attack.
         regression: fitted on all shadow records.
         slope: of its log-odds.
         log_prior: ``[m]``.
-        held_out: what such adversaries said of held-out shadow batches.
+        held_out: log-odds of held-out shadow batches.
     """
 
     settings: RegressionSettings

@@ -125,7 +125,7 @@ class BatchGame:
         noise_seed: int = 0,
         held_out_seed: int = 0,
     ) -> Shadow:
-        """A bench where the adversary's batches depend on their secrets as the private ones do."""
+        """Return the adversary's records; its batches depend on secrets as the private ones do."""
         return Shadow(
             task,
             params,

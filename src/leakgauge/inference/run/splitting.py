@@ -5,7 +5,7 @@ from leakgauge.core.rng import stream
 from leakgauge.data import Split, split_records
 from leakgauge.data.split_users import split_users
 from leakgauge.inference.games.blocks import MIN_BLOCKS
-from leakgauge.inference.games.users import persons_of
+from leakgauge.inference.games.users import users_of
 from leakgauge.inference.run.records import Records
 from leakgauge.inference.spec import USER, InferenceSpec
 
@@ -31,7 +31,7 @@ def split_of(records: Records, spec: InferenceSpec) -> Split:
     rng = stream(spec.seed, "split")
     if USER in spec.ask:
         split = split_users(
-            persons_of(records.users),
+            users_of(records.users),
             label=records.y,
             classes=records.classes,
             need_label=NEED_LABEL,
