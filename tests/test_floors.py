@@ -10,6 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "leakgauge"
 
 FLOORS = [
     {"leakgauge", "__main__"},
+    {"api"},
     {"cli"},
     {"catalog"},
     {"inference", "guarantee", "inversion"},

@@ -137,8 +137,8 @@ def audit(
         asked = asked_of(wanted, known)
     resolved = resolve(asked, source=loaded.source)
     lines = [f"`{word}`: {reason}" for word, reason in notes.items()]
-    holder = None if out is not None else tempfile.TemporaryDirectory(prefix="leakgauge-")
-    folder = Path(out if holder is None else holder.name)
+    holder = tempfile.TemporaryDirectory(prefix="leakgauge-") if out is None else None
+    folder = Path(holder.name if out is None and holder else str(out))
     run = run_audit(
         folder,
         describe("audit", resolved, notes=lines),

@@ -35,7 +35,7 @@ from leakgauge.guarantee import (
     epsilon_gaussian_dp,
     errors_at,
 )
-from leakgauge.guarantee.release import bench_of, scored
+from leakgauge.guarantee.release import hypotheses_of, score_releases
 from leakgauge.guarantee.threshold import epsilon_objective, fewest_errors
 from leakgauge.models import mlp
 from leakgauge.privacy.accounting import epsilon_gaussian
@@ -146,11 +146,13 @@ def test_the_power_of_the_likelihood_ratio(mu: float, batch: int) -> None:
     claim = DPSGD(0.5, noise_for(mu, 0.5, batch=batch))
     others = a_batch(batch - 1) if batch > 1 else None
     task, n = small_task(), 2000
-    bench = bench_of(task, params_of(task.model), a_pair(), others, claim)
-    assert bench.size == batch
-    assert bench.distance == pytest.approx(distance(0.5), rel=1e-4)
+    hypotheses = hypotheses_of(task, params_of(task.model), a_pair(), others, claim)
+    assert hypotheses.size == batch
+    assert hypotheses.distance == pytest.approx(distance(0.5), rel=1e-4)
     for statistic in (LayerRatio(), LikelihoodRatio()):
-        _, (null, alternative) = scored(bench, claim, statistic, each=n, seed=1, max_bytes=10**7)
+        _, (null, alternative) = score_releases(
+            hypotheses, claim, statistic, each=n, seed=1, max_bytes=10**7
+        )
         for alpha in (0.05, 0.3):
             power = stats.norm.cdf(mu - stats.norm.isf(alpha))
             threshold = np.quantile(null, 1 - alpha)
@@ -178,10 +180,12 @@ def test_the_norm_loses_power_with_the_number_of_parameters() -> None:
     def shift(hidden: int) -> float:
         model = mlp(INPUTS, 2, (hidden,), generator=torch_stream(0, "model"))
         task = Task(model, cross_entropy)
-        clean = bench_of(task, params_of(model), a_pair(), None, DPSGD(0.1, 1.0))
+        clean = hypotheses_of(task, params_of(model), a_pair(), None, DPSGD(0.1, 1.0))
         claim = DPSGD(0.1, clean.distance / 3)
-        bench = bench_of(task, params_of(model), a_pair(), None, claim)
-        _, (null, other) = scored(bench, claim, Norm(), each=1500, seed=0, max_bytes=10**7)
+        hypotheses = hypotheses_of(task, params_of(model), a_pair(), None, claim)
+        _, (null, other) = score_releases(
+            hypotheses, claim, Norm(), each=1500, seed=0, max_bytes=10**7
+        )
         return float((other.mean() - null.mean()) / null.std())
 
     # d^2 / (sigma^2 sqrt(2 D)) for large D: 83 against 4,502 parameters.
@@ -259,8 +263,8 @@ def test_the_lower_bound_of_epsilon_holds_for_noise_that_is_not_gaussian() -> No
 @pytest.mark.parametrize("statistic", [LikelihoodRatio(), LayerRatio(), Norm()])
 def test_a_threshold_is_judged_on_trials_that_did_not_choose_it(statistic) -> None:
     claim, task = DPSGD(0.5, noise_for(1.5, 0.5)), small_task()
-    bench = bench_of(task, params_of(task.model), a_pair(), None, claim)
-    chosen, judged = scored(bench, claim, statistic, each=300, seed=0, max_bytes=10**7)
+    hypotheses = hypotheses_of(task, params_of(task.model), a_pair(), None, claim)
+    chosen, judged = score_releases(hypotheses, claim, statistic, each=300, seed=0, max_bytes=10**7)
     everything = np.concatenate([*chosen, *judged])
     assert len(np.unique(everything)) == len(everything) == 1200
     found = audit(claim, trials=600, statistic=statistic)

@@ -1,4 +1,4 @@
-"""``leakgauge guarantee`` as a user meets it: from a table to a promise and what was shown."""
+"""``leakgauge guarantee`` as a user meets it: from a table to what is promised and measured."""
 
 import json
 import math
@@ -11,12 +11,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from leakgauge.cli import guarantee as command
 from leakgauge.cli import main
 from leakgauge.core.rng import stream
 from leakgauge.guarantee import DPSGD
-from leakgauge.guarantee import run as experiment
-from leakgauge.guarantee.report.wording import BROKEN
+from leakgauge.guarantee.report.sentences import VIOLATED
+from leakgauge.guarantee.run import audit, mechanisms
 from leakgauge.privacy.accounting import epsilon_gaussian
 from leakgauge.results.measurements import read_measurements
 
@@ -29,7 +28,7 @@ Go = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rng, n = stream(0, "people"), 120
+    rng, n = stream(0, "users"), 120
     sex = np.where(rng.random(n) < 0.5, "f", "m")
     frame = pd.DataFrame(
         {
@@ -42,7 +41,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "planet": "earth",
         }
     )
-    path = tmp_path_factory.mktemp("table") / "people.csv"
+    path = tmp_path_factory.mktemp("table") / "users.csv"
     frame.to_csv(path, index=False)
     return path
 
@@ -58,14 +57,14 @@ def go(
     monkeypatch.chdir(tmp_path)  # runs without --out stay there
 
     def run(*words: object, on: object = table) -> tuple[int, str, str]:
-        usual = (
+        small = (
             "guarantee", on, "--label", "income", "--attribute", "sex", "--group", "person",
             "--clip", CLIP, "--noise", NOISE, "--trials", TRIALS, "--hidden", 8,
             "--domain", "valid",
         )  # fmt: skip
         if "random" in words:
-            usual = usual[:-2]
-        monkeypatch.setattr("sys.argv", ["leakgauge", *map(str, (*usual, *words))])
+            small = small[:-2]
+        monkeypatch.setattr("sys.argv", ["leakgauge", *map(str, (*small, *words))])
         monkeypatch.setenv("COLUMNS", "400")
         with pytest.raises(SystemExit) as done:
             main()
@@ -75,7 +74,7 @@ def go(
     return run
 
 
-def told(go: Go, *words: object) -> dict:
+def answer(go: Go, *words: object) -> dict:
     code, out, err = go("--json", *words)
     assert code == 0, err
     (line,) = out.splitlines()
@@ -89,7 +88,7 @@ def lower_without_errors(half: int) -> float:
 
 
 def test_json_has_what_a_pipeline_needs(go: Go) -> None:
-    found = told(go)
+    found = answer(go)
     asked = {"canary": "crafted", "domain": "valid", "statistic": "likelihood-ratio", "seed": 0}
     asked |= {"attribute": "sex", "label": "income", "trials": TRIALS, "clip": CLIP}
     asked |= {"noise": NOISE, "delta": DELTA}
@@ -106,7 +105,7 @@ def test_json_has_what_a_pipeline_needs(go: Go) -> None:
 
 
 def test_little_noise_saturates_the_trials(go: Go) -> None:
-    found = told(go)
+    found = answer(go)
     epsilon, half = found["epsilon"], TRIALS // 2
     assert found["distance_over_clip"] > 0.5  # ten standard deviations of the noise
     assert (found["saturated"], found["violated"]) == (True, False)
@@ -117,14 +116,14 @@ def test_little_noise_saturates_the_trials(go: Go) -> None:
 
 
 def test_much_noise_shows_nothing(go: Go) -> None:
-    found = told(go, "--noise", 1000)
+    found = answer(go, "--noise", 1000)
     assert found["epsilon"]["estimate"]["low"] == 0
     assert found["epsilon"]["gaussian"]["low"] == 0
     assert (found["saturated"], found["violated"]) == (False, False)
 
 
-def test_every_epsilon_is_at_the_delta_that_is_asked_for(go: Go) -> None:
-    found = told(go, "--delta", 0.01)
+def test_every_epsilon_is_at_the_given_delta(go: Go) -> None:
+    found = answer(go, "--delta", 0.01)
     shift = found["distance_over_clip"] * CLIP
     exact = epsilon_gaussian(shift, NOISE, 0.01).value
     assert found["epsilon"]["pair_exact"] == pytest.approx(exact)
@@ -133,7 +132,7 @@ def test_every_epsilon_is_at_the_delta_that_is_asked_for(go: Go) -> None:
 
 def test_crafted_is_further_apart_than_random(go: Go) -> None:
     random, valid, free = (
-        told(go, *words)
+        answer(go, *words)
         for words in (("--canary", "random"), ("--domain", "valid"), ("--domain", "free"))
     )
     assert (random["canary"], random["domain"]) == ("random", None)
@@ -144,9 +143,9 @@ def test_crafted_is_further_apart_than_random(go: Go) -> None:
 
 def test_the_norm_sees_less_than_the_likelihood_ratio(go: Go) -> None:
     """At five standard deviations one projection is nearly always right, a norm is not."""
-    noise = told(go)["distance_over_clip"] * CLIP / 5
+    noise = answer(go)["distance_over_clip"] * CLIP / 5
     ratio, norm = (
-        told(go, "--noise", noise, "--statistic", name) for name in ("likelihood-ratio", "norm")
+        answer(go, "--noise", noise, "--statistic", name) for name in ("likelihood-ratio", "norm")
     )
     assert (ratio["statistic"], norm["statistic"]) == ("likelihood-ratio", "norm")
     assert ratio["epsilon"]["estimate"]["low"] > norm["epsilon"]["estimate"]["low"]
@@ -154,15 +153,15 @@ def test_the_norm_sees_less_than_the_likelihood_ratio(go: Go) -> None:
 
 def test_the_seed_is_all_randomness(go: Go) -> None:
     words = ("--canary", "random", "--noise", 1)
-    one, other = (told(go, *words) | {"report": None} for _ in range(2))
+    one, other = (answer(go, *words) | {"report": None} for _ in range(2))
     assert one == other
-    others = [told(go, *words, "--seed", seed) for seed in range(6)]
+    others = [answer(go, *words, "--seed", seed) for seed in range(6)]
     assert len({one["distance_over_clip"] for one in others}) == len(others)
     assert len({tuple(one["values"]) for one in others}) == 2  # records of both sexes are drawn
 
 
 def test_numbers_are_attributes_too(go: Go) -> None:
-    low, high = (float(value) for value in told(go, "--attribute", "age")["values"])
+    low, high = (float(value) for value in answer(go, "--attribute", "age")["values"])
     assert {low, high} <= set(map(float, range(18, 90)))
 
 
@@ -173,7 +172,7 @@ def test_plain_words(go: Go) -> None:
     assert "crafted record (domain: valid)" in out
     assert f"epsilon is at least {lower_without_errors(TRIALS // 2):.3g} " in out
     assert "Not one trial went wrong" in out
-    promised = told(go)["epsilon"]
+    promised = answer(go)["epsilon"]
     assert f"Promised: epsilon is at most {promised['pair_exact']:.3g} for this record" in out
     assert f"and {promised['mechanism_exact']:.3g} for the worst one" in out
     assert "nothing against the promise" in out
@@ -184,26 +183,23 @@ def test_plain_words(go: Go) -> None:
 def test_a_broken_mechanism_is_named(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
     """The noise is a hundredth of what is claimed."""
     words = ("--noise", 10)
-    assert told(go, *words)["violated"] is False
-    weak = {"dpsgd": lambda claimed: DPSGD(claimed.clip, claimed.noise / 100)}
-    monkeypatch.setattr(experiment, "MECHANISMS", weak)
-    assert told(go, *words)["violated"] is True
+    assert answer(go, *words)["violated"] is False
+    weak = {"dpsgd": lambda dpsgd: DPSGD(dpsgd.clip, dpsgd.noise / 100)}
+    monkeypatch.setattr(mechanisms, "BUILDERS", weak)
+    assert answer(go, *words)["violated"] is True
     out = go(*words)[1]
-    assert BROKEN in out
+    assert VIOLATED in out
     assert "nothing against the promise" not in out
 
 
 def test_out_keeps_the_result(go: Go, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    first = told(go, "--out", folder)
+    first = answer(go, "--out", folder)
     assert Path(first["report"]) == folder / "report.html"
-    assert {one.name for one in folder.iterdir()} == {
-        "run.yaml",
-        "measurements.jsonl",
-        "report.html",
-    }
-    assert told(go, "--out", folder) == first  # the same command may come again
-    elsewhere = told(go)
+    names = {one.name for one in folder.iterdir() if not one.name.startswith(".")}
+    assert names == {"run.yaml", "measurements.jsonl", "refused.yaml", "cells", "report.html"}
+    assert answer(go, "--out", folder) == first  # the same command may come again
+    elsewhere = answer(go)
     assert {**elsewhere, "report": ""} == {**first, "report": ""}
     assert Path(elsewhere["report"]).parent.parent == Path("leakgauge-runs")
     code, _, err = go("--out", folder, "--seed", 1)
@@ -211,11 +207,11 @@ def test_out_keeps_the_result(go: Go, tmp_path: Path) -> None:
     assert "holds another run (seed is 0 there, 1 here)" in err
 
 
-def test_the_page_is_rebuilt_from_the_records(
+def test_the_page_is_rebuilt_from_the_measurements(
     go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "kept"
-    told(go, "--out", folder)
+    answer(go, "--out", folder)
     page = (folder / "report.html").read_bytes()
     (folder / "report.html").unlink()
     monkeypatch.setattr("sys.argv", ["leakgauge", "report", str(folder)])
@@ -229,29 +225,34 @@ def test_a_damaged_folder_is_one_line(
     go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert go("--out", tmp_path / "run")[0] == 0
-    records = tmp_path / "run" / "measurements.jsonl"
-    for kept in ("", records.read_text().splitlines()[0] + "\n"):
-        records.write_text(kept)
+    figures = tmp_path / "run" / "cells" / "guarantee" / "measurements.jsonl"
+    for kept, says in (
+        (figures.read_text().splitlines()[0] + "\n", "measurements of this audit lack 'epsilon"),
+        ("", "remove the folder"),
+    ):
+        figures.write_text(kept)
         monkeypatch.setattr("sys.argv", ["leakgauge", "report", str(tmp_path / "run")])
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == 2
-        assert "records of this audit lack 'epsilon" in capsys.readouterr().err
+        assert says in capsys.readouterr().err
 
 
-def test_records_hold_the_json_s_figures_and_every_judged_score(go: Go, tmp_path: Path) -> None:
+def test_measurements_hold_the_json_s_figures_and_every_judged_score(
+    go: Go, tmp_path: Path
+) -> None:
     folder = tmp_path / "kept"
-    found = told(go, "--out", folder, "--noise", 0.3, "--statistic", "norm")
-    records = {record.metric: record for record in read_measurements(folder)}
+    found = answer(go, "--out", folder, "--noise", 0.3, "--statistic", "norm")
+    figures = {one.metric: one for one in read_measurements(folder)}
     for metric, name in (("epsilon", "estimate"), ("epsilon_in_sample", "in_sample")):
-        estimate, ends = records[metric].estimate, found["epsilon"][name]
+        estimate, ends = figures[metric].estimate, found["epsilon"][name]
         assert [estimate.value, estimate.low] == [ends["value"], ends["low"]]
         assert estimate.high == ends["high"] or ends["high"] is None
-    histogram = records["epsilon"].histogram
+    histogram = figures["epsilon"].histogram
     assert histogram is not None
     assert sum(histogram.null) == sum(histogram.alternative) == TRIALS // 2
-    assert records["epsilon"].theory["pair_exact"] == found["epsilon"]["pair_exact"]
-    ratio = records["per_attribute_ratio"].estimate.value
+    assert figures["epsilon"].theory["pair_exact"] == found["epsilon"]["pair_exact"]
+    ratio = figures["per_attribute_ratio"].estimate.value
     yardstick = found["epsilon"]["per_attribute_classic"]
     assert ratio == pytest.approx(yardstick / found["epsilon"]["in_sample"]["value"])
 
@@ -283,16 +284,16 @@ def test_a_mechanism_of_the_user_s(go: Go, tmp_path: Path) -> None:
     name = f"own_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(OWN.format(clip=CLIP, noise=10))
     words = ("--noise", 10, "--mechanism")
-    right = told(go, *words, f"{name}:right")
+    right = answer(go, *words, f"{name}:right")
     assert (right["violated"], right["mechanism"]) == (False, f"{name}:right")
-    assert told(go, *words, f"{name}:broken")["violated"] is True
+    assert answer(go, *words, f"{name}:broken")["violated"] is True
     code, out, err = go(*words, f"{name}:failing")
     assert (code, out) == (2, "")
     assert f"--mechanism {name}:failing raised RuntimeError: no noise today" in err
 
 
 def test_opacus_by_name(go: Go) -> None:
-    found = told(go, "--mechanism", "opacus")
+    found = answer(go, "--mechanism", "opacus")
     assert (found["mechanism"], found["saturated"], found["violated"]) == ("opacus", True, False)
 
 
@@ -333,20 +334,26 @@ def test_bad_input_is_one_clear_line(go: Go, words: tuple[object, ...], reason: 
     assert err.count(os.linesep) == 1
 
 
-def test_an_audit_that_is_stopped_says_so(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_audit_that_is_stopped_can_go_on(
+    go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "audited", stopped)
-    code, out, err = go()
+    with monkeypatch.context() as patch:
+        patch.setattr(audit, "audit_pair", stopped)
+        code, out, err = go("--out", tmp_path / "run")
     assert (code, out) == (130, "")
-    assert "stopped; an audit of a guarantee cannot go on later" in err
+    assert "stopped; to go on, repeat the command" in err
     assert "Traceback" not in err
+    assert answer(go, "--out", tmp_path / "run") == {
+        **answer(go), "report": str(tmp_path / "run" / "report.html"),
+    }  # fmt: skip
 
 
 def test_fewest_trials_that_can_show_something(go: Go) -> None:
     assert "expected 12 or more" in go("--trials", 11)[2]
-    assert told(go, "--trials", 12)["trials"] == 12
+    assert answer(go, "--trials", 12)["trials"] == 12
 
 
 def test_images_are_refused(go: Go, tmp_path: Path) -> None:
@@ -357,7 +364,7 @@ def test_images_are_refused(go: Go, tmp_path: Path) -> None:
     assert "'faces.npz' holds images, no attributes; bring a table" in err
 
 
-def test_a_usual_secret_is_a_feature(go: Go) -> None:
+def test_a_known_secret_is_a_feature(go: Go) -> None:
     """A named dataset has secrets and columns to drop of its own; the attribute is none of them."""
     words = ("--label", "any_visit", "--attribute", "female", "--group", "zper", "--json")
     code, out, err = go(*words, "--canary", "random", on="randhie")

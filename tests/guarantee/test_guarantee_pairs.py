@@ -17,7 +17,7 @@ from leakgauge.data import Roles, encode, make_table
 from leakgauge.data.counterfactual import altered
 from leakgauge.gradients import params_of
 from leakgauge.guarantee import Craft, Pair, attribute_of, choose_pairs, craft
-from leakgauge.guarantee.distance import gap_of
+from leakgauge.guarantee.distance import version_distance
 from leakgauge.models import mlp
 from support.references import guarantee as literal
 
@@ -118,7 +118,7 @@ def test_values_that_no_record_has() -> None:
         attribute_of(DATA, "sex", values=("x", "f"))
     with pytest.raises(InputError, match="two different values"):
         attribute_of(DATA, "sex", values=("f", "f"))
-    with pytest.raises(InputError, match="1000 records were asked for"):
+    with pytest.raises(InputError, match="1000 records are wanted"):
         choose_pairs(DATA, "sex", 1000, rng=stream(0))
 
 
@@ -141,8 +141,10 @@ def literal_distance(pair: Pair, distance: str, clip: float) -> float:
 def test_distances_are_the_literal_ones(distance, clip: float) -> None:
     for pair in choose_pairs(DATA, "sex", 5, rng=stream(1, "p")):
         of = task()
-        gap = gap_of(of, params_of(of.model), pair.attribute, DATA.x[:2], DATA.y[:2], clip=clip)
-        found = gap.measure(pair.x[None], pair.y[None], distance)
+        between = version_distance(
+            of, params_of(of.model), pair.attribute, DATA.x[:2], DATA.y[:2], clip=clip
+        )
+        found = between.measure(pair.x[None], pair.y[None], distance)
         assert float(found) == pytest.approx(literal_distance(pair, distance, clip), rel=1e-9)
 
 
@@ -151,10 +153,12 @@ def test_slopes_are_finite_differences(distance) -> None:
     pair = choose_pairs(DATA, "sex", 1, rng=stream(2, "p"))[0]
     of = Task(nn.Sequential(nn.Linear(DATA.x.shape[1], 6), nn.Tanh(), nn.Linear(6, 2)).double(),
               cross_entropy)  # fmt: skip
-    gap = gap_of(of, params_of(of.model), pair.attribute, DATA.x[:2], DATA.y[:2], clip=0.5)
+    between = version_distance(
+        of, params_of(of.model), pair.attribute, DATA.x[:2], DATA.y[:2], clip=0.5
+    )
 
     def measured(x: Tensor) -> Tensor:
-        return gap.measure(x, pair.y[None], distance)
+        return between.measure(x, pair.y[None], distance)
 
     assert torch.autograd.gradcheck(measured, pair.x[None].clone().requires_grad_())
 

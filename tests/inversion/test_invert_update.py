@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from leakgauge.inversion.run.unscored import Received
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -18,7 +19,6 @@ from leakgauge.cli import main
 from leakgauge.core.types import Dataset, Task
 from leakgauge.inversion.run import received
 from leakgauge.inversion.run.received import box_of, local_steps, rebuild_received, record_count
-from leakgauge.inversion.run.unscored import Received
 from leakgauge.inversion.search.presets import preset
 from leakgauge.inversion.search.simulate import simulated_gradients
 from leakgauge.results.measurements import read_measurements

@@ -4,7 +4,7 @@ import base64
 import io
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -20,34 +20,46 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
-from leakgauge.inference.report.cells import cells
-from leakgauge.inversion.report.kept import Rows
-from leakgauge.inversion.report.page import render_inversion, write_inversion
-from leakgauge.inversion.report.wording import CLEAR_DB, CLOSE_DB, draw_curves, sentences
-from leakgauge.results.measurements import (
-    ACCUMULATED,
-    Estimate,
-    Measurement,
-    Run,
-    read_measurements,
-    write_measurements,
-)
-from support.made_runs import HOSTILE
-from support.pages import drawn, opened
+from leakgauge.inversion.question import QUESTION
+from leakgauge.inversion.report.curves import draw_curves
+from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB
+from leakgauge.inversion.report.records import Rows
+from leakgauge.inversion.report.section import section_of
+from leakgauge.inversion.report.wording import sentence
+from leakgauge.report.grouping import group_tests
+from leakgauge.report.page import Page, render_page
+from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, Run
+from leakgauge.runs.question import Answer
+from support.pages import HOSTILE, drawn, opened
 
 LONG = "a_name_without_any_place_to_break_" * 4 + HOSTILE
 RUN = Run(
-    "invert",
-    {"table": "set.npz", "images": 3, "method": ["agic"], "redact": False, "seed": 0},
+    "",
+    {"data": "set.npz", "images": 3, "method": ["agic"], "redact": False, "seed": 0},
     {"name": "set", "fingerprint": "9f2c" * 16, "records": 3},
     ("the arrays that end in '_test' were read",),
     {"python": "3.11.7", "leakgauge": "0.1.0"},
 )
 
 
+def render_inversion(
+    run: Run,
+    measured: Sequence[Measurement],
+    images: Mapping[str, Tensor],
+    rows: Mapping[str, Rows],
+) -> str:
+    """The page of a report on this question alone."""
+    section = section_of(Answer(run, measured), images, rows)
+    return render_page(Page("invert", [section], measured, run.data, run.versions))
+
+
+def sentences(measured: Sequence[Measurement]) -> list[str]:
+    return [sentence(test) for test in group_tests(measured)]
+
+
 def record(metric: str, value: float, **changed: Any) -> Measurement:
     plain = Measurement(
-        question="inversion",
+        question="reconstruction",
         game="reconstruction",
         dataset="set",
         label="y",
@@ -118,7 +130,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
         {},
     ),
     "hostile": lambda: render_inversion(
-        replace(RUN, settings=dict(RUN.settings) | {"table": LONG, LONG: LONG}, notes=(LONG,)),
+        replace(RUN, settings=dict(RUN.settings) | {"data": LONG, LONG: LONG}, notes=(LONG,)),
         attempt(**HOSTILE_NAMES),
         images(1, channels=1),
         {},
@@ -227,11 +239,11 @@ def test_every_figure_stands_in_the_table() -> None:
         assert re.search(rf"(?<![\d.]){figure}(?![\d.])", page), figure
 
 
-def test_labels_that_were_granted_are_called_so() -> None:
-    for labels, says in (("known", "1 granted"), ("inferred", "1 0.5 to 1.5")):
+def test_labels_that_were_given_are_called_so() -> None:
+    for labels, says in (("known", "1 given"), ("inferred", "1 0.5 to 1.5")):
         page = text(render_inversion(RUN, attempt(details={"labels": labels}), images(1), {}))
         assert says in page
-        assert ("granted" in page) == (labels == "known")
+        assert ("1 given" in page) == (labels == "known")
 
 
 def test_a_value_is_struck_out_where_it_is_wrong_not_where_it_is_written_otherwise() -> None:
@@ -262,7 +274,7 @@ def test_curves_have_the_colours_of_their_legend() -> None:
 def test_the_axis_of_the_loss_can_be_read(first: float, last: float) -> None:
     """Two labels at least, none twice, each a number that stands where it says."""
     curve = ((0.0, first), (9.0, first * last))
-    svg = draw_curves(cells([record("loss", 0.1, curve=curve)]), "loss", name="c")
+    svg = draw_curves(group_tests([record("loss", 0.1, curve=curve)]), "loss", name="c")
     ticks = re.findall(r'text-anchor: end[^>]* y="([\d.]+)"[^>]*>([^<]+)<', str(svg))
     values = [float(text.replace("\N{MINUS SIGN}", "-")) for _, text in ticks]
     assert len(values) == len(set(values)) >= 2
@@ -281,11 +293,10 @@ def test_everything_of_the_users_is_escaped() -> None:
 def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
     for name, make in PAGES.items():
         assert make() == make(), name
-    write_measurements(tmp_path, attempt())
     save_file(images(1), tmp_path / "pictures.safetensors")
-    first = write_inversion(tmp_path, RUN, attempt()).read_bytes()
-    assert write_inversion(tmp_path, RUN, read_measurements(tmp_path)).read_bytes() == first
-    assert len(shown(first.decode())) == 6
+    first, again = (QUESTION.section(Answer(RUN, attempt()), tmp_path) for _ in range(2))
+    assert first == again
+    assert len(shown(first.html)) == 6
 
 
 def no_truth(kept: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -308,13 +319,11 @@ BROKEN = {
 def test_damaged_pictures_are_one_clear_line(tmp_path: Path, how: str) -> None:
     path = tmp_path / "pictures.safetensors"
     save_file(images(1), path)
-    write_inversion(tmp_path, RUN, attempt())
-    (tmp_path / "report.html").unlink()
+    QUESTION.section(Answer(RUN, attempt()), tmp_path)
     BROKEN[how](images(1), path)
     with pytest.raises(InputError, match=r"pictures\.safetensors cannot be read") as refused:
-        write_inversion(tmp_path, RUN, attempt())
+        QUESTION.section(Answer(RUN, attempt()), tmp_path)
     assert "\n" not in str(refused.value)
-    assert not (tmp_path / "report.html").exists()
 
 
 @pytest.mark.parametrize(
@@ -335,10 +344,10 @@ def test_damaged_pictures_are_one_clear_line(tmp_path: Path, how: str) -> None:
 def test_damaged_rows_are_one_clear_line(tmp_path: Path, held: str) -> None:
     path = tmp_path / "rows.json"
     path.write_text(json.dumps(ROWS))
-    write_inversion(tmp_path, RUN, of_table("exact"))
+    QUESTION.section(Answer(RUN, of_table("exact")), tmp_path)
     path.write_bytes(held.encode("latin-1"))
     with pytest.raises(InputError, match=r"rows\.json cannot be read") as refused:
-        write_inversion(tmp_path, RUN, of_table("exact"))
+        QUESTION.section(Answer(RUN, of_table("exact")), tmp_path)
     assert "\n" not in str(refused.value)
 
 

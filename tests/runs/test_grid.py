@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from leakgauge.inference.question import QUESTION
-from leakgauge.inference.spec import InferenceSpec
 
 from leakgauge.catalog import questions
 from leakgauge.core.checks import InputError
+from leakgauge.inference.question import QUESTION
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.runs import runner
 from leakgauge.runs.grid import Grid, unfold
 from leakgauge.runs.grid_file import read_grid_file

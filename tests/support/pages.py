@@ -5,6 +5,9 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
+HOSTILE = "<script>alert(1)</script></svg>`'\"{{ 7 * 7 }} $x$"
+"""A name that a page must escape."""
+
 
 def opened(browser: Browser, path: Path, scheme: Any, width: int) -> tuple[Page, list[str]]:
     """The page in a browser, and every complaint or request beside the file itself."""

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from leakgauge.core.checks import InputError, require_count
-from leakgauge.runs.spec import Declared, Spec, added, declared, make_spec, read_counts
+from leakgauge.runs.reading import read_counts
+from leakgauge.runs.spec import Declared, Spec, added, declared, make_spec
 
 RUNS = Path("leakgauge-runs")
 GIVEN = "given"
@@ -129,7 +130,7 @@ def _parameter(one: Declared, required: bool, text: str) -> inspect.Parameter:
         kind = list[str]
     flags = [one.flag] if one.kind is bool else []
     option = typer.Option(*flags, help=_help(one, required, text))
-    annotation = Annotated[kind if required else kind | None, option]
+    annotation: Any = Annotated[kind if required else kind | None, option]
     default = inspect.Parameter.empty if required else None
     return inspect.Parameter(
         one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation

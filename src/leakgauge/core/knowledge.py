@@ -1,4 +1,4 @@
 """What an adversary knows of a defense."""
 
 STATIC, ADAPTIVE = "static", "adaptive"
-"""A static adversary learns from undefended gradients; an adaptive one knows the defense."""
+"""It knows nothing of the defense; it knows the defense and trains against it."""

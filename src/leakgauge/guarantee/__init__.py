@@ -1,48 +1,69 @@
 """Does a promised guarantee hold? Worst-case audits of a DP mechanism, attribute by attribute."""
 
-from leakgauge.guarantee.canary import Canary, Craft, craft
-from leakgauge.guarantee.estimate import (
-    Errors,
-    epsilon_clopper_pearson,
-    epsilon_gaussian_dp,
-    epsilon_of_mu,
-    largest_showable,
-    mu_clopper_pearson,
-)
-from leakgauge.guarantee.game import Result, audit_pair
-from leakgauge.guarantee.mechanism import DPSGD, Mechanism, OpacusMechanism, OptimizerStep
-from leakgauge.guarantee.pair import Attribute, Pair, attribute_of, choose_pairs
-from leakgauge.guarantee.statistic import LayerRatio, LikelihoodRatio, Norm, Statistic
-from leakgauge.guarantee.theory import Theory, theory_of
-from leakgauge.guarantee.threshold import choose_threshold, errors_at, threshold_in_sample
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DPSGD",
-    "Attribute",
-    "Canary",
-    "Craft",
-    "Errors",
-    "LayerRatio",
-    "LikelihoodRatio",
-    "Mechanism",
-    "Norm",
-    "OpacusMechanism",
-    "OptimizerStep",
-    "Pair",
-    "Result",
-    "Statistic",
-    "Theory",
-    "attribute_of",
-    "audit_pair",
-    "choose_pairs",
-    "choose_threshold",
-    "craft",
-    "epsilon_clopper_pearson",
-    "epsilon_gaussian_dp",
-    "epsilon_of_mu",
-    "errors_at",
-    "largest_showable",
-    "mu_clopper_pearson",
-    "theory_of",
-    "threshold_in_sample",
-]
+from leakgauge.core.lazy import attach
+
+if TYPE_CHECKING:
+    from leakgauge.guarantee.canary import Canary as Canary
+    from leakgauge.guarantee.canary import craft as craft
+    from leakgauge.guarantee.estimate import Errors as Errors
+    from leakgauge.guarantee.estimate import epsilon_clopper_pearson as epsilon_clopper_pearson
+    from leakgauge.guarantee.estimate import epsilon_gaussian_dp as epsilon_gaussian_dp
+    from leakgauge.guarantee.estimate import epsilon_of_mu as epsilon_of_mu
+    from leakgauge.guarantee.estimate import largest_showable as largest_showable
+    from leakgauge.guarantee.estimate import mu_clopper_pearson as mu_clopper_pearson
+    from leakgauge.guarantee.game import AuditResult as AuditResult
+    from leakgauge.guarantee.game import audit_pair as audit_pair
+    from leakgauge.guarantee.mechanism import DPSGD as DPSGD
+    from leakgauge.guarantee.mechanism import Mechanism as Mechanism
+    from leakgauge.guarantee.optimizer_step import OpacusMechanism as OpacusMechanism
+    from leakgauge.guarantee.optimizer_step import OptimizerStep as OptimizerStep
+    from leakgauge.guarantee.pair import Attribute as Attribute
+    from leakgauge.guarantee.pair import Pair as Pair
+    from leakgauge.guarantee.pair import attribute_of as attribute_of
+    from leakgauge.guarantee.pair import choose_pairs as choose_pairs
+    from leakgauge.guarantee.search import Craft as Craft
+    from leakgauge.guarantee.statistic import LayerRatio as LayerRatio
+    from leakgauge.guarantee.statistic import LikelihoodRatio as LikelihoodRatio
+    from leakgauge.guarantee.statistic import Norm as Norm
+    from leakgauge.guarantee.statistic import Statistic as Statistic
+    from leakgauge.guarantee.theory import Theory as Theory
+    from leakgauge.guarantee.theory import theory_of as theory_of
+    from leakgauge.guarantee.threshold import choose_threshold as choose_threshold
+    from leakgauge.guarantee.threshold import errors_at as errors_at
+    from leakgauge.guarantee.threshold import threshold_in_sample as threshold_in_sample
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "DPSGD": "leakgauge.guarantee.mechanism",
+            "Attribute": "leakgauge.guarantee.pair",
+            "Canary": "leakgauge.guarantee.canary",
+            "Craft": "leakgauge.guarantee.search",
+            "Errors": "leakgauge.guarantee.estimate",
+            "LayerRatio": "leakgauge.guarantee.statistic",
+            "LikelihoodRatio": "leakgauge.guarantee.statistic",
+            "Mechanism": "leakgauge.guarantee.mechanism",
+            "Norm": "leakgauge.guarantee.statistic",
+            "OpacusMechanism": "leakgauge.guarantee.optimizer_step",
+            "OptimizerStep": "leakgauge.guarantee.optimizer_step",
+            "Pair": "leakgauge.guarantee.pair",
+            "AuditResult": "leakgauge.guarantee.game",
+            "Statistic": "leakgauge.guarantee.statistic",
+            "Theory": "leakgauge.guarantee.theory",
+            "attribute_of": "leakgauge.guarantee.pair",
+            "audit_pair": "leakgauge.guarantee.game",
+            "choose_pairs": "leakgauge.guarantee.pair",
+            "choose_threshold": "leakgauge.guarantee.threshold",
+            "craft": "leakgauge.guarantee.canary",
+            "epsilon_clopper_pearson": "leakgauge.guarantee.estimate",
+            "epsilon_gaussian_dp": "leakgauge.guarantee.estimate",
+            "epsilon_of_mu": "leakgauge.guarantee.estimate",
+            "errors_at": "leakgauge.guarantee.threshold",
+            "largest_showable": "leakgauge.guarantee.estimate",
+            "mu_clopper_pearson": "leakgauge.guarantee.estimate",
+            "theory_of": "leakgauge.guarantee.theory",
+            "threshold_in_sample": "leakgauge.guarantee.threshold",
+        },
+    )

@@ -1,4 +1,4 @@
-"""How far the gradients of a record's two versions are apart, as a function of the record."""
+"""Distances between the gradients of a record's two versions, as functions of the record."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Distance = Literal["mse", "cosine", "clipped"]
 
 
 @dataclass(frozen=True, eq=False)
-class Gap:
+class VersionDistance:
     """Distances between the gradients of both versions, differentiable in the record.
 
     Attributes:
@@ -33,11 +33,11 @@ class Gap:
     clip: float
 
     def measure(self, x: Tensor, y: Tensor, distance: Distance) -> Tensor:
-        """``[n]``, of the records ``x [n, F]`` with labels ``y [n]``.
+        """Return the distances ``[n]`` of the records ``x [n, F]`` with labels ``y [n]``.
 
         ``"mse"`` is the mean squared difference of the coordinates and ``"cosine"`` one minus the
-        cosine, both of the gradients as they are (Li et al., section 7); ``"clipped"`` is the norm
-        of the difference after clipping, which is what decides epsilon.
+        cosine, both of the gradients before clipping (Li et al., section 7); ``"clipped"`` is the
+        norm of the difference after clipping, which decides epsilon.
         """
         both = self.attribute.versions(x)  # [n, 2, F]
         flat = self.flat(both.flatten(0, 1), y.repeat_interleave(2)).reshape(len(x), 2, -1)
@@ -51,10 +51,18 @@ class Gap:
         return _lengths(clipped[:, 0] - clipped[:, 1])
 
 
-def gap_of(
+def version_distance(
     task: Task, params: Params, attribute: Attribute, x: Tensor, y: Tensor, *, clip: float
-) -> Gap:
-    """The gradients of a task, tried on the records ``x [n, F]``, ``y [n]``.
+) -> VersionDistance:
+    """Return the distances for a task, after a trial on the records ``x [n, F]``, ``y [n]``.
+
+    Args:
+        task: the model and its loss.
+        params: all trainable parameters by name.
+        attribute: what differs between the versions.
+        x: features of a few records.
+        y: their labels.
+        clip: of the mechanism that is audited.
 
     Raises:
         InputError: the model's gradients cannot be vectorised.
@@ -67,16 +75,20 @@ def gap_of(
     def flat(x: Tensor, y: Tensor) -> Tensor:
         return flatten(one(params, x[:, None], y[:, None]))
 
-    return Gap(flat, attribute, clip)
+    return VersionDistance(flat, attribute, clip)
 
 
 def require_distance(value: str) -> None:
-    """Refuse a word that names no distance."""
+    """Refuse a word that is not the name of a distance.
+
+    Raises:
+        InputError: it is none.
+    """
     require_choice(value, "distance", get_args(Distance))
 
 
 def _lengths(flat: Tensor) -> Tensor:
     # The root has no slope at 0, where a record has no gradient or both versions the same one.
     tiny = torch.finfo(flat.dtype).tiny
-    found: Tensor = flat.square().sum(dim=-1).clamp(min=tiny).sqrt()
-    return found
+    lengths: Tensor = flat.square().sum(dim=-1).clamp(min=tiny).sqrt()
+    return lengths

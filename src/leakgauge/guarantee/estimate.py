@@ -1,8 +1,8 @@
-"""What an attack's errors say about epsilon, with exact binomial intervals.
+"""Lower bounds of epsilon from the errors of a test, with exact binomial intervals.
 
 An (epsilon, delta) mechanism allows no test with ``FPR * exp(epsilon) + delta < 1 - FNR``, nor
-with the two errors exchanged. So each test bounds epsilon from below; the interval's low end is
-such a bound, its high end one of what this test could show, and none of epsilon.
+with the two errors exchanged. So each test bounds epsilon from below. The low end of an interval
+is such a bound; its high end bounds what this test could show, and does not bound epsilon.
 """
 
 import math
@@ -18,11 +18,16 @@ from leakgauge.results.statistics import clopper_pearson
 
 @dataclass(frozen=True)
 class Errors:
-    """How often a test of H0 against H1 was wrong.
+    """Numbers of errors of a test of H0 against H1.
 
     Attributes:
-        false_positives: of ``negatives`` trials under H0.
-        false_negatives: of ``positives`` trials under H1.
+        false_positives: errors under H0.
+        false_negatives: errors under H1.
+        negatives: trials under H0.
+        positives: trials under H1.
+
+    Raises:
+        InputError: there are no trials, or more errors than trials.
     """
 
     false_positives: int
@@ -38,12 +43,12 @@ class Errors:
 
     @property
     def trials(self) -> int:
-        """Under both hypotheses together."""
+        """The number of trials under both hypotheses together."""
         return self.negatives + self.positives
 
 
 def epsilon_clopper_pearson(errors: Errors, delta: float, *, confidence: float = 0.95) -> Estimate:
-    """The epsilon that a test shows: the larger of both orders of the errors.
+    """Return the epsilon that a test shows: the larger of both orders of the errors.
 
     Args:
         errors: of a test that was chosen on other trials.
@@ -58,8 +63,8 @@ def epsilon_clopper_pearson(errors: Errors, delta: float, *, confidence: float =
     References:
         Jagielski, Ullman and Oprea, Auditing Differentially Private Machine Learning, 2020.
 
-    >>> found = epsilon_clopper_pearson(Errors(0, 0, 500, 500), 0.0, confidence=0.99)
-    >>> round(found.low, 2), found.high
+    >>> epsilon = epsilon_clopper_pearson(Errors(0, 0, 500, 500), 0.0, confidence=0.99)
+    >>> round(epsilon.low, 2), epsilon.high
     (4.54, inf)
     """
     require_share(delta)
@@ -71,7 +76,7 @@ def epsilon_clopper_pearson(errors: Errors, delta: float, *, confidence: float =
 
 
 def mu_clopper_pearson(errors: Errors, *, confidence: float = 0.95) -> Estimate:
-    """The mu that a test shows: it is as good as the best one between N(0, 1) and N(mu, 1).
+    """Return the mu that a test shows: it errs as the best test of N(0, 1) against N(mu, 1).
 
     Args:
         errors: of a test that was chosen on other trials.
@@ -94,18 +99,18 @@ def mu_clopper_pearson(errors: Errors, *, confidence: float = 0.95) -> Estimate:
 
 
 def epsilon_gaussian_dp(errors: Errors, delta: float, *, confidence: float = 0.95) -> Estimate:
-    """The exact epsilon of the Gaussian mechanism whose mu the test shows.
+    """Return the exact epsilon of the Gaussian mechanism whose mu the test shows.
 
-    It says more than ``epsilon_clopper_pearson`` since it takes the noise to be Gaussian, as the
-    mechanism claims; if ``low`` is above the claimed epsilon, the claim is refuted.
+    It is larger than ``epsilon_clopper_pearson`` because it assumes Gaussian noise, as the
+    mechanism claims. Where ``low`` is above the claimed epsilon, the claim is refuted.
 
     Args:
         errors: of a test that was chosen on other trials.
         delta: in (0, 1).
         confidence: as for ``epsilon_clopper_pearson``.
 
-    >>> found = epsilon_gaussian_dp(Errors(308538, 308538, 10**6, 10**6), 1e-5)
-    >>> round(found.value, 2), found.low < 4.377 < found.high
+    >>> epsilon = epsilon_gaussian_dp(Errors(308538, 308538, 10**6, 10**6), 1e-5)
+    >>> round(epsilon.value, 2), epsilon.low < 4.377 < epsilon.high
     (4.38, True)
     """
     mu = mu_clopper_pearson(errors, confidence=confidence)
@@ -114,7 +119,7 @@ def epsilon_gaussian_dp(errors: Errors, delta: float, *, confidence: float = 0.9
 
 
 def epsilon_of_mu(mu: float, delta: float) -> float:
-    """``epsilon_gaussian`` at sensitivity mu and sigma 1; 0 without a shift that delta leaves.
+    """Return ``epsilon_gaussian`` at sensitivity mu and sigma 1; 0 where delta covers the shift.
 
     >>> epsilon_of_mu(1e-16, 1e-5), round(epsilon_of_mu(1.0, 1e-5), 3)
     (0.0, 4.377)
@@ -126,15 +131,15 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
 
 
 def largest_showable(trials: int, delta: float, *, confidence: float = 0.95) -> Estimate:
-    """What ``epsilon_clopper_pearson`` gives where not one of the trials goes wrong.
+    """Return ``epsilon_clopper_pearson`` for trials without a single error.
 
     Args:
-        trials: under both hypotheses together, half of them under each.
+        trials: half of them under each hypothesis.
         delta: in [0, 1).
         confidence: of the interval.
 
     Raises:
-        InputError: so few trials that even then the lower bound is 0.
+        InputError: the trials are so few that even then the lower bound is 0.
 
     >>> most = largest_showable(5000, 1e-5)
     >>> round(most.value, 2), round(most.low, 2)
@@ -158,9 +163,13 @@ def largest_showable(trials: int, delta: float, *, confidence: float = 0.95) -> 
 def epsilon_of_errors(
     fpr: float, fnr: float, delta: float, *, least: tuple[float, float] = (0.0, 0.0)
 ) -> float:
-    """The epsilon that known errors show, at least 0.
+    """Return the epsilon that two error rates show, at least 0.
 
-    What is divided by counts as ``least`` at least: the smallest FPR and FNR that are seen.
+    Args:
+        fpr: false positive rate.
+        fnr: false negative rate.
+        delta: in [0, 1).
+        least: rates below these count as these where they are divided by, (FPR, FNR).
     """
     return max(
         0.0,
@@ -176,7 +185,7 @@ def _log_ratio(above: float, below: float) -> float:
 
 
 def mu_of_errors(fpr: float, fnr: float) -> float:
-    """The mu that known errors show, at least 0."""
+    """Return the mu that two error rates show, at least 0."""
     if fpr >= 1 or fnr >= 1:
         return 0.0
     return max(0.0, float(-special.ndtri(fpr) - special.ndtri(fnr)))
@@ -196,5 +205,9 @@ def _half(trials: int) -> int:
 
 
 def require_share(delta: float) -> None:
-    """Refuse a delta outside of [0, 1)."""
+    """Refuse a delta outside of [0, 1).
+
+    Raises:
+        InputError: it is outside.
+    """
     require(0 <= delta < 1, f"delta is {delta:g}; expected a probability below 1")

@@ -1,4 +1,4 @@
-"""The per-attribute audit: release, score, count the errors, compare with what is promised."""
+"""The audit of one attribute: release, score, count errors, compare with the promise."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from leakgauge.guarantee.estimate import (
 )
 from leakgauge.guarantee.mechanism import DPSGD, Mechanism
 from leakgauge.guarantee.pair import Pair
-from leakgauge.guarantee.release import bench_of, scored
+from leakgauge.guarantee.release import hypotheses_of, score_releases
 from leakgauge.guarantee.statistic import LikelihoodRatio, Statistic
 from leakgauge.guarantee.theory import Theory, theory_of
 from leakgauge.guarantee.threshold import (
@@ -31,25 +31,26 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
-    """What an audit of one pair found.
+class AuditResult:
+    """Estimates of epsilon from the audit of one pair, beside the promises.
 
     Attributes:
-        canary: where the record came from.
-        statistic: its name.
-        trials: that were judged, half of them under each hypothesis; as many more chose the
-            thresholds.
+        canary: origin of the record.
+        statistic: name of the statistic.
+        trials: releases that were judged, half of them under each hypothesis; as many more
+            chose the thresholds.
         batch: number of gradients in each release.
         delta: of every epsilon here.
         distance: ||clip(g_H0) - clip(g_H1)||.
-        clip: what the mechanism claims.
-        estimate: epsilon from FPR and FNR; its ``low`` holds for whatever the mechanism does.
-        gaussian: epsilon of the Gaussian mechanism that the errors show.
-        in_sample: the paper's, at the best threshold for the trials it is judged on: biased, and
-            its interval knows nothing of that choice.
-        largest_showable: the estimate if no trial had gone wrong.
-        theory: what is promised.
-        null: scores of the judged trials under H0, ``alternative`` under H1 ``[trials // 2]``.
+        clip: of the claimed mechanism.
+        estimate: epsilon from FPR and FNR; its ``low`` holds for any mechanism.
+        gaussian: epsilon of the Gaussian mechanism that would err as often.
+        in_sample: the paper's estimate, at the best threshold for the trials that it judges:
+            biased, and its interval does not account for that choice.
+        largest_showable: the estimate without a single error.
+        theory: the promises.
+        null: scores of the judged trials under H0 ``[trials // 2]``.
+        alternative: scores of the judged trials under H1 ``[trials // 2]``.
         threshold: of ``estimate``.
     """
 
@@ -71,17 +72,17 @@ class Result:
 
     @property
     def distance_over_clip(self) -> float:
-        """From 0 to 2."""
+        """The distance as a share of the clip, from 0 to 2."""
         return self.distance / self.clip
 
     @property
     def saturated(self) -> bool:
-        """Not one trial went wrong: more trials would show more."""
+        """Whether no trial went wrong, so that more trials would show more."""
         return self.estimate.low >= self.largest_showable.low
 
     @property
     def violated(self) -> bool:
-        """The mechanism does not keep what it claims for this pair (at 95 % confidence).
+        """Whether the mechanism breaks its claim for this pair (at 95 % confidence).
 
         ``gaussian`` decides: it bounds mu of any mechanism that claims to be Gaussian.
         """
@@ -101,30 +102,30 @@ def audit_pair(
     others: Dataset | None = None,
     seed: int = 0,
     max_bytes: int = MAX_BYTES,
-) -> Result:
-    """Release the gradient of a record many times in both versions, and tell them apart.
+) -> AuditResult:
+    """Return how well releases of a record's gradient tell its two versions apart.
 
-    The auditor knows all but the attribute: the model, the record's other features and label, the
-    other records of the batch, and the mechanism that is claimed.
+    The auditor knows everything except the attribute: the model, the record's other features and
+    label, the other records of the batch, and the claimed mechanism.
 
     Args:
         task: the model and its loss.
         params: all trainable parameters by name; None takes the model's own.
         pair: the record and its attribute.
-        mechanism: what is audited; any callable from per-example gradients to a released one.
-        claimed: DP-SGD as the mechanism should be; None where it is a ``DPSGD`` itself.
+        mechanism: to audit: any callable from per-example gradients to a released one.
+        claimed: the DP-SGD that the mechanism claims to be; None where it is a ``DPSGD``.
         statistic: scores a release; None takes ``LikelihoodRatio``.
-        trials: releases to judge, half of them under each hypothesis. As many more are made to
+        trials: releases to judge, half of them under each hypothesis. As many more releases
             choose the thresholds.
         delta: in (0, 1).
-        others: the other records of the batch, which are known; None is a batch of one, as in
-            the paper.
+        others: the other records of the batch, which the auditor knows; None is a batch of
+            one, as in the paper.
         seed: of the noise.
         max_bytes: of releases that are held at once.
 
     Raises:
-        InputError: a mechanism that claims nothing, delta outside (0, 1), too few trials, or a
-            model whose gradients of single records cannot be had.
+        InputError: the mechanism has no claim, delta is outside (0, 1), the trials are too few,
+            or the model has no gradients of single records.
 
     References:
         Li et al., CCS 2024, Definition 7.2.
@@ -137,28 +138,29 @@ def audit_pair(
     >>> sex = Attribute(Column("sex", "category", 1, 3, ("f", "m")), ("f", "m"), codes, among=2)
     >>> pair = Pair(torch.tensor([3.0, 0.0, 0.0]), torch.tensor(0), sex)
     >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
-    >>> found = audit_pair(task, None, pair, DPSGD(clip=2.0, noise=0.01), trials=100)
-    >>> found.saturated, found.violated
+    >>> result = audit_pair(task, None, pair, DPSGD(clip=2.0, noise=0.01), trials=100)
+    >>> result.saturated, result.violated
     (True, False)
     """
     require(0 < delta < 1, f"delta is {delta:g}; expected a probability above 0 and below 1")
     claim = _claim(mechanism, claimed)
     most = largest_showable(trials, delta)
     score = LikelihoodRatio() if statistic is None else statistic
-    bench = bench_of(task, params_of(task.model) if params is None else params, pair, others, claim)
-    chosen, judged = scored(
-        bench, mechanism, score, each=trials // 2, seed=seed, max_bytes=max_bytes
+    params = params_of(task.model) if params is None else params
+    hypotheses = hypotheses_of(task, params, pair, others, claim)
+    chosen, judged = score_releases(
+        hypotheses, mechanism, score, each=trials // 2, seed=seed, max_bytes=max_bytes
     )
     threshold = choose_threshold(*chosen, epsilon_objective(delta))
     middle = choose_threshold(*chosen, fewest_errors)
     best = threshold_in_sample(*judged, delta)
-    return Result(
+    return AuditResult(
         canary=pair.origin,
         statistic=score.name,
         trials=2 * (trials // 2),
-        batch=bench.size,
+        batch=hypotheses.size,
         delta=delta,
-        distance=bench.distance,
+        distance=hypotheses.distance,
         clip=claim.clip,
         estimate=epsilon_clopper_pearson(errors_at(*judged, threshold), delta),
         gaussian=epsilon_gaussian_dp(errors_at(*judged, middle), delta),
@@ -166,10 +168,10 @@ def audit_pair(
         largest_showable=most,
         theory=theory_of(
             claim,
-            distance=bench.distance,
+            distance=hypotheses.distance,
             delta=delta,
             attributes=pair.attribute.among,
-            batch=bench.size,
+            batch=hypotheses.size,
         ),
         null=judged[0],
         alternative=judged[1],

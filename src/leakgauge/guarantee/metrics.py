@@ -11,13 +11,13 @@ PER_ATTRIBUTE_RATIO = "per_attribute_ratio"
 DISTANCE_OVER_CLIP = "distance_over_clip"
 
 METRICS = {
-    EPSILON: Metric(title="Epsilon shown", high=math.inf, chance=0.0),
+    EPSILON: Metric(title="Epsilon, measured", high=math.inf, chance=0.0),
     GAUSSIAN: Metric(
-        title="Epsilon shown, Gaussian noise taken for granted", high=math.inf, chance=0.0
+        title="Epsilon, measured, if the noise is Gaussian", high=math.inf, chance=0.0
     ),
     IN_SAMPLE: Metric(title="Epsilon by the paper's estimate", high=math.inf, chance=0.0),
     PER_ATTRIBUTE_RATIO: Metric(
-        title="Promised over shown, in units of N", high=math.inf, higher_is_worse=False
+        title="Promised over measured, in units of N", high=math.inf, higher_is_worse=False
     ),
     DISTANCE_OVER_CLIP: Metric(title="Distance over clip", high=math.inf),
 }

@@ -1,7 +1,7 @@
-"""One record in two versions, which differ in one attribute: what the auditor tells apart."""
+"""A record in two versions that differ in one attribute, which an auditor tells apart."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,13 +14,13 @@ from leakgauge.data.counterfactual import column_of, encode_value
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """One original column and two of its values.
+    """An original column and two of its values.
 
     Attributes:
-        column: where it stands in ``x``.
+        column: its place in ``x``.
         values: the value under H0 and under H1, as the table writes them.
         codes: the column's positions under both ``[2, stop - start]``.
-        among: N, the number of original columns of a record, this one included.
+        among: N, the number of original columns of a record, including this one.
     """
 
     column: Column
@@ -29,9 +29,9 @@ class Attribute:
     among: int
 
     def versions(self, x: Tensor) -> Tensor:
-        """``x [..., F]`` with the value of H0 and of H1 filled in: ``[..., 2, F]``.
+        """Return records ``x [..., F]`` with the values of H0 and H1 filled in ``[..., 2, F]``.
 
-        A changed category changes its whole one-hot group.
+        A category replaces its whole one-hot group.
         """
         both = torch.stack([x, x], dim=-2)
         place = slice(self.column.start, self.column.stop)
@@ -45,10 +45,10 @@ class Pair:
     """A record whose attribute is the private bit (Li et al., Definition 7.2).
 
     Attributes:
-        x: features ``[F]``; what stands at the attribute's positions does not matter.
+        x: features ``[F]``; the values at the attribute's positions do not matter.
         y: the label, a scalar int64.
-        attribute: what differs.
-        origin: where the record came from: ``"random"`` or how it was crafted.
+        attribute: the attribute and its two values.
+        origin: ``"random"``, or how the record was crafted.
     """
 
     x: Tensor
@@ -57,7 +57,7 @@ class Pair:
     origin: str = "random"
 
     def both(self) -> tuple[Tensor, Tensor]:
-        """The record under H0 and under H1: ``x [2, F]``, ``y [2]``."""
+        """Return the record under H0 and under H1: ``x [2, F]``, ``y [2]``."""
         return self.attribute.versions(self.x), self.y.expand(2)
 
 
@@ -68,17 +68,17 @@ def attribute_of(
     values: tuple[str, str] | None = None,
     rng: np.random.Generator | None = None,
 ) -> Attribute:
-    """Two values of an original column.
+    """Return an attribute with two values of an original column.
 
     Args:
         data: encoded records, with the attribute among the features.
         name: the column.
-        values: those of H0 and H1; None draws two that are seen in the data (for a binary
+        values: those of H0 and H1; None draws two that occur in the data (for a binary
             attribute: both, in a random order).
-        rng: draws them.
+        rng: draws the values.
 
     Raises:
-        InputError: the attribute is none of the features, has one value only, or not these.
+        InputError: the attribute is no feature, has a single value, or lacks a given value.
     """
     column = column_of(data, name)
     known = _seen(data, column)
@@ -99,23 +99,23 @@ def attribute_of(
 
 
 def choose_pairs(data: Dataset, name: str, count: int, *, rng: np.random.Generator) -> list[Pair]:
-    """Random records of the data, each with its own value (H0) and another one (H1).
+    """Return random records of the data, each with its own value (H0) and another one (H1).
 
     Args:
         data: the private records, encoded, with the attribute among the features.
         name: the attribute, an original column of categories or of numbers.
-        count: how many different records to draw.
+        count: number of different records.
         rng: draws the records and the other values.
 
     Raises:
-        InputError: as for ``attribute_of``; or there are not that many records with a value.
+        InputError: as for ``attribute_of``, or too few records have a value.
     """
     require_count(count, "number of pairs")
     column = column_of(data, name)
     usable = torch.nonzero(_present(data, column)).flatten().cpu().numpy()
     require(
         count <= len(usable),
-        f"{count} records were asked for; {len(usable)} have a known value of {name!r}",
+        f"{count} records are wanted; {len(usable)} have a known value of {name!r}",
     )
     known = _seen(data, column)
     pairs = []
@@ -128,13 +128,8 @@ def choose_pairs(data: Dataset, name: str, count: int, *, rng: np.random.Generat
     return pairs
 
 
-def moved(pair: Pair, x: Tensor, y: Tensor, *, origin: str) -> Pair:
-    """The same attribute and values in another record."""
-    return replace(pair, x=x.detach(), y=y, origin=origin)
-
-
 def _present(data: Dataset, column: Column) -> Tensor:
-    """Which records have a value that the column's encoding can name ``[n]``."""
+    """Whether each record has a value that the column's encoding can name ``[n]``."""
     block = data.x[:, column.start : column.stop]
     if column.kind == "category":
         return block[:, : len(column.categories)].sum(dim=1) == 1
@@ -142,7 +137,7 @@ def _present(data: Dataset, column: Column) -> Tensor:
 
 
 def _seen(data: Dataset, column: Column) -> list[str]:
-    """The values that occur, in order."""
+    """The values that occur in the data, in order."""
     block = data.x[_present(data, column), column.start : column.stop]
     if column.kind == "category":
         return [name for at, name in enumerate(column.categories) if bool(block[:, at].any())]

@@ -1,4 +1,4 @@
-"""Many releases of one batch in both versions of a record, scored chunk by chunk."""
+"""Releases of one batch under both hypotheses, scored chunk by chunk."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ VERSIONS = (0, 1)
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
-    """What the auditor knows before the first release.
+class Hypotheses:
+    """The gradients of a batch under H0 and H1, which the auditor knows before any release.
 
     Attributes:
-        batches: per-example gradients ``[B, *p]`` under H0 and under H1.
-        expected: the mean of the clipped ones ``[2, *p]``: a release without its noise.
+        batches: per-example gradients under H0 and under H1, leaves ``[B, *p]``.
+        expected: the mean of the clipped gradients, a release without its noise ``[2, *p]``.
         distance: ||clip(g_H0) - clip(g_H1)||.
     """
 
@@ -37,16 +37,24 @@ class Bench:
 
     @property
     def size(self) -> int:
-        """B, gradients in a release."""
+        """B, the number of gradients in a release."""
         return len(next(iter(self.batches[0].values())))
 
 
-def bench_of(task: Task, params: Params, pair: Pair, others: Dataset | None, claim: DPSGD) -> Bench:
-    """The gradients of the pair's two versions, and of the other records of its batch.
+def hypotheses_of(
+    task: Task, params: Params, pair: Pair, others: Dataset | None, claim: DPSGD
+) -> Hypotheses:
+    """Return the gradients of the pair's two versions, with the other records of its batch.
+
+    Args:
+        task: the model and its loss.
+        params: all trainable parameters by name.
+        pair: the record in both versions.
+        others: the other records of the batch; None is a batch of one.
+        claim: the DP-SGD that the mechanism claims to be, which clips.
 
     Raises:
-        InputError: a model whose gradients of single records cannot be had, or the gradient is
-            not finite.
+        InputError: the model has no gradients of single records, or a gradient is not finite.
     """
     x, y = pair.both()
     if others is not None:
@@ -64,11 +72,11 @@ def bench_of(task: Task, params: Params, pair: Pair, others: Dataset | None, cla
     distance = norms({name: (leaf[1] - leaf[0])[None] for name, leaf in clipped.items()})
     means = [claim.clipped(one) for one in (first, second)]
     expected = {name: torch.stack([one[name].mean(dim=0) for one in means]) for name in grads}
-    return Bench((first, second), expected, float(distance))
+    return Hypotheses((first, second), expected, float(distance))
 
 
-def scored(
-    bench: Bench,
+def score_releases(
+    hypotheses: Hypotheses,
     mechanism: Mechanism,
     statistic: Statistic,
     *,
@@ -76,24 +84,35 @@ def scored(
     seed: int,
     max_bytes: int,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """The scores ``[each]`` of releases under H0 and H1: to choose a threshold, and to judge.
+    """Return the scores ``[each]`` under H0 and H1 of the releases that choose, and that judge.
 
-    What a statistic learns, it learns from the releases that choose.
+    The weights of a statistic come from the releases that choose the threshold.
+
+    Args:
+        hypotheses: the gradients under both.
+        mechanism: makes the releases.
+        statistic: scores a release.
+        each: number of releases under each hypothesis, to choose and again to judge.
+        seed: of the noise.
+        max_bytes: of releases that are held at once.
+
+    Raises:
+        InputError: the mechanism releases something else than one finite gradient.
     """
     chosen, judged = (
         tuple(
-            _parts(bench, mechanism, statistic, h, each, (seed, role, h), max_bytes)
+            _parts(hypotheses, mechanism, statistic, h, each, (seed, role, h), max_bytes)
             for h in VERSIONS
         )
         for role in ("choose", "judge")
     )
-    ends = _float64(statistic.parts(bench.expected, bench.expected))
+    ends = _float64(statistic.parts(hypotheses.expected, hypotheses.expected))
     weights = statistic.weights(chosen[0], ends[1] - ends[0])
     return (chosen[0] @ weights, chosen[1] @ weights), (judged[0] @ weights, judged[1] @ weights)
 
 
 def _parts(
-    bench: Bench,
+    hypotheses: Hypotheses,
     mechanism: Mechanism,
     statistic: Statistic,
     version: int,
@@ -101,12 +120,12 @@ def _parts(
     names: tuple[int, str, int],
     max_bytes: int,
 ) -> Floats:
-    """The statistic's parts ``[count, k]`` of so many releases of one version."""
-    found = [
-        statistic.parts(released, bench.expected)
-        for released in _releases(mechanism, bench.batches[version], count, names, max_bytes)
+    """The statistic's parts ``[count, k]`` of ``count`` releases of one version."""
+    parts = [
+        statistic.parts(released, hypotheses.expected)
+        for released in _releases(mechanism, hypotheses.batches[version], count, names, max_bytes)
     ]
-    return _float64(torch.cat(found))
+    return _float64(torch.cat(parts))
 
 
 def _releases(
@@ -126,21 +145,21 @@ def _releases(
 
 
 def _check_released(released: Grads, grads: Grads, trial: int) -> None:
-    """Refuse a mechanism that gives back something else than one gradient of finite numbers."""
+    """Refuse a mechanism that releases something else than one gradient of finite numbers."""
     for name, leaf in grads.items():
         if name not in released or released[name].shape != leaf.shape[1:]:
-            found = f"{list(released[name].shape)}" if name in released else "nothing"
+            given = f"{list(released[name].shape)}" if name in released else "nothing"
             raise InputError(
-                f"the mechanism released {found} for {name!r}; expected one gradient of shape "
+                f"the mechanism released {given} for {name!r}; expected one gradient of shape "
                 f"{list(leaf.shape[1:])}, made of {list(leaf.shape)}"
             )
         require(
             bool(released[name].isfinite().all()),
             f"the mechanism's release number {trial + 1} has numbers in {name!r} that are not "
-            "finite, which no test can tell from others; find where it divides by 0 or overflows",
+            "finite; look for a division by 0 or an overflow",
         )
 
 
 def _float64(values: Tensor) -> Floats:
-    found: Floats = values.double().cpu().numpy()
-    return found
+    plain: Floats = values.double().cpu().numpy()
+    return plain

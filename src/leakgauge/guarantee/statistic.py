@@ -1,4 +1,4 @@
-"""From a released gradient to a number: large where H1 is more likely than H0."""
+"""Test statistics: one number per released gradient, large where H1 is likelier than H0."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -14,28 +14,42 @@ from leakgauge.gradients.flattening import flat_leaf
 Floats = NDArray[np.float64]
 
 TINY = 1e-10
-"""Of the largest variance of a layer: layers of less noise count as having this much."""
+"""Share of the largest variance of a layer; a layer with less noise counts as having this much."""
 
 
 class Statistic(Protocol):
-    """``parts`` of each released gradient, and the weights that make one number of them."""
+    """A test statistic: a weighted sum of parts of each released gradient.
+
+    Attributes:
+        name: as settings and measurements have it.
+    """
 
     name: ClassVar[str]
 
     def parts(self, released: Grads, expected: Grads) -> Tensor:
-        """``[n, k]``, of leaves ``[n, *p]``; ``expected [2, *p]`` is without noise: H0, H1."""
+        """Return the parts ``[n, k]`` of n releases.
+
+        Args:
+            released: leaves ``[n, *p]``.
+            expected: the release without noise under H0 and H1, leaves ``[2, *p]``.
+        """
         ...
 
-    def weights(self, null: Floats, gaps: Floats) -> Floats:
-        """``[k]``, from parts under H0 ``[n, k]`` and each part's shift under H1 ``[k]``."""
+    def weights(self, null: Floats, shifts: Floats) -> Floats:
+        """Return the weights ``[k]`` of the parts.
+
+        Args:
+            null: parts under H0 ``[n, k]``.
+            shifts: of each part under H1 ``[k]``, without noise.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Norm:
-    """The paper's: the distance of the released gradient from that of H0.
+    """The paper's statistic: the distance of the released gradient from that of H0.
 
-    The noise of all D parameters is in it, so that its power falls with the square root of D.
+    It contains the noise of all D parameters, so its power falls with the square root of D.
 
     References:
         Li et al., CCS 2024, section 7.
@@ -48,49 +62,49 @@ class Norm:
     name: ClassVar[str] = "norm"
 
     def parts(self, released: Grads, expected: Grads) -> Tensor:
-        """``[n, 1]``."""
+        """Return the statistic ``[n, 1]``."""
         total = sum(
             flat_leaf((leaf - expected[name][0]).double()).square().sum(dim=1)
             for name, leaf in released.items()
         )
         return torch.as_tensor(total).sqrt()[:, None]
 
-    def weights(self, null: Floats, gaps: Floats) -> Floats:
-        """One."""
+    def weights(self, null: Floats, shifts: Floats) -> Floats:
+        """Return a weight of 1: there is one part."""
         return np.ones(1)
 
 
 @dataclass(frozen=True)
 class LayerRatio:
-    """The likelihood ratio where each layer has Gaussian noise of its own strength.
+    """The likelihood ratio for Gaussian noise whose strength differs by layer.
 
-    That strength is learnt from trials other than those that are judged. Where a mechanism leaves
-    a layer without noise, this statistic sees it; where the noise is the same everywhere, it is
-    ``LikelihoodRatio`` but for what is learnt.
+    The strengths are estimated from trials other than those that are judged. The statistic
+    detects a layer without noise. Where the noise is the same everywhere, it equals
+    ``LikelihoodRatio`` up to the error of those estimates.
     """
 
     name: ClassVar[str] = "layer-ratio"
 
     def parts(self, released: Grads, expected: Grads) -> Tensor:
-        """``[n, k]``: the projection on the difference of the expected gradients, layer by layer.
+        """Return the projections ``[n, k]`` on the difference of the expected gradients, by layer.
 
-        A layer without any difference is 0.
+        A layer without a difference gives 0.
         """
         return torch.stack([_projected(released, expected, name) for name in released], dim=1)
 
-    def weights(self, null: Floats, gaps: Floats) -> Floats:
-        """Each layer's shift over its variance."""
+    def weights(self, null: Floats, shifts: Floats) -> Floats:
+        """Return each layer's shift divided by its variance, scaled to at most 1."""
         variance = null.var(axis=0)
         floor = max(TINY * float(variance.max()), float(np.finfo(np.float64).tiny))
-        weights: Floats = gaps / np.maximum(variance, floor)
+        weights: Floats = shifts / np.maximum(variance, floor)
         return weights / max(float(np.abs(weights).max()), float(np.finfo(np.float64).tiny))
 
 
 @dataclass(frozen=True)
 class LikelihoodRatio:
-    """The projection on g_H1 - g_H0: the most powerful one where the noise is white and Gaussian.
+    """The projection on g_H1 - g_H0, the most powerful statistic for white Gaussian noise.
 
-    In units of the gradient: 0 is expected under H0, the distance of both under H1.
+    Its unit is that of the gradient: its mean is 0 under H0, and the distance of both under H1.
 
     References:
         Neyman and Pearson, 1933.
@@ -103,24 +117,24 @@ class LikelihoodRatio:
     name: ClassVar[str] = "likelihood-ratio"
 
     def parts(self, released: Grads, expected: Grads) -> Tensor:
-        """``[n, 1]``."""
-        gaps = [(leaf[1] - leaf[0]).double().flatten() for leaf in expected.values()]
-        length = torch.linalg.vector_norm(torch.cat(gaps))
+        """Return the statistic ``[n, 1]``."""
+        differences = [(leaf[1] - leaf[0]).double().flatten() for leaf in expected.values()]
+        length = torch.linalg.vector_norm(torch.cat(differences))
         by_layer = LayerRatio().parts(released, expected)
-        lengths = torch.stack([torch.linalg.vector_norm(gap) for gap in gaps])
+        lengths = torch.stack([torch.linalg.vector_norm(one) for one in differences])
         total = (by_layer * lengths).sum(dim=1, keepdim=True)
         return total / length if length > 0 else total
 
-    def weights(self, null: Floats, gaps: Floats) -> Floats:
-        """One."""
+    def weights(self, null: Floats, shifts: Floats) -> Floats:
+        """Return a weight of 1: there is one part."""
         return np.ones(1)
 
 
 def _projected(released: Grads, expected: Grads, name: str) -> Tensor:
-    """``[n]``, of one layer."""
+    """The projection of one layer ``[n]``."""
     start = expected[name][0].double().flatten()
-    gap = expected[name][1].double().flatten() - start
-    length = torch.linalg.vector_norm(gap)
+    difference = expected[name][1].double().flatten() - start
+    length = torch.linalg.vector_norm(difference)
     # No matrix product: its rounding depends on how many rows come at once.
-    found: Tensor = ((flat_leaf(released[name].double()) - start) * gap).sum(dim=1)
-    return found / length if length > 0 else torch.zeros_like(found)
+    projected: Tensor = ((flat_leaf(released[name].double()) - start) * difference).sum(dim=1)
+    return projected / length if length > 0 else torch.zeros_like(projected)

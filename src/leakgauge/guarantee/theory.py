@@ -1,4 +1,4 @@
-"""What theory promises for the mechanism and for this pair, before anything is measured."""
+"""Promises of theory for a mechanism and for one pair, without a measurement."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from leakgauge.privacy.accounting import GAUSSIAN, Epsilon, epsilon_classic
 
 @dataclass(frozen=True)
 class Theory:
-    """Promises of one release of DP-SGD, all at the same delta.
+    """Epsilons that one release of DP-SGD promises, all at the same delta.
 
     The game replaces one version of a record by another, which moves the sum of clipped gradients
-    by up to twice the clip. Adding or removing a record moves it by the clip; that is what most
-    accountants, and the paper, put in.
+    by up to twice the clip. Adding or removing a record moves it by the clip; most
+    accountants, and the paper, use that.
 
     Attributes:
         pair_exact: at this pair's true distance ||clip(g_H0) - clip(g_H1)||; no test can show
@@ -36,19 +36,19 @@ class Theory:
 def theory_of(
     claimed: DPSGD, *, distance: float, delta: float, attributes: int, batch: int = 1
 ) -> Theory:
-    """The promises of DP-SGD for a pair.
+    """Return the promises of DP-SGD for a pair.
 
     Args:
-        claimed: the mechanism as it should be.
+        claimed: the DP-SGD that the mechanism claims to be.
         distance: ||clip(g_H0) - clip(g_H1)||, at least 0.
         delta: in (0, 1).
         attributes: N, original columns of a record.
         batch: number of gradients in the mean.
 
-    >>> found = theory_of(DPSGD(2.0, 0.1), distance=2.0, delta=1e-5, attributes=14)
-    >>> round(found.pair_exact.value, 2), round(found.mechanism_exact_at_clip.value, 2)
+    >>> theory = theory_of(DPSGD(2.0, 0.1), distance=2.0, delta=1e-5, attributes=14)
+    >>> round(theory.pair_exact.value, 2), round(theory.mechanism_exact_at_clip.value, 2)
     (284.39, 284.39)
-    >>> round(found.mechanism_classic.value, 1), found.mechanism_classic.valid
+    >>> round(theory.mechanism_classic.value, 1), theory.mechanism_classic.valid
     (96.9, False)
 
     References:

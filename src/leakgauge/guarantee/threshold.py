@@ -1,4 +1,4 @@
-"""Where to part the scores of H0 from those of H1, and how often that is wrong."""
+"""Thresholds between the scores of H0 and those of H1, and their errors."""
 
 from collections.abc import Callable
 
@@ -8,18 +8,19 @@ from leakgauge.guarantee.estimate import Errors, epsilon_of_errors, require_shar
 from leakgauge.results.statistics import Floats, Ints, clopper_pearson_upper
 
 Objective = Callable[[Floats, Floats], Floats]
-"""(FPR, FNR), each ``[...]`` -> what a threshold is chosen to make large."""
+"""(FPR, FNR), each ``[...]`` -> the values ``[...]`` of which a threshold takes the largest."""
 
 
 def epsilon_objective(delta: float) -> Objective:
-    """Epsilon that two errors show."""
+    """Return the objective of the largest epsilon that two error rates show."""
     return np.vectorize(lambda fpr, fnr: epsilon_of_errors(fpr, fnr, delta), otypes=[float])
 
 
 def fewest_errors(fpr: Floats, fnr: Floats) -> Floats:
-    """For mu: every threshold shows the same mu, one in the middle with the narrowest interval.
+    """Return the objective of the fewest errors, which estimates mu best.
 
-    The largest bound of mu itself would be found far out, by the chance of a few errors.
+    Every threshold shows the same mu, and one in the middle has the narrowest interval. The
+    largest bound of mu itself would lie far out, where a few errors decide by chance.
     """
     return -(fpr + fnr)
 
@@ -27,13 +28,13 @@ def fewest_errors(fpr: Floats, fnr: Floats) -> Floats:
 def choose_threshold(
     null: Floats, alternative: Floats, objective: Objective, *, confidence: float = 0.95
 ) -> float:
-    """The threshold with the largest lower bound; a score above it counts as H1.
+    """Return the threshold with the largest lower bound; a score above it counts as H1.
 
     Args:
-        null: scores under H0 ``[n]``, on trials that are not judged.
+        null: scores under H0 ``[n]``, of trials that are not judged afterwards.
         alternative: scores under H1 ``[m]``.
-        objective: what to bound, of the errors' upper ends.
-        confidence: of the errors' Clopper-Pearson intervals.
+        objective: takes the upper ends of the error rates.
+        confidence: of the Clopper-Pearson intervals of the error rates.
 
     Returns:
         Halfway between two neighbouring scores; of equally good ones, one in the middle.
@@ -48,13 +49,13 @@ def choose_threshold(
     cuts, false_positives, false_negatives = _cuts(null, alternative)
     fpr = limits(null)[false_positives]
     fnr = limits(alternative)[false_negatives]
-    found = objective(fpr, fnr)
-    best = np.flatnonzero(found == found.max())
+    values = objective(fpr, fnr)
+    best = np.flatnonzero(values == values.max())
     return float(cuts[best[len(best) // 2]])
 
 
 def errors_at(null: Floats, alternative: Floats, threshold: float) -> Errors:
-    """How often scores are on the wrong side of a threshold.
+    """Return how many scores lie on the wrong side of a threshold.
 
     >>> errors_at(np.array([0.0, 2.0]), np.array([1.0, 3.0, 4.0]), 1.5)
     Errors(false_positives=1, false_negatives=1, negatives=2, positives=3)
@@ -64,10 +65,10 @@ def errors_at(null: Floats, alternative: Floats, threshold: float) -> Errors:
 
 
 def threshold_in_sample(null: Floats, alternative: Floats, delta: float) -> float:
-    """The paper's threshold: that of the largest point estimate, on the trials it is judged on.
+    """Return the paper's threshold: the largest point estimate on the trials that it judges.
 
-    The estimate at it is biased upward, since the threshold profits from the chance of these
-    trials: it stays above 0 where nothing leaks. An error that never happened counts as once.
+    The estimate at this threshold is biased upward, since the threshold fits the noise of these
+    trials: it stays above 0 where nothing leaks. An error that never happened counts as one.
 
     Args:
         null: scores under H0 ``[n]``.
@@ -84,13 +85,13 @@ def threshold_in_sample(null: Floats, alternative: Floats, delta: float) -> floa
     cuts, false_positives, false_negatives = _cuts(null, alternative)
     errors = zip(false_positives / len(null), false_negatives / len(alternative), strict=True)
     least = 1 / len(null), 1 / len(alternative)
-    shown = np.array([epsilon_of_errors(fpr, fnr, delta, least=least) for fpr, fnr in errors])
-    best = np.flatnonzero(shown == shown.max())
+    epsilons = np.array([epsilon_of_errors(fpr, fnr, delta, least=least) for fpr, fnr in errors])
+    best = np.flatnonzero(epsilons == epsilons.max())
     return float(cuts[best[len(best) // 2]])
 
 
 def _cuts(null: Floats, alternative: Floats) -> tuple[Floats, Ints, Ints]:
-    """Every threshold that parts the scores in a new way, and the errors at it."""
+    """Every threshold that splits the scores in a new way, and its errors under H0 and H1."""
     values = np.unique(np.concatenate([null, alternative]))
     cuts = np.concatenate([[values[0] - 1], values[:-1] + np.diff(values) / 2])
     wrong_null = len(null) - np.searchsorted(np.sort(null), cuts, side="right")

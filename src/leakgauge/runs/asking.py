@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.runs.question import Question, question_of
-from leakgauge.runs.spec import Declared, Spec, added, declared, make_spec, read_value
+from leakgauge.runs.reading import read_value
+from leakgauge.runs.spec import Declared, Spec, added, declared, make_spec
 
 if TYPE_CHECKING:
     from leakgauge.data.source import Source

@@ -9,7 +9,8 @@ from leakgauge.core.checks import InputError, nearest, require, require_choice
 from leakgauge.runs.grid_file import GridFile, make_row, refuse_unknown
 from leakgauge.runs.paper import PaperRow
 from leakgauge.runs.question import Question, question_of
-from leakgauge.runs.spec import Declared, Spec, declared, make_spec, plain, read_item, split_list
+from leakgauge.runs.reading import read_item, split_list
+from leakgauge.runs.spec import Declared, Spec, declared, make_spec, plain
 
 SMALL = "small"
 

@@ -74,10 +74,25 @@ class Question(Protocol):
         metrics: the metrics that it may measure, the most telling one first.
     """
 
-    name: str
-    title: str
-    asks: Mapping[str, str]
-    Spec: type[Spec]
+    @property
+    def name(self) -> str:
+        """One word for the question."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """The question as a sentence."""
+        ...
+
+    @property
+    def asks(self) -> Mapping[str, str]:
+        """One line of help for each word of ``--ask``."""
+        ...
+
+    @property
+    def Spec(self) -> type[Spec]:  # noqa: N802 - a class
+        """The class of its settings."""
+        ...
 
     @property
     def metrics(self) -> "Mapping[str, Metric]":

@@ -3,7 +3,7 @@
 import functools
 import json
 import types
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from math import isfinite
 from typing import (
@@ -13,6 +13,7 @@ from typing import (
     ClassVar,
     Self,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -146,7 +147,7 @@ class Spec:
 
 def declared(kind: type[Spec]) -> Mapping[str, Declared]:
     """Return the fields of a ``Spec`` class by name, in the order of their declaration."""
-    return _declared(kind)
+    return _declared(cast(Any, kind))
 
 
 @functools.cache
@@ -189,7 +190,7 @@ def make_spec(kind: type[Spec], values: Mapping[str, Any], where: str = "") -> S
         if not (value is None and known[name].kind is tuple)
     }
     try:
-        made: Spec = _adapter(kind).validate_python(given)
+        made: Spec = _adapter(cast(Any, kind)).validate_python(given)
     except pydantic.ValidationError as error:
         raise InputError(f"{where}{': ' if where else ''}{first_problem(error)}") from error
     return made
@@ -222,73 +223,6 @@ def changed(spec: Spec) -> dict[str, Any]:
         for name, one in declared(type(spec)).items()
         if getattr(spec, name) != one.default
     }
-
-
-def read_value(one: Declared, text: str, where: str) -> Any:
-    """A value of ``--set`` or of an option, from its text.
-
-    Lists are separated by commas outside of settings: ``prune:rate=0.9,sign`` is two values, and
-    ``dpsgd:clip=2,noise=0.1`` is one.
-
-    Raises:
-        InputError: the text is no such value.
-    """
-    if one.kind is tuple:
-        return tuple(read_item(one, part, where) for part in split_list(text))
-    if one.kind is Mapping:
-        return read_counts(split_list(text, names=False), where)
-    return read_item(one, text, where)
-
-
-def read_item(one: Declared, text: str, where: str) -> Any:
-    """Return one value of a setting, or one item of a list, from its text.
-
-    Raises:
-        InputError: the text is no such value.
-    """
-    if one.item is bool:
-        require(text in ("true", "false"), f"{where} is {text!r}; expected true or false")
-        return text == "true"
-    if one.item is str:
-        return text
-    try:
-        return one.item(text)
-    except ValueError as error:
-        raise InputError(f"{where} is {text!r}; expected {_wanted(one)}") from error
-
-
-def split_list(text: str, *, names: bool = True) -> list[str]:
-    """Split at commas; with ``names``, a part ``key=value`` belongs to the name before it.
-
-    >>> split_list("prune:rate=0.9,sign,dpsgd:clip=2,noise=0.1")
-    ['prune:rate=0.9', 'sign', 'dpsgd:clip=2,noise=0.1']
-    """
-    parts: list[str] = []
-    for part in text.split(","):
-        continues = names and "=" in part and ":" not in part and parts and ":" in parts[-1]
-        if continues:
-            parts[-1] += f",{part}"
-        else:
-            parts.append(part)
-    return [part for part in parts if part]
-
-
-def read_counts(given: Collection[str], where: str) -> dict[str, int]:
-    """``["age=4"]`` as ``{"age": 4}``.
-
-    Raises:
-        InputError: a text is not of that form, or names a column twice.
-    """
-    counts: dict[str, int] = {}
-    for text in given:
-        name, equals, number = text.rpartition("=")
-        require(
-            bool(name and equals and number.isdecimal()),
-            f"{where} is {text!r}; expected COL=N, for example age=4",
-        )
-        require(name not in counts, f"{where} names {name!r} twice; name it once")
-        counts[name] = int(number)
-    return counts
 
 
 def check_bounds(spec: Spec) -> None:
@@ -328,11 +262,11 @@ def _check_one(one: Declared, value: Any) -> None:
         and (setting.above is None or value > setting.above)
         and (setting.most is None or value <= setting.most)
     )
-    require(inside, f"{one.flag} is {value}; expected {_wanted(one)}")
+    require(inside, f"{one.flag} is {value}; expected {wanted(one)}")
 
 
-def _wanted(one: Declared) -> str:
-    """The numbers that a setting may take, in words."""
+def wanted(one: Declared) -> str:
+    """Return the numbers that a setting may take, in words."""
     limits = [
         words.format(limit)
         for words, limit in (

@@ -103,10 +103,10 @@ def _states(folder: WorkFolder, stage: Stage, progress: Progress) -> list[State]
     name, total = stage.name, stage.steps
     kept: list[State] = []
     while len(kept) <= total:
-        state = folder.tensors(f"{name}/state-{len(kept) + 1:04d}", like=stage.first)
-        if state is None:
+        old = folder.tensors(f"{name}/state-{len(kept) + 1:04d}", like=stage.first)
+        if old is None:
             break
-        kept.append(state)
+        kept.append(old)
     progress.step(f"{name}: training", max(0, len(kept) - 1), total)
     for state in stage.states(tuple(kept)):
         kept.append(state)

@@ -1,4 +1,4 @@
-"""What an attempt to rebuild records is played on: records, network, and what is public."""
+"""What is attacked: private records, the network, and what every attacker knows."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from leakgauge.data import Roles, Source, encode, make_table
 from leakgauge.data.image_tables import make_picture_table
 from leakgauge.data.pixels import Pixels
 from leakgauge.gradients import params_of
-from leakgauge.inversion.run.spec import InversionCell
+from leakgauge.inversion.spec import InversionSpec
 from leakgauge.models import build, initialise, load_weights, mlp
 
 _ALL_ATTACKED = (
@@ -30,15 +30,15 @@ class Scenario:
     Attributes:
         task: the model and its loss.
         params: where clients start.
-        x: private records ``[N, ...]``, in units of the model's input; y, their labels.
-        y: see ``x``.
-        low: lowest values of a record, high the highest: the attacker's box.
-        high: see ``low``.
-        guess: a record ``[...]`` that takes no gradient: the mean of public ones.
-        pixels: how to turn records into images; None for a table.
+        x: private records ``[N, ...]``, in units of the model's input.
+        y: their labels ``[N]``.
+        low: lowest values of a record, broadcast to it; the attacker searches above them.
+        high: highest values of a record, broadcast to it.
+        guess: a record ``[...]`` that uses no gradient: the mean of public ones.
+        pixels: turns records into images; None for a table.
         schema: of a table; None for images.
         classes: names of the labels.
-        notes: what was done to the data and should be known.
+        notes: what a user should know of the preparation of the data.
     """
 
     task: Task
@@ -54,81 +54,81 @@ class Scenario:
     notes: tuple[str, ...] = ()
 
 
-def scenario_of(source: Source, cell: InversionCell) -> Scenario:
-    """Encode the records and build the network.
+def scenario_of(source: Source, spec: InversionSpec) -> Scenario:
+    """Return the encoded records and the network.
 
     Args:
         source: the data.
-        cell: settled.
+        spec: with its roles, network and number of records filled in.
 
     Raises:
-        InputError: the data do not fit what is asked.
+        InputError: the data have too few records, or the weights do not fit the network.
     """
-    return _table_scene(source, cell) if source.pixels is None else _image_scene(source, cell)
+    make = _table_scenario if source.pixels is None else _image_scenario
+    return make(source, spec)
 
 
-def _image_scene(source: Source, cell: InversionCell) -> Scenario:
+def _image_scenario(source: Source, spec: InversionSpec) -> Scenario:
     assert source.pixels is not None
-    roles = Roles(str(cell.label), (), None, (), cell.bins)
-    table, rows = make_picture_table(source.frame, roles, drop_missing=cell.drop_missing)
-    mine = _mine(cell, len(rows))
-    others = np.delete(rows, mine)
-    # Channels are scaled by what is publicly known of such images; nothing private is learnt.
+    roles = Roles(str(spec.label), (), None, (), spec.bins)
+    table, rows = make_picture_table(source.frame, roles, drop_missing=spec.drop_missing)
+    attacked = _attacked_rows(spec, len(rows))
+    others = np.delete(rows, attacked)
+    # Channels are scaled by public images; nothing private is used.
     pixels = Pixels.learn(source.pixels[others if len(others) else rows])
-    how = ", ".join(f"{mean:.3f}" for mean in pixels.mean)
-    own = f"channels are scaled by other images of the data (means {how})"
-    own = own if len(others) else _ALL_ATTACKED
-    x = pixels.encode(source.pixels[rows[mine]]).to(cell.device)
+    means = ", ".join(f"{mean:.3f}" for mean in pixels.mean)
+    scaled = f"channels are scaled by other images of the data (means {means})"
+    x = pixels.encode(source.pixels[rows[attacked]]).to(spec.device)
     channels, side = x.shape[1], x.shape[2]
     model = build(
-        str(cell.net),
+        str(spec.net),
         channels=channels,
         classes=len(table.classes),
         side=side,
-        init=cell.init,
-        generator=torch_stream(cell.seed, "model"),
-    ).to(cell.device)
-    if cell.weights is not None:
-        load_weights(model, cell.weights)
+        init=spec.init,
+        generator=torch_stream(spec.seed, "model"),
+    ).to(spec.device)
+    if spec.weights is not None:
+        load_weights(model, spec.weights)
     return Scenario(
         task=Task(model, cross_entropy),
         params=params_of(model),
         x=x,
-        y=table.y[mine].to(cell.device),
-        low=pixels.low.to(cell.device),
-        high=pixels.high.to(cell.device),
+        y=table.y[attacked].to(spec.device),
+        low=pixels.low.to(spec.device),
+        high=pixels.high.to(spec.device),
         guess=torch.zeros_like(x[0]),
         pixels=pixels,
         schema=None,
         classes=tuple(table.classes),
-        notes=(*source.notes, *table.notes, own),
+        notes=(*source.notes, *table.notes, scaled if len(others) else _ALL_ATTACKED),
     )
 
 
-def _table_scene(source: Source, cell: InversionCell) -> Scenario:
+def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
     table = make_table(
         source.frame,
-        Roles(str(cell.label), (), cell.group, cell.drop, cell.bins),
-        drop_missing=cell.drop_missing,
+        Roles(str(spec.label), (), spec.group, spec.drop, spec.bins),
+        drop_missing=spec.drop_missing,
     )
-    mine = torch.from_numpy(_mine(cell, len(table)))
-    others = torch.from_numpy(np.delete(np.arange(len(table)), mine.numpy()))
+    attacked = torch.from_numpy(_attacked_rows(spec, len(table)))
+    others = torch.from_numpy(np.delete(np.arange(len(table)), attacked.numpy()))
     require(
         len(others) > 0,
         f"all {len(table)} records are attacked, so there are none to learn the encoding from; "
         "lower --images",
     )
-    data = encode(table, fit_on=others).to(cell.device)
-    model = mlp(data.x.shape[1], len(table.classes), cell.hidden, generator=torch.Generator())
-    initialise(model, cell.init, generator=torch_stream(cell.seed, "model"))
-    model = model.to(cell.device)
-    if cell.weights is not None:
-        load_weights(model, cell.weights)
+    data = encode(table, fit_on=others).to(spec.device)
+    model = mlp(data.x.shape[1], len(table.classes), spec.hidden, generator=torch.Generator())
+    initialise(model, spec.init, generator=torch_stream(spec.seed, "model"))
+    model = model.to(spec.device)
+    if spec.weights is not None:
+        load_weights(model, spec.weights)
     return Scenario(
         task=Task(model, cross_entropy),
         params=params_of(model),
-        x=data.x[mine],
-        y=data.y[mine],
+        x=data.x[attacked],
+        y=data.y[attacked],
         low=data.x[others].amin(dim=0),
         high=data.x[others].amax(dim=0),
         guess=data.x[others].mean(dim=0),
@@ -139,11 +139,13 @@ def _table_scene(source: Source, cell: InversionCell) -> Scenario:
     )
 
 
-def _mine(cell: InversionCell, count: int) -> np.ndarray:
-    """The rows that are attacked."""
-    last = cell.first + cell.images
+def _attacked_rows(spec: InversionSpec, count: int) -> np.ndarray:
+    """The positions of the attacked records among ``count``."""
+    assert spec.images is not None
+    last = spec.first + spec.images
     require(
         last <= count,
-        f"records {cell.first} to {last - 1} are asked for; there are {count}; lower --images",
+        f"--images asks for records {spec.first} to {last - 1}, but there are {count}; lower "
+        "--images",
     )
-    return np.arange(cell.first, last)
+    return np.arange(spec.first, last)

@@ -1,169 +1,179 @@
-"""How near rebuilt records are to the true ones, and the records that say so."""
+"""Scores of rebuilt records against the true ones, and the measurements made of them."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from leakgauge.core.versions import versions
 from leakgauge.data.decode import column_hits
-from leakgauge.inference.run import versions
 from leakgauge.inversion.metrics.lpips import Lpips
-from leakgauge.inversion.metrics.similarity import (
-    SSIM_WINDOW,
-    align_to_truth,
-    psnr,
-    ssim,
+from leakgauge.inversion.metrics.similarity import SSIM_WINDOW, align_to_truth, psnr, ssim
+from leakgauge.inversion.metrics.table import (
+    COLUMNS,
+    LABEL_ACCURACY,
+    LOSS,
+    LPIPS,
+    METRICS,
+    PSNR,
+    SSIM,
 )
-from leakgauge.inversion.metrics.table import COLUMNS, LABEL_ACCURACY, LOSS, METRICS, PSNR
+from leakgauge.inversion.run.attempt import Attempt
+from leakgauge.inversion.run.rebuilt import Curve, Rebuilt
 from leakgauge.inversion.run.scenario import Scenario
-from leakgauge.inversion.run.spec import EXACT, KNOWN, QUESTION, InversionCell
 from leakgauge.inversion.search.targets import Reconstruction
+from leakgauge.inversion.words import EXACT, KNOWN, NAME
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 from leakgauge.results.metrics import metric_named
 from leakgauge.results.statistics import mean_estimate, share_estimate
 
-
-@dataclass(frozen=True, eq=False)
-class Rebuilt:
-    """What one attempt gave, beside the truth.
-
-    Attributes:
-        found: records as they were rebuilt ``[N, ...]`` in the truth's order: images with pixels
-            from 0 to 1, or encoded rows of a table.
-        truth: ``[N, ...]``, in the same units.
-        scores: by metric, of each record ``[N]`` (of each update for ``label_accuracy``).
-        curves: ``loss`` and ``psnr`` over iterations, means over the records.
-        seconds_per_iteration: of all records together.
-        warnings: why an update may not mean a gradient.
-        chance: what a guess scores that takes no gradient, by metric.
-        rounds: scores of single epochs ``{epoch: {metric: [N]}}``; epochs count from 1.
-    """
-
-    found: Tensor
-    truth: Tensor
-    scores: Mapping[str, Tensor]
-    curves: Mapping[str, tuple[tuple[float, float], ...]]
-    seconds_per_iteration: float
-    warnings: tuple[str, ...] = ()
-    chance: Mapping[str, float] = field(default_factory=dict)
-    rounds: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)
+SNAPSHOTS = 25
+"""Points of the curve of PSNR."""
 
 
-def ordered(found: Tensor, truth: Tensor) -> Tensor:
-    """``[T, B, ...]`` in the order of the truth, ``[T * B, ...]``."""
-    pairs = zip(found, truth, strict=True)
-    return torch.cat([one[align_to_truth(one, real)] for one, real in pairs])
+def in_true_order(x: Tensor, truth: Tensor) -> Tensor:
+    """Return rebuilt batches ``[T, B, ...]`` in the order of the truth, ``[T * B, ...]``."""
+    pairs = zip(x, truth, strict=True)
+    return torch.cat([batch[align_to_truth(batch, real)] for batch, real in pairs])
 
 
-def shown(scene: Scenario, x: Tensor) -> Tensor:
-    """Records as they are scored: pixels from 0 to 1, or encoded rows."""
-    return x.detach() if scene.pixels is None else scene.pixels.decode(x.detach())
+def in_units_of_scores(scenario: Scenario, x: Tensor) -> Tensor:
+    """Return records as they are scored: pixels from 0 to 1, or encoded rows."""
+    return x.detach() if scenario.pixels is None else scenario.pixels.decode(x.detach())
 
 
 def scores_of(
-    scene: Scenario, found: Tensor, truth: Tensor, lpips: Lpips | None
+    scenario: Scenario, x: Tensor, truth: Tensor, lpips: Lpips | None
 ) -> dict[str, Tensor]:
-    """Of each record ``[N]``."""
-    if scene.schema is not None:
-        hits = column_hits(found, truth, scene.schema)
+    """Return the scores of records ``x [N, ...]``: by metric, of each record ``[N]``."""
+    if scenario.schema is not None:
+        hits = column_hits(x, truth, scenario.schema)
         each = {f"{COLUMNS}: {name}": torch.tensor(hit).double() for name, hit in hits.items()}
         return {COLUMNS: torch.stack(list(each.values())).mean(dim=0), **each}
-    pair = shown(scene, found), shown(scene, truth)
+    pair = in_units_of_scores(scenario, x), in_units_of_scores(scenario, truth)
     scores = {PSNR: psnr(*pair)}
     if min(pair[0].shape[2:]) >= SSIM_WINDOW:
-        scores["ssim"] = ssim(*pair)
-    return scores if lpips is None else {**scores, "lpips": lpips(*pair).double()}
+        scores[SSIM] = ssim(*pair)
+    return scores if lpips is None else {**scores, LPIPS: lpips(*pair).double()}
 
 
-def curves_of(
-    scene: Scenario, found: Reconstruction, truth: Tensor
-) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Means over the targets, by iteration."""
-    loss = zip(found.steps.tolist(), found.losses.mean(dim=0).tolist(), strict=True)
-    # A search that ran off has points without a value.
-    curves = {LOSS: tuple((float(at), value) for at, value in loss if math.isfinite(value))}
-    if scene.pixels is not None and found.snapshots.numel():
+def curves_of(scenario: Scenario, search: Reconstruction, truth: Tensor) -> dict[str, Curve]:
+    """Return the loss and, for images, PSNR over the iterations, means over the targets."""
+    losses = zip(search.steps.tolist(), search.losses.mean(dim=0).tolist(), strict=True)
+    # A search that ran off to infinity has points without a value.
+    curves = {LOSS: tuple((float(at), value) for at, value in losses if math.isfinite(value))}
+    if scenario.pixels is not None and search.snapshots.numel():
         values = [
             psnr(
-                shown(scene, ordered(found.snapshots[:, at], truth)),
-                shown(scene, truth.flatten(0, 1)),
+                in_units_of_scores(scenario, in_true_order(search.snapshots[:, at], truth)),
+                in_units_of_scores(scenario, truth.flatten(0, 1)),
             ).mean()
-            for at in range(found.snapshots.shape[1])
+            for at in range(search.snapshots.shape[1])
         ]
-        steps = found.snapshot_steps.tolist()
+        steps = search.snapshot_steps.tolist()
         curves[PSNR] = tuple(
             (float(at), float(value)) for at, value in zip(steps, values, strict=True)
         )
     return curves
 
 
-def chance_of(scene: Scenario) -> dict[str, float]:
-    """What a guess scores that takes no gradient."""
-    scores = scores_of(scene, scene.guess.expand_as(scene.x), scene.x, None)
+def chance_of(scenario: Scenario) -> dict[str, float]:
+    """Return by metric the mean score of a guess that uses no gradient."""
+    scores = scores_of(scenario, scenario.guess.expand_as(scenario.x), scenario.x, None)
     return {name: float(values.mean()) for name, values in scores.items()}
 
 
-def records_of(cell: InversionCell, data: str, rebuilt: Rebuilt) -> list[Measurement]:
-    """One record a figure; single epochs are rounds, everything together is accumulated."""
+def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measurement]:
+    """Return one measurement for each figure of an attempt.
+
+    Single epochs are rounds; the figures of all updates together are accumulated.
+
+    Args:
+        attempt: the attempt.
+        data: name of the data.
+        rebuilt: from ``rebuild``.
+    """
     sets: list[tuple[int | str, Mapping[str, Tensor]]] = [
         (ACCUMULATED, rebuilt.scores),
         *rebuilt.rounds.items(),
     ]
-    found = [
-        _record(
-            cell,
+    measurements = [
+        _measurement(
+            attempt,
             data,
             (name, when),
-            # Labels that were given are right: nothing was measured.
-            _estimate(name, values, granted=name == LABEL_ACCURACY and cell.labels == KNOWN),
+            _estimate(attempt, name, values),
             chance=rebuilt.chance.get(name, 0.0),
             curve=rebuilt.curves.get(name) if when == ACCUMULATED else None,
+            seconds=_seconds(attempt, rebuilt) if when == ACCUMULATED else 0.0,
         )
         for when, scores in sets
         for name, values in scores.items()
     ]
     curve = rebuilt.curves.get(LOSS)
     if not curve:  # Nothing was searched for, or the loss never was finite.
-        return found
+        return measurements
     last = curve[-1][1]
-    loss = Estimate(last, last, last, len(rebuilt.truth))
-    return [*found, _record(cell, data, (LOSS, ACCUMULATED), loss, chance=0.0, curve=curve)]
+    loss = _measurement(
+        attempt,
+        data,
+        (LOSS, ACCUMULATED),
+        Estimate(last, last, last, rebuilt.count),
+        chance=0.0,
+        curve=curve,
+        seconds=_seconds(attempt, rebuilt),
+    )
+    return [*measurements, loss]
 
 
-def _estimate(name: str, values: Tensor, *, granted: bool) -> Estimate:
+def iterations_of(attempt: Attempt) -> int:
+    """Return the iterations of an attempt's search; 0 for exact recovery."""
+    return 0 if attempt.is_exact else attempt.settings.iterations
+
+
+def _seconds(attempt: Attempt, rebuilt: Rebuilt) -> float:
+    return rebuilt.seconds_per_iteration * max(iterations_of(attempt), 1)
+
+
+def _estimate(attempt: Attempt, name: str, values: Tensor) -> Estimate:
     metric, plain = metric_named(name, METRICS), values.detach().cpu().double().numpy()
-    if metric.is_share and not granted:
+    # Known labels are right by definition: nothing was measured.
+    is_given = name == LABEL_ACCURACY and attempt.spec.labels == KNOWN
+    if metric.is_share and not is_given:
         return share_estimate(plain)
     return mean_estimate(plain, unit=metric.unit, bounds=metric.bounds)
 
 
-def _record(
-    cell: InversionCell,
+def _measurement(
+    attempt: Attempt,
     data: str,
     figure: tuple[str, int | str],
     estimate: Estimate,
     *,
     chance: float,
-    curve: tuple[tuple[float, float], ...] | None,
+    curve: Curve | None,
+    seconds: float,
 ) -> Measurement:
-    how = EXACT if cell.method == EXACT else repr(cell.settings)
     return Measurement(
-        question="inversion",
-        game=QUESTION,
+        question=NAME,
+        game=NAME,
         dataset=data,
-        label=str(cell.label),
+        label=str(attempt.spec.label),
         secret="records",
-        defense=cell.defense,
-        knowledge=cell.knowledge,
-        adversary=cell.method,
+        defense=attempt.defense,
+        knowledge=attempt.knowledge,
+        adversary=attempt.method,
         metric=figure[0],
         round=figure[1],
-        seed=cell.seed,
+        seed=attempt.spec.seed,
         estimate=estimate,
         chance=chance,
         curve=curve,
-        details={"settings": how, "labels": cell.labels},
+        details={
+            "settings": EXACT if attempt.is_exact else repr(attempt.settings),
+            "labels": attempt.spec.labels,
+        },
         versions=versions(),
+        seconds=seconds,
     )

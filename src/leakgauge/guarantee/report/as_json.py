@@ -1,0 +1,41 @@
+"""The figures of an audited guarantee as plain values."""
+
+import math
+from typing import Any
+
+from leakgauge.guarantee.metrics import DISTANCE_OVER_CLIP, EPSILON, GAUSSIAN, IN_SAMPLE
+from leakgauge.guarantee.report.audited import AuditedGuarantee, audited_guarantee
+from leakgauge.runs.question import Answer
+
+NAMES = {"estimate": EPSILON, "gaussian": GAUSSIAN, "in_sample": IN_SAMPLE}
+"""The metrics of the three estimates, by their names in the JSON."""
+
+
+def as_json(answer: Answer) -> dict[str, Any]:
+    """Return settings and figures by name; None stands for an interval without an upper end."""
+    settings = answer.run.settings
+    audited = audited_guarantee(settings, answer.measurements)
+    kind, _, domain = str(settings["canary"]).partition("-")
+    details = audited.epsilon.details
+    return {
+        **settings,
+        "canary": kind,
+        "domain": domain or None,
+        "values": [details["first"], details["second"]],
+        "distance_over_clip": audited.figures[DISTANCE_OVER_CLIP].estimate.value,
+        "epsilon": {
+            **{name: _ends(audited, metric) for name, metric in NAMES.items()},
+            **audited.theory,
+        },
+        "saturated": audited.saturated,
+        "violated": audited.violated,
+    }
+
+
+def _ends(audited: AuditedGuarantee, metric: str) -> dict[str, float | None]:
+    estimate, high = audited.figures[metric].estimate, audited.upper_end(metric)
+    return {
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": high if math.isfinite(high) else None,
+    }

@@ -1,0 +1,73 @@
+"""The settings and figures of one audited guarantee."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leakgauge.core.checks import require
+from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN
+from leakgauge.results.measurements import Measurement
+
+SETTINGS = ("clip", "noise", "canary", "mechanism", "trials", "delta", "attribute")
+
+
+@dataclass(frozen=True, eq=False)
+class AuditedGuarantee:
+    """One audited guarantee.
+
+    Attributes:
+        settings: clip, noise, canary, mechanism, trials, delta, attribute, ...
+        figures: its measurements by metric.
+    """
+
+    settings: Mapping[str, Any]
+    figures: Mapping[str, Measurement]
+
+    @property
+    def epsilon(self) -> Measurement:
+        """The measurement of epsilon, which carries the theory and the scores."""
+        return self.figures[EPSILON]
+
+    @property
+    def theory(self) -> Mapping[str, float]:
+        """Epsilons that are known without a measurement, by name."""
+        return self.epsilon.theory
+
+    @property
+    def saturated(self) -> bool:
+        """Whether no trial went wrong, so that more trials would show more."""
+        return self.epsilon.estimate.low >= self.theory["largest_showable_low"]
+
+    @property
+    def violated(self) -> bool:
+        """Whether the mechanism breaks its claim for this record (at 95 % confidence)."""
+        return self.figures[GAUSSIAN].estimate.low > self.theory["pair_exact"]
+
+    def upper_end(self, metric: str) -> float:
+        """Return the upper end of an epsilon's interval: infinite where no trial went wrong.
+
+        A measurement holds finite numbers only: the promise for the worst record stands for an
+        infinite end, or the value where that is larger.
+        """
+        estimate = self.figures[metric].estimate
+        stand_in = max(estimate.value, self.theory["mechanism_exact"])
+        return math.inf if estimate.high == stand_in else estimate.high
+
+
+def audited_guarantee(
+    settings: Mapping[str, Any], measurements: Sequence[Measurement]
+) -> AuditedGuarantee:
+    """Return the audit that the settings and measurements of a run describe.
+
+    Raises:
+        InputError: some are missing, as in a damaged folder.
+    """
+    figures = {one.metric: one for one in measurements}
+    for known, wanted, what in (
+        (settings, SETTINGS, "settings"),
+        (figures, (EPSILON, GAUSSIAN), "measurements"),
+    ):
+        for name in wanted:
+            require(name in known, f"the {what} of this audit lack {name!r}; run it again")
+    return AuditedGuarantee(settings, figures)

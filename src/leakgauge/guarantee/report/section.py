@@ -1,0 +1,107 @@
+"""The section of the report about a guarantee."""
+
+from typing import Any
+
+from leakgauge.guarantee.metrics import METRICS
+from leakgauge.guarantee.report.audited import AuditedGuarantee, audited_guarantee
+from leakgauge.guarantee.report.charts import draw_scores
+from leakgauge.guarantee.report.next_command import next_command
+from leakgauge.guarantee.report.sentences import (
+    BIASED,
+    KEPT,
+    THEORY,
+    VIOLATED,
+    sentences,
+    verdict,
+)
+from leakgauge.guarantee.spec import QUESTION
+from leakgauge.report.facts import other_facts, parts
+from leakgauge.report.section import Level, Line, Row, Section
+from leakgauge.report.templates import render
+from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Answer
+
+STYLE = f"""
+.key.null::before {{ height: 10px; background: var(--muted); opacity: .5; }}
+.key.alternative::before {{ height: 10px; background: var(--accent); opacity: .6; }}
+.scroll:has(.promised) {{ max-width: 860px; }}
+.promised th[scope="row"] {{ white-space: normal; min-width: 14rem; }}
+.promised tr + tr {{ border-top: 1px solid var(--line); }}
+#{QUESTION}-scores figure {{ max-width: 680px; }}
+.lead.sentences {{ display: block; }}
+.lead.sentences p {{ max-width: 80ch; margin: 14px 0 0; }}
+"""
+
+
+def section(answer: Answer, title: str) -> Section:
+    """Return the section.
+
+    Args:
+        answer: of the question.
+        title: heading of the section.
+
+    Raises:
+        InputError: settings or measurements are missing, as in a damaged folder.
+    """
+    audited = audited_guarantee(answer.run.settings, answer.measurements)
+    return Section(
+        name=QUESTION,
+        title=title,
+        html=render("leakgauge.guarantee.report", "section.html.j2", _values(audited, answer.run)),
+        rows=[_row(audited)],
+        lines=_lines(audited),
+        missing=answer.missing,
+        next_command=next_command(audited),
+        nav=_nav(audited),
+        style=STYLE,
+    )
+
+
+def _row(audited: AuditedGuarantee) -> Row:
+    estimate = audited.epsilon.estimate
+    return Row(
+        ask=QUESTION,
+        verdict=VIOLATED if audited.violated else KEPT,
+        level=_level(audited),
+        text=verdict(audited),
+        metric=METRICS[audited.epsilon.metric].title,
+        estimate=estimate,
+        chance=audited.epsilon.chance,
+        strength=min(1.0, estimate.low / max(audited.theory["pair_exact"], estimate.low, 1e-9)),
+    )
+
+
+def _level(audited: AuditedGuarantee) -> Level:
+    return "strong" if audited.violated else "none"
+
+
+def _lines(audited: AuditedGuarantee) -> list[Line]:
+    *texts, last = sentences(audited)
+    return [*map(Line, texts), Line(last, level="strong" if audited.violated else None)]
+
+
+def _nav(audited: AuditedGuarantee) -> list[tuple[str, str]]:
+    anchors = {"scores": "Scores", "figures": "Measured and promised", "data": "Data"}
+    if audited.epsilon.histogram is None:
+        del anchors["scores"]
+    return [(f"{QUESTION}-{name}", title) for name, title in anchors.items()]
+
+
+def _values(audited: AuditedGuarantee, run: Run) -> dict[str, Any]:
+    *texts, last = sentences(audited)
+    return {
+        "at": QUESTION,
+        "run": run,
+        "epsilon": audited.epsilon,
+        "level": _level(audited),
+        "badge": VIOLATED if audited.violated else KEPT,
+        "saturated": audited.saturated,
+        "verdict": last,
+        "sentences": texts,
+        "figures": {METRICS[name].label: one.estimate for name, one in audited.figures.items()},
+        "theory": {THEORY[key]: audited.theory[key] for key in THEORY if key in audited.theory},
+        "scores": draw_scores(audited.epsilon, name=f"{QUESTION}-scores"),
+        "biased": BIASED,
+        "parts": parts(run.data),
+        "rest": other_facts(run.data),
+    }

@@ -1,0 +1,1 @@
+"""One audit of a guarantee, from a table to measurements."""

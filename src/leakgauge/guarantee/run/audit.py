@@ -1,0 +1,127 @@
+"""Audits a guarantee and returns its measurements."""
+
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from leakgauge.core.rng import torch_stream
+from leakgauge.core.threads import one_thread
+from leakgauge.core.types import Dataset, Task
+from leakgauge.core.versions import versions
+from leakgauge.data.encoding import encode
+from leakgauge.data.source import Source
+from leakgauge.data.table import Table
+from leakgauge.guarantee.game import AuditResult, audit_pair
+from leakgauge.guarantee.pair import Pair
+from leakgauge.guarantee.run.checkpoint import keep_pair, kept_pair
+from leakgauge.guarantee.run.measure import measurements_of
+from leakgauge.guarantee.run.mechanisms import build_mechanism
+from leakgauge.guarantee.run.record import pair_of
+from leakgauge.guarantee.spec import GuaranteeSpec, claimed
+from leakgauge.guarantee.statistic import LikelihoodRatio, Norm, Statistic
+from leakgauge.models.perceptron import mlp
+from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Answer, Progress
+from leakgauge.runs.work import WorkFolder
+
+STATISTICS: dict[str, Statistic] = {one.name: one for one in (LikelihoodRatio(), Norm())}
+CRAFTING, RELEASING = "crafting a record", "releasing gradients"
+
+
+def run(spec: GuaranteeSpec, source: Source, folder: WorkFolder, progress: Progress) -> Answer:
+    """Return what an auditor learns of one attribute from the releases of the initial model.
+
+    Args:
+        spec: resolved.
+        source: a table.
+        folder: keeps the record, whose search takes long.
+        progress: gets notes on the data and finished parts.
+
+    Raises:
+        InputError: the table cannot be used, or the mechanism fails.
+    """
+    table = spec.table(source)
+    description = _describe(spec, source, table)
+    for note in description.notes:
+        progress.note(note)
+    folder.guard(description)
+    with one_thread():
+        pair, result = _audit(table, spec, folder, progress)
+    return Answer(description, measurements_of(spec, source.name, pair, result))
+
+
+def _audit(
+    table: Table, spec: GuaranteeSpec, folder: WorkFolder, progress: Progress
+) -> tuple[Pair, AuditResult]:
+    data = encode(table, fit_on=torch.arange(len(table))).to(spec.device)
+    task = _initial_task(data, len(table.classes), spec)
+    pair = kept_pair(folder, data, spec)
+    if pair is None:
+        pair = pair_of(task, data, spec, lambda done, of: progress.step(CRAFTING, done, of))
+        keep_pair(folder, pair)
+    progress.step(RELEASING, 0, 1)
+    result = audit_pair(
+        task,
+        None,
+        pair,
+        build_mechanism(spec.mechanism, claimed(spec)),
+        claimed=claimed(spec),
+        statistic=STATISTICS[spec.statistic],
+        trials=spec.trials,
+        delta=spec.delta,
+        seed=spec.seed,
+    )
+    progress.step(RELEASING, 1, 1)
+    return pair, result
+
+
+def _initial_task(data: Dataset, classes: int, spec: GuaranteeSpec) -> Task:
+    generator = torch_stream(spec.seed, "model")
+    model = mlp(data.x.shape[1], classes, spec.hidden, generator=generator)
+    return Task(model.to(spec.device), cross_entropy)
+
+
+def _describe(spec: GuaranteeSpec, source: Source, table: Table) -> Run:
+    about = {
+        "name": source.name,
+        "fingerprint": source.fingerprint,
+        "records": len(table),
+    }
+    notes = [*source.notes, *table.notes, *_note_on_defenses(spec)]
+    return Run("", _settings(spec), about, notes, versions())
+
+
+def _settings(spec: GuaranteeSpec) -> dict[str, Any]:
+    """The settings that the figures depend on, by name, as plain values."""
+    return {
+        "attribute": spec.attribute,
+        "clip": spec.clip,
+        "noise": spec.noise,
+        "label": spec.label,
+        "canary": spec.canary,
+        "statistic": spec.statistic,
+        "mechanism": spec.mechanism,
+        "trials": spec.trials,
+        "delta": spec.delta,
+        "hidden": list(spec.hidden),
+        "group": spec.group,
+        "drop": list(spec.drop),
+        "bins": dict(spec.bins),
+        "drop_missing": spec.drop_missing,
+        "device": spec.device,
+        "seed": spec.seed,
+        "table": spec.data,
+    }
+
+
+def _note_on_defenses(spec: GuaranteeSpec) -> list[str]:
+    """A note where nothing says which mechanism to audit."""
+    if not spec.defense:
+        return []
+    dpsgd = claimed(spec)
+    return [
+        f"DP-SGD with clip {dpsgd.clip:g} and noise {dpsgd.noise:g} is audited, since no defense "
+        "of this run promises differential privacy; to audit another, add one such as --defense "
+        "dpsgd:clip=1,noise=0.5"
+    ]

@@ -1,0 +1,51 @@
+"""The record to release: one of the table, or the worst that a search finds."""
+
+from collections.abc import Callable
+from typing import cast, get_args
+
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Dataset, Task
+from leakgauge.guarantee.canary import Canary, craft
+from leakgauge.guarantee.distance import Distance
+from leakgauge.guarantee.domain import Domain
+from leakgauge.guarantee.pair import Pair, attribute_of, choose_pairs
+from leakgauge.guarantee.search import Craft
+from leakgauge.guarantee.spec import RANDOM, GuaranteeSpec, claimed
+
+OBJECTIVES: tuple[Distance, ...] = ("cosine", "clipped")
+"""Distances to make large; which of them gets further depends on the clip and the domain."""
+
+
+def pair_of(
+    task: Task, data: Dataset, spec: GuaranteeSpec, progress: Callable[[int, int], None]
+) -> Pair:
+    """Return the record in both versions.
+
+    Args:
+        task: the initial model and its loss.
+        data: the encoded table.
+        spec: resolved.
+        progress: gets how many searches of how many are finished.
+    """
+    if spec.canary == RANDOM:
+        rng = stream(spec.seed, "pairs")
+        return choose_pairs(data, str(spec.attribute), 1, rng=rng)[0]
+    crafted: list[Canary] = []
+    for distance in OBJECTIVES:
+        progress(len(crafted), len(OBJECTIVES))
+        crafted.append(_crafted(task, data, spec, distance))
+    progress(len(crafted), len(OBJECTIVES))
+    return max(crafted, key=lambda canary: canary.distance).pair
+
+
+def _crafted(task: Task, data: Dataset, spec: GuaranteeSpec, distance: Distance) -> Canary:
+    attribute = attribute_of(data, str(spec.attribute), rng=stream(spec.seed, "values"))
+    settings = Craft(_domain(spec), distance, min(Craft.restarts, len(data)))
+    rng = stream(spec.seed, "craft")
+    return craft(task, None, data, attribute, settings, clip=claimed(spec).clip, rng=rng)
+
+
+def _domain(spec: GuaranteeSpec) -> Domain:
+    domain = spec.canary.split("-")[1]
+    assert domain in get_args(Domain)
+    return cast(Domain, domain)

@@ -1,0 +1,158 @@
+"""Searches for a canary: among values that occur in the data, and by gradient ascent."""
+
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require, require_choice, require_count, require_positive
+from leakgauge.core.types import Column, Dataset
+from leakgauge.guarantee.distance import Distance, VersionDistance, require_distance
+from leakgauge.guarantee.domain import Domain
+
+
+@dataclass(frozen=True)
+class Craft:
+    """Settings of the search for a canary.
+
+    Attributes:
+        domain: where the record may lie: anywhere (``"free"``, as the paper seems to); each
+            position within the range of the data (``"box"``); or a record whose every original
+            column has a value that occurs in the data (``"valid"``).
+        distance: to make large: ``"mse"`` or ``"cosine"`` of the gradients (the paper's), or
+            ``"clipped"``, the distance after clipping. Where both gradients are longer than the
+            clip, the cosine alone decides, and its ascent gets further in the box.
+        restarts: records of the data to start from, for each label.
+        steps: of gradient ascent (Adam); ``"valid"`` takes none.
+        lr: learning rate of Adam, in units of the encoded features.
+        sweeps: over all columns, in the search among values that occur in the data; 0 skips the
+            search in ``"free"`` and ``"box"``, where it gives the ascent its starts.
+        choices: largest number of values of a column to try, evenly spaced among those that
+            occur.
+
+    The search returns the record with the largest clipped distance of all starts and labels.
+
+    Raises:
+        InputError: a value is out of range, or ``"valid"`` has no sweeps.
+
+    References:
+        Li et al., CCS 2024, section 7.
+    """
+
+    domain: Domain = "free"
+    distance: Distance = "cosine"
+    restarts: int = 4
+    steps: int = 200
+    lr: float = 0.5
+    sweeps: int = 2
+    choices: int = 32
+
+    def __post_init__(self) -> None:
+        require_choice(self.domain, "domain", get_args(Domain))
+        require_distance(self.distance)
+        for name in ("restarts", "steps", "choices"):
+            require_count(getattr(self, name), f"number of {name}")
+        require_positive(self.lr, "lr")
+        require(self.sweeps >= 0, f"number of sweeps is {self.sweeps}; expected 0 or more")
+        require(
+            self.sweeps > 0 or self.domain != "valid",
+            "sweeps over the columns search for a valid record; expected 1 sweep or more",
+        )
+
+
+Block = tuple[Column, Tensor]
+"""A column and its encoded values to try ``[k, stop - start]``."""
+
+
+def blocks_of(data: Dataset, fixed: Column, choices: int) -> list[Block]:
+    """Return the values that occur in the data, for every column except ``fixed``.
+
+    Args:
+        data: encoded records.
+        fixed: the attribute.
+        choices: largest number of values a column.
+    """
+    assert data.schema is not None
+    blocks = []
+    for column in data.schema.columns:
+        if column.name == fixed.name:
+            continue
+        values = torch.unique(data.x[:, column.start : column.stop], dim=0)
+        if len(values) > choices:  # ascending, so that the ends are kept
+            places = torch.linspace(0, len(values) - 1, choices).round().long()
+            values = values[places.to(values.device)]
+        blocks.append((column, values))
+    return blocks
+
+
+def search_columns(
+    between: VersionDistance,
+    x: Tensor,
+    y: Tensor,
+    blocks: list[Block],
+    settings: Craft,
+    rng: np.random.Generator,
+) -> Tensor:
+    """Return a record ``[F]`` after sweeps in which each column in turn takes its best value.
+
+    Args:
+        between: distance between the versions.
+        x: the start ``[F]``.
+        y: its label.
+        blocks: values to try.
+        settings: distance and number of sweeps.
+        rng: draws the order of the columns.
+    """
+    best = -1.0
+    for _ in range(settings.sweeps):
+        before = best
+        for at in rng.permutation(len(blocks)).tolist():
+            column, values = blocks[at]
+            several = x.repeat(len(values), 1)
+            several[:, column.start : column.stop] = values
+            with torch.no_grad():
+                distances = between.measure(several, y.expand(len(values)), settings.distance)
+            best = float(distances.max())
+            x = several[int(distances.argmax())]
+        if best <= before:
+            break
+    return x
+
+
+def ascend(
+    between: VersionDistance, x: Tensor, y: Tensor, data: Dataset, settings: Craft
+) -> Tensor:
+    """Return the best points ``[n, F]`` on gradient ascents from each start by itself.
+
+    Args:
+        between: distance between the versions; ``"clipped"`` decides which point is best.
+        x: the starts ``[n, F]``.
+        y: their labels ``[n]``.
+        data: encoded records, whose range limits the box.
+        settings: domain, distance, steps and learning rate.
+    """
+    low, high = _range(data, settings.domain)
+    current = x.clone().requires_grad_()
+    optimizer = torch.optim.Adam([current], lr=settings.lr, maximize=True)
+    best, reached = x.clone(), torch.full((len(x),), -1.0, dtype=x.dtype, device=x.device)
+    for _ in range(settings.steps + 1):
+        with torch.no_grad():
+            clipped = between.measure(current, y, "clipped")
+            better = clipped > reached
+            best[better], reached[better] = current[better], clipped[better]
+        optimizer.zero_grad()
+        # Of a sum each start gets its own gradient.
+        torch.autograd.backward(between.measure(current, y, settings.distance).sum())
+        optimizer.step()
+        with torch.no_grad():
+            current.copy_(torch.minimum(torch.maximum(current, low), high))
+    return best.detach()
+
+
+def _range(data: Dataset, domain: Domain) -> tuple[Tensor, Tensor]:
+    if domain == "free":
+        limit = torch.full_like(data.x[0], float("inf"))
+        return -limit, limit
+    return data.x.amin(dim=0), data.x.amax(dim=0)

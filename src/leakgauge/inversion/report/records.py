@@ -1,0 +1,89 @@
+"""Reads the records, true and rebuilt, that a run kept beside its measurements."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.inversion.run.records import TRUTH
+from leakgauge.results.measurements import PICTURES_FILE, ROWS_FILE
+
+Rows = list[dict[str, Any]]
+"""Of each record, by column: its text; of an attempt, a pair of text and whether it is right."""
+
+_AGAIN = "run the command again"
+
+
+def read_pictures(folder: Path, attempts: int) -> dict[str, Tensor]:
+    """Return the kept images; empty where none are kept.
+
+    Args:
+        folder: of the finished question.
+        attempts: their number.
+
+    Returns:
+        Uint8 ``[n, c, h, w]`` by ``"truth"`` and by the number of the attempt.
+
+    Raises:
+        InputError: the file is damaged, or of another run.
+    """
+    path = folder / PICTURES_FILE
+    if not path.is_file():
+        return {}
+    try:
+        pictures: dict[str, Tensor] = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise _refusal(path, str(error)) from error
+    _check_names(path, set(pictures), attempts)
+    shapes = {tuple(x.shape) for x in pictures.values()}
+    sound = all(x.dtype == torch.uint8 and x.dim() == 4 for x in pictures.values())
+    if not (sound and len(shapes) == 1 and next(iter(shapes))[1] in (1, 3)):
+        raise _refusal(path, f"it holds {sorted(map(list, shapes))}, no images [n, 1 or 3, h, w]")
+    return pictures
+
+
+def read_rows(folder: Path, attempts: int) -> dict[str, Rows]:
+    """Return the kept rows of a table in the same way as ``read_pictures``.
+
+    Raises:
+        InputError: the file is damaged, or of another run.
+    """
+    path = folder / ROWS_FILE
+    if not path.is_file():
+        return {}
+    try:
+        rows: dict[str, Rows] = json.loads(path.read_text(encoding="utf-8"))
+        _check_names(path, set(rows), attempts)
+        sound = _fit_together(rows, attempts)
+    except (OSError, ValueError, TypeError, AttributeError, LookupError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise _refusal(path, str(error)) from error
+    require(sound, f"{path} cannot be read (its rows do not fit one another); {_AGAIN}")
+    return rows
+
+
+def _fit_together(rows: dict[str, Rows], attempts: int) -> bool:
+    """Whether every attempt has the truth's rows and columns, and pairs as values."""
+    columns = [list(row) for row in rows[TRUTH]]
+    rebuilt = [rows[str(at)] for at in range(attempts)]
+    # Taking every pair apart raises where there is no pair.
+    return all(
+        [list(row) for row in one] == columns
+        and all(isinstance(right, bool) for row in one for _, right in row.values())
+        for one in rebuilt
+    )
+
+
+def _check_names(path: Path, names: set[str], attempts: int) -> None:
+    if names - {TRUTH} != {str(at) for at in range(attempts)}:
+        raise _refusal(path, f"it holds {sorted(names)}, the measurements {attempts} attempts")
+
+
+def _refusal(path: Path, why: str) -> InputError:
+    return InputError(f"{path} cannot be read ({' '.join(why.split())}); {_AGAIN}")

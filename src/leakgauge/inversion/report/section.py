@@ -1,0 +1,180 @@
+"""The section of a report on rebuilt records: verdict, records, figures and curves."""
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from leakgauge.inversion.metrics.table import COLUMNS, LOSS, METRICS, PSNR
+from leakgauge.inversion.report.command import next_command
+from leakgauge.inversion.report.curves import draw_curves, line_style
+from leakgauge.inversion.report.effect import effect_of
+from leakgauge.inversion.report.gallery import gallery
+from leakgauge.inversion.report.levels import worst
+from leakgauge.inversion.report.records import Rows, read_pictures, read_rows
+from leakgauge.inversion.report.wording import sentence, title
+from leakgauge.inversion.run.facts import read_facts
+from leakgauge.inversion.run.records import TRUTH
+from leakgauge.inversion.words import NAME
+from leakgauge.report.facts import other_facts, parts
+from leakgauge.report.grouping import Test, group_tests
+from leakgauge.report.section import Line, Row, Section
+from leakgauge.report.templates import render
+from leakgauge.results.measurements import Measurement
+from leakgauge.results.metrics import titles
+from leakgauge.runs.question import Answer
+from leakgauge.runs.spec import NONE
+
+PACKAGE = "leakgauge.inversion.report"
+CURVES = (PSNR, LOSS)
+COLUMN = f"{COLUMNS}: "
+"""What the names of single columns' metrics begin with."""
+
+TITLES = titles(METRICS)
+
+
+def section(answer: Answer, folder: Path) -> Section:
+    """Return the section of an answer, with the records that the folder holds.
+
+    Args:
+        answer: of the question.
+        folder: with the kept records.
+
+    Raises:
+        InputError: the kept records are damaged, or of another run.
+    """
+    attempts = len(group_tests(answer.measurements))
+    pictures, rows = read_pictures(folder, attempts), read_rows(folder, attempts)
+    is_update = answer.run.settings.get("update") is not None
+    labels = read_facts(folder, attempts)[0]["labels"] if is_update else None
+    return section_of(answer, pictures, rows, labels=labels)
+
+
+def section_of(
+    answer: Answer,
+    pictures: Mapping[str, Tensor],
+    rows: Mapping[str, Rows],
+    *,
+    labels: Sequence[int] | None = None,
+) -> Section:
+    """Return the section of an answer, with these records.
+
+    Args:
+        answer: of the question.
+        pictures: uint8 ``[n, c, h, w]`` by ``"truth"`` and by the number of the attempt.
+        rows: of a table, by the same names.
+        labels: behind the update of a real client, where they may be shown.
+    """
+    tests = group_tests(answer.measurements)
+    values = _values(answer, tests, pictures, rows)
+    return Section(
+        name=NAME,
+        title="Can the records be rebuilt?",
+        html=render(PACKAGE, "section.html.j2", values),
+        rows=[_row(tests)],
+        lines=[*map(Line, values["results"]), *_labels(answer, labels)],
+        missing=answer.missing,
+        effect=effect_of(tests),
+        next_command=next_command(answer.run.settings, worst(_undefended(tests))[1].level),
+        nav=_nav(values),
+        style=files(PACKAGE).joinpath("section.css").read_text("utf-8"),
+        private=bool(pictures or rows),
+    )
+
+
+def _values(
+    answer: Answer, tests: list[Test], pictures: Mapping[str, Tensor], rows: Mapping[str, Rows]
+) -> dict[str, Any]:
+    """What the template shows, by name."""
+    curves = {name: draw_curves(tests, name, name=f"{NAME}-{name}") for name in CURVES}
+    return {
+        "at": NAME,
+        "run": answer.run,
+        "results": [sentence(test) for test in tests],
+        "missing": answer.missing,
+        "titles": [title(test) for test in tests],
+        "figures": _figures(tests),
+        "metrics": {name: text for name, text in TITLES.items() if any(t.at(name) for t in tests)},
+        "count": answer.measurements[0].estimate.n,
+        "columns": _columns(tests),
+        "epochs": _epochs(tests),
+        "curves": {name: svg for name, svg in curves.items() if svg is not None},
+        "legend": _legend(tests),
+        "gallery": gallery(pictures),
+        "true_known": TRUTH in pictures or TRUTH in rows,
+        "rows": rows,
+        "redacted": bool(answer.run.settings.get("redact")),
+        "parts": parts(answer.run.data),
+        "rest": other_facts(answer.run.data),
+    }
+
+
+def _row(tests: list[Test]) -> Row:
+    test, verdict = worst(tests)
+    # The loss is no distance to the truth, and a single record has no interval.
+    if verdict.figure is None or verdict.figure.estimate.n == 1:
+        return Row(NAME, verdict.words, verdict.level, sentence(test), strength=verdict.strength)
+    return Row(
+        NAME,
+        verdict.words,
+        verdict.level,
+        sentence(test),
+        METRICS[verdict.figure.metric].label,
+        verdict.figure.estimate,
+        verdict.figure.chance,
+        verdict.strength,
+    )
+
+
+def _undefended(tests: list[Test]) -> list[Test]:
+    """The attempts without a defense; all attempts where each met one."""
+    return [test for test in tests if test.defense == NONE] or tests
+
+
+def _labels(answer: Answer, labels: Sequence[int] | None) -> list[Line]:
+    if labels is None:
+        return []
+    return [Line(f"labels ({answer.run.settings['labels']}): {', '.join(map(str, labels))}")]
+
+
+def _nav(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The anchors inside the section, and their titles."""
+    present = {
+        "Records": values["gallery"] or values["rows"],
+        "Figures": values["metrics"],
+        "Curves": values["curves"],
+        "Data": True,
+    }
+    return [(f"{NAME}-{name.lower()}", name) for name, shown in present.items() if shown]
+
+
+def _figures(tests: Sequence[Test]) -> list[dict[str, Measurement]]:
+    """Of each attempt, the figures that have a column of the table."""
+    return [{name: one for name in TITLES if (one := test.at(name)) is not None} for test in tests]
+
+
+def _columns(tests: Sequence[Test]) -> dict[str, list[Measurement | None]]:
+    """Of a table: how often each original column was right, for each attempt."""
+    names = dict.fromkeys(m for test in tests for m in test.metrics if m.startswith(COLUMN))
+    return {name.removeprefix(COLUMN): [test.at(name) for test in tests] for name in names}
+
+
+def _legend(tests: Sequence[Test]) -> list[tuple[str, str, str]]:
+    """Name, colour and dash of each attempt that has a curve."""
+    return [
+        (title(test), *line_style(number))
+        for number, test in enumerate(tests)
+        if any((one := test.at(name)) and one.curve for name in CURVES)
+    ]
+
+
+def _epochs(tests: Sequence[Test]) -> list[tuple[str, int, Measurement]]:
+    """PSNR of single epochs, where there are several."""
+    return [
+        (title(test), when, one)
+        for test in tests
+        for when in test.rounds
+        if (one := test.at(PSNR, when)) is not None
+    ]

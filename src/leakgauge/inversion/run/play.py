@@ -1,0 +1,150 @@
+"""Runs the question: every attempt of a spec, each kept when it is finished."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from leakgauge.core.checks import InputError
+from leakgauge.core.versions import versions
+from leakgauge.data.fingerprints import fingerprint
+from leakgauge.data.source import Source
+from leakgauge.inversion.metrics.lpips import NO_WEIGHTS, Lpips, default_lpips
+from leakgauge.inversion.run.attempt import Attempt, attempts_of
+from leakgauge.inversion.run.facts import facts_of, keep_facts
+from leakgauge.inversion.run.progress import search_progress
+from leakgauge.inversion.run.rebuild import rebuild
+from leakgauge.inversion.run.rebuilt import Rebuilt
+from leakgauge.inversion.run.receive import run_update
+from leakgauge.inversion.run.records import keep_records
+from leakgauge.inversion.run.scenario import Scenario, scenario_of
+from leakgauge.inversion.run.scoring import measurements_of
+from leakgauge.inversion.spec import InversionSpec
+from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Answer, Progress
+from leakgauge.runs.spec import plain
+from leakgauge.runs.work import WorkFolder
+
+Played = list[tuple[Attempt, Rebuilt]]
+
+_NOT_SHOWN = ("ask", "task", "update", "files")
+"""Settings that the description of a run does not list."""
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """The finished attempts, why others are missing, and whether the user stopped the run."""
+
+    played: Played
+    missing: tuple[str, ...] = ()
+    stopped: bool = False
+
+
+def run(spec: InversionSpec, source: Source, folder: WorkFolder, progress: Progress) -> Answer:
+    """Return the measurements of all attempts.
+
+    Finished attempts are read back from the folder. If the user stops the run, the attempts that
+    are finished make the answer.
+
+    Args:
+        spec: resolved.
+        source: the data.
+        folder: keeps finished attempts, and the records for the report.
+        progress: gets iterations, notes and warnings.
+
+    Raises:
+        InputError: the first attempt cannot be played.
+        KeyboardInterrupt: the user stopped it before the first attempt was finished.
+    """
+    if spec.update is not None:
+        return run_update(spec, source, folder, progress)
+    scenario = scenario_of(source, spec)
+    lpips = default_lpips() if spec.lpips is None else Lpips.load(spec.lpips)
+    described = _described(spec, source, scenario)
+    folder.guard(_origin(described, scenario, lpips))
+    for note in described.notes:
+        progress.note(note)
+    if lpips is None and scenario.pixels is not None:
+        progress.note(NO_WEIGHTS)
+    outcome = _play(spec, scenario, lpips, folder, progress)
+    _keep(folder, spec, scenario, outcome.played)
+    for warning in dict.fromkeys(text for _, one in outcome.played for text in one.warnings):
+        progress.warn(warning)
+    measurements = [
+        measurement
+        for attempt, rebuilt in outcome.played
+        for measurement in measurements_of(attempt, source.name, rebuilt)
+    ]
+    return Answer(described, measurements, outcome.missing, outcome.stopped)
+
+
+def _play(
+    spec: InversionSpec,
+    scenario: Scenario,
+    lpips: Lpips | None,
+    folder: WorkFolder,
+    progress: Progress,
+) -> _Outcome:
+    played: Played = []
+    missing: list[str] = []
+    for number, attempt in enumerate(attempts_of(spec), start=1):
+        name = f"attempt-{number:04d}"
+        try:
+            played.append((attempt, _rebuilt(name, attempt, scenario, lpips, folder, progress)))
+        except InputError as error:
+            if not played:
+                raise
+            missing.append(f"{attempt.title}: {error}")
+        except KeyboardInterrupt:
+            if not played:
+                raise
+            missing.append(f"{attempt.title} and the attempts after it: you stopped the run")
+            return _Outcome(played, tuple(missing), stopped=True)
+    return _Outcome(played, tuple(missing))
+
+
+def _rebuilt(
+    name: str,
+    attempt: Attempt,
+    scenario: Scenario,
+    lpips: Lpips | None,
+    folder: WorkFolder,
+    progress: Progress,
+) -> Rebuilt:
+    """The attempt's records and scores, from the folder where they are kept."""
+    finished = folder.arrays(name)
+    if finished is not None:
+        return Rebuilt.from_arrays(finished)
+    search = search_progress(progress, attempt.title, attempt.settings.iterations)
+    rebuilt = rebuild(scenario, attempt, lpips=lpips, progress=None if attempt.is_exact else search)
+    kept = (rebuilt.redacted() if attempt.spec.redact else rebuilt).to_arrays()
+    folder.keep_arrays(name, *kept)
+    return Rebuilt.from_arrays(kept)
+
+
+def _keep(folder: WorkFolder, spec: InversionSpec, scenario: Scenario, played: Played) -> None:
+    keep_facts(folder.files, [facts_of(*one) for one in played])
+    if not spec.redact:
+        keep_records(folder.files, scenario.schema, [rebuilt for _, rebuilt in played])
+
+
+def _described(spec: InversionSpec, source: Source, scenario: Scenario) -> Run:
+    settings = {name: value for name, value in plain(spec).items() if name not in _NOT_SHOWN}
+    settings |= {
+        "method": list(dict.fromkeys(spec.method)),
+        "defense": list(dict.fromkeys(spec.defense)),
+    }
+    facts = {
+        "name": source.name,
+        "fingerprint": source.fingerprint,
+        "records": len(scenario.x),
+    }
+    return Run("", settings, facts, scenario.notes, versions())
+
+
+def _origin(described: Run, scenario: Scenario, lpips: Lpips | None) -> Run:
+    """All that kept attempts depend on: also the weights of the networks."""
+    networks: Mapping[str, Any] = {
+        "model": fingerprint(dict(scenario.params)),
+        "lpips": "" if lpips is None else fingerprint(dict(lpips.weights)),
+    }
+    return replace(described, data={**described.data, **networks})

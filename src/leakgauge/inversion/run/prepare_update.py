@@ -1,0 +1,265 @@
+"""Prepares the search for the records behind the update of a real client."""
+
+from dataclasses import dataclass, replace
+from math import isfinite
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import InputError, require, require_choice
+from leakgauge.core.rng import stream, torch_stream
+from leakgauge.core.types import Dataset, Task
+from leakgauge.inversion.labels.inference import infer_labels
+from leakgauge.inversion.run.received import Received, are_pictures
+from leakgauge.inversion.search.engine import classes_of, reconstruct
+from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.simulate import LocalSteps
+from leakgauge.inversion.search.targets import Progress
+from leakgauge.inversion.words import INFERRED, KNOWN, LABELS
+from leakgauge.training.update import Update
+
+MOST_PUBLIC = 1024
+"""Public records that stand in for private ones when labels are counted, at most: the mean
+prediction is then known to about 0.5 / sqrt(1024), half a record in a batch of 32."""
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedUpdate:
+    """An update that can be attacked; nothing refuses it any more before the search.
+
+    Attributes:
+        task: the model and its loss.
+        update: what the client sent.
+        settings: the method.
+        shape: of all its records, ``(B, *record)``.
+        labels: ``[1, B]``; None where the search also finds the labels.
+        low: lowest values of public records, broadcast to a record.
+        high: highest values of public records, broadcast to a record.
+        local: the steps to simulate, or None.
+        warnings: why the update may not mean what the attack takes it for.
+        seed: draws the starts.
+    """
+
+    task: Task
+    update: Update
+    settings: Settings
+    shape: tuple[int, ...]
+    labels: Tensor | None
+    low: Tensor
+    high: Tensor
+    local: LocalSteps | None
+    warnings: tuple[str, ...]
+    seed: int
+
+    def rebuild(self, progress: Progress | None = None) -> Received:
+        """Search for the records.
+
+        Raises:
+            InputError: the search has no finite loss.
+        """
+        search = reconstruct(
+            self.task,
+            self.update.before,
+            self.update.as_gradient(),
+            self.settings,
+            shape=self.shape,
+            seed=self.seed,
+            labels=self.labels,
+            low=self.low,
+            high=self.high,
+            local=self.local,
+            progress=progress,
+        )
+        loss = float(search.loss)
+        require(
+            isfinite(loss),
+            f"the search ended at a loss of {loss}; take another --method or more --restarts",
+        )
+        curve = zip(search.steps.tolist(), search.losses[0].tolist(), strict=True)
+        return Received(
+            x=search.x[0].detach(),
+            labels=search.labels[0],
+            loss=loss,
+            curve=tuple((float(at), value) for at, value in curve if isfinite(value)),
+            low=self.low,
+            high=self.high,
+            warnings=self.warnings,
+            seconds_per_iteration=search.seconds_per_iteration,
+        )
+
+
+def rebuild_received(
+    task: Task,
+    data: Dataset,
+    update: Update,
+    settings: Settings,
+    *,
+    labels: str = INFERRED,
+    simulate: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Received:
+    """Return the records of a real client, rebuilt from its update.
+
+    Args:
+        task: the model and its loss; never changed.
+        data: public records of the same shape. They give the range of values, and the mean
+            prediction for counting labels; the search looks for none of them in the update.
+        update: what the client sent.
+        settings: the method.
+        labels: ``"inferred"``, or ``"known"`` where the update holds them.
+        simulate: whether to simulate the local steps.
+        seed: draws the starts and the public records that stand in for private ones.
+        progress: as for ``reconstruct``.
+
+    Raises:
+        InputError: update, model and records do not fit one another, or the update lacks what is
+            needed.
+    """
+    prepared = prepare_received(
+        task, data, update, settings, labels=labels, simulate=simulate, seed=seed
+    )
+    return prepared.rebuild(progress)
+
+
+def prepare_received(
+    task: Task,
+    data: Dataset,
+    update: Update,
+    settings: Settings,
+    *,
+    labels: str = INFERRED,
+    simulate: bool = False,
+    seed: int = 0,
+) -> PreparedUpdate:
+    """Return what ``rebuild_received`` prepares for its search; arguments as there."""
+    require_choice(labels, "--labels", LABELS)
+    require(len(data) > 0, "there are no public records; they give a record's shape and range")
+    update.check_fits(task.model)
+    task = replace(task, model=update.in_place(task.model))
+    update = _on_device(update, data.x.device)
+    count, shape = record_count(update), tuple(data.x.shape[1:])
+    public = data.x.to(next(iter(update.before.values())).dtype)
+    low, high = range_of(public)
+    # First, since it says best what a model in train mode, or of other inputs, does wrong.
+    warnings = _warnings(task, update, shape, simulate=simulate, seed=seed)
+    classes = classes_of(task, update.before, public[:1])
+    if labels == KNOWN:
+        given: Tensor | None = _sent_labels(update, count, classes)
+    else:
+        given = None if settings.joint_labels else _inferred(task, update, count, public, seed)
+    local = local_steps(update, count) if simulate else None
+    return PreparedUpdate(
+        task, update, settings, (count, *shape), given, low, high, local, warnings, seed
+    )
+
+
+def record_count(update: Update) -> int:
+    """Return the number of records behind an update.
+
+    Where the update does not say it, each of its steps is taken to use different records.
+
+    Raises:
+        InputError: it gives neither its records nor its batch size.
+    """
+    if update.records is not None:
+        return update.records
+    if update.batch_size is None:
+        raise InputError(
+            "the update gives neither its records nor its batch size; give the number of its "
+            "records with --images"
+        )
+    return update.batch_size * update.steps
+
+
+def local_steps(update: Update, count: int) -> LocalSteps:
+    """Return the client's training: passes over the same batches in the same order.
+
+    Args:
+        update: what the client sent.
+        count: its different records.
+
+    Raises:
+        InputError: the update does not say enough, or its steps are no whole passes.
+    """
+    size = update.batch_size
+    require(
+        update.steps > 1 and update.lr is not None,
+        f"a {update.kind} of {update.steps} step needs no simulation; leave out --simulate",
+    )
+    if size is None:
+        raise InputError(
+            "the update does not give its batch size, without which its steps cannot be simulated; "
+            "leave out --simulate"
+        )
+    steps = count // size
+    require(
+        count % size == 0 and update.steps % steps == 0,
+        f"{update.steps} steps of {size} records are no whole passes over {count} records, so "
+        "they cannot be simulated; leave out --simulate",
+    )
+    assert update.lr is not None
+    return LocalSteps(steps, update.lr, update.steps // steps)
+
+
+def range_of(public: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the lowest and highest values of records ``[n, ...]``: of pictures, by channel.
+
+    Raises:
+        InputError: the records are all equal, so they give no range.
+
+    >>> low, high = range_of(torch.tensor([[1.0, 5.0], [3.0, 4.0]]))
+    >>> low.tolist(), high.tolist()
+    ([1.0, 4.0], [3.0, 5.0])
+    """
+    axes = (0, 2, 3) if are_pictures(public) else (0,)
+    low, high = public.amin(dim=axes), public.amax(dim=axes)
+    require(
+        bool((high > low).any()),
+        f"the public records ({len(public)}) are all equal, so they give no range of values; "
+        "bring more",
+    )
+    return (low[:, None, None], high[:, None, None]) if len(axes) > 1 else (low, high)
+
+
+def _on_device(update: Update, device: torch.device) -> Update:
+    return replace(
+        update,
+        before={name: leaf.to(device) for name, leaf in update.before.items()},
+        labels=None if update.labels is None else update.labels.to(device),
+    )
+
+
+def _inferred(task: Task, update: Update, count: int, public: Tensor, seed: int) -> Tensor:
+    """Labels ``[1, B]``, counted with some public records in place of the private ones."""
+    drawn = stream(seed, "like").permutation(len(public))[:MOST_PUBLIC]
+    like = public[torch.from_numpy(drawn).to(public.device)][None]
+    return infer_labels(task, update.before, update.as_gradient(), count, like=like).labels
+
+
+def _sent_labels(update: Update, count: int, classes: int | None) -> Tensor:
+    """Labels ``[1, B]`` as the client sent them."""
+    if update.labels is None:
+        raise InputError(
+            "labels are to be known, but the update holds none; take --labels inferred"
+        )
+    sent = len(update.labels)
+    require(sent == count, f"the update holds {sent} labels; expected {count}, its records")
+    first, last = int(update.labels.min()), int(update.labels.max())
+    require(
+        first >= 0 and (classes is None or last < classes),
+        f"the update holds labels from {first} to {last}; the model has {classes} classes",
+    )
+    return update.labels[None]
+
+
+def _warnings(
+    task: Task, update: Update, shape: tuple[int, ...], *, simulate: bool, seed: int
+) -> tuple[str, ...]:
+    """Why the update may not mean a gradient, judged on noise: no private record is at hand."""
+    device = next(iter(update.before.values())).device
+    size = update.batch_size or 1
+    noise = torch.randn((size, *shape), generator=torch_stream(seed, "stand-in"))
+    like = noise.to(next(iter(update.before.values())))
+    validity = update.validity(task, like, torch.zeros(size, dtype=torch.int64, device=device))
+    return validity.warnings(simulated=simulate)

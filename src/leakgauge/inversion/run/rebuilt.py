@@ -1,0 +1,103 @@
+"""The records that an attempt rebuilt, with their scores; as arrays they survive a kill."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Curve = tuple[tuple[float, float], ...]
+"""Points (iteration, mean over the records)."""
+
+Scores = Mapping[str, Tensor]
+"""By metric, of each record ``[N]``."""
+
+Kept = tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]]
+"""Arrays by name, and plain values."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rebuilt:
+    """What one attempt gave, beside the truth.
+
+    Attributes:
+        x: rebuilt records ``[N, ...]`` in the truth's order: images with pixels from 0 to 1, or
+            encoded rows of a table; empty where no record may be kept.
+        truth: as ``x``, in the same units.
+        scores: by metric, of each record ``[N]`` (of each update for ``label_accuracy``).
+        curves: ``loss`` and ``psnr`` over the iterations, means over the records.
+        seconds_per_iteration: of all records together.
+        warnings: why an update may not mean a gradient.
+        chance: by metric, the score of a guess that uses no gradient.
+        rounds: scores of single epochs ``{epoch: {metric: [N]}}``; epochs count from 1.
+        count: N; it stays where no record may be kept.
+    """
+
+    x: Tensor
+    truth: Tensor
+    scores: Scores
+    curves: Mapping[str, Curve]
+    seconds_per_iteration: float
+    warnings: tuple[str, ...] = ()
+    chance: Mapping[str, float] = field(default_factory=dict)
+    rounds: Mapping[int, Scores] = field(default_factory=dict)
+    count: int = -1
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            object.__setattr__(self, "count", len(self.truth))
+
+    def redacted(self) -> "Rebuilt":
+        """The same without any record."""
+        return replace(self, x=self.x[:0], truth=self.truth[:0])
+
+    def to_arrays(self) -> Kept:
+        """Return all of it as arrays and plain values."""
+        figures = [
+            (epoch, name, values)
+            for epoch, scores in ((None, self.scores), *self.rounds.items())
+            for name, values in scores.items()
+        ]
+        # A column's name may hold what a file's name may not.
+        arrays = {"x": self.x, "truth": self.truth}
+        arrays |= {f"figure-{at}": values for at, (_, _, values) in enumerate(figures)}
+        plain = {
+            "figures": [[epoch, name] for epoch, name, _ in figures],
+            "curves": {name: list(map(list, curve)) for name, curve in self.curves.items()},
+            "seconds_per_iteration": self.seconds_per_iteration,
+            "warnings": list(self.warnings),
+            "chance": dict(self.chance),
+            "count": self.count,
+        }
+        return {name: leaf.detach().cpu().numpy() for name, leaf in arrays.items()}, plain
+
+    @classmethod
+    def from_arrays(cls, kept: Kept) -> "Rebuilt":
+        """Return what ``to_arrays`` gave; its tensors are on the CPU."""
+        arrays, plain = kept
+        scores: dict[str, Tensor] = {}
+        rounds: dict[int, dict[str, Tensor]] = {}
+        for at, (epoch, name) in enumerate(plain["figures"]):
+            place = scores if epoch is None else rounds.setdefault(epoch, {})
+            place[name] = _tensor(arrays[f"figure-{at}"])
+        return cls(
+            x=_tensor(arrays["x"]),
+            truth=_tensor(arrays["truth"]),
+            scores=scores,
+            curves={
+                name: tuple((float(at), float(value)) for at, value in curve)
+                for name, curve in plain["curves"].items()
+            },
+            seconds_per_iteration=plain["seconds_per_iteration"],
+            warnings=tuple(plain["warnings"]),
+            chance=plain["chance"],
+            rounds=rounds,
+            count=plain["count"],
+        )
+
+
+def _tensor(values: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.asarray(values))

@@ -1,0 +1,89 @@
+"""Keeps rebuilt and true records beside the measurements, for the report. They are private."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from leakgauge.core.files import write_text
+from leakgauge.core.types import Schema
+from leakgauge.data.decode import column_hits, decode
+from leakgauge.inversion.run.rebuilt import Rebuilt
+from leakgauge.results.measurements import PICTURES_FILE, ROWS_FILE
+
+MOST_RECORDS = 64
+"""Records that are kept for the report, at most."""
+
+MOST_PIXELS = 500_000
+"""Pixels of all kept images of one attempt, at most."""
+
+TRUTH = "truth"
+
+
+def keep_records(folder: Path, schema: Schema | None, rebuilt: Sequence[Rebuilt]) -> None:
+    """Write the true records and those of each attempt.
+
+    Images go to ``pictures.safetensors``: uint8 ``[n, c, h, w]`` by the names ``"truth"``, ``"0"``,
+    ``"1"``, ... in the order of the attempts. Rows of tables go to ``rows.json`` by the same names:
+    of each record its columns' values as text; of an attempt, pairs of text and whether it is
+    right.
+
+    Args:
+        folder: for the files.
+        schema: of a table; None for images.
+        rebuilt: of the attempts.
+    """
+    if schema is None:
+        _keep_pictures(folder, rebuilt)
+    else:
+        _keep_rows(folder, schema, rebuilt)
+
+
+def _keep_pictures(folder: Path, rebuilt: Sequence[Rebuilt]) -> None:
+    truth = rebuilt[0].truth
+    count = _picture_count(truth)
+    parts = {TRUTH: truth, **{str(at): one.x for at, one in enumerate(rebuilt)}}
+    save_file({name: _bytes(x[:count]) for name, x in parts.items()}, folder / PICTURES_FILE)
+
+
+def _keep_rows(folder: Path, schema: Schema, rebuilt: Sequence[Rebuilt]) -> None:
+    truth = rebuilt[0].truth[:MOST_RECORDS]
+    rows: dict[str, Any] = {TRUTH: _texts(truth, schema)}
+    for at, one in enumerate(rebuilt):
+        x = one.x[:MOST_RECORDS]
+        hits = column_hits(x, truth, schema)
+        rows[str(at)] = [
+            {name: (text, bool(hits[name][row])) for name, text in texts.items()}
+            for row, texts in enumerate(_texts(x, schema))
+        ]
+    write_text(folder / ROWS_FILE, json.dumps(rows))
+
+
+def _picture_count(images: Tensor) -> int:
+    """How many images ``[n, c, h, w]`` a page of a few MB can hold."""
+    return min(MOST_RECORDS, max(1, MOST_PIXELS // images[0, 0].numel()))
+
+
+def _texts(x: Tensor, schema: Schema) -> list[dict[str, str]]:
+    """The columns of encoded records ``[n, D]`` as a reader writes them."""
+    rows = decode(x, schema).to_dict("records")
+    return [{str(name): _text(value) for name, value in row.items()} for row in rows]
+
+
+def _text(value: Any) -> str:
+    if pd.isna(value):
+        return "(missing)"
+    if not isinstance(value, float):
+        return str(value)
+    # Float32 has about seven digits; more would be the encoding's rounding.
+    return np.format_float_positional(value, precision=6, fractional=False, trim="-")
+
+
+def _bytes(x: Tensor) -> Tensor:
+    return (255 * x).round().clamp(0, 255).to(torch.uint8).cpu().contiguous()

@@ -1,0 +1,110 @@
+"""Fills in what the data decide, and refuses what they do not allow."""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.data import Roles, Source
+from leakgauge.data.roles import resolve_roles
+from leakgauge.inversion.metrics.lpips import Lpips
+from leakgauge.inversion.run.attempt import attempts_of
+from leakgauge.inversion.run.receive import prepare_update
+from leakgauge.inversion.run.scenario import scenario_of
+from leakgauge.inversion.spec import InversionSpec, default_image_count
+from leakgauge.inversion.words import EXACT, GRADIENTS, HIDDEN, MLP, NETS
+
+_LABEL_NAMES = ("y", "label")
+"""Columns of data without named roles that are taken for the label."""
+
+
+def resolve(spec: InversionSpec, source: Source) -> InversionSpec:
+    """Return the settings with the roles, the network and the number of records filled in.
+
+    Raises:
+        InputError: the data or files do not allow it; the message says what would.
+    """
+    if spec.update is not None:
+        iterations = prepare_update(spec, source).settings.iterations
+        return replace(spec, iterations=iterations, files=_digest(spec))
+    require(
+        source.task is None,
+        "your own model has no records here that could be compared with rebuilt ones; name DATA, "
+        "or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
+    )
+    resolved = _with_network(_with_roles(spec, source), source)
+    if spec.lpips is not None:
+        Lpips.load(spec.lpips)
+    scenario_of(source, resolved)  # Refuses now what would be refused after the first files.
+    return replace(resolved, files=_digest(spec))
+
+
+def _with_roles(spec: InversionSpec, source: Source) -> InversionSpec:
+    is_table, roles = source.pixels is None, _roles(spec, source)
+    require(
+        is_table or not (spec.group or spec.drop),
+        "--group and --drop are about the features of a table; leave them out for images",
+    )
+    return replace(
+        spec,
+        label=roles.label,
+        group=roles.group if is_table else None,
+        drop=roles.drop if is_table else (),
+        bins=roles.bins,
+        images=spec.images or default_image_count(spec.records_per_update),
+        matching=spec.matching or (GRADIENTS if spec.epochs > 1 else None),
+    )
+
+
+def _roles(spec: InversionSpec, source: Source) -> Roles:
+    columns = [str(name) for name in source.frame.columns]
+    label = spec.label
+    if label is None and source.roles is None:
+        likely = [name for name in _LABEL_NAMES if name in columns]
+        label = likely[0] if likely else columns[0] if len(columns) == 1 else None
+    return resolve_roles(
+        source.roles,
+        label=label,
+        group=spec.group,
+        drop=spec.drop,
+        bins=spec.bins,
+        secret_needed=False,
+        columns=columns,
+    )
+
+
+def _with_network(spec: InversionSpec, source: Source) -> InversionSpec:
+    is_table = source.pixels is None
+    net = spec.net or (MLP if is_table else "slim")
+    require(
+        EXACT not in spec.method or is_table,
+        f"--method {EXACT} needs a first linear layer; the networks for images have none",
+    )
+    require(
+        (net == MLP) == is_table,
+        f"--net is {net!r}, but {source.name!r} holds {'a table' if is_table else 'images'}; "
+        f"choose {MLP if is_table else 'one of ' + ', '.join(NETS)}",
+    )
+    require(
+        is_table or not spec.hidden,
+        "--hidden is about the network for tables; images have --net; leave it out",
+    )
+    resolved = replace(spec, net=net, hidden=(spec.hidden or HIDDEN) if is_table else ())
+    return replace(resolved, iterations=_iterations(resolved))
+
+
+def _iterations(spec: InversionSpec) -> int | None:
+    """The iterations that all methods share; None where each has its own number."""
+    numbers = {one.settings.iterations for one in attempts_of(spec)}
+    return numbers.pop() if len(numbers) == 1 else None
+
+
+def _digest(spec: InversionSpec) -> str:
+    """The sha256 of the files that settings name; empty where they name none."""
+    paths = [path for path in (spec.update, spec.weights, spec.lpips) if path is not None]
+    if not paths:
+        return ""
+    try:
+        return hashlib.sha256(b"".join(Path(path).read_bytes() for path in paths)).hexdigest()
+    except OSError as error:
+        raise InputError(f"{error.filename!r} cannot be read ({error.strerror})") from error

@@ -1,0 +1,256 @@
+"""The settings of the question whether records can be rebuilt; imports no torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from leakgauge.core.checks import require
+from leakgauge.core.knowledge import ADAPTIVE, STATIC
+from leakgauge.core.strict import Real, Truth, Whole
+from leakgauge.defenses.catalog import HELP
+from leakgauge.inversion.words import (
+    EXACT,
+    IMAGES,
+    INFERRED,
+    LABELS,
+    LARGEST_SIDE,
+    MATCHINGS,
+    METHODS,
+    MLP,
+    NETS,
+    OF_AN_UPDATE,
+    SCHEMES,
+)
+from leakgauge.runs.spec import NONE, Setting, Spec
+
+if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
+    from leakgauge.data.source import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class InversionSpec(Spec):
+    """Settings of attempts to rebuild records from what clients send.
+
+    One spec stands for an attempt with each method, against each defense, with each knowledge of
+    the defense. ``knowledge`` without a value plays a static attacker, and an adaptive one where
+    an attack adapts to the defense.
+    """
+
+    aliases: ClassVar[Mapping[str, str]] = {"adversary": "method"}
+
+    method: Annotated[
+        tuple[str, ...],
+        Setting(
+            f"attack as NAME[:key=value,...]: {', '.join(METHODS)}; {EXACT} is for tables",
+            cells=True,
+        ),
+    ] = ("leakgauge",)
+    defense: Annotated[
+        tuple[str, ...],
+        Setting(f"what clients do before they send, {HELP}", cells=True, adds=True),
+    ] = (NONE,)
+    knowledge: Annotated[
+        tuple[str, ...],
+        Setting(
+            "whether the attacker knows the defense: static (no) or adaptive (yes)",
+            choices=(STATIC, ADAPTIVE),
+            cells=True,
+        ),
+    ] = ()
+    images: Annotated[
+        Whole | None,
+        Setting(
+            "records to attack, the first ones of the data; with --update, the records behind it "
+            "where its file does not say",
+            least=1,
+        ),
+    ] = None
+    first: Annotated[Whole, Setting("the first record to attack", least=0, option=False)] = 0
+    side: Annotated[  # type: ignore[misc]  # for the other questions it is a constant
+        Whole,
+        Setting("height and width of images, in pixels", least=1, most=LARGEST_SIDE),
+    ] = 32
+    batch_size: Annotated[Whole, Setting("records in a client's training step", least=1)] = 1
+    local_steps: Annotated[Whole, Setting("a client's steps before it sends", least=1)] = 1
+    local_lr: Annotated[
+        Real,
+        Setting(
+            "learning rate of a client's steps; with --epochs, of the server's step between them",
+            above=0,
+        ),
+    ] = 1e-4
+    simulate: Annotated[
+        Truth, Setting("simulate the local steps: slower, but right at any learning rate")
+    ] = False
+    epochs: Annotated[
+        Whole,
+        Setting("epochs in which one client that holds all the records sends updates", least=1),
+    ] = 1
+    matching: Annotated[
+        str | None,
+        Setting(
+            "with --epochs: how to match records between epochs; greedy and optimal compare rough "
+            "images, gradients also compares gradients",
+            choices=MATCHINGS,
+        ),
+    ] = None
+    iterations: Annotated[Whole | None, Setting("iterations of the search", least=1)] = None
+    restarts: Annotated[
+        Whole, Setting("restarts of the search; the one with the smallest loss counts", least=1)
+    ] = 1
+    labels: Annotated[
+        str,
+        Setting(
+            "infer the labels from the gradient, or give the attacker known ones", choices=LABELS
+        ),
+    ] = INFERRED
+    net: Annotated[str | None, Setting("the network", choices=(*NETS, MLP))] = None
+    init: Annotated[str, Setting("how to draw the initial weights", choices=SCHEMES)] = "pytorch"
+    weights: Annotated[
+        str | None, Setting("trained weights: a file of safetensors or a state dict of torch")
+    ] = None
+    hidden: Annotated[
+        tuple[Whole, ...], Setting("width of a hidden layer of the network for tables")
+    ] = ()
+    update: Annotated[
+        str | None,
+        Setting("in place of DATA: a client's update, written by Update.save; needs --task"),
+    ] = None
+    lpips: Annotated[str | None, Setting("weights of LPIPS (AlexNet), safetensors")] = None
+    redact: Annotated[Truth, Setting("neither keep nor show any record, true or rebuilt")] = False
+    files: Annotated[
+        str,
+        Setting("sha256 of the files that update, weights and lpips name", option=False),
+    ] = ""
+
+    @classmethod
+    def plays(cls, adversary: str) -> bool:
+        """Return whether ``adversary`` is a method, with or without settings.
+
+        >>> InversionSpec.plays("agic:growth=cubic"), InversionSpec.plays("forest")
+        (True, False)
+        """
+        return adversary.partition(":")[0] in METHODS
+
+    @property
+    def records_per_update(self) -> int:
+        """Records behind one update."""
+        return self.batch_size * self.local_steps
+
+    def check(self) -> None:
+        """Refuse settings that contradict one another, whatever the data are.
+
+        Raises:
+            InputError: a value is outside its bounds, or settings contradict one another.
+        """
+        from leakgauge.inversion.run.attempt import attempts_of
+
+        super().check()
+        if self.update is not None:
+            self._check_update()
+            return
+        require(
+            self.task is None,
+            "--task alone gives no records that could be compared with rebuilt ones; name DATA, "
+            "or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
+        )
+        self._check_client()
+        self._check_epochs()
+        self._check_knowledge()
+        attempts_of(self)
+
+    def _check_update(self) -> None:
+        require(self.task is not None, "--update and --task go together; give both")
+        for one in fields(self):
+            default = InversionSpec.__dataclass_fields__[one.name].default
+            require(
+                one.name in OF_AN_UPDATE
+                or not getattr(self, one.name)
+                or getattr(self, one.name) == default,
+                f"--{one.name.replace('_', '-')} is about DATA, and --update takes the place of "
+                "DATA; leave it out",
+            )
+        require(
+            len(self.method) == 1,
+            f"--method names {len(self.method)} methods; --update takes one, since losses of "
+            "different methods cannot be compared: run one command for each",
+        )
+        others = ", ".join(name for name in METHODS if name != EXACT)
+        require(
+            self.method != (EXACT,),
+            f"--method {EXACT} is for DATA; with --update choose one of {others}",
+        )
+
+    def _check_client(self) -> None:
+        each = self.records_per_update
+        require(
+            self.images is None or self.images % each == 0,
+            f"--images is {self.images}; expected a multiple of {each}, the records behind one "
+            "update (--batch-size times --local-steps)",
+        )
+        require(
+            not self.simulate or self.local_steps > 1,
+            "--simulate is about local steps; give --local-steps of 2 or more",
+        )
+
+    def _check_epochs(self) -> None:
+        plain = self.local_steps == 1 and set(self.defense) == {NONE}
+        require(
+            self.epochs == 1 or plain,
+            "--epochs goes with single gradients without a defense; leave out --local-steps and "
+            "--defense",
+        )
+        require(
+            self.matching is None or self.epochs > 1,
+            "--matching is about several epochs; give --epochs of 2 or more, or leave it out",
+        )
+        require(
+            self.epochs == 1 or EXACT not in self.method,
+            f"--method {EXACT} reads one gradient; leave out --epochs",
+        )
+
+    def _check_knowledge(self) -> None:
+        only_adaptive = set(self.knowledge) == {ADAPTIVE}
+        require(
+            not only_adaptive or NONE not in self.defense,
+            "an adaptive attacker needs a defense to adapt to; name one with --defense",
+        )
+        require(
+            not only_adaptive or EXACT not in self.method,
+            f"--method {EXACT} adapts to no defense; choose --knowledge {STATIC}",
+        )
+
+    def unmeasured(self, knowledge: str, when: int | str) -> str:
+        """Return why no figure exists for this knowledge and round; empty where one does.
+
+        Args:
+            knowledge: of the attacker: static or adaptive.
+            when: an epoch, or all of them together.
+        """
+        if knowledge == ADAPTIVE and set(self.defense) == {NONE}:
+            return (
+                "an adaptive attacker, but without a defense there is nothing to adapt to; write "
+                "knowledge: static, or name a defense in 'where'"
+            )
+        if isinstance(when, int) and not (1 <= when <= self.epochs and self.epochs > 1):
+            return f"epoch {when}; the attempts are over {self.epochs}"
+        return ""
+
+    def resolve(self, source: "Source") -> "InversionSpec":
+        """Return the settings with the roles, the network and the number of records filled in.
+
+        Raises:
+            InputError: the data or files do not allow it; the message says what would.
+        """
+        from leakgauge.inversion.run.resolve import resolve
+
+        return resolve(self, source)
+
+
+def default_image_count(records_per_update: int) -> int:
+    """Return how many records are attacked by default: 8, or the next number of whole updates.
+
+    >>> default_image_count(1), default_image_count(3), default_image_count(16)
+    (8, 9, 16)
+    """
+    return records_per_update * -(-IMAGES // records_per_update)

@@ -1,0 +1,39 @@
+"""The words and default numbers of the question whether records can be rebuilt."""
+
+NAME = "reconstruction"
+"""The question's name."""
+
+EXACT = "exact"
+"""The method that divides gradients of a first linear layer, for tables."""
+
+METHODS = ("dlg", "dlg-adam", "idlg", "inverting-gradients", "agic", "leakgauge", EXACT)
+NETS = ("lenet", "slim", "cnn", "resnet20", "resnet20-conv", "resnet20-4", "resnet50")
+"""The networks for images."""
+
+MLP = "mlp"
+"""The network for tables."""
+
+SCHEMES = ("pytorch", "he", "he-fan-out", "wide-uniform")
+GRADIENTS = "gradients"
+MATCHINGS = ("greedy", "optimal", GRADIENTS)
+KNOWN, INFERRED = LABELS = ("known", "inferred")
+
+IMAGES = 8
+"""Records that are attacked unless a user says otherwise."""
+
+ITERATIONS = 500
+"""Iterations of the search unless a user says otherwise; the papers' numbers take hours."""
+
+HIDDEN = (100,)
+"""Widths of the hidden layers of the network for tables unless a user says otherwise."""
+
+LARGEST_SIDE = 1024
+"""Largest height and width of images in pixels: all images of the data are held at this size."""
+
+OF_AN_UPDATE = frozenset(
+    {
+        *("ask", "data", "update", "task", "method", "images", "iterations", "restarts"),
+        *("labels", "simulate", "redact", "device", "seed", "files"),
+    }
+)
+"""The settings that apply to the update of a real client."""

@@ -1,0 +1,197 @@
+"""The README: short enough to be read, and every command and example in it runs."""
+
+import re
+import runpy
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import leakgauge
+from support.command import run
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PICTURE = ROOT / "docs" / "report.png"
+INSTALLS = ("make demo", "pip install -c constraints.txt .")
+"""Commands that install: .ci/run and the Makefile run them, not this test."""
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ROW_COMMAND = re.compile(r"^\|.*`(leakgauge [^`]+)`", re.MULTILINE)
+REPORT = re.compile(r"report: (\S+)")
+
+SMALL = ("--rounds", "1", "--trials", "120", "--shadow", "200", "--hidden", "8")
+PROPORTION = ("--ratio-bins", "2", "--trials", "100")  # each range needs eight groups of records
+SMALL_GRID = ("rounds=1", "trials=120", "shadow=200", "hidden=8")
+SMALL_PYTHON = {
+    "inference.rounds": 1,
+    "inference.trials": 120,
+    "inference.shadow": 200,
+    "inference.hidden": [8],
+    "reconstruction.iterations": 5,
+}
+
+
+def paragraphs(text: str) -> list[str]:
+    """Return the prose: no code, tables, headings and pictures; a list item is a paragraph."""
+    prose: list[str] = [""]
+    for line in FENCE.sub("", text).splitlines():
+        if not line.strip() or line.startswith(("#", "|", "![")):
+            prose.append("")
+        elif line.startswith("- "):
+            prose.append(line[2:])
+        else:
+            prose[-1] += f" {line}"
+    return [one.strip() for one in prose if one.strip()]
+
+
+def fenced(kind: str) -> list[str]:
+    return [body for language, body in FENCE.findall(README) if language == kind]
+
+
+def typed(block: str) -> list[str]:
+    """Return the commands of a console block, without comments."""
+    lines = block.replace("\\\n", " ").splitlines()
+    split = [shlex.split(one[2:], comments=True) for one in lines if one.startswith("$ ")]
+    return [shlex.join(words) for words in split]
+
+
+COMMANDS = [typed(block) for block in fenced("console")]
+CASES = [
+    *([one for one in block if one not in INSTALLS] for block in COMMANDS),
+    *([one] for one in ROW_COMMAND.findall(README)),
+]
+CASES = [case for case in CASES if case]
+
+
+def module_file(code: str) -> str:
+    """Return the file that the first comment of an example names: ``# my_module.py: ...``."""
+    return code.split(maxsplit=2)[1].rstrip(":")
+
+
+MODULES = [one for one in fenced("python") if one.startswith("# ")]
+EXAMPLES = [one for one in fenced("python") if not one.startswith("# ")]
+
+
+def values(words: list[str], option: str) -> list[str]:
+    return [value for name, value in pairwise(words) if name == option]
+
+
+def small(words: list[str]) -> list[str]:
+    """Return options that make a command take seconds."""
+    command = words[0]
+    if command == "run":
+        return [part for one in SMALL_GRID for part in ("--set", one)]
+    if command == "invert":
+        return ["--iterations", "5"]
+    if command == "guarantee":
+        return ["--trials", "200", "--canary", "random"]
+    return small_audit(values(words, "--ask") or ["property"]) if command == "audit" else []
+
+
+def small_audit(asks: list[str]) -> list[str]:
+    everything = "all" in asks
+    options = ["--workers", "1"]
+    if everything or set(asks) - {"reconstruction", "guarantee"}:
+        options += SMALL
+    if everything or "proportion" in asks:
+        options += PROPORTION
+    if everything or "reconstruction" in asks:
+        options += ["--set", "reconstruction.iterations=5"]
+    if everything or "guarantee" in asks:
+        options += ["--set", "guarantee.trials=200", "--set", "guarantee.canary=random"]
+    return options
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder with what the README's examples read, as the working folder."""
+    shutil.copytree(ROOT / "experiments", tmp_path / "experiments")
+    for code in MODULES:
+        (tmp_path / module_file(code)).write_text(code, encoding="utf-8")
+    before, path = set(sys.modules), list(sys.path)
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    sys.path[:] = path
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(tmp_path):
+            del sys.modules[name]
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 100
+    lengths = [len(one.split()) for one in paragraphs(README)]
+    assert statistics.median(lengths) <= 25
+    assert max(lengths) <= 70
+
+
+def test_paragraphs_are_the_prose() -> None:
+    text = "# Head\n\nOne two\nthree.\n\n| a | b |\n\n```sh\n$ x\n```\n- item\n- other one\n"
+    assert paragraphs(text) == ["One two three.", "item", "other one"]
+
+
+def test_the_architecture_page_is_short() -> None:
+    assert len((ROOT / "docs" / "architecture.md").read_text("utf-8").splitlines()) <= 120
+
+
+def test_the_picture_is_small() -> None:
+    assert f"]({PICTURE.relative_to(ROOT).as_posix()})" in README
+    assert 0 < PICTURE.stat().st_size < 150_000
+
+
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))],
+    ids=lambda page: page.name,
+)
+def test_links_lead_to_files(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))
+    local = [one for one in targets if not one.startswith("http")]
+    assert [one for one in local if not (page.parent / one).exists()] == []
+
+
+def test_every_command_is_run_or_installs() -> None:
+    every = [one for block in COMMANDS for one in block]
+    assert set(INSTALLS) <= set(every)
+    assert [one for one in every if one not in INSTALLS and not one.startswith("leakgauge ")] == []
+    assert (ROOT / "constraints.txt").is_file()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_demo_runs_the_demo() -> None:
+    recipe = subprocess.run(
+        ["make", "--dry-run", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert recipe.stdout.rstrip().endswith("leakgauge demo")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0][len("leakgauge ") :][:60])
+def test_commands_run(case: list[str], folder: Path) -> None:
+    for command in case:
+        words = shlex.split(command)[1:]
+        ended = run(*words, *small(words), cwd=folder)
+        assert ended.returncode == 0, ended.stderr
+        reports = REPORT.findall(ended.stdout)
+        assert len(reports) == 1, ended.stdout
+        assert (folder / reports[0]).stat().st_size > 1000
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_the_python_example_runs(
+    code: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(leakgauge, "audit", partial(leakgauge.audit, settings=SMALL_PYTHON))
+    example = folder / "example.py"
+    example.write_text(code, encoding="utf-8")
+    names = runpy.run_path(str(example))
+    printed = capsys.readouterr().out
+    assert [line.split(":")[0] for line in printed.splitlines()] == ["property", "reconstruction"]
+    assert set(names["figures"]["question"]) == {"inference", "reconstruction"}
+    assert (folder / "report.html").stat().st_size > 1000
