@@ -41,10 +41,16 @@ def figures(audit: AuditRun) -> list:
 
 
 def test_an_answer_is_kept_and_read_back(rand: Source, tmp_path: Path, monkeypatch) -> None:
-    settings = {"ask": ("property", "user"), "defense": ("none", "prune:rate=0.9")}
-    first = asked(tmp_path / "run", rand, batch_size=2, trials=300, **settings)
+    settings = {
+        "ask": ("property", "user"),
+        "adversary": ("forest", "plda"),
+        "defense": ("none", "prune:rate=0.9"),
+        "batch_size": 2,
+        "rounds": 1,
+    }
+    first = asked(tmp_path / "run", rand, **settings)
     monkeypatch.setattr(resumable, "play_round", killed)
-    again = asked(tmp_path / "run", rand, batch_size=2, trials=300, **settings)
+    again = asked(tmp_path / "run", rand, **settings)
     assert figures(first) == figures(again) != []
     section = QUESTION.section(again.answers["inference"], tmp_path)
     assert [row.ask for row in section.rows] == ["property", "user"]

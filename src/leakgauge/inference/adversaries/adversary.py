@@ -1,4 +1,4 @@
-"""The adversary's two faces: an attack (settings) and what it becomes when fitted."""
+"""Protocols of attacks (settings) and of adversaries (fitted attacks)."""
 
 from typing import Protocol
 

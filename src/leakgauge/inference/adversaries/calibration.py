@@ -88,7 +88,7 @@ def hold_out(
 
 
 def log_loss(held_out: HeldOut, slope: float = 1.0) -> float:
-    """Mean of ``-log softmax(slope * log_odds)`` at the true secrets, in nats.
+    """Return the mean of ``-log softmax(slope * log_odds)`` at the true secrets, in nats.
 
     >>> round(log_loss(HeldOut(np.zeros((5, 4)), np.zeros(5, dtype=np.int64))), 4)
     1.3863
@@ -99,7 +99,7 @@ def log_loss(held_out: HeldOut, slope: float = 1.0) -> float:
 
 
 def fit_slope(held_out: HeldOut, *, most: float = 10.0) -> float:
-    """The s in [0, most] for which ``softmax(s * log_odds)`` is calibrated on held-out batches.
+    """Return s in [0, most] so that ``softmax(s * log_odds)`` is calibrated on held-out batches.
 
     No intercept: a small shadow set does not determine it. The truth is smoothed, so that
     batches that are all judged right do not make the adversary surer than their number warrants.
@@ -130,7 +130,7 @@ def fit_slope(held_out: HeldOut, *, most: float = 10.0) -> float:
 
 
 def smoothed_truth(secret: Ints, values: int) -> Floats:
-    """Target probabilities ``[n, m]``: with k batches a value, all but 1 / (k + 2) for the truth.
+    """Return target probabilities ``[n, m]``: all but 1 / (k + 2) for the truth, k batches a value.
 
     References:
         Platt, Probabilistic outputs for support vector machines, 1999, section 2.2.
@@ -145,7 +145,7 @@ def smoothed_truth(secret: Ints, values: int) -> Floats:
 
 
 def two_sided(decision: NDArray[np.floating]) -> Floats:
-    """A classifier's decision function ``[n]`` or ``[n, m]`` as log-odds ``[n, m]``.
+    """Return a classifier's decision function ``[n]`` or ``[n, m]`` as log-odds ``[n, m]``.
 
     Decisions do not round to 0 or 1 as probabilities do, so no log is infinite.
 
@@ -157,7 +157,7 @@ def two_sided(decision: NDArray[np.floating]) -> Floats:
 
 
 def smoothed_votes(share: Floats, trees: int) -> Floats:
-    """Log of the posterior mean under a Jeffreys prior, with T trees as T votes.
+    """Return the log of the posterior mean under a Jeffreys prior, with T trees as T votes.
 
     Args:
         share: of the votes ``[n, m]``.

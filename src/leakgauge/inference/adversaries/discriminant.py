@@ -23,7 +23,7 @@ RIDGES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)
 
 @dataclass(frozen=True)
 class Discriminant:
-    """The likelihood ratio of Gaussian batches, learnt from single records.
+    """The likelihood ratio of Gaussian batches, learned from single records.
 
     The gradient of a batch of B records with secret a is taken as Gaussian, with mean ``mu_a`` and
     covariance ``S / B + noise_std**2 I``: its log-likelihood is linear in the gradient but for a
@@ -120,5 +120,5 @@ class FittedDiscriminant:
         return f"{self.settings!r}, ridge {self.ridge:g}, slope {self.slope:.3f}"
 
     def log_posterior(self, seen: Grads) -> Floats:
-        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
         return with_prior(self.slope * self.linear(seen), self.log_prior)

@@ -50,7 +50,7 @@ class FittedLikeness(CandidateAdversary):
         return f"{self.settings!r}, slope {self.slope:.3g}"
 
     def log_posterior(self, seen: Grads, candidates: Candidates) -> Floats:
-        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
         here, there = (self.view(grads).cpu().numpy() for grads in (seen, candidates.grads))
         scores = self.likeness(here, there[candidates.index.cpu().numpy()])
         return with_prior(self.slope * scores, self.log_prior)

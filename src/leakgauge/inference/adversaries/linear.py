@@ -30,7 +30,7 @@ class Linear:
     intercept: Floats
 
     def __call__(self, seen: Grads) -> Floats:
-        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        """Return scores ``[n, m]`` of gradients with leaves ``[n, *p]``."""
         flat = Flat()(seen).double().cpu().numpy()  # no product overflows
         scores: Floats = flat @ self.weight + self.intercept
         return scores
@@ -52,7 +52,7 @@ class Solver:
 
     @classmethod
     def prepare(cls, shadow: Shadow) -> "Solver":
-        """All records of the shadow."""
+        """Return a solver for all records of the shadow."""
         records = RecordGradients(shadow)
         codes = shadow.data.secrets[shadow.secret].cpu().numpy()
         return cls(records, records.gram(), codes)
@@ -76,7 +76,7 @@ class Solver:
 def solve_dual(
     scatter: Scatter, ridges: tuple[float, ...], noise: float
 ) -> list[tuple[Floats, Floats]]:
-    """Linear discriminants of all secrets against their mean, one for each ridge.
+    """Return linear discriminants of all secrets against their mean, one for each ridge.
 
     With ``mu`` the mean of the group means ``mu_a``, the score of secret a for a gradient g is
     ``(g - mu) @ w_a - (mu_a - mu) @ w_a / 2``, where ``w_a = (S + l I)^-1 (mu_a - mu)``. By the

@@ -37,7 +37,7 @@ ROUNDING = 1e-6
 def attribute_candidates(
     trials: Trials, secret: str, values: int | None = None
 ) -> CandidateBatches:
-    """Each trial's batch m times, with every value of the attribute filled in for all records.
+    """Return each trial's batch m times, with every value of the attribute for all records.
 
     Args:
         trials: their batches and the pool with its schema.
@@ -116,7 +116,7 @@ class FittedMatching(CandidateAdversary):
         return f"{self.settings!r}, noise {self.std:.3g}"
 
     def log_posterior(self, seen: Grads, candidates: Candidates) -> Floats:
-        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
         columns = [
             squared_distances(seen, {name: leaf[batch] for name, leaf in candidates.grads.items()})
             for batch in candidates.index.T
@@ -125,7 +125,7 @@ class FittedMatching(CandidateAdversary):
 
 
 def squared_distances(one: Grads, other: Grads | None = None) -> Floats:
-    """``[n]``, over all coordinates, of gradients with leaves ``[n, *p]``; from 0 if None."""
+    """Return squared distances ``[n]`` of gradients with leaves ``[n, *p]``; from 0 if None."""
     total: Tensor | float = 0.0
     for name, leaf in one.items():
         gap = leaf.double() if other is None else leaf.double() - other[name].double()

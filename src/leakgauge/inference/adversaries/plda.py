@@ -32,7 +32,7 @@ class Plda(CandidateAttack):
     encoder must find out by training follows from two matrices here, so few users are enough.
 
     The Gaussian noise of the shadow's defense is added to the covariance of what is seen; nothing
-    is learnt through it. A slope, fitted on held-out shadow users, makes up for what the
+    is learned through it. A slope, fitted on held-out shadow users, makes up for what the
     covariances miss, so that rounds can be added up.
 
     Attributes:
@@ -103,7 +103,7 @@ class SameUser:
 
     @classmethod
     def learn(cls, examples: UserExamples, *, ridge: float, noise: float) -> "SameUser":
-        """The covariances of a examples's batches.
+        """Estimate the covariances from batches of shadow users.
 
         Args:
             examples: at least two users.
@@ -126,13 +126,13 @@ class SameUser:
 
     @classmethod
     def given(cls, mean: Floats, between: Floats, within: Floats, noise: float) -> "SameUser":
-        """From the mean, M and W; ``noise`` is the standard deviation of each coordinate."""
+        """Return the model of a mean, M and W; ``noise`` is a coordinate's standard deviation."""
         pull = linalg.solve(between + within, between, assume_a="pos").T
         left = between + within + noise**2 * np.eye(len(mean)) - pull @ between
         return cls(mean, pull, linalg.cholesky((left + left.T) / 2, lower=True))
 
     def __call__(self, seen: Floats, held: Floats) -> Floats:
-        """``[n, m]`` for ``[n, k]`` and ``[n, m, k]``."""
+        """Return log-likelihoods ``[n, m]`` of seen ``[n, k]`` and held ``[n, m, k]``."""
         gap = (seen - self.mean)[:, None] - (held - self.mean) @ self.pull.T
         flat = gap.reshape(-1, gap.shape[2])
         scaled = linalg.solve_triangular(self.root, flat.T, lower=True)
@@ -141,7 +141,7 @@ class SameUser:
 
 
 def _positive_part(matrix: Floats, metric: Floats) -> Floats:
-    """A symmetric matrix without the directions of negative variance, relative to ``metric``."""
+    """Return a symmetric matrix without its directions of negative variance, by ``metric``."""
     values, vectors = linalg.eigh(matrix, metric)  # vectors.T @ metric @ vectors is the identity
     back = metric @ vectors
     positive: Floats = (back * np.maximum(values, 0)) @ back.T

@@ -16,7 +16,7 @@ from leakgauge.inference.adversaries.views import Flat
 Floats = NDArray[np.float64]
 
 ORIGIN_OF = 64
-"""Records whose mean gradient is the origin: any point amid the gradients would do."""
+"""Number of records whose mean gradient is the origin; any point amid the gradients works."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +36,13 @@ class RecordGradients:
         return self._sent(slice(0, min(self._size, ORIGIN_OF, len(self.shadow.data)))).mean(dim=0)
 
     def products(self, flat: Tensor) -> Floats:
-        """``(flat - origin) @ G.T`` for gradients ``flat [k, D]``."""
+        """Return ``(flat - origin) @ G.T`` for gradients ``flat [k, D]``."""
         flat = flat - self.origin
         parts = [(flat @ block.T).double().cpu().numpy() for _, block in self._blocks(0)]
         return np.concatenate(parts, axis=1)
 
     def gram(self) -> Floats:
-        """``G @ G.T``."""
+        """Return ``G @ G.T``."""
         n = len(self.shadow.data)
         gram = np.empty((n, n))
         for here, left in self._blocks(0):
@@ -53,7 +53,7 @@ class RecordGradients:
         return gram
 
     def combine(self, alpha: Floats) -> Floats:
-        """``G.T @ alpha`` for ``alpha [n, k]``."""
+        """Return ``G.T @ alpha`` for ``alpha [n, k]``."""
         parts = (
             (flat.T @ torch.from_numpy(alpha[rows]).to(flat)).double().cpu().numpy()
             for rows, flat in self._blocks(0)
@@ -94,5 +94,5 @@ class RecordGradients:
 
 
 def record_noise(shadow: Shadow) -> float:
-    """Variance of a coordinate of the defense's noise, at the scale of a single record."""
+    """Return the variance of a coordinate of the defense's noise, at the scale of one record."""
     return shadow.batch_size * shadow.defense.noise_std**2

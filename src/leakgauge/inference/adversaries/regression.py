@@ -78,5 +78,5 @@ class FittedRegression:
         return f"{self.settings!r}, slope {self.slope:.3f}"
 
     def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
-        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
         return with_prior(self.slope * self.regression(seen), self.log_prior)

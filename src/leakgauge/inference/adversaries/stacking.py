@@ -1,4 +1,4 @@
-"""Weights for the rounds, learnt on shadow data: for rounds that say the same thing again.
+"""Weights for the rounds, learned on shadow data: for rounds that repeat one another.
 
 Where a trial's batch is the same in every round, the rounds are dependent given the secret, and
 the plain product over rounds (``rounds.accumulate``) counts the same information many times. How
@@ -73,7 +73,7 @@ class Stack:
         require_positive(self.penalty, "penalty")
 
     def fit(self, held_out: Sequence[HeldOut]) -> Floats:
-        """The weights ``[R]``.
+        """Return the weights ``[R]``.
 
         Args:
             held_out: one for each round, of the same batches in the same order.

@@ -20,10 +20,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 AXES_FROM = 512
-"""Batches that the principal axes are learnt from: their gradients are held at once."""
+"""Number of batches behind the principal axes; their gradients are held at once."""
 
 LEAST_EACH = 4
-"""Batches of each shadow user that are learnt from, at least."""
+"""Least number of batches of each shadow user."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class UserExamples:
     resampling: float
 
     def without(self, users: Ints) -> "UserExamples":
-        """What is left when some users are held out."""
+        """Return the examples without some users."""
         rest = ~np.isin(self.user, users)
         return replace(self, seen=self.seen[rest], clean=self.clean[rest], user=self.user[rest])
 
@@ -51,10 +51,10 @@ class UserExamples:
 def observe(
     shadow: Shadow, *, batches: int, components: int, rng: np.random.Generator
 ) -> tuple[Projection, UserExamples]:
-    """Bootstrapped shadow batches, as many of each user, on their principal axes.
+    """Return principal axes and bootstrapped shadow batches on them, as many of each user.
 
     There are ``batches``, or ``LEAST_EACH`` a user where users are many: how much a user's
-    gradients vary shows on no fewer. The axes are learnt without the Gaussian noise of the
+    gradients vary shows on no fewer. The axes are learned without the Gaussian noise of the
     shadow's defense.
     """
     rows, user = shadow.draw(max(batches, LEAST_EACH * shadow.values), rng=rng)

@@ -24,12 +24,12 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 JUDGED = 600
-"""Batches of held-out shadow users that are judged."""
+"""Number of judged batches of held-out shadow users."""
 
 
 @dataclass(frozen=True, eq=False)
 class UserTrials:
-    """The game among the shadow users.
+    """Trials of user inference among the shadow users.
 
     Attributes:
         seen: observed batches ``[n, k]``, of the users ``user`` ``[n]``.

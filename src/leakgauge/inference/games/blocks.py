@@ -105,7 +105,7 @@ def _deal(
 def members_of(
     codes: NDArray[np.int64], block: NDArray[np.int64], values: int, count: int
 ) -> list[list[NDArray[np.int64]]]:
-    """Rows by block and secret value."""
+    """Return the rows of each block and secret value."""
     order = np.argsort(block * values + codes, kind="stable")
     cuts = np.bincount(block * values + codes, minlength=count * values).cumsum()[:-1]
     flat = np.split(order, cuts)

@@ -108,7 +108,7 @@ def _stacked(
     rounds: Sequence[Played],
     total: Measurement,
 ) -> tuple[NDArray[np.float64], Measurement]:
-    """The rounds' weighted sum, with weights learnt on held-out shadow batches."""
+    """The rounds' weighted sum, with weights learned on held-out shadow batches."""
     held_out = [played.held_out[key] for played in rounds]
     if stage.settings.batches == FRESH:
         held_out = [one.by_secret() for one in held_out]
