@@ -9,11 +9,11 @@ from leakgauge.inference.report.implied import NO_CERTIFICATE, all_implied, impl
 from leakgauge.inference.report.promises import guarantee, promises
 from leakgauge.inference.report.titles import accuracies, adversary_tests, in_order, title
 from leakgauge.inference.report.verdict import verdicts
-from leakgauge.inference.spec import NONE
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Line
 from leakgauge.results.measurements import ACCUMULATED, STACKED, Measurement, Run
 from leakgauge.runs.question import Answer
+from leakgauge.runs.spec import NONE
 
 FEW = 3
 """With more tests than this, the terminal leaves what each success implies to the report."""

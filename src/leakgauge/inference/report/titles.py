@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from leakgauge.inference.metrics import LEAKAGE
-from leakgauge.inference.spec import NONE
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.wording import label
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import ACCURACY
+from leakgauge.runs.spec import NONE
 
 
 def adversary_tests(measurements: Sequence[Measurement]) -> list[Test]:

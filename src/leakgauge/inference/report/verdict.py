@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.inference.report.games import cases, inferred, values
 from leakgauge.inference.report.titles import adversary_tests, title
-from leakgauge.inference.spec import FRESH, NONE
+from leakgauge.inference.spec import FRESH
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, Run
 from leakgauge.results.scores import smallest_detectable
+from leakgauge.runs.spec import NONE
 
 STRONG_AUROC = 0.9
 CLEAR_AUROC = 0.7
