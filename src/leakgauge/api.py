@@ -128,7 +128,8 @@ def audit(
     loaded = data if isinstance(data, Data) else load(data)
     words = (ask,) if isinstance(ask, str) else tuple(ask)
     given = {**loaded.roles, "seed": seed, **{name: _plain(one) for name, one in options.items()}}
-    given |= {"defense": tuple(str(getattr(one, "name", one)) for one in defenses)} if defenses else {}
+    if defenses:
+        given["defense"] = tuple(str(getattr(one, "name", one)) for one in defenses)
     given |= {"adversary": tuple(adversaries)} if adversaries else {}
     known = questions()
     wanted = Wanted(words, given, _sets(settings or {}))

@@ -14,7 +14,7 @@ from leakgauge.data import split_records
 from leakgauge.defenses import Defense, none
 from leakgauge.guarantee import DPSGD, audit_pair
 from leakgauge.inference import Attack, Discriminant, Energies, Forest, Joint, Logistic
-from leakgauge.inference.run import Settings, audit, stage
+from leakgauge.inference.run import Settings, audit, make_stage
 from leakgauge.results.measurements import Measurement
 from support.defenses import clip, dpsgd, perturb, prune, quantise
 from support.pairs import INPUTS, a_pair
@@ -45,7 +45,7 @@ def found(attack: Attack, defense: Defense, task: Task | None = None) -> list[Me
     data = records(3.0)
     split = split_records(data.secrets["s"], shadow=600, rng=stream(0, "split"))
     settings = Settings("s", batch_size=8, rounds=2, trials=400)
-    scene = stage(
+    stage = make_stage(
         "property",
         odd_task() if task is None else task,
         data,
@@ -54,7 +54,7 @@ def found(attack: Attack, defense: Defense, task: Task | None = None) -> list[Me
         settings=settings,
         defense=defense,
     )
-    return [one for one in audit(scene) if one.metric == "auroc"]
+    return [one for one in audit(stage) if one.metric == "auroc"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.data import Split, split_records
 from leakgauge.inference import Auto, Forest, Logistic
-from leakgauge.inference.run import FRESH, Settings, audit, judge, play_round, stage, trajectory
+from leakgauge.inference.run import Settings, audit, judge, make_stage, play_round, trajectory
+from leakgauge.inference.spec import FRESH
 from leakgauge.results.measurements import ACCUMULATED, Measurement
 from support.synthetic import records, small_stage, small_task
 
@@ -56,21 +57,21 @@ def test_every_round_and_the_accumulation_have_every_metric() -> None:
 
 
 def test_training_is_torchs_sgd() -> None:
-    scene = small_stage(records(1.0), FOREST)
-    first, second, final = trajectory(scene)
-    model = small_task(scene.private).model
+    stage = small_stage(records(1.0), FOREST)
+    first, second, final = trajectory(stage)
+    model = small_task(stage.private).model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for number, expected in ((1, second), (2, final)):
-        order = stream(0, "property", "train", number).permutation(len(scene.private))
+        order = stream(0, "property", "train", number).permutation(len(stage.private))
         for start in range(0, len(order), 8):
             batch = torch.from_numpy(order[start : start + 8])
             optimizer.zero_grad()
-            outputs = model(scene.private.x[batch])
-            scene.task.loss(outputs, scene.private.y[batch]).backward()
+            outputs = model(stage.private.x[batch])
+            stage.task.loss(outputs, stage.private.y[batch]).backward()
             optimizer.step()
         for name, value in model.named_parameters():
             torch.testing.assert_close(value.detach(), expected[name], rtol=1e-10, atol=1e-12)
-    assert all(torch.equal(first[k], v) for k, v in scene.task.model.named_parameters())
+    assert all(torch.equal(first[k], v) for k, v in stage.task.model.named_parameters())
 
 
 def test_reused_batches_are_the_same_in_every_round_and_fresh_ones_are_not() -> None:
@@ -78,18 +79,18 @@ def test_reused_batches_are_the_same_in_every_round_and_fresh_ones_are_not() -> 
     frozen = dict(small_task(records(1.0)).model.named_parameters())
     said = {}
     for batches in ("reuse", FRESH):
-        scene = small_stage(records(1.0), FOREST, batches=batches)
+        stage = small_stage(records(1.0), FOREST, batches=batches)
         params = {k: v.detach() for k, v in frozen.items()}
         first, second = (
-            play_round(scene, n, params).log_posterior["static forest"] for n in (1, 2)
+            play_round(stage, n, params).log_posterior["static forest"] for n in (1, 2)
         )
         said[batches] = np.corrcoef(first[:, 0], second[:, 0])[0, 1]
     assert said["reuse"] > said[FRESH] + 0.1
 
 
 def test_private_shadow_and_test_records_never_overlap() -> None:
-    scene = small_stage(records(1.0, users=500), FOREST)
-    sides = [set(part.users.tolist()) for part in (scene.private, scene.public, scene.test)]
+    stage = small_stage(records(1.0, users=500), FOREST)
+    sides = [set(part.users.tolist()) for part in (stage.private, stage.public, stage.test)]
     assert sum(map(len, sides)) == len(set().union(*sides))
 
 
@@ -97,17 +98,17 @@ def test_memory_bound_does_not_change_what_is_found() -> None:
     data = records(1.0)
     found = []
     for max_bytes in (2**28, 2**17):
-        scene = small_stage(data, LOGISTIC, rounds=1, max_bytes=max_bytes)
-        found.append(play_round(scene, 1, next(trajectory(scene))).log_posterior["static logistic"])
+        stage = small_stage(data, LOGISTIC, rounds=1, max_bytes=max_bytes)
+        found.append(play_round(stage, 1, next(trajectory(stage))).log_posterior["static logistic"])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6, atol=1e-9)
 
 
 def test_the_trained_module_is_not_touched() -> None:
-    scene = small_stage(records(1.0), FOREST)
-    before = {k: v.clone() for k, v in scene.task.model.state_dict().items()}
-    audit(scene)
-    assert all(torch.equal(before[k], v) for k, v in scene.task.model.state_dict().items())
-    assert all(p.grad is None for p in scene.task.model.parameters())
+    stage = small_stage(records(1.0), FOREST)
+    before = {k: v.clone() for k, v in stage.task.model.state_dict().items()}
+    audit(stage)
+    assert all(torch.equal(before[k], v) for k, v in stage.task.model.state_dict().items())
+    assert all(p.grad is None for p in stage.task.model.parameters())
 
 
 @pytest.mark.parametrize(
@@ -135,14 +136,14 @@ def test_unknown_secret_and_question() -> None:
     data = records(1.0)
     split: Split = split_records(data.secrets["s"], rng=stream(0, "split"))
     with pytest.raises(InputError, match="no secret 'sex'"):
-        stage("property", small_task(data), data, split, settings=Settings("sex"))
+        make_stage("property", small_task(data), data, split, settings=Settings("sex"))
     with pytest.raises(InputError, match="did you mean 'property'"):
-        stage("propperty", small_task(data), data, split, settings=Settings("s"))
+        make_stage("propperty", small_task(data), data, split, settings=Settings("s"))
 
 
 def test_records_are_the_same_again() -> None:
-    scene = small_stage(records(1.0), FOREST)
-    *starts, final = trajectory(scene)
-    rounds = [play_round(scene, n, p) for n, p in enumerate(starts, start=1)]
-    once, again = (list(judge(scene, rounds, final, dataset="d", label="l")) for _ in range(2))
+    stage = small_stage(records(1.0), FOREST)
+    *starts, final = trajectory(stage)
+    rounds = [play_round(stage, n, p) for n, p in enumerate(starts, start=1)]
+    once, again = (list(judge(stage, rounds, final, dataset="d", label="l")) for _ in range(2))
     assert once == again

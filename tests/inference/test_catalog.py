@@ -7,14 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from leakgauge.inference.run.plan import Plan
 
 import leakgauge
 from leakgauge.core import registry
 from leakgauge.core.checks import InputError
 from leakgauge.inference import Discriminant, Forest, PcaForest, parse_adversary
 from leakgauge.inference.catalog import ADVERSARIES, GAMES, REGISTRY, games_of, players
-from leakgauge.inference.run import Settings, audit
+from leakgauge.inference.run import audit
+from leakgauge.inference.run.adversaries import adversary_names, attacks_of
+from leakgauge.inference.spec import InferenceSpec
 from support.synthetic import records, small_stage
 
 MODULE = '''
@@ -159,13 +160,14 @@ def test_an_audit_is_played_by_an_adversary_of_one_s_own(module: str, shift: flo
         assert auroc.estimate.low <= 0.5 <= auroc.estimate.high
 
 
-def test_a_plan_takes_several_settings_of_one_adversary(module: str) -> None:
+def test_a_run_takes_several_settings_of_one_adversary(module: str) -> None:
     texts = ("forest", "forest:kernel=10", f"{module}:FirstCoordinate")
-    plan = Plan(("property",), texts, Settings("s"))
-    assert tuple(attack.name for attack in plan.attacks("property")) == texts
-    assert plan.adversary_names == list(texts)
+    spec = InferenceSpec(ask=("property",), adversary=texts)
+    assert tuple(attack.name for attack in attacks_of(spec, "property")) == texts
+    assert adversary_names(spec) == texts
+    spec.check()
     with pytest.raises(InputError, match="'forest:kernel=10' plays none of the games"):
-        Plan(("user",), ("plda", "forest:kernel=10"), Settings("s"))
+        InferenceSpec(ask=("user",), adversary=("plda", "forest:kernel=10")).check()
 
 
 def test_settings_that_are_the_defaults_give_the_same_figures() -> None:

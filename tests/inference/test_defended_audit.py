@@ -12,7 +12,7 @@ from leakgauge.defenses import Defense, Identity, NotLearned, PerturbTransform, 
 from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Forest, Joint
 from leakgauge.inference.run import Stage, audit, judge, play_round, trajectory
-from leakgauge.inference.run.rounds import defense_of_round
+from leakgauge.inference.run.shadows import defense_of_round
 from leakgauge.results.roc import auroc
 from leakgauge.training.observation import sent_gradients
 from support.defenses import clip, dpsgd, gaussian, perturb, prune, quantise, sign, vib
@@ -25,39 +25,39 @@ def defended(defense, **settings) -> Stage:
     return small_stage(records(3.0), FOREST, defense=defense, **settings)
 
 
-def told_apart(scene: Stage, knowledge: str) -> float:
-    said = play_round(scene, 1, next(trajectory(scene))).log_posterior[f"{knowledge} forest"]
-    truth = scene.trials.secret.numpy()
+def told_apart(stage: Stage, knowledge: str) -> float:
+    said = play_round(stage, 1, next(trajectory(stage))).log_posterior[f"{knowledge} forest"]
+    truth = stage.trials.secret.numpy()
     return float(auroc(truth == 1, said[:, 1] - said[:, 0]))
 
 
 def test_an_adaptive_adversary_sees_through_a_sign_and_a_static_one_does_not() -> None:
-    scene = defended(sign())
-    assert told_apart(scene, "adaptive") > 0.9
-    assert told_apart(scene, "adaptive") > told_apart(scene, "static")
+    stage = defended(sign())
+    assert told_apart(stage, "adaptive") > 0.9
+    assert told_apart(stage, "adaptive") > told_apart(stage, "static")
 
 
 @pytest.mark.calibration
 def test_noise_that_drowns_the_gradient_leaves_nothing() -> None:
-    scene = defended(gaussian(1e6))
-    assert told_apart(scene, "adaptive") == pytest.approx(0.5, abs=0.1)
+    stage = defended(gaussian(1e6))
+    assert told_apart(stage, "adaptive") == pytest.approx(0.5, abs=0.1)
 
 
 def test_without_a_defense_there_is_nothing_to_adapt_to() -> None:
-    scene = defended(none())
-    assert scene.knowledge == ("static",)
-    assert set(play_round(scene, 1, next(trajectory(scene))).log_posterior) == {"static forest"}
+    stage = defended(none())
+    assert stage.knowledge == ("static",)
+    assert set(play_round(stage, 1, next(trajectory(stage))).log_posterior) == {"static forest"}
 
 
 def test_training_under_a_defense_is_sgd_on_what_is_sent() -> None:
-    scene = defended(sign())
-    first, second, *_ = trajectory(scene)
+    stage = defended(sign())
+    first, second, *_ = trajectory(stage)
     current = {name: leaf.clone().requires_grad_() for name, leaf in first.items()}
-    order = stream(0, "property", "train", 1).permutation(len(scene.private))
+    order = stream(0, "property", "train", 1).permutation(len(stage.private))
     for start in range(0, len(order), 8):
         batch = torch.from_numpy(order[start : start + 8])
-        outputs = torch.func.functional_call(scene.task.model, current, (scene.private.x[batch],))
-        loss = scene.task.loss(outputs, scene.private.y[batch])
+        outputs = torch.func.functional_call(stage.task.model, current, (stage.private.x[batch],))
+        loss = stage.task.loss(outputs, stage.private.y[batch])
         for leaf, step in zip(
             current.values(), torch.autograd.grad(loss, list(current.values())), strict=True
         ):
@@ -69,28 +69,28 @@ def test_training_under_a_defense_is_sgd_on_what_is_sent() -> None:
 def test_training_clips_each_record() -> None:
     """With a bound far below every norm, a step is a mean of unit gradients times the bound."""
     bound = 1e-3
-    scene = defended(clip(bound))
-    first, second, *_ = trajectory(scene)
-    batch = torch.from_numpy(stream(0, "property", "train", 1).permutation(len(scene.private))[:8])
-    grads = per_example_gradients(scene.task, first, scene.private.x[batch], scene.private.y[batch])
+    stage = defended(clip(bound))
+    first, second, *_ = trajectory(stage)
+    batch = torch.from_numpy(stream(0, "property", "train", 1).permutation(len(stage.private))[:8])
+    grads = per_example_gradients(stage.task, first, stage.private.x[batch], stage.private.y[batch])
     norms = sum(leaf.flatten(1).square().sum(1) for leaf in grads.values()).sqrt()
     assert float(norms.min()) > bound
     moved = sum(float((second[k] - first[k]).square().sum()) for k in first) ** 0.5
-    steps = -(-len(scene.private) // 8)
+    steps = -(-len(stage.private) // 8)
     assert 0 < moved <= 0.01 * bound * steps
 
 
 @pytest.mark.parametrize("defense", [prune(0.9), gaussian(0.1), dpsgd(2.0, 0.1, batch_size=8)])
 def test_what_is_sent_does_not_depend_on_chunks(defense) -> None:
-    scene = defended(defense)
-    params = next(trajectory(scene))
+    stage = defended(defense)
+    params = next(trajectory(stage))
     found = []
     for max_bytes in (2**28, 2**15):
         chunks = sent_gradients(
-            scene.task,
+            stage.task,
             params,
-            scene.private,
-            scene.trials.rows[:60],
+            stage.private,
+            stage.trials.rows[:60],
             defense=defense,
             noise_seed=3,
             max_bytes=max_bytes,
@@ -101,16 +101,16 @@ def test_what_is_sent_does_not_depend_on_chunks(defense) -> None:
 
 
 def test_batches_wanted_alone_are_sent_as_among_all() -> None:
-    scene = defended(quantise(2))
-    rows, wanted = scene.trials.rows[:60], torch.tensor([59, 3, 17])
+    stage = defended(quantise(2))
+    rows, wanted = stage.trials.rows[:60], torch.tensor([59, 3, 17])
 
     def sent(max_bytes: int, only: torch.Tensor | None = None) -> torch.Tensor:
         chunks = sent_gradients(
-            scene.task,
-            next(trajectory(scene)),
-            scene.private,
+            stage.task,
+            next(trajectory(stage)),
+            stage.private,
             rows,
-            defense=scene.defense,
+            defense=stage.defense,
             noise_seed=3,
             max_bytes=max_bytes,
             only=only,
@@ -122,45 +122,45 @@ def test_batches_wanted_alone_are_sent_as_among_all() -> None:
 
 
 def test_noise_is_fresh_in_every_round() -> None:
-    scene = defended(gaussian(1.0), rounds=2)
-    params = next(trajectory(scene))
-    first, second = (play_round(scene, n, params).log_posterior["static forest"] for n in (1, 2))
+    stage = defended(gaussian(1.0), rounds=2)
+    params = next(trajectory(stage))
+    first, second = (play_round(stage, n, params).log_posterior["static forest"] for n in (1, 2))
     assert not np.array_equal(first, second)
 
 
 def test_perturbation_is_small_and_an_adaptive_adversary_sees_it() -> None:
     """The change itself tells the secret, which the defender knows, to whoever has seen it."""
-    scene = small_stage(records(0.0), FOREST, defense=perturb(gamma=0.05, alpha=0.02, steps=4))
-    assert told_apart(scene, "adaptive") > 0.9  # without the defense there is nothing to tell
-    assert told_apart(scene, "adaptive") > told_apart(scene, "static")
+    stage = small_stage(records(0.0), FOREST, defense=perturb(gamma=0.05, alpha=0.02, steps=4))
+    assert told_apart(stage, "adaptive") > 0.9  # without the defense there is nothing to tell
+    assert told_apart(stage, "adaptive") > told_apart(stage, "static")
 
 
 def test_perturbation_is_learnt_in_each_round_on_public_gradients_alone() -> None:
-    scene = defended(perturb())
-    params = next(trajectory(scene))
-    other = replace(scene, private=scene.private.rows(torch.arange(100)))
-    for one, same in zip(learnt(scene, 1, params), learnt(other, 1, params), strict=True):
+    stage = defended(perturb())
+    params = next(trajectory(stage))
+    other = replace(stage, private=stage.private.rows(torch.arange(100)))
+    for one, same in zip(learnt(stage, 1, params), learnt(other, 1, params), strict=True):
         assert torch.equal(one, same)
     assert not all(
         torch.equal(one, later)
-        for one, later in zip(learnt(scene, 1, params), learnt(scene, 2, params), strict=True)
+        for one, later in zip(learnt(stage, 1, params), learnt(stage, 2, params), strict=True)
     )
 
 
-def learnt(scene: Stage, number: int, params) -> list[torch.Tensor]:
-    update = defense_of_round(scene, number, params).update
+def learnt(stage: Stage, number: int, params) -> list[torch.Tensor]:
+    update = defense_of_round(stage, number, params).update
     assert isinstance(update, PerturbTransform)
     return list(update.network.parameters())
 
 
 def test_vib_trains_and_is_attacked_with_its_noise_and_judged_without() -> None:
-    scene = defended(vib(beta=0.01))
-    first, *_, last = trajectory(scene)
+    stage = defended(vib(beta=0.01))
+    first, *_, last = trajectory(stage)
     assert any("log_variance" in name for name in first)
     assert not torch.equal(first["mean.weight"], last["mean.weight"])
-    assert told_apart(scene, "adaptive") > 0.9
-    played = [play_round(scene, number, first) for number in (1, 2)]
-    accuracy = judge(scene, played, last, dataset="d", label="l")[-1]
+    assert told_apart(stage, "adaptive") > 0.9
+    played = [play_round(stage, number, first) for number in (1, 2)]
+    accuracy = judge(stage, played, last, dataset="d", label="l")[-1]
     assert accuracy.metric == "accuracy"
     assert accuracy.estimate.value > 0.5
     names = ("static forest", "adaptive forest")  # there is no gradient without the code's noise
@@ -168,9 +168,9 @@ def test_vib_trains_and_is_attacked_with_its_noise_and_judged_without() -> None:
 
 
 def test_a_code_has_fresh_noise_in_each_round() -> None:
-    scene = defended(vib())
+    stage = defended(vib())
     one, again, next_round, adversary = (
-        scene.in_round(scene.private, whose, number).x
+        stage.in_round(stage.private, whose, number).x
         for whose, number in (("client", 1), ("client", 1), ("client", 2), ("adversary", 1))
     )
     assert torch.equal(one, again)
@@ -199,8 +199,8 @@ def counted(rounds: list[torch.Tensor], **settings) -> Stage:
 def test_a_defense_is_learned_once_in_each_round() -> None:
     """Training, the round's attacks and those on all rounds together share it."""
     rounds: list[torch.Tensor] = []
-    scene = counted(rounds)
-    played = audit(scene)
+    stage = counted(rounds)
+    played = audit(stage)
     assert len(rounds) == 3
     assert not torch.equal(rounds[0], rounds[1])
     other: list[torch.Tensor] = []
@@ -211,13 +211,13 @@ def test_a_defense_is_learned_once_in_each_round() -> None:
 
 def test_other_parameters_and_other_processes_learn_anew() -> None:
     rounds: list[torch.Tensor] = []
-    scene = counted(rounds)
-    params = next(trajectory(scene))
+    stage = counted(rounds)
+    params = next(trajectory(stage))
     for _ in range(2):
-        defense_of_round(scene, 1, params)
+        defense_of_round(stage, 1, params)
     assert len(rounds) == 1
-    defense_of_round(scene, 1, {name: leaf + 1 for name, leaf in params.items()})
+    defense_of_round(stage, 1, {name: leaf + 1 for name, leaf in params.items()})
     assert len(rounds) == 2
-    sent_away = pickle.loads(pickle.dumps(scene))
+    sent_away = pickle.loads(pickle.dumps(stage))
     defense_of_round(sent_away, 1, params)
     assert len(sent_away.defense.learn.rounds) == 3

@@ -5,40 +5,44 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
-from leakgauge.inference.run.plan import Plan
 
 from leakgauge.core.rng import stream
-from leakgauge.data import Roles, make_table, open_data, read_table
+from leakgauge.data import Source, open_data
 from leakgauge.inference import Joint, players
-from leakgauge.inference.run import Settings
-from leakgauge.inference.run.description import Origin
-from leakgauge.inference.run.prepare import from_source, from_table
+from leakgauge.inference.run import audit
+from leakgauge.inference.run.prepare import Prepared, prepare
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import ACCUMULATED, Estimate
 from support import command
 
 
 @pytest.fixture(scope="module")
-def adult(data_folder: Path) -> pd.DataFrame:
-    return read_table(data_folder / "adult" / "adult.parquet")
+def adult(data_folder: Path) -> Source:
+    return open_data(data_folder / "adult" / "adult.parquet")
 
 
-def auroc(frame: pd.DataFrame, ask: str = "property", *, adversary: str = "forest", **settings):
-    table = make_table(frame, Roles("income", ("sex",)))
-    chosen = Settings("sex", **{"rounds": 1, "trials": 1000, **settings})
-    found = from_table(table, Plan((ask,), (adversary,), chosen)).audit()
-    (record,) = [r for r in found if (r.metric, r.round) == ("auroc", ACCUMULATED)]
-    return record.estimate
+def auroc(source: Source, ask: str = "property", *, adversary: str = "forest", **settings):
+    roles = {"label": "income", "secret": "sex"}
+    chosen = {**roles, "rounds": 1, "trials": 1000, **settings}
+    spec = InferenceSpec(ask=(ask,), adversary=(adversary,), **chosen).resolve(source)
+    return accumulated(prepare(spec, source))
 
 
-def test_property_and_attribute_leak(adult: pd.DataFrame) -> None:
+def accumulated(prepared: Prepared) -> Estimate:
+    (stage,) = prepared.stages
+    (one,) = [r for r in audit(stage) if (r.metric, r.round) == ("auroc", ACCUMULATED)]
+    return one.estimate
+
+
+def test_property_and_attribute_leak(adult: Source) -> None:
     assert auroc(adult, "property").value > 0.99
     assert auroc(adult, "attribute").value > 0.999
 
 
-def shuffled(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
-    return frame.assign(sex=stream(seed, "shuffle").permutation(frame["sex"].to_numpy()))
+def shuffled(source: Source, seed: int, column: str = "sex") -> Source:
+    values = stream(seed, "shuffle").permutation(source.frame[column].to_numpy())
+    return replace(source, frame=source.frame.assign(**{column: values}))
 
 
 def holds_chance(estimate: Estimate) -> bool:
@@ -46,10 +50,8 @@ def holds_chance(estimate: Estimate) -> bool:
 
 
 @pytest.mark.calibration
-def test_a_shuffled_secret_raises_no_alarm(adult: pd.DataFrame) -> None:
-    """On a quarter of the users; the slow test below takes all of them."""
-    part = adult.sample(12_000, random_state=0).reset_index(drop=True)
-    held = [holds_chance(auroc(shuffled(part, seed), seed=seed)) for seed in range(4)]
+def test_a_shuffled_secret_raises_no_alarm(adult: Source) -> None:
+    held = [holds_chance(auroc(shuffled(adult, seed), seed=seed)) for seed in range(4)]
     assert sum(held) >= 3
 
 
@@ -63,7 +65,7 @@ ON_BATCHES = list(players("property"))
 )
 @pytest.mark.calibration
 def test_a_shuffled_secret_raises_no_alarm_over_20_seeds(
-    adult: pd.DataFrame, ask: str, adversary: str
+    adult: Source, ask: str, adversary: str
 ) -> None:
     rounds = 2 if adversary == Joint.name else 1  # a single one it judges as another does
     found = [
@@ -81,16 +83,12 @@ def test_clips_dealt_to_actors_at_random_name_nobody_over_20_seeds(
     data_folder: Path, adversary: str
 ) -> None:
     source = open_data("crema_d")
-    assert source.roles is not None
+    small = {"group": "actor", "batch_size": 8, "rounds": 1, "trials": 600}
     found = []
     for seed in range(20):
-        actor = stream(seed, "shuffle").permutation(source.frame["actor"].to_numpy())
-        shuffled = replace(source, frame=source.frame.assign(actor=actor))
-        settings = Settings("actor", batch_size=8, rounds=1, trials=600, seed=seed)
-        plan = Plan(("user",), (adversary,), settings)
-        origin = Origin(settings={"group": "actor"})
-        records = from_source(shuffled, source.roles, plan, origin).audit()
-        found += [r.estimate for r in records if (r.metric, r.round) == ("auroc", ACCUMULATED)]
+        data = shuffled(source, seed, "actor")
+        spec = InferenceSpec(ask=("user",), adversary=(adversary,), seed=seed, **small)
+        found.append(accumulated(prepare(spec.resolve(data), data)))
     assert sum(map(holds_chance, found)) >= 18
     assert np.mean([one.value for one in found]) == pytest.approx(0.5, abs=0.04)
 
@@ -99,13 +97,10 @@ def test_every_named_dataset_is_audited(data_folder: Path) -> None:
     """The data's usual roles, and the network that suits them."""
     for name, network in (("crema_d", "Linear"), ("celeba", "Conv2d"), ("utkface", "Conv2d")):
         source = open_data(name)
-        assert source.roles is not None
-        secret = source.roles.secrets[0]
-        plan = Plan(("property",), (), Settings(secret, rounds=1, trials=500))
-        prepared = from_source(source, source.roles, plan)
+        spec = InferenceSpec(ask=("property",), rounds=1, trials=500)
+        prepared = prepare(spec.resolve(source), source)
         assert network in repr(prepared.stages[0].task.model)
-        (found,) = [r for r in prepared.audit() if (r.metric, r.round) == ("auroc", ACCUMULATED)]
-        assert found.estimate.low > 0.5, name
+        assert accumulated(prepared).low > 0.5, name
 
 
 def cell(data_folder: Path, tmp_path: Path, *args: object) -> dict:

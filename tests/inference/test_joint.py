@@ -7,25 +7,20 @@ import numpy as np
 import pytest
 import torch
 
+from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.defenses import Defense, none
 from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Discriminant, Joint, accumulate
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, held_out_folds
-from leakgauge.inference.run import (
-    ADAPTIVE,
-    FRESH,
-    Stage,
-    audit,
-    play_round,
-    resumable,
-    trajectory,
-    weigh_rounds,
-)
-from leakgauge.inference.run.resumable import run_stages
-from leakgauge.inference.run.rounds import benches, defense_of_round, sent_by_clients
-from leakgauge.results.measurements import ACCUMULATED, Run
+from leakgauge.inference.run import Stage, audit, play_round, resumable, trajectory, weigh_rounds
+from leakgauge.inference.run.resumable import ResumableStage
+from leakgauge.inference.run.rounds import defense_of_round, sent_by_clients, shadows_of_round
+from leakgauge.inference.spec import FRESH
+from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.results.scores import AUROC
-from leakgauge.runs.store import RunFolder
+from leakgauge.runs.question import Silent
+from leakgauge.runs.stages import run_stages
+from leakgauge.runs.work import WorkFolder
 from support.defenses import clip, dpsgd
 from support.figures import auroc
 from support.synthetic import records, small_stage
@@ -45,21 +40,21 @@ def wide(parts: list[dict[str, torch.Tensor]]) -> np.ndarray:
     ).numpy()
 
 
-def side_by_side(scene: Stage, knowledge: str) -> dict[str, np.ndarray]:
+def side_by_side(stage: Stage, knowledge: str) -> dict[str, np.ndarray]:
     """The gradients of all rounds as one row: of shadow records, held-out batches and trials."""
     rounds = []
-    *starts, _ = trajectory(scene)
+    *starts, _ = trajectory(stage)
     for number, params in enumerate(starts, start=1):
-        defense = defense_of_round(scene, number, params)
-        shadow = benches(scene, number, params, defense)[knowledge]
-        one = per_example_gradients(scene.task, params, shadow.data.x, shadow.data.y)
+        defense = defense_of_round(stage, number, params)
+        shadow = shadows_of_round(stage, number, params, defense)[knowledge]
+        one = per_example_gradients(stage.task, params, shadow.data.x, shadow.data.y)
         records_ = wide([one])
         if knowledge == ADAPTIVE and defense.per_example is not None:
             norm = np.linalg.norm(records_, axis=1, keepdims=True)
             records_ = records_ * np.minimum(1, defense.per_example.l2 / norm)
         parts = list(held_out_folds(shadow, folds=JOINT.folds, batches=JOINT.batches))
         judged = [grads for part in parts for grads in shadow.gradients(part.batches)]
-        seen = list(sent_by_clients(scene, number, params, scene.trials, defense))
+        seen = list(sent_by_clients(stage, number, params, stage.trials, defense))
         rounds.append({"records": records_, "judged": wide(judged), "seen": wide(seen)})
     return {key: np.concatenate([one[key] for one in rounds], axis=1) for key in rounds[0]}
 
@@ -76,14 +71,14 @@ def solve(g: np.ndarray, codes: np.ndarray, noise: float) -> tuple[np.ndarray, n
 
 @pytest.mark.parametrize("defense", [none(), NOISY], ids=str)
 def test_it_is_the_solve_of_all_rounds_in_the_primal(defense: Defense) -> None:
-    scene = made(defense, replace(JOINT, directions=0))
-    *starts, _ = trajectory(scene)
-    for knowledge in scene.knowledge:
-        rows = side_by_side(scene, knowledge)
+    stage = made(defense, replace(JOINT, directions=0))
+    *starts, _ = trajectory(stage)
+    for knowledge in stage.knowledge:
+        rows = side_by_side(stage, knowledge)
         noise = 0.0
         if knowledge == ADAPTIVE:
-            noise = 8 * scene.defense.update.std**2
-        shadow = benches(scene, 1, starts[0], scene.defense)[knowledge]
+            noise = 8 * stage.defense.update.std**2
+        shadow = shadows_of_round(stage, 1, starts[0], stage.defense)[knowledge]
         codes = shadow.data.secrets["s"].numpy()
         odds, truth, done = [], [], 0
         for part in held_out_folds(shadow, folds=JOINT.folds, batches=JOINT.batches):
@@ -96,7 +91,7 @@ def test_it_is_the_solve_of_all_rounds_in_the_primal(defense: Defense) -> None:
         slope = fit_slope(HeldOut(half, np.concatenate(truth)))
         weight, middle = solve(rows["records"], codes, noise)
         wanted = slope * 8 * (rows["seen"] @ weight - middle)
-        found = weigh_rounds(scene, starts)[f"{knowledge} joint"]
+        found = weigh_rounds(stage, starts)[f"{knowledge} joint"]
         np.testing.assert_allclose(found[:, 1] - found[:, 0], wanted, rtol=1e-6, atol=1e-8)
 
 
@@ -117,12 +112,12 @@ def test_under_noise_it_gains_from_rounds_that_repeat_themselves() -> None:
 def test_nothing_planted_is_chance(defense: Defense) -> None:
     held = []
     for seed in range(10):
-        scene = small_stage(
+        stage = small_stage(
             records(0.0, n=2000, seed=seed), Joint(batches=100), defense=defense, trials=200
         )
         held += [
             record.estimate.low <= 0.5 <= record.estimate.high
-            for record in audit(scene)
+            for record in audit(stage)
             if record.round == ACCUMULATED and record.metric == AUROC
         ]
     assert sum(held) >= 0.8 * len(held)
@@ -140,40 +135,41 @@ def test_three_secrets_and_any_memory_bound() -> None:
 
 
 def test_rounds_with_batches_of_their_own_are_summed() -> None:
-    scene = made(NOISY, batches=FRESH)
-    *starts, _ = trajectory(scene)
-    assert weigh_rounds(scene, starts) == {}
-    played = [play_round(scene, n, params) for n, params in enumerate(starts, start=1)]
+    stage = made(NOISY, batches=FRESH)
+    *starts, _ = trajectory(stage)
+    assert weigh_rounds(stage, starts) == {}
+    played = [play_round(stage, n, params) for n, params in enumerate(starts, start=1)]
     said = np.stack([one.log_posterior["adaptive joint"] for one in played])
-    assert np.isfinite(accumulate(said, scene.log_prior)).all()
-    assert auroc(audit(scene), ACCUMULATED) > 0.5
+    assert np.isfinite(accumulate(said, stage.log_prior)).all()
+    assert auroc(audit(stage), ACCUMULATED) > 0.5
 
 
 def test_a_stopped_run_goes_on_and_does_not_weigh_again(tmp_path: Path, monkeypatch) -> None:
-    scene = made(NOISY)
-    folder = RunFolder.claim(tmp_path / "run", Run({}, {}, [], {}))
+    stage = made(NOISY)
+    folder = WorkFolder(tmp_path / "run")
+    stages = [ResumableStage(stage, "data", "y")]
     weigh = resumable.weigh_rounds
 
     def killed(*args, **kwargs):
         raise KeyboardInterrupt
 
-    given = {"dataset": "data", "label": "y", "workers": 1}
+    given = {"workers": 1, "progress": Silent()}
     monkeypatch.setattr(resumable, "weigh_rounds", killed)
     with pytest.raises(KeyboardInterrupt):
-        run_stages(folder, [scene], **given)
+        run_stages(folder, stages, **given)
     monkeypatch.setattr(resumable, "weigh_rounds", weigh)
-    first = run_stages(folder, [scene], **given)
+    first, _ = run_stages(folder, stages, **given)
     monkeypatch.setattr(resumable, "weigh_rounds", killed)
-    again = run_stages(folder, [scene], **given)
+    again, _ = run_stages(folder, stages, **given)
     assert [r.estimate for r in again] == [r.estimate for r in first]
     assert [r.estimate for r in first] == [
-        r.estimate for r in audit(scene, dataset="data", label="y")
+        r.estimate for r in audit(stage, dataset="data", label="y")
     ]
 
 
 def test_it_does_not_depend_on_the_order_of_asking() -> None:
-    scene = made(NOISY)
-    *starts, _ = trajectory(scene)
-    both = replace(scene, attacks=(Discriminant(batches=100), JOINT))
-    for key, said in weigh_rounds(scene, starts).items():
+    stage = made(NOISY)
+    *starts, _ = trajectory(stage)
+    both = replace(stage, attacks=(Discriminant(batches=100), JOINT))
+    for key, said in weigh_rounds(stage, starts).items():
         np.testing.assert_array_equal(weigh_rounds(both, starts)[key], said)

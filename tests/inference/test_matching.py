@@ -19,7 +19,7 @@ from leakgauge.inference.adversaries.matching import Matching, attribute_candida
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.games.candidates import Candidates
 from leakgauge.inference.games.trials import Trials
-from leakgauge.inference.run import Settings, audit, stage
+from leakgauge.inference.run import Settings, audit, make_stage
 from leakgauge.models import mlp
 from leakgauge.results.roc import auroc
 from leakgauge.training.observation import sent_gradients
@@ -112,7 +112,7 @@ def test_a_value_that_only_the_schema_names_is_no_candidate() -> None:
     split = split_records(two.secrets["sex"], shadow=len(two) // 3, rng=stream(0, "split"))
     settings = Settings("sex", batch_size=2, rounds=1, trials=100)
     model = mlp(two.x.shape[1], 2, (4,), generator=torch_stream(0, "model")).double()
-    scene = stage(
+    stage = make_stage(
         "attribute",
         Task(model, cross_entropy),
         two,
@@ -120,8 +120,8 @@ def test_a_value_that_only_the_schema_names_is_no_candidate() -> None:
         attacks=[Matching()],
         settings=settings,
     )
-    assert len(scene.game.value_names) == 2
-    assert {one.metric for one in audit(scene)} >= {"auroc"}
+    assert len(stage.game.value_names) == 2
+    assert {one.metric for one in audit(stage)} >= {"auroc"}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""From data and a plan to stages: who plays what, on which records, and how the run is told."""
+"""From settings and data to stages: who plays what, on which records, and what is refused."""
 
 from dataclasses import replace
 
@@ -6,18 +6,19 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from leakgauge.inference.run.plan import Plan
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
-from leakgauge.data import Roles, Source, make_table
+from leakgauge.data import Roles, Source
 from leakgauge.data.image_tables import encode_pictures, make_picture_table
 from leakgauge.data.roles import resolve_roles
 from leakgauge.defenses import LearnPerturb
 from leakgauge.inference import Encoder, Matching, Plda
-from leakgauge.inference.run import Settings, audit, judge, play_round, trajectory
-from leakgauge.inference.run.description import Origin
-from leakgauge.inference.run.prepare import from_source, from_table
+from leakgauge.inference.run import audit, judge, play_round, trajectory
+from leakgauge.inference.run.adversaries import adversary_names, attacks_of, defenses_of
+from leakgauge.inference.run.prepare import Prepared, prepare
+from leakgauge.inference.spec import InferenceSpec
+from leakgauge.results.measurements import Estimate
 from support.defenses import gaussian
 
 SMALL = {"batch_size": 6, "rounds": 1, "trials": 200}
@@ -47,22 +48,34 @@ def source(frame: pd.DataFrame, pixels=None) -> Source:
     return Source("people", frame, pixels, None, "f" * 64)
 
 
-ROLES = Roles("label", ("sick",), group="who")
-ORIGIN = Origin(name="people", settings={"group": "who"})
+ROLES = {"label": "label", "secret": "sick", "group": "who"}
 
 
-def plan(*asks: str, adversaries: tuple[str, ...] = (), **more) -> Plan:
-    return Plan(asks, adversaries, Settings("sick", **SMALL), shadow=600, **more)
+def spec(*asks: str, adversaries: tuple[str, ...] = (), **more) -> InferenceSpec:
+    settings = {**ROLES, **SMALL, "shadow": 600, **more}
+    return InferenceSpec(ask=asks, adversary=adversaries, **settings)
+
+
+def ready(data: Source, settings: InferenceSpec) -> Prepared:
+    settings.check()
+    return prepare(settings.resolve(data), data)
+
+
+def score_of(prepared: Prepared) -> Estimate:
+    (stage,) = prepared.stages
+    (one,) = [r for r in audit(stage) if (r.metric, r.round) == ("auroc", 1)]
+    return one.estimate
 
 
 def test_each_game_has_the_papers_adversary_or_those_that_can_play_it() -> None:
-    asked = plan("property", "attribute", "user")
-    assert [a.name for a in asked.attacks("property")] == ["forest"]
-    assert [a.name for a in asked.attacks("user")] == ["encoder"]
-    named = plan("property", "attribute", adversaries=("energies", "matching"))
-    assert [a.name for a in named.attacks("property")] == ["energies"]
-    assert [a.name for a in named.attacks("attribute")] == ["energies", "matching"]
-    assert named.adversary_names == ["energies", "matching"]
+    asked = spec("property", "attribute", "user")
+    assert [a.name for a in attacks_of(asked, "property")] == ["forest"]
+    assert [a.name for a in attacks_of(asked, "user")] == ["encoder"]
+    named = spec("property", "attribute", adversaries=("energies", "matching"))
+    assert [a.name for a in attacks_of(named, "property")] == ["energies"]
+    assert [a.name for a in attacks_of(named, "attribute")] == ["energies", "matching"]
+    assert adversary_names(named) == ("energies", "matching")
+    assert asked.resolve(source(people())).adversary == ("forest", "encoder")
 
 
 @pytest.mark.parametrize(
@@ -77,26 +90,28 @@ def test_each_game_has_the_papers_adversary_or_those_that_can_play_it() -> None:
 )
 def test_an_adversary_without_a_game_is_refused(asks, adversaries, says) -> None:
     with pytest.raises(InputError, match=says):
-        plan(*asks, adversaries=adversaries)
+        spec(*asks, adversaries=adversaries).check()
 
 
 def test_candidates_have_no_prior_of_their_own() -> None:
     with pytest.raises(InputError, match="take --prior uniform"):
-        Plan(("property", "user"), (), Settings("sex", prior="empirical"))
-    assert Plan(("property",), (), Settings("sex", prior="empirical")).asks == ("property",)
+        spec("property", "user", prior="empirical").check()
+    with pytest.raises(InputError, match="no prior of shares; take --prior uniform"):
+        spec("proportion", prior="empirical").check()
+    spec("property", prior="empirical").check()
 
 
 def test_user_inference_and_others_share_persons_that_never_overlap() -> None:
-    prepared = from_source(source(people()), ROLES, plan("property", "user"), ORIGIN)
+    prepared = ready(source(people()), spec("property", "user"))
     about, user = prepared.stages
     assert (about.settings.secret, user.settings.secret) == ("sick", "who")
     assert prepared.run.data["games"]["user"] == {
         "secret": "who",
         "values": ["candidate 1", "candidate 2"],
     }
-    for scene in prepared.stages:
+    for stage in prepared.stages:
         private, public, test = (
-            set(part.users.tolist()) for part in (scene.private, scene.public, scene.test)
+            set(part.users.tolist()) for part in (stage.private, stage.public, stage.test)
         )
         assert not private & public
         assert not private & test
@@ -111,89 +126,85 @@ def test_user_inference_and_others_share_persons_that_never_overlap() -> None:
 def test_records_dealt_to_persons_at_random_name_nobody() -> None:
     frame = people()
     frame["who"] = stream(1, "shuffle").permutation(frame["who"])
-    prepared = from_source(source(frame), ROLES, plan("user"), ORIGIN)
-    score = next(r for r in prepared.audit() if (r.metric, r.round) == ("auroc", 1)).estimate
+    score = score_of(ready(source(frame), spec("user")))
     assert score.low <= 0.5 <= score.high
 
 
 def test_user_inference_without_persons_is_refused() -> None:
     frame = people().drop(columns="who")
     with pytest.raises(InputError, match="--group COL"):
-        from_source(source(frame), Roles("label", ("sick",)), plan("user"))
+        spec("user", group=None).resolve(source(frame))
 
 
 def test_persons_with_few_records_are_noted() -> None:
     frame = people()
     few = pd.concat([frame[frame.who >= 60], frame[frame.who < 60].groupby("who").head(5)])
-    prepared = from_source(source(few), ROLES, plan("user"), ORIGIN)
+    prepared = ready(source(few), spec("user"))
     assert any("fewer than 12 records" in note for note in prepared.run.notes)
 
 
 def test_a_secret_that_a_split_of_persons_leaves_rare_is_refused() -> None:
-    split = from_source(source(people()), ROLES, plan("user"), ORIGIN).stages[0]
+    split = ready(source(people()), spec("user")).stages[0]
     frame, tested = people(), int(split.test.users[0])
     frame["sick"] = np.where(frame.who == tested, "yes", "no")
-    with pytest.raises(InputError, match="'yes' has 0 private and 0 public records where persons"):
-        from_source(source(frame), ROLES, plan("property", "user"), ORIGIN)
+    with pytest.raises(InputError, match="'yes' has 0 private and 0 public records where users"):
+        spec("property", "user").resolve(source(frame))
 
 
 def test_a_run_about_persons_says_how_they_were_split() -> None:
-    run = from_source(source(people()), ROLES, plan("user"), ORIGIN).run
-    assert any("--shadow has no part in it" in note for note in run.notes)
+    run = ready(source(people()), spec("user")).run
+    assert any("--shadow is not used" in note for note in run.notes)
 
 
 def test_what_matching_cannot_fill_in_is_refused_before_any_training() -> None:
-    roles = Roles("label", ("b",), group="who", bins={"b": 3})
-    asked = plan("attribute", adversaries=("matching",)).about("b")
+    asked = spec("attribute", adversaries=("matching",), secret="b", bins={"b": 3})
     with pytest.raises(InputError, match="cut into ranges"):
-        from_source(source(people()), roles, asked, ORIGIN)
+        ready(source(people()), asked)
 
 
 def test_fresh_batches_of_persons_are_not_weighted() -> None:
     """Held-out batches of two rounds would be of different persons; a trial keeps its own."""
-    asked = replace(plan("user"), settings=Settings("who", batches="fresh", **SMALL))
-    scene = from_source(source(people()), ROLES, asked, ORIGIN).stages[0]
-    scene = replace(scene, attacks=(Plda(components=8, batches=200),))
-    assert play_round(scene, 1, next(trajectory(scene))).held_out == {}
+    stage = ready(source(people()), spec("user", batches="fresh")).stages[0]
+    stage = replace(stage, attacks=(Plda(components=8, batches=200),))
+    assert play_round(stage, 1, next(trajectory(stage))).held_out == {}
 
 
 def test_matching_is_played_beside_others_on_the_same_gradients() -> None:
     """Noise that hides the attribute from a forest does not hide it from who knows the rest."""
-    asked = plan("attribute", adversaries=("forest", "matching"), defenses=("noise:std=0.05",))
-    bare, noisy = from_source(source(people()), ROLES, asked, ORIGIN).stages
-    for scene, knowledge in ((bare, "static"), (noisy, "adaptive")):
-        params = next(trajectory(scene))
-        said = play_round(scene, 1, params).log_posterior[f"{knowledge} matching"]
-        assert (said.argmax(axis=1) == scene.trials.secret.numpy()).mean() > 0.9
+    defenses = ("none", "noise:std=0.05")
+    asked = spec("attribute", adversaries=("forest", "matching"), defense=defenses)
+    bare, noisy = ready(source(people()), asked).stages
+    for stage, knowledge in ((bare, "static"), (noisy, "adaptive")):
+        params = next(trajectory(stage))
+        said = play_round(stage, 1, params).log_posterior[f"{knowledge} matching"]
+        assert (said.argmax(axis=1) == stage.trials.secret.numpy()).mean() > 0.9
 
 
 def test_matching_does_not_depend_on_chunks() -> None:
-    scenes = [
-        replace(scene, settings=replace(scene.settings, max_bytes=size), attacks=(Matching(50),))
-        for scene in from_source(
-            source(people()), ROLES, plan("attribute", adversaries=("matching",)), ORIGIN
-        ).stages
+    stages = [
+        replace(stage, settings=replace(stage.settings, max_bytes=size), attacks=(Matching(50),))
+        for stage in ready(source(people()), spec("attribute", adversaries=("matching",))).stages
         for size in (2**27, 2**15)
     ]
     said = [
-        play_round(scene, 1, next(trajectory(scene))).log_posterior["static matching"]
-        for scene in scenes
+        play_round(stage, 1, next(trajectory(stage))).log_posterior["static matching"]
+        for stage in stages
     ]
     assert (said[0].argmax(axis=1) == said[1].argmax(axis=1)).all()
 
 
 def test_rounds_of_an_encoder_that_calibrates_itself_are_weighted() -> None:
-    prepared = from_source(source(people()), ROLES, plan("user"), ORIGIN)
-    scene = replace(prepared.stages[0], attacks=(Encoder(epochs=3, temperature=None),))
-    params = next(trajectory(scene))
-    played = play_round(scene, 1, params)
-    found = judge(scene, [played], params, dataset="d", label="l")
+    prepared = ready(source(people()), spec("user"))
+    stage = replace(prepared.stages[0], attacks=(Encoder(epochs=3, temperature=None),))
+    params = next(trajectory(stage))
+    played = play_round(stage, 1, params)
+    found = judge(stage, [played], params, dataset="d", label="l")
     assert "stacked" in {record.round for record in found}
 
 
 def test_guarantees_stand_in_the_run_for_each_game_and_defense() -> None:
-    asked = plan("property", defenses=("dpsgd:clip=1,noise=2", "sign"))
-    run = from_source(source(people()), ROLES, asked, ORIGIN).run
+    asked = spec("property", defense=("none", "dpsgd:clip=1,noise=2", "sign"))
+    run = ready(source(people()), asked).run
     assert set(run.guarantees["property"]) == {"none", "dpsgd:clip=1,noise=2", "sign"}
     assert run.guarantees["property"]["dpsgd:clip=1,noise=2"]["epsilon"]["noise_multiplier"] == (
         pytest.approx(2 * 6**0.5)
@@ -202,25 +213,23 @@ def test_guarantees_stand_in_the_run_for_each_game_and_defense() -> None:
 
 
 def test_a_defense_alone_stands_without_none_where_asked() -> None:
-    alone = replace(plan("property", defenses=("sign",)), beside_none=False)
-    assert [d.name for d in alone.parsed_defenses] == ["sign"]
-    assert [d.name for d in plan("property", defenses=("sign",)).parsed_defenses] == [
-        "none",
-        "sign",
-    ]
+    assert [d.name for d in defenses_of(spec("property", defense=("sign",)))] == ["sign"]
+    assert [d.name for d in defenses_of(spec("property"))] == ["none"]
+    both = spec("property", defense=("none", "sign", "sign"))
+    assert [d.name for d in defenses_of(both)] == ["none", "sign"]
 
 
 def test_a_perturbation_aims_at_another_person_where_persons_are_asked_for() -> None:
-    asked = plan("property", "user", defenses=("perturb",))
-    scenes = from_source(source(people()), ROLES, asked, ORIGIN).stages
+    asked = spec("property", "user", defense=("none", "perturb"))
+    stages = ready(source(people()), asked).stages
     targeted = {
-        (scene.game.name, scene.defense.name): scene.defense.learn.pgd.targeted
-        for scene in scenes
-        if isinstance(scene.defense.learn, LearnPerturb)
+        (stage.game.name, stage.defense.name): stage.defense.learn.pgd.targeted
+        for stage in stages
+        if isinstance(stage.defense.learn, LearnPerturb)
     }
     name = "perturb:gamma=0.005,alpha=0.002,steps=5"
     assert targeted == {("property", name): False, ("user", f"{name},targeted=1"): True}
-    perturbed = scenes[-1]
+    perturbed = stages[-1]
     said = play_round(perturbed, 1, next(trajectory(perturbed))).log_posterior
     assert set(said) == {"static encoder", "adaptive encoder"}
 
@@ -234,17 +243,18 @@ def pictures(n: int = 900) -> tuple[pd.DataFrame, np.ndarray]:
     return frame, pixels.astype(np.uint8)
 
 
+PICTURES = {"label": "smile", "secret": "glasses", "group": None, "shadow": 200}
+
+
 def test_pictures_are_played_with_a_cnn_and_other_columns_are_no_features() -> None:
     frame, pixels = pictures()
-    asked = Plan(("property",), (), Settings("glasses", **SMALL), shadow=200)
-    prepared = from_source(source(frame, pixels), Roles("smile", ("glasses",)), asked)
-    scene = prepared.stages[0]
-    assert scene.private.x.shape[1:] == (3, 16, 16)
-    assert "Conv2d" in repr(scene.task.model)
-    mean = scene.private.x.mean(dim=(0, 2, 3))
+    prepared = ready(source(frame, pixels), spec("property", **PICTURES))
+    stage = prepared.stages[0]
+    assert stage.private.x.shape[1:] == (3, 16, 16)
+    assert "Conv2d" in repr(stage.task.model)
+    mean = stage.private.x.mean(dim=(0, 2, 3))
     torch.testing.assert_close(mean, torch.zeros(3), atol=1e-4, rtol=0)
-    score = next(r for r in prepared.audit() if (r.metric, r.round) == ("auroc", 1)).estimate
-    assert score.low > 0.6
+    assert score_of(prepared).low > 0.6
 
 
 @pytest.mark.parametrize(
@@ -277,18 +287,18 @@ def test_pictures_of_rows_that_are_left_out_leave_with_them() -> None:
 
 def test_pictures_have_no_attribute() -> None:
     frame, pixels = pictures()
-    asked = Plan(("attribute",), (), Settings("glasses", **SMALL), shadow=200)
     with pytest.raises(InputError, match="no attribute is among them"):
-        from_source(source(frame, pixels), Roles("smile", ("glasses",)), asked)
+        spec("attribute", **PICTURES).resolve(source(frame, pixels))
+    with pytest.raises(InputError, match="--hidden is about the network for tables"):
+        spec("property", hidden=(5,), **PICTURES).resolve(source(frame, pixels))
 
 
 def test_an_attribute_under_noise_of_the_adversarys_own_making() -> None:
     """The candidates' gradients are made without the noise: only the client's is in the way."""
-    table = make_table(people(), ROLES)
-    asked = plan("attribute", adversaries=("matching",), defenses=("noise:std=0.5",))
-    scene = from_table(table, asked, ORIGIN).stages[1]
-    assert scene.defense == gaussian(0.5)
-    fitted = play_round(scene, 1, next(trajectory(scene)))
+    asked = spec("attribute", adversaries=("matching",), defense=("noise:std=0.5",))
+    (stage,) = ready(source(people()), asked).stages
+    assert stage.defense == gaussian(0.5)
+    fitted = play_round(stage, 1, next(trajectory(stage)))
     assert "noise 0.5" in fitted.details["adaptive matching"]
 
 

@@ -9,19 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leakgauge.cli.summary import as_json, information_lines, promise_lines
-from leakgauge.inference.report.cells import cells
-from leakgauge.inference.report.choice import DRAWN, drawn
 
-from leakgauge.report import render, verdicts
+from leakgauge.inference.report.plain import information_lines, promise_lines, to_json
+from leakgauge.inference.report.selection import LIMIT as SHOWN
+from leakgauge.inference.report.selection import selected
+from leakgauge.inference.report.titles import adversary_tests, title
+from leakgauge.inference.report.verdict import verdicts
 from leakgauge.results.measurements import (
     ACCUMULATED,
     STACKED,
     Measurement,
     Run,
-    read_run,
-    write_run,
 )
+from leakgauge.runs.question import Answer
+from leakgauge.runs.store import Store
 from support.made_runs import (
     DEFENSES,
     HOSTILE,
@@ -30,6 +31,7 @@ from support.made_runs import (
     make_records,
     make_run,
     promised_run,
+    render,
     said,
     section,
     stacked,
@@ -48,7 +50,7 @@ def noisy(name: str = LOUD, **more: Any) -> list[Measurement]:
 
 
 def one_cell(run: Run, records: list[Measurement]) -> dict[str, Any]:
-    found: dict[str, Any] = as_json(run, records, Path("report.html"))["cells"][0]
+    found: dict[str, Any] = to_json(Answer(run, records))["cells"][0]
     json.dumps(found, allow_nan=False)
     return found
 
@@ -131,15 +133,15 @@ def test_terminal_tells_promises_and_what_success_implies() -> None:
     assert "epsilon is infinite" in silent
     assert "certifies nothing about a property" in note
     assert promise_lines(make_run()) == []
-    line, caution = information_lines(run, noisy())
+    line, caution = information_lines(run, adversary_tests(noisy()))
     assert "implies at least" in line
     assert "no certificate" in caution
 
 
-def test_guarantees_are_kept_in_the_runs_description(tmp_path: Path) -> None:
-    run = promised_run(LOUD, QUIET, SILENT)
-    write_run(tmp_path, run)
-    assert read_run(tmp_path).guarantees == run.guarantees
+def test_guarantees_are_kept_with_the_cell(tmp_path: Path) -> None:
+    run, store = promised_run(LOUD, QUIET, SILENT), Store(tmp_path)
+    store.keep("inference", {"seed": 0}, Answer(run, noisy()))
+    assert store.read("inference")[1].run.guarantees == run.guarantees
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -179,8 +181,8 @@ def test_page_tells_when_the_accountant_is_missing() -> None:
 
 def test_page_without_promises_tells_what_success_implies() -> None:
     page = render(promised_run("sign"), make_records(1.1, 0.02))
-    assert 'id="promises"' not in page
-    assert "#promises" not in page
+    assert 'id="inference-promises"' not in page
+    assert "#inference-promises" not in page
     rate = next(
         r for r in make_records(1.1, 0.02) if r.metric == "success" and r.round == "accumulated"
     )
@@ -206,14 +208,16 @@ def test_stacked_stands_beside_accumulated() -> None:
     low = next(r for r in make_records(1.1, 0.02) if r.round == ACCUMULATED).estimate.low
     assert all(f"Stacked {low:.3f}" in part for part in text)  # in both tables
     assert "Stacked" not in visible(render(make_run(), make_records(1.1, 0.02)))
-    assert verdicts(make_run(), stacked(make_records(1.1, 0.02))) == verdicts(
-        make_run(), make_records(1.1, 0.02)
-    )
+    judged = [
+        [(one.title, one.text, one.auroc) for one in verdicts(make_run(), each)]
+        for each in (stacked(make_records(1.1, 0.02)), make_records(1.1, 0.02))
+    ]
+    assert judged[0] == judged[1]
 
 
 def test_stacked_records_may_come_first_or_alone() -> None:
     records = stacked(make_records(1.1, 0.02))
-    (cell,) = cells(sorted(records, key=lambda r: r.round != STACKED))
+    (cell,) = adversary_tests(sorted(records, key=lambda r: r.round != STACKED))
     assert cell.rounds == [1, 2, 3, 4, 5]
     assert cell.whole("auroc") == next(r for r in records if r.round == ACCUMULATED)
     assert cell.has(STACKED)
@@ -230,11 +234,12 @@ def test_proportion_is_worded() -> None:
     run = make_run(data={"games": {"proportion": {"values": RANGES}}})
     records = make_records(1.5, game="proportion")
     text = said(records, run)[1]
-    assert "can tell the share of `sex` in a batch" in text
+    assert "infers the share of `sex` in a batch" in text
     assert "with the share in a given range and one in another range" in text
     assert "each range against the rest" in text
     assert (
-        "No leakage of the share of `sex`" in said(make_records(0, 0.1, game="proportion"), run)[1]
+        "finds no leakage of the share of `sex`"
+        in said(make_records(0, 0.1, game="proportion"), run)[1]
     )
     page = render(run, records)
     for name in RANGES:
@@ -249,11 +254,11 @@ def test_user_is_worded() -> None:
         data={"games": {"user": {"values": ["1", "2", "3"]}}},
     )
     records = make_records(1.5, game="user", adversary="encoder", secret="actor")
-    assert "can tell the person (`actor`) whose records a batch holds" in said(records, run)[1]
+    assert "infers the user (`actor`) whose records a batch holds" in said(records, run)[1]
     page = render(run, records)
     assert "among 3 candidates" in words(page, "verdict")
     assert "a batch of each candidate's other records" in words(page, "adversary")
-    assert "but for what is said of single adversaries" in words(page, "adversary")
+    assert "except what single adversaries know" in words(page, "adversary")
     assert "phi(x)" not in words(page, "adversary")
 
 
@@ -269,14 +274,14 @@ def test_matching_knows_the_other_features() -> None:
     assert "all other features and the labels of the private batch" in text
     plain = words(render(make_run(), make_records(1.5, game="attribute")), "adversary")
     assert "phi(x)" not in plain
-    assert "but for what is said" not in plain
+    assert "except what single" not in plain
 
 
 def test_games_of_one_run_keep_their_own_rules() -> None:
     records = [*make_records(1.5), *make_records(1.5, game="user", secret="actor")]
     text = words(render(make_run(), records), "verdict")
     assert "In each trial of property inference all records of a batch have the same" in text
-    assert "whose records ( actor ) a batch holds, among some candidates" in text
+    assert "names the user ( actor ) whose records a batch holds" in text
 
 
 # --- many tests -----------------------------------------------------------------------------------
@@ -307,23 +312,23 @@ def hundred(rounds: int) -> tuple[Run, list[Measurement]]:
 @pytest.mark.parametrize("rounds", [10, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_hundred_tests_stay_below_a_megabyte(rounds: int) -> None:
     run, records = hundred(rounds)
-    assert len(cells(records)) == 100
+    assert len(adversary_tests(records)) == 100
     page = render(run, records)
     assert len(page.encode()) < LIMIT
     text = " ".join(visible(page).split())
-    assert f"{DRAWN} of 100 tests are shown at length" in text
+    assert f"{SHOWN} of 100 tests are shown at full length" in text
     assert "The verdicts of the other 88 tests" in text
-    for test in cells(records):
-        assert test.title in text
-    assert page.count('<article class="test"') == DRAWN
+    for test in adversary_tests(records):
+        assert title(test) in text
+    assert page.count('<article class="test"') == SHOWN
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
 
 
 def test_what_is_drawn_is_the_worst_case_of_each_defense() -> None:
     _, records = hundred(1)
-    shown = drawn(cells(records))
-    assert len(shown) == DRAWN
+    shown = selected(adversary_tests(records))
+    assert len(shown) == SHOWN
     for game in ("property", "attribute"):
         for i in range(1, 5):
             worst = [
@@ -333,7 +338,7 @@ def test_what_is_drawn_is_the_worst_case_of_each_defense() -> None:
                 and test.knowledge == "adaptive"
             ]
             assert "adversary number 4" in {test.adversary for test in worst}
-    few = cells(defended(DEFENSES))
-    assert drawn(few[:DRAWN]) == few[:DRAWN]
-    assert drawn(few, limit=3) == [test for test in few if test in drawn(few, limit=3)]
-    assert len(drawn(few, limit=3)) == 3
+    few = adversary_tests(defended(DEFENSES))
+    assert selected(few[:SHOWN]) == few[:SHOWN]
+    assert selected(few, limit=3) == [test for test in few if test in selected(few, limit=3)]
+    assert len(selected(few, limit=3)) == 3

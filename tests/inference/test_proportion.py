@@ -18,7 +18,8 @@ from leakgauge.inference import Forest, Logistic, Ordinal, ProportionInference, 
 from leakgauge.inference.adversaries.ordinal import log_differences
 from leakgauge.inference.adversaries.stacking import judge_held_out
 from leakgauge.inference.games.mixing import Pure, bootstrap
-from leakgauge.inference.run import FRESH, audit
+from leakgauge.inference.run import audit
+from leakgauge.inference.spec import FRESH
 from leakgauge.results.measurements import Estimate
 from support.synthetic import records, small_stage
 
@@ -93,7 +94,7 @@ def test_frank_and_hall_against_their_definition() -> None:
 
 
 def found(attack, shift: float, seed: int) -> Estimate:
-    scene = small_stage(
+    stage = small_stage(
         records(shift, n=4000, seed=seed),
         attack,
         ask="proportion",
@@ -102,9 +103,9 @@ def found(attack, shift: float, seed: int) -> Estimate:
         trials=600,
         seed=seed,
     )
-    assert isinstance(scene.attacks[0], Ordinal)
-    assert scene.game.values == 6
-    return next(r for r in audit(scene) if (r.metric, r.round) == ("auroc", 1)).estimate
+    assert isinstance(stage.attacks[0], Ordinal)
+    assert stage.game.values == 6
+    return next(r for r in audit(stage) if (r.metric, r.round) == ("auroc", 1)).estimate
 
 
 @pytest.mark.parametrize("attack", [FOREST, Logistic(batches=600)])
@@ -122,13 +123,13 @@ def test_where_no_share_shows_the_intervals_hold_one_half() -> None:
 
 def test_the_prior_of_a_question_counts_all_values_above_it() -> None:
     """A question is asked of balanced batches; what is known beforehand enters once."""
-    scene = small_stage(records(2.0), FOREST, ask="proportion", batch_size=20, rounds=1)
-    bench = scene.game.shadow(
-        scene.task, dict(scene.task.model.named_parameters()), scene.public, max_bytes=2**26
+    stage = small_stage(records(2.0), FOREST, ask="proportion", batch_size=20, rounds=1)
+    bench = stage.game.shadow(
+        stage.task, dict(stage.task.model.named_parameters()), stage.public, max_bytes=2**26
     )
     asked = bench.asking_above(1)
     rows, above = asked.draw(600, rng=stream(0, "draw"))
-    codes = scene.public.secrets["s"].numpy()[rows]
+    codes = stage.public.secrets["s"].numpy()[rows]
     assert np.array_equal(asked.mixture.secret_of(codes) > 1, above == 1)
     assert above.mean() == 0.5
     seen = asked.mixture.secret_of(codes)
@@ -137,18 +138,18 @@ def test_the_prior_of_a_question_counts_all_values_above_it() -> None:
 
 
 def test_held_out_batches_of_a_proportion_can_be_judged_too() -> None:
-    scene = small_stage(records(3.0), FOREST, ask="proportion", batch_size=20, stack=True)
-    found = {r.round for r in audit(scene)}
+    stage = small_stage(records(3.0), FOREST, ask="proportion", batch_size=20, stack=True)
+    found = {r.round for r in audit(stage)}
     assert {"accumulated", "stacked", 1, 2} <= found
 
 
 def test_fresh_batches_are_judged_on_other_held_out_batches_each_round() -> None:
-    scene = small_stage(records(2.0), FOREST, batches=FRESH, stack=True)
-    benches = [
-        scene.game.shadow(
-            scene.task,
-            dict(scene.task.model.named_parameters()),
-            scene.public,
+    stage = small_stage(records(2.0), FOREST, batches=FRESH, stack=True)
+    shadows_of_round = [
+        stage.game.shadow(
+            stage.task,
+            dict(stage.task.model.named_parameters()),
+            stage.public,
             max_bytes=2**26,
             held_out_seed=number,
         )
@@ -158,11 +159,11 @@ def test_fresh_batches_are_judged_on_other_held_out_batches_each_round() -> None
     rng = stream(0, "fit")
     one, other = (
         judge_held_out(FOREST, FOREST.fit(b, uniform, rng=rng), b, batches=300, rng=rng)
-        for b in benches
+        for b in shadows_of_round
     )
     assert not np.array_equal(one.secret, other.secret)
     assert np.array_equal(one.by_secret().secret, other.by_secret().secret)
-    assert "stacked" in {r.round for r in audit(scene)}
+    assert "stacked" in {r.round for r in audit(stage)}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset
 from leakgauge.inference import Joint
-from leakgauge.inference.adversaries.discriminant import solve_dual
+from leakgauge.inference.adversaries.linear import solve_dual
 from leakgauge.inference.adversaries.scatter import Scatter
 from leakgauge.inference.adversaries.spread import Spread
 from leakgauge.inference.run import audit
@@ -87,6 +87,6 @@ def test_it_tells_secrets_that_differ_in_nothing_but_their_spread() -> None:
     found = []
     for directions in (0, 20):
         attack = Joint(ridge=0.03, directions=directions, batches=150)
-        scene = small_stage(wider(), attack, defense=defense, rounds=4, trials=400)
-        found.append(auroc(audit(scene), ACCUMULATED))
+        stage = small_stage(wider(), attack, defense=defense, rounds=4, trials=400)
+        found.append(auroc(audit(stage), ACCUMULATED))
     assert found[1] > found[0] + 0.05

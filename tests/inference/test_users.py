@@ -18,12 +18,13 @@ from leakgauge.data.split_users import split_users
 from leakgauge.defenses import GaussianNoise, none
 from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.encoder import Encoder
-from leakgauge.inference.adversaries.likeness import Lesson, Rehearsal, hold_out_persons
-from leakgauge.inference.adversaries.plda import Plda, SamePerson
+from leakgauge.inference.adversaries.plda import Plda, SameUser
+from leakgauge.inference.adversaries.user_examples import UserExamples
+from leakgauge.inference.adversaries.user_trials import UserTrials, hold_out_users
 from leakgauge.inference.games.blocks import MIN_BLOCKS
 from leakgauge.inference.games.candidates import Candidates
 from leakgauge.inference.games.users import LEFT_OUT, UserInference
-from leakgauge.inference.run import Settings, stage
+from leakgauge.inference.run import Settings, make_stage
 from leakgauge.models import mlp
 from leakgauge.results.scores import Judged, score
 from leakgauge.training.observation import sent_gradients
@@ -161,7 +162,7 @@ def test_persons_with_few_records_are_left_out() -> None:
     keep[few[0]] = False  # 7 records, one less than two batches of 4
     game = deal(data.rows(torch.where(keep)[0]))
     assert game.left_out == 1
-    assert "1 of 30 private persons have fewer than 8 records" in game.notes[0]
+    assert "1 of 30 private users have fewer than 8 records" in game.notes[0]
     assert set(game.pool.users[game.block == LEFT_OUT].tolist()) == {3}
     trials = game.play(300, rng=stream(0, "play"))
     told = trials.candidates
@@ -173,9 +174,9 @@ def test_persons_with_few_records_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("data", "settings", "says"),
     [
-        (replace(people(0.0), users=None), {}, "name the persons: --group COL"),
+        (replace(people(0.0), users=None), {}, "name a column: --group COL"),
         (people(0.0), {"candidates": 1}, "expected 2 or more"),
-        (people(0.0), {"candidates": 6}, "needs 48 private persons with 8 records"),
+        (people(0.0), {"candidates": 6}, "needs 48 private users with 8 records"),
         (people(0.0), {"batch_size": 9}, "0 of 40 have them; lower --batch-size, now 9"),
         (people(0.0), {"batch_size": 0}, "batch size is 0"),
     ],
@@ -300,7 +301,7 @@ def test_same_person_is_a_conditional_gaussian(noise: float) -> None:
     rng, k = stream(0, "gauss"), 3
     mean, root, other = rng.normal(size=k), rng.normal(size=(k, k)), rng.normal(size=(k, k))
     between, within = root @ root.T, other @ other.T + 0.1 * np.eye(k)
-    likeness = SamePerson.given(mean, between, within, noise)
+    likeness = SameUser.given(mean, between, within, noise)
     seen, held = rng.normal(size=(4, k)), rng.normal(size=(4, 5, k))
     said = likeness(seen, held)
     joint = np.block(
@@ -323,8 +324,8 @@ def test_covariances_are_those_the_lesson_was_drawn_from() -> None:
     records = centre[:, None] + rng.multivariate_normal([0, 0], 5 * within, size=(persons, 20))
     person = np.repeat(np.arange(persons), 10)
     drawn = records[person[:, None], rng.integers(20, size=(len(person), 5))].mean(axis=1)
-    likeness = SamePerson.learn(Lesson(drawn, drawn, person, 5 / 20), ridge=1e-9, noise=0.0)
-    true = SamePerson.given(np.array([1.0, 2.0]), between, within, 0.0)
+    likeness = SameUser.learn(UserExamples(drawn, drawn, person, 5 / 20), ridge=1e-9, noise=0.0)
+    true = SameUser.given(np.array([1.0, 2.0]), between, within, 0.0)
     assert likeness.mean == pytest.approx(true.mean, abs=0.15)
     assert likeness.pull == pytest.approx(true.pull, abs=0.05)
     assert likeness.root @ likeness.root.T == pytest.approx(true.root @ true.root.T, rel=0.1)
@@ -336,13 +337,13 @@ def test_covariances_are_those_the_lesson_was_drawn_from() -> None:
 def test_held_out_persons_are_not_learnt_from() -> None:
     rng = stream(0, "held")
     person = np.repeat(np.arange(12), 4)
-    lesson = Lesson(rng.normal(size=(48, 2)), np.zeros((48, 2)), person, 0.1)
+    examples = UserExamples(rng.normal(size=(48, 2)), np.zeros((48, 2)), person, 0.1)
     # the features name the person, so that a likeness sees whom it judges
-    rehearsal = Rehearsal(person[:, None] * 1.0, person, np.arange(12)[:, None] * 1.0, seed=0)
+    trials = UserTrials(person[:, None] * 1.0, person, np.arange(12)[:, None] * 1.0, seed=0)
     judged = []
 
-    def learn(part: Lesson):
-        known = set(part.person.tolist())
+    def learn(part: UserExamples):
+        known = set(part.user.tolist())
 
         def likeness(seen: np.ndarray, held: np.ndarray) -> np.ndarray:
             assert not known & set(seen.ravel().astype(int).tolist())
@@ -353,12 +354,12 @@ def test_held_out_persons_are_not_learnt_from() -> None:
 
         return likeness
 
-    found = hold_out_persons(lesson, rehearsal, learn, candidates=3, folds=4)
+    found = hold_out_users(examples, trials, learn, candidates=3, folds=4)
     assert sorted(judged) == person.tolist()
     assert (found.log_odds[np.arange(48), found.secret] == 0).all()  # the true one is the nearest
     assert (np.sort(found.log_odds, axis=1)[:, :2] < 0).all()
     with pytest.raises(InputError, match="need 20, 5 candidates each; there are 12"):
-        hold_out_persons(lesson, rehearsal, learn, candidates=5, folds=4)
+        hold_out_users(examples, trials, learn, candidates=5, folds=4)
 
 
 @pytest.mark.parametrize("attack", [CALIBRATED, PLDA], ids=["encoder", "plda"])
@@ -391,7 +392,7 @@ def test_a_person_with_one_record_is_refused(bench) -> None:
     lone = deal(people(2.0)).shadow(
         bench.task, bench.params, replace(bench.data, users=users), max_bytes=MAX_BYTES
     )
-    with pytest.raises(InputError, match="1 of 41 shadow persons have one record only"):
+    with pytest.raises(InputError, match="1 of 41 shadow users have one record only"):
         PLDA.fit(lone, np.log([0.5, 0.5]), rng=stream(0, "fit"))
 
 
@@ -403,8 +404,8 @@ def test_persons_who_do_not_fit_are_refused_before_any_training() -> None:
     data = replace(data.rows(torch.nonzero(kept).flatten()), secrets={})
     split = split_users(data.users, rng=stream(0, "split"))
     settings = Settings("person", batch_size=2, rounds=1, trials=200)
-    with pytest.raises(InputError, match="shadow persons have one record only"):
-        stage("user", small_task(data), data, split, attacks=[PLDA], settings=settings)
+    with pytest.raises(InputError, match="shadow users have one record only"):
+        make_stage("user", small_task(data), data, split, attacks=[PLDA], settings=settings)
 
 
 def test_candidates_go_without_the_noise(bench) -> None:

@@ -1,6 +1,6 @@
 """Measurements picked from a run."""
 
-from leakgauge.inference.run import ADAPTIVE
+from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import AUROC
 

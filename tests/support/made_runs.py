@@ -3,13 +3,18 @@
 import dataclasses
 import html
 import re
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
 from leakgauge.defenses import parse_defense
+from leakgauge.inference.question import QUESTION
+from leakgauge.inference.report.verdict import verdicts
 from leakgauge.privacy.certificates import guarantees
-from leakgauge.report import verdicts
+from leakgauge.report.page import Page, render_page
+from leakgauge.report.section import Section
 from leakgauge.results.measurements import ACCUMULATED, STACKED, Estimate, Measurement, Run
+from leakgauge.runs.question import Answer
 
 NORMAL = NormalDist()
 LIMIT = 1_000_000
@@ -18,7 +23,7 @@ HOSTILE = "<script>alert(1)</script></svg>`'\"{{ 7 * 7 }} $x$"
 
 def make_run(**changed: Any) -> Run:
     settings = {
-        "table": "tables/adult.csv",
+        "data": "tables/adult.csv",
         "label": "income",
         "group": "household",
         "drop": ["fnlwgt"],
@@ -37,6 +42,7 @@ def make_run(**changed: Any) -> Run:
         "shadow": 15000,
         "hidden": [64, 32],
         "device": "cpu",
+        "defense": ["none"],
     }
     data = {
         "name": "adult",
@@ -46,7 +52,7 @@ def make_run(**changed: Any) -> Run:
         "private": 20000,
         "public": 12000,
         "test": 9000,
-        "persons": 31000,
+        "users": 31000,
         "secret_values": {"Female": 14695, "Male": 30527},
         "blocks": {"property": 125, "attribute": 125},
         "model": {"property": "Sequential(\n  (0): Linear(101, 64)\n  (1): ReLU()\n)"},
@@ -169,7 +175,8 @@ def promised_run(*names: str, games: tuple[str, ...] = ("property",), **changed:
     asked: dict[str, Any] = {"batch_size": 16, "records": 20005, "rounds": 5, "parameters": 6500}
     asked |= {"classes": 2, "majority": 0.5} | changed
     known = {
-        name: guarantees(parse_defense(name, batch_size=16), **asked) for name in ("none", *names)
+        name: guarantees(parse_defense(name, batch_size=16).release, **asked)
+        for name in ("none", *names)
     }
     return make_run(guarantees=dict.fromkeys(games, known))
 
@@ -186,8 +193,24 @@ def stacked(records: list[Measurement]) -> list[Measurement]:
     return [*records, *again]
 
 
+def answered_section(run: Run, records: list[Measurement]) -> Section:
+    return QUESTION.section(Answer(run, records), Path())
+
+
+def render(run: Run, records: list[Measurement]) -> str:
+    """The report of an audit that asks this question alone."""
+    page = Page(
+        command="audit",
+        sections=[answered_section(run, records)],
+        measurements=records,
+        data={"name": "data", **run.data},
+        versions=run.versions,
+    )
+    return render_page(page)
+
+
 def section(page: str, name: str = "defenses") -> str:
-    return page.split(f'<section id="{name}"')[1].split("</section>")[0]
+    return page.split(f'<section id="inference-{name}"')[1].split("</section>")[0]
 
 
 def said(records: list[Measurement], run: Run | None = None) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from leakgauge.core.types import Dataset, Task
 from leakgauge.data import from_arrays, split_records
 from leakgauge.defenses import Defense
 from leakgauge.inference import Attack
-from leakgauge.inference.run import Settings, Stage, stage
+from leakgauge.inference.run import Settings, Stage, make_stage
 from leakgauge.models import mlp
 
 
@@ -42,6 +42,6 @@ def small_stage(
     split = split_records(
         data.secrets["s"], users=data.users, shadow=600, rng=stream(chosen.seed, "split")
     )
-    return stage(
+    return make_stage(
         ask, small_task(data), data, split, attacks=attacks, settings=chosen, defense=defense
     )

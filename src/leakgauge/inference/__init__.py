@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from leakgauge.inference.adversaries.encoder import Encoder as Encoder
     from leakgauge.inference.adversaries.energies import Energies as Energies
     from leakgauge.inference.adversaries.forest import Forest as Forest
-    from leakgauge.inference.adversaries.joint import Evidence as Evidence
     from leakgauge.inference.adversaries.joint import Joint as Joint
-    from leakgauge.inference.adversaries.joint import evidence_of_round as evidence_of_round
+    from leakgauge.inference.adversaries.joint import Products as Products
     from leakgauge.inference.adversaries.joint import judge_jointly as judge_jointly
+    from leakgauge.inference.adversaries.joint import products_of_round as products_of_round
     from leakgauge.inference.adversaries.logistic import Logistic as Logistic
     from leakgauge.inference.adversaries.matching import Matching as Matching
     from leakgauge.inference.adversaries.matching import (
@@ -68,7 +68,7 @@ else:
             "Discriminant": "leakgauge.inference.adversaries.discriminant",
             "Encoder": "leakgauge.inference.adversaries.encoder",
             "Energies": "leakgauge.inference.adversaries.energies",
-            "Evidence": "leakgauge.inference.adversaries.joint",
+            "Products": "leakgauge.inference.adversaries.joint",
             "Forest": "leakgauge.inference.adversaries.forest",
             "GAMES": "leakgauge.inference.catalog",
             "Game": "leakgauge.inference.games.trials",
@@ -90,7 +90,7 @@ else:
             "accumulate": "leakgauge.inference.adversaries.rounds",
             "accumulate_weighted": "leakgauge.inference.adversaries.stacking",
             "attribute_candidates": "leakgauge.inference.adversaries.matching",
-            "evidence_of_round": "leakgauge.inference.adversaries.joint",
+            "products_of_round": "leakgauge.inference.adversaries.joint",
             "games_of": "leakgauge.inference.catalog",
             "judge_jointly": "leakgauge.inference.adversaries.joint",
             "parse_adversary": "leakgauge.inference.catalog",

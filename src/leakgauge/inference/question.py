@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from leakgauge.inference.spec import ASKS, InferenceSpec
 from leakgauge.runs.question import Answer, Progress, Question
+from leakgauge.runs.spec import Spec as BaseSpec
 
 if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait for.
     from leakgauge.data.source import Source
@@ -21,7 +22,7 @@ class InferenceQuestion:
     name = "inference"
     title = "What secrets do gradients give away?"
     asks: Mapping[str, str] = ASKS
-    Spec = InferenceSpec
+    Spec: type[BaseSpec] = InferenceSpec
 
     @property
     def metrics(self) -> "Mapping[str, Metric]":

@@ -1,4 +1,4 @@
-"""The adversary's two faces: an attack (settings) and what it becomes when fitted."""
+"""Protocols of attacks (settings) and of adversaries (fitted attacks)."""
 
 from typing import Protocol
 
@@ -34,7 +34,7 @@ class Attack(Protocol):
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
     ) -> Adversary:
-        """Learn from the adversary's own bench alone; ``log_prior`` ``[m]`` is log P(a)."""
+        """Learn from the adversary's own records alone; ``log_prior`` ``[m]`` is log P(a)."""
         ...
 
 

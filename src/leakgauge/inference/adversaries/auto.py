@@ -23,7 +23,7 @@ from leakgauge.inference.adversaries.stacking import judge_held_out
 class Auto:
     """In each round, the candidate with the smallest log loss on held-out shadow records.
 
-    The folds part the shadow records (and persons), so no record of a judged batch was fitted on.
+    The folds part the shadow records (and users), so no record of a judged batch was fitted on.
     The log loss is what the sum over rounds depends on: it wants probabilities that rank well and
     are neither timid nor overconfident.
 
@@ -63,11 +63,11 @@ class Auto:
             if best is None or losses[-1] < min(losses[:-1]):
                 best = attack.name, fitted, held_out
         assert best is not None
-        told = ", ".join(
+        losses_text = ", ".join(
             f"{attack.name} {loss:.4f}"
             for attack, loss in zip(self.candidates, losses, strict=True)
         )
-        return FittedAuto(*best, told)
+        return FittedAuto(*best, losses_text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class FittedAuto:
     Attributes:
         picked: its name.
         adversary: itself.
-        held_out: what such adversaries said of held-out shadow batches.
+        held_out: log-odds of held-out shadow batches.
         losses: of all candidates, in words.
     """
 

@@ -1,9 +1,10 @@
 """Held-out shadow records: what an adversary says of records that it was not fitted on.
 
 An adversary is sure of the records that it has seen. What its log-odds are worth shows on others:
-the shadow records are parted into folds, by person where there are persons; the attack is fitted
+the shadow records are parted into folds, by user where there are users; the attack is fitted
 on all folds but one and judges batches of that one. The same shadow records and the same seed give
-the same folds and batches in every round, so what is said of them can be compared over the rounds.
+the same folds and batches in every round, so judgements of them can be compared over
+the rounds.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +33,7 @@ _ROW = "leakgauge: row"
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """What was said of held-out shadow batches.
+    """Log-odds of held-out shadow batches, and the truth.
 
     Attributes:
         log_odds: ``[n, m]``, natural logs up to a constant a row, under a uniform prior.
@@ -53,7 +54,7 @@ class Part:
     """One fold. All rows are of the shadow's records.
 
     Attributes:
-        rest: to fit on ``[k]``; they share no record (and no person) with the batches.
+        rest: to fit on ``[k]``; they share no record (and no user) with the batches.
         batches: to judge ``[n, B]``, bootstrapped from the fold.
         secret: of the batches ``[n]``, balanced.
     """
@@ -78,16 +79,16 @@ def hold_out(
     shadow: Shadow, fit: Callable[[Shadow], Judge], *, folds: int, batches: int
 ) -> HeldOut:
     """Fit on each rest, and judge the batches of its fold."""
-    said, truth = [], []
+    scores, truth = [], []
     for part in held_out_folds(shadow, folds=folds, batches=batches):
         judge = fit(shadow.only(part.rest))
-        said += [judge(grads) for grads in shadow.gradients(part.batches)]
+        scores += [judge(grads) for grads in shadow.gradients(part.batches)]
         truth.append(part.secret)
-    return HeldOut(np.concatenate(said), np.concatenate(truth))
+    return HeldOut(np.concatenate(scores), np.concatenate(truth))
 
 
 def log_loss(held_out: HeldOut, slope: float = 1.0) -> float:
-    """Mean of ``-log softmax(slope * log_odds)`` at the true secrets, in nats.
+    """Return the mean of ``-log softmax(slope * log_odds)`` at the true secrets, in nats.
 
     >>> round(log_loss(HeldOut(np.zeros((5, 4)), np.zeros(5, dtype=np.int64))), 4)
     1.3863
@@ -98,19 +99,19 @@ def log_loss(held_out: HeldOut, slope: float = 1.0) -> float:
 
 
 def fit_slope(held_out: HeldOut, *, most: float = 10.0) -> float:
-    """The s in [0, most] for which ``softmax(s * log_odds)`` is calibrated on held-out batches.
+    """Return s in [0, most] so that ``softmax(s * log_odds)`` is calibrated on held-out batches.
 
     No intercept: a small shadow set does not determine it. The truth is smoothed, so that
-    batches that are all told apart do not make the adversary surer than their number warrants.
+    batches that are all judged right do not make the adversary surer than their number warrants.
 
     References:
         Guo et al., ICML 2017 (temperature scaling, s = 1 / T).
 
     >>> truth = np.arange(1000) % 2
-    >>> right = np.arange(1000) % 10 > 0  # 9 of 10 are told right, which odds of 9 would express
+    >>> right = np.arange(1000) % 10 > 0  # 9 of 10 are right, which odds of 9 would express
     >>> odds = np.where(right == (truth == 1), 6.0, -6.0)
-    >>> told = HeldOut(np.stack([0 * odds, odds], axis=1), truth)
-    >>> round(fit_slope(told) * 6, 2), round(float(np.log(9)), 2)
+    >>> judged = HeldOut(np.stack([0 * odds, odds], axis=1), truth)
+    >>> round(fit_slope(judged) * 6, 2), round(float(np.log(9)), 2)
     (2.18, 2.2)
     """
     truth = smoothed_truth(held_out.secret, held_out.log_odds.shape[1])
@@ -122,14 +123,14 @@ def fit_slope(held_out: HeldOut, *, most: float = 10.0) -> float:
     # Where log-odds are in the thousands their slope is small, and the search must be as fine.
     mean = np.abs(held_out.log_odds - held_out.log_odds.mean(axis=1, keepdims=True)).mean()
     upper = min(most, BEYOND / mean) if mean > 0 else most
-    found = optimize.minimize_scalar(
+    best = optimize.minimize_scalar(
         loss, bounds=(0.0, upper), method="bounded", options={"xatol": 1e-6 * upper}
     )
-    return float(found.x)
+    return float(best.x)
 
 
 def smoothed_truth(secret: Ints, values: int) -> Floats:
-    """Target probabilities ``[n, m]``: with k batches a value, all but 1 / (k + 2) for the truth.
+    """Return target probabilities ``[n, m]``: all but 1 / (k + 2) for the truth, k batches a value.
 
     References:
         Platt, Probabilistic outputs for support vector machines, 1999, section 2.2.
@@ -144,19 +145,19 @@ def smoothed_truth(secret: Ints, values: int) -> Floats:
 
 
 def two_sided(decision: NDArray[np.floating]) -> Floats:
-    """A classifier's decision function ``[n]`` or ``[n, m]`` as log-odds ``[n, m]``.
+    """Return a classifier's decision function ``[n]`` or ``[n, m]`` as log-odds ``[n, m]``.
 
     Decisions do not round to 0 or 1 as probabilities do, so no log is infinite.
 
     >>> two_sided(np.array([3.0])).tolist()
     [[-1.5, 1.5]]
     """
-    said: Floats = decision.astype(np.float64)
-    return said if said.ndim == 2 else said[:, None] * np.array([-0.5, 0.5])
+    log_odds: Floats = decision.astype(np.float64)
+    return log_odds if log_odds.ndim == 2 else log_odds[:, None] * np.array([-0.5, 0.5])
 
 
 def smoothed_votes(share: Floats, trees: int) -> Floats:
-    """Log of the posterior mean under a Jeffreys prior, with T trees as T votes.
+    """Return the log of the posterior mean under a Jeffreys prior, with T trees as T votes.
 
     Args:
         share: of the votes ``[n, m]``.

@@ -11,31 +11,30 @@ from torch.nn.functional import cross_entropy
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
-from leakgauge.inference.adversaries.likeness import (
-    FittedLikeness,
-    Lesson,
-    check_persons,
-    hold_out_persons,
-    observe,
-    rehearse,
-)
+from leakgauge.inference.adversaries.likeness import FittedLikeness
 from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.user_examples import UserExamples, observe
+from leakgauge.inference.adversaries.user_trials import (
+    check_users,
+    hold_out_users,
+    play_among_users,
+)
 from leakgauge.inference.games.candidates import CandidateAttack
 from leakgauge.models import mlp
 
 Floats = NDArray[np.float64]
 
 STEP = 1e-3
-"""Adam's."""
+"""Learning rate of Adam."""
 
 TRAINING_BATCH = 64
 
 
 @dataclass(frozen=True)
 class Encoder(CandidateAttack):
-    """An encoder that tells shadow persons apart, and distances of codes.
+    """An encoder that distinguishes shadow users, and distances of codes.
 
-    An encoder and a linear classifier of the shadow persons are trained together on shadow batches'
+    An encoder and a linear classifier of the shadow users are trained together on shadow batches'
     gradients; the classifier is dropped. The posterior is the softmax, over the m candidates, of
     the negative Euclidean distance between the codes of the gradient seen and of the candidate's,
     over a temperature.
@@ -43,16 +42,16 @@ class Encoder(CandidateAttack):
     The paper gives neither the architecture nor the temperature. Here the encoder is a ReLU network
     on the leading principal components of the gradients, which are divided by one number: noise
     would be raised to the level of the signal if each were by its own. With a temperature of None,
-    one is fitted on held-out shadow persons, so that rounds add up as they should.
+    one is fitted on held-out shadow users, so that rounds add up as they should.
 
     Attributes:
         components: kept principal components, at most.
         hidden: width of the hidden layer.
         codes: length of a code.
         epochs: over the shadow batches.
-        batches: bootstrapped shadow batches; where persons are many, at least four of each.
+        batches: bootstrapped shadow batches; where users are many, at least four of each.
         temperature: divides the distance; None fits it.
-        folds: of the shadow persons, to fit the temperature.
+        folds: of the shadow users, to fit the temperature.
 
     References:
         Li et al., CCS 2024, sections 3.2 and 5.
@@ -81,37 +80,37 @@ class Encoder(CandidateAttack):
         require(self.folds >= 2, f"number of folds is {self.folds}; expected 2 or more")
 
     def check(self, shadow: Shadow, values: int) -> None:
-        """Where the temperature is fitted, refuse persons with whom there is no rehearsing."""
+        """Refuse users with too few records for cross-validation, if it is needed."""
         if self.temperature is None:
-            check_persons(shadow, candidates=values, folds=self.folds)
+            check_users(shadow, candidates=values, folds=self.folds)
 
     def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> FittedLikeness:
-        """Train on all shadow persons, after a trial on held-out ones where that is asked for."""
+        """Fit the temperature on held-out shadow users if it is None; then train on all."""
         self.check(shadow, len(log_prior))
-        view, lesson = observe(shadow, batches=self.batches, components=self.components, rng=rng)
+        view, examples = observe(shadow, batches=self.batches, components=self.components, rng=rng)
         seed = int(rng.integers(2**62))
 
-        def learn(lesson: Lesson) -> Codes:
-            return self._train(lesson, torch.Generator().manual_seed(seed))
+        def learn(examples: UserExamples) -> Codes:
+            return self._train(examples, torch.Generator().manual_seed(seed))
 
-        slope, told = 1 / (self.temperature or 1.0), None
+        slope, scaled = 1 / (self.temperature or 1.0), None
         if self.temperature is None:
-            rehearsal = rehearse(shadow, view)
-            held_out = hold_out_persons(
-                lesson, rehearsal, learn, candidates=len(log_prior), folds=self.folds
+            trials = play_among_users(shadow, view)
+            held_out = hold_out_users(
+                examples, trials, learn, candidates=len(log_prior), folds=self.folds
             )
             slope = fit_slope(held_out)
-            told = HeldOut(slope * held_out.log_odds, held_out.secret)
-        return FittedLikeness(self, view, learn(lesson), slope, log_prior, told)
+            scaled = HeldOut(slope * held_out.log_odds, held_out.secret)
+        return FittedLikeness(self, view, learn(examples), slope, log_prior, scaled)
 
-    def _train(self, lesson: Lesson, generator: torch.Generator) -> "Codes":
-        people, person = np.unique(lesson.person, return_inverse=True)
-        mean = lesson.seen.mean(axis=0)
-        scale = float(np.sqrt(lesson.seen.var(axis=0).mean())) or 1.0
-        x, y = torch.from_numpy((lesson.seen - mean) / scale), torch.from_numpy(person)
+    def _train(self, examples: UserExamples, generator: torch.Generator) -> "Codes":
+        users, user = np.unique(examples.user, return_inverse=True)
+        mean = examples.seen.mean(axis=0)
+        scale = float(np.sqrt(examples.seen.var(axis=0).mean())) or 1.0
+        x, y = torch.from_numpy((examples.seen - mean) / scale), torch.from_numpy(user)
         body = mlp(x.shape[1], self.codes, (self.hidden,), generator=generator)
         encoder = nn.Sequential(body, nn.ReLU()).double()
-        classifier = mlp(self.codes, len(people), (), generator=generator).double()
+        classifier = mlp(self.codes, len(users), (), generator=generator).double()
         _fit(nn.Sequential(encoder, classifier), x, y, self.epochs, generator)
         return Codes(mean, scale, encoder)
 
@@ -138,8 +137,8 @@ class Codes:
         """Codes ``[..., c]`` of reduced gradients ``[..., k]``."""
         with torch.no_grad():
             codes = self.encoder(torch.from_numpy((features - self.mean) / self.scale))
-        found: Floats = codes.numpy()
-        return found
+        arrays: Floats = codes.numpy()
+        return arrays
 
 
 def _fit(model: nn.Module, x: Tensor, y: Tensor, epochs: int, generator: torch.Generator) -> None:

@@ -110,8 +110,8 @@ class Energies:
     ) -> FittedRegression:
         """Calibrate on held-out shadow records, then fit on all."""
 
-        def regress(bench: Shadow) -> Regression:
-            features, secret = bench.observe(self.batches, view=self.view, rng=rng)
+        def regress(part: Shadow) -> Regression:
+            features, secret = part.observe(self.batches, view=self.view, rng=rng)
             model = make_pipeline(
                 FunctionTransformer(np.asarray, kw_args={"dtype": np.float64}),
                 StandardScaler(),

@@ -87,6 +87,6 @@ class FittedForest:
         return repr(self.settings)
 
     def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
-        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
         share = self.model.predict_proba(self.view(seen).cpu().numpy())
         return with_prior(smoothed_votes(share, self.settings.trees), self.log_prior)

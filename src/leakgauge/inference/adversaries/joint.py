@@ -11,14 +11,9 @@ from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import HeldOut, held_out_folds
-from leakgauge.inference.adversaries.discriminant import (
-    RIDGES,
-    Discriminant,
-    RecordGradients,
-    pick,
-    record_noise,
-    solve_dual,
-)
+from leakgauge.inference.adversaries.discriminant import RIDGES, Discriminant, pick
+from leakgauge.inference.adversaries.linear import solve_dual
+from leakgauge.inference.adversaries.record_gradients import RecordGradients, record_noise
 from leakgauge.inference.adversaries.scatter import Scatter
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.spread import Spread
@@ -60,7 +55,7 @@ class Joint(Discriminant):
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class Products:
     """What some rounds show, as inner products with the n shadow records' own gradients.
 
     Attributes:
@@ -73,40 +68,40 @@ class Evidence:
     held_out: Floats
     trials: Floats
 
-    def __add__(self, other: "Evidence") -> "Evidence":
-        return Evidence(
+    def __add__(self, other: "Products") -> "Products":
+        return Products(
             self.gram + other.gram, self.held_out + other.held_out, self.trials + other.trials
         )
 
 
-def evidence_of_round(
-    attack: Discriminant, benches: Mapping[str, Shadow], trials: Iterable[Grads]
-) -> dict[str, Evidence]:
-    """One round's evidence for each bench; the trials' gradients are made once.
+def products_of_round(
+    attack: Discriminant, shadows: Mapping[str, Shadow], trials: Iterable[Grads]
+) -> dict[str, Products]:
+    """Return one round's inner products for each knowledge; trials' gradients are made once.
 
     Args:
         attack: says how many held-out folds and batches there are.
-        benches: the adversary's in this round, by its knowledge.
+        shadows: the adversary's in this round, by its knowledge.
         trials: the gradients of the trials, chunk by chunk in order, leaf ``[N, *p]``.
     """
-    shadows = {knowledge: attack.bench(shadow) for knowledge, shadow in benches.items()}
-    records = {knowledge: RecordGradients(shadow) for knowledge, shadow in shadows.items()}
-    of_trials: dict[str, list[Floats]] = {knowledge: [] for knowledge in shadows}
+    assumed = {knowledge: attack.assumed(shadow) for knowledge, shadow in shadows.items()}
+    records = {knowledge: RecordGradients(shadow) for knowledge, shadow in assumed.items()}
+    of_trials: dict[str, list[Floats]] = {knowledge: [] for knowledge in assumed}
     for grads in trials:
         flat = Flat()(grads)
         for knowledge, products in of_trials.items():
             products.append(records[knowledge].products(flat))
     return {
-        knowledge: Evidence(
+        knowledge: Products(
             records[knowledge].gram(),
             _held_out(attack, shadow, records[knowledge]),
             np.concatenate(of_trials[knowledge]),
         )
-        for knowledge, shadow in shadows.items()
+        for knowledge, shadow in assumed.items()
     }
 
 
-def judge_jointly(attack: Joint, shadow: Shadow, seen: Evidence, log_prior: Floats) -> Floats:
+def judge_jointly(attack: Joint, shadow: Shadow, seen: Products, log_prior: Floats) -> Floats:
     """What the attack says of the trials, having seen them in all rounds.
 
     Ridge, slope and whether the secrets share one covariance are picked on held-out shadow
@@ -121,25 +116,25 @@ def judge_jointly(attack: Joint, shadow: Shadow, seen: Evidence, log_prior: Floa
     Returns:
         Log posteriors ``[N, m]``.
     """
-    shadow = attack.bench(shadow)
+    shadow = attack.assumed(shadow)
     codes = shadow.data.secrets[shadow.secret].cpu().numpy()
     ridges = RIDGES if attack.ridge is None else (attack.ridge,)
-    said: list[list[Floats]] = []
+    scores: list[list[Floats]] = []
     truth, done = [], 0
     for part in held_out_folds(shadow, folds=attack.folds, batches=attack.batches):
         rows = slice(done, done + len(part.secret))
         done, known = rows.stop, np.ix_(part.rest, part.rest)
         scatter = Scatter(seen.gram[known], codes[part.rest], shadow.values)
         products = seen.held_out[rows][:, part.rest]
-        said.append(_ways(attack, shadow, scatter, products, ridges))
+        scores.append(_ways(attack, shadow, scatter, products, ridges))
         truth.append(part.secret)
     require(done == len(seen.held_out), "the rounds judged other held-out batches")
     secret = np.concatenate(truth)
-    best, slope = pick([HeldOut(np.concatenate(way), secret) for way in zip(*said, strict=True)])
+    best, slope = pick([HeldOut(np.concatenate(way), secret) for way in zip(*scores, strict=True)])
     scatter = Scatter(seen.gram, codes, shadow.values)
-    ridge, way = divmod(best, len(said[0]) // len(ridges))
-    scores = _ways(attack, shadow, scatter, seen.trials, ridges[ridge : ridge + 1])[way]
-    return with_prior(slope * scores, log_prior)
+    ridge, way = divmod(best, len(scores[0]) // len(ridges))
+    of_trials = _ways(attack, shadow, scatter, seen.trials, ridges[ridge : ridge + 1])[way]
+    return with_prior(slope * of_trials, log_prior)
 
 
 def _ways(

@@ -48,8 +48,8 @@ class Logistic:
     ) -> FittedRegression:
         """Calibrate on held-out shadow records, then fit on all."""
 
-        def regress(bench: Shadow) -> Regression:
-            return self._regress(bench, rng)
+        def regress(part: Shadow) -> Regression:
+            return self._regress(part, rng)
 
         return FittedRegression.calibrate(self, regress, shadow, log_prior)
 

@@ -37,7 +37,7 @@ ROUNDING = 1e-6
 def attribute_candidates(
     trials: Trials, secret: str, values: int | None = None
 ) -> CandidateBatches:
-    """Each trial's batch m times, with every value of the attribute filled in for all records.
+    """Return each trial's batch m times, with every value of the attribute for all records.
 
     Args:
         trials: their batches and the pool with its schema.
@@ -83,7 +83,7 @@ class Matching(CandidateAttack):
     def fit(
         self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator
     ) -> "FittedMatching":
-        """Nothing is learnt where the noise is known."""
+        """Learn the noise where the defense does not say it."""
         rows, _ = shadow.draw(self.batches, rng=rng)
         clean = replace(shadow, defense=shadow.defense.without_noise())
         variance, mean_square = shadow.defense.noise_std**2, _mean_square(clean, rows)
@@ -101,7 +101,7 @@ class FittedMatching(CandidateAdversary):
     """A fitted ``Matching``.
 
     Attributes:
-        settings: what was asked for.
+        settings: of the attack.
         std: s, of each coordinate.
         log_prior: ``[m]``.
     """
@@ -116,7 +116,7 @@ class FittedMatching(CandidateAdversary):
         return f"{self.settings!r}, noise {self.std:.3g}"
 
     def log_posterior(self, seen: Grads, candidates: Candidates) -> Floats:
-        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
         columns = [
             squared_distances(seen, {name: leaf[batch] for name, leaf in candidates.grads.items()})
             for batch in candidates.index.T
@@ -125,14 +125,14 @@ class FittedMatching(CandidateAdversary):
 
 
 def squared_distances(one: Grads, other: Grads | None = None) -> Floats:
-    """``[n]``, over all coordinates, of gradients with leaves ``[n, *p]``; from 0 if None."""
+    """Return squared distances ``[n]`` of gradients with leaves ``[n, *p]``; from 0 if None."""
     total: Tensor | float = 0.0
     for name, leaf in one.items():
         gap = leaf.double() if other is None else leaf.double() - other[name].double()
         total = total + flat_leaf(gap).square().sum(dim=1)
     assert isinstance(total, Tensor)
-    found: Floats = total.cpu().numpy()
-    return found
+    distances: Floats = total.cpu().numpy()
+    return distances
 
 
 def _mean_square(shadow: Shadow, rows: Ints) -> float:
@@ -141,7 +141,7 @@ def _mean_square(shadow: Shadow, rows: Ints) -> float:
 
 
 def _variance(shadow: Shadow, other: Shadow, rows: Ints) -> float:
-    """The mean squared difference of a coordinate between two benches' gradients of each batch."""
+    """The mean squared difference of a coordinate between the gradients of two shadows."""
     pairs = zip(shadow.gradients(rows), other.gradients(rows), strict=True)
     gaps = np.concatenate([squared_distances(one, same) for one, same in pairs])
     return float(gaps.mean()) / sum(leaf.numel() for leaf in shadow.params.values())

@@ -1,4 +1,4 @@
-"""An ordered secret, by one yes-or-no question for each step of its order."""
+"""Infers an ordered secret by one yes-or-no decision for each step of its order."""
 
 from dataclasses import dataclass
 
@@ -15,14 +15,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Ordinal:
-    """m - 1 adversaries, each of which asks whether the secret lies above one of its values.
+    """m - 1 adversaries, each of which decides whether the secret lies above one of its values.
 
     P(a = j | g) = P(a > j-1 | g) - P(a > j | g). The m - 1 answers are given independently, so a
     difference can be negative: it is clipped at ``floor``, and the row renormalised. The floor also
     keeps one round from ruling a value out for all others.
 
     Attributes:
-        base: the attack that answers each question.
+        base: the attack that decides each step.
         floor: the least probability of a value in one round, before the row is renormalised.
 
     References:
@@ -38,19 +38,19 @@ class Ordinal:
 
     @property
     def name(self) -> str:
-        """That of the base."""
+        """The name of the base."""
         return self.base.name
 
     def fit(
         self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator
     ) -> "FittedOrdinal":
-        """Fit the base once for each question."""
+        """Fit the base once for each step."""
         prior = np.exp(log_prior)
         steps = []
         for value in range(shadow.values - 1):
             above = prior[value + 1 :].sum()
             log_odds = np.log(np.array([1 - above, above]))
-            steps.append(self.base.fit(shadow.asking_above(value), log_odds, rng=rng))
+            steps.append(self.base.fit(shadow.split_above(value), log_odds, rng=rng))
         return FittedOrdinal(self, tuple(steps))
 
 
@@ -59,7 +59,7 @@ class FittedOrdinal:
     """A fitted ``Ordinal``.
 
     Attributes:
-        settings: what was asked for.
+        settings: of the attack.
         steps: step j says whether the secret lies above value j.
     """
 
@@ -72,7 +72,7 @@ class FittedOrdinal:
         return repr(self.settings)
 
     def log_posterior(self, seen: Grads) -> Floats:
-        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
         above = np.stack([np.exp(step.log_posterior(seen)[:, 1]) for step in self.steps], axis=1)
         return log_differences(above, floor=self.settings.floor)
 

@@ -57,7 +57,7 @@ class Projection:
 class PcaForest:
     """Random forest on the leading principal components of shadow batches' gradients.
 
-    The axes are learnt without the Gaussian noise of the shadow's defense, and keep most of it
+    The axes are learned without the Gaussian noise of the shadow's defense, and keep most of it
     out; the forest is fitted on what is seen, noise included. The paper names neither the number
     of components nor what the forest was fitted on.
 

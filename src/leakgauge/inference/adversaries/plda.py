@@ -1,4 +1,4 @@
-"""Are two gradients of one person? The Gaussian answer, learnt from shadow persons."""
+"""Are two gradients of one user? A Gaussian model, learned from shadow users."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,15 +9,14 @@ from scipy import linalg
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
-from leakgauge.inference.adversaries.likeness import (
-    FittedLikeness,
-    Lesson,
-    check_persons,
-    hold_out_persons,
-    observe,
-    rehearse,
-)
+from leakgauge.inference.adversaries.likeness import FittedLikeness
 from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.user_examples import UserExamples, observe
+from leakgauge.inference.adversaries.user_trials import (
+    check_users,
+    hold_out_users,
+    play_among_users,
+)
 from leakgauge.inference.games.candidates import CandidateAttack
 
 Floats = NDArray[np.float64]
@@ -25,22 +24,22 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Plda(CandidateAttack):
-    """Probabilistic linear discriminant analysis of persons, on principal components.
+    """Probabilistic linear discriminant analysis of users, on principal components.
 
-    A person's gradients are taken as Gaussian around the person's own mean, which is Gaussian
-    itself. Both covariances are estimated on shadow persons; then the likelihood of the gradient
-    seen, given that a candidate's batch is of the same person, is known in closed form. What an
-    encoder must find out by training follows from two matrices here, so few persons are enough.
+    A user's gradients are taken as Gaussian around the user's own mean, which is Gaussian
+    itself. Both covariances are estimated on shadow users; then the likelihood of the gradient
+    seen, given that a candidate's batch is of the same user, is known in closed form. What an
+    encoder must find out by training follows from two matrices here, so few users are enough.
 
     The Gaussian noise of the shadow's defense is added to the covariance of what is seen; nothing
-    is learnt through it. A slope, fitted on held-out shadow persons, makes up for what the
+    is learned through it. A slope, fitted on held-out shadow users, makes up for what the
     covariances miss, so that rounds can be added up.
 
     Attributes:
         components: kept principal components, at most.
-        ridge: how far the covariance within persons is drawn to a multiple of the identity.
-        batches: bootstrapped shadow batches; where persons are many, at least four of each.
-        folds: of the shadow persons, for the slope.
+        ridge: how far the covariance within users is drawn to a multiple of the identity.
+        batches: bootstrapped shadow batches; where users are many, at least four of each.
+        folds: of the shadow users, for the slope.
 
     References:
         Ioffe, Probabilistic linear discriminant analysis, ECCV 2006.
@@ -60,35 +59,35 @@ class Plda(CandidateAttack):
         require(self.ridge <= 1, f"ridge is {self.ridge:g}; expected at most 1")
 
     def check(self, shadow: Shadow, values: int) -> None:
-        """Refuse persons with whom the game cannot be rehearsed."""
-        check_persons(shadow, candidates=values, folds=self.folds)
+        """Refuse users with too few records for cross-validation."""
+        check_users(shadow, candidates=values, folds=self.folds)
 
     def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> FittedLikeness:
-        """Calibrate on held-out shadow persons, then learn from all."""
+        """Calibrate on held-out shadow users, then learn from all."""
         self.check(shadow, len(log_prior))
         noise = shadow.defense.noise_std
-        view, lesson = observe(shadow, batches=self.batches, components=self.components, rng=rng)
+        view, examples = observe(shadow, batches=self.batches, components=self.components, rng=rng)
 
-        def learn(lesson: Lesson) -> SamePerson:
-            return SamePerson.learn(lesson, ridge=self.ridge, noise=noise)
+        def learn(examples: UserExamples) -> SameUser:
+            return SameUser.learn(examples, ridge=self.ridge, noise=noise)
 
-        held_out = hold_out_persons(
-            lesson,
-            rehearse(shadow, view),
+        held_out = hold_out_users(
+            examples,
+            play_among_users(shadow, view),
             learn,
             candidates=len(log_prior),
             folds=self.folds,
         )
         slope = fit_slope(held_out)
-        told = HeldOut(slope * held_out.log_odds, held_out.secret)
-        return FittedLikeness(self, view, learn(lesson), slope, log_prior, told)
+        scaled = HeldOut(slope * held_out.log_odds, held_out.secret)
+        return FittedLikeness(self, view, learn(examples), slope, log_prior, scaled)
 
 
 @dataclass(frozen=True, eq=False)
-class SamePerson:
-    """``log P(seen | held, one person)``, up to a constant of ``seen``.
+class SameUser:
+    """``log P(seen | held, one user)``, up to a constant of ``seen``.
 
-    With M the covariance of persons' means, W that within a person and N what noise adds, ``seen``
+    With M the covariance of users' means, W that within a user and N what noise adds, ``seen``
     is Gaussian around ``mean + R (held - mean)``, ``R = M (M + W)^-1``, with covariance
     ``M + W + N - R M``.
 
@@ -103,46 +102,46 @@ class SamePerson:
     root: Floats
 
     @classmethod
-    def learn(cls, lesson: Lesson, *, ridge: float, noise: float) -> "SamePerson":
-        """The covariances of a lesson's batches.
+    def learn(cls, examples: UserExamples, *, ridge: float, noise: float) -> "SameUser":
+        """Estimate the covariances from batches of shadow users.
 
         Args:
-            lesson: at least two persons.
+            examples: at least two users.
             ridge: weight of the multiple of the identity in W.
             noise: standard deviation that the defense adds to each coordinate of what is seen.
         """
-        people, place = np.unique(lesson.person, return_inverse=True)
-        size = lesson.clean.shape[1]
+        users, place = np.unique(examples.user, return_inverse=True)
+        size = examples.clean.shape[1]
         counts = np.bincount(place)
-        means = np.stack([lesson.clean[place == one].mean(axis=0) for one in range(len(people))])
-        apart = lesson.clean - means[place]
-        within = apart.T @ apart / max(1, len(apart) - len(people))
-        # A person's mean still moves with the records that the person happens to have.
+        means = np.stack([examples.clean[place == one].mean(axis=0) for one in range(len(users))])
+        apart = examples.clean - means[place]
+        within = apart.T @ apart / max(1, len(apart) - len(users))
+        # A user's mean still moves with the records that the user happens to have.
         between = np.atleast_2d(np.cov(means.T))
-        between = between - (lesson.resampling + 1 / counts.mean()) * within
+        between = between - (examples.resampling + 1 / counts.mean()) * within
         spread = float(np.trace(within)) / size or 1.0
         within = (1 - ridge) * within + ridge * spread * np.eye(size)
         between = _positive_part(between, within)
         return cls.given(means.mean(axis=0), between, within, noise)
 
     @classmethod
-    def given(cls, mean: Floats, between: Floats, within: Floats, noise: float) -> "SamePerson":
-        """From the mean, M and W; ``noise`` is the standard deviation of each coordinate."""
+    def given(cls, mean: Floats, between: Floats, within: Floats, noise: float) -> "SameUser":
+        """Return the model of a mean, M and W; ``noise`` is a coordinate's standard deviation."""
         pull = linalg.solve(between + within, between, assume_a="pos").T
         left = between + within + noise**2 * np.eye(len(mean)) - pull @ between
         return cls(mean, pull, linalg.cholesky((left + left.T) / 2, lower=True))
 
     def __call__(self, seen: Floats, held: Floats) -> Floats:
-        """``[n, m]`` for ``[n, k]`` and ``[n, m, k]``."""
+        """Return log-likelihoods ``[n, m]`` of seen ``[n, k]`` and held ``[n, m, k]``."""
         gap = (seen - self.mean)[:, None] - (held - self.mean) @ self.pull.T
         flat = gap.reshape(-1, gap.shape[2])
         scaled = linalg.solve_triangular(self.root, flat.T, lower=True)
-        said: Floats = -np.square(scaled).sum(axis=0).reshape(gap.shape[:2]) / 2
-        return said
+        log_likelihood: Floats = -np.square(scaled).sum(axis=0).reshape(gap.shape[:2]) / 2
+        return log_likelihood
 
 
 def _positive_part(matrix: Floats, metric: Floats) -> Floats:
-    """A symmetric matrix without the directions of negative variance, relative to ``metric``."""
+    """Return a symmetric matrix without its directions of negative variance, by ``metric``."""
     values, vectors = linalg.eigh(matrix, metric)  # vectors.T @ metric @ vectors is the identity
     back = metric @ vectors
     positive: Floats = (back * np.maximum(values, 0)) @ back.T

@@ -45,11 +45,11 @@ class FittedRegression:
     """A fitted ``Logistic`` or ``Energies``.
 
     Attributes:
-        settings: what was asked for.
+        settings: of the attack.
         regression: fitted on all shadow records.
         slope: of its log-odds.
         log_prior: ``[m]``.
-        held_out: what such adversaries said of held-out shadow batches.
+        held_out: log-odds of held-out shadow batches.
     """
 
     settings: RegressionSettings
@@ -78,5 +78,5 @@ class FittedRegression:
         return f"{self.settings!r}, slope {self.slope:.3f}"
 
     def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
-        """``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
         return with_prior(self.slope * self.regression(seen), self.log_prior)

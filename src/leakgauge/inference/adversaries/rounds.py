@@ -26,7 +26,7 @@ def accumulate(
     >>> np.exp(accumulate(np.concatenate([once, once]), uniform)).round(4)
     array([[0.9412, 0.0588]])
     """
-    evidence = log_posteriors - log_prior
-    joint = evidence.sum(axis=0) + log_prior
+    log_ratios = log_posteriors - log_prior
+    joint = log_ratios.sum(axis=0) + log_prior
     posterior: NDArray[np.float64] = joint - special.logsumexp(joint, axis=1, keepdims=True)
     return posterior

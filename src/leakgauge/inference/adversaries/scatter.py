@@ -1,4 +1,4 @@
-"""How records scatter within their groups, told by their inner products alone."""
+"""Scatter of records within their groups, from their inner products alone."""
 
 import functools
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """n records ``G [n, D]`` in m groups; what is asked of them needs an n x n matrix alone.
+    """n records ``G [n, D]`` in m groups; all of it follows from an n x n matrix.
 
     Attributes:
         gram: ``G @ G.T``.

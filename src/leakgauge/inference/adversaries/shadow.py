@@ -1,4 +1,4 @@
-"""The adversary's bench: public records, the model, this round's parameters.
+"""What the adversary learns from: public records, the model, this round's parameters.
 
 The threat model of Li et al. (CCS 2024, section 4.1) gives the adversary shadow records from the
 population and the parameters of every round. With these it can make as many observations of its
@@ -29,14 +29,14 @@ class Shadow:
         task: the model and its loss.
         params: the parameters of this round.
         data: the public records.
-        secret: the name of the records' value; ``values`` is m, the values of what is asked.
+        secret: the name of the records' value; ``values`` is m, the number of values of the secret.
         batch_size: B of the private batches.
         max_bytes: bound on the gradients held at once.
         defense: what is done to the gradients that the adversary learns from: ``none()`` for a
             static adversary, the client's own defense for an adaptive one.
         noise_seed: of the defense.
         mix: how a batch depends on its secret; None: all its records share it.
-        above: ask only whether the secret lies above this value; then m is 2.
+        above: reduces the secret to whether it lies above this value; then m is 2.
         held_out_seed: parts the held-out folds and draws their batches. With the same seed, they
             are the same in every round.
     """
@@ -59,13 +59,13 @@ class Shadow:
         """How a batch depends on its secret."""
         return Pure(self.values) if self.mix is None else self.mix
 
-    def asking_above(self, value: int) -> "Shadow":
-        """The same bench, where the secret is whether the game's secret lies above ``value``."""
+    def split_above(self, value: int) -> "Shadow":
+        """The same shadow, where the secret is whether the game's secret lies above ``value``."""
         return replace(self, mix=self.mixture, above=value, values=2)
 
     @property
     def undefended(self) -> "Shadow":
-        """The same bench, with gradients as they are before any defense."""
+        """The same shadow, with gradients as they are before any defense."""
         return replace(self, defense=none())
 
     def draw(
@@ -128,7 +128,7 @@ class Shadow:
         return features.cpu().numpy(), secret
 
     def folds(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple["Shadow", "Shadow"]]:
-        """Pairs (rest, fold) that share no record, and no person where there are persons.
+        """Pairs (rest, fold) that share no record, and no user where there are users.
 
         Splitting bootstrapped batches instead would let a record stand on both sides.
         """
@@ -136,7 +136,7 @@ class Shadow:
         units = np.arange(len(codes)) if self.data.users is None else self.data.users.cpu().numpy()
         held = range(self.mixture.record_values)
         fewest = min(len(np.unique(units[codes == value])) for value in held)
-        what = "records" if self.data.users is None else "persons"
+        what = "records" if self.data.users is None else "users"
         require(
             fewest >= 2 * count,
             f"{count} folds of the shadow {what} need {2 * count} with each secret value, there "
@@ -149,6 +149,6 @@ class Shadow:
             yield self.only(rest), self.only(fold)
 
     def only(self, rows: NDArray[np.int64]) -> "Shadow":
-        """The same bench with the records ``rows`` alone."""
+        """The same shadow with the records ``rows`` alone."""
         index = torch.from_numpy(rows).to(self.data.y.device)
         return replace(self, data=self.data.rows(index))

@@ -1,4 +1,4 @@
-"""Secrets that spread the gradients of their records differently, not only around other means."""
+"""The covariance of each secret's records, where it differs between secrets."""
 
 from dataclasses import dataclass
 
@@ -49,7 +49,7 @@ class Spread:
         return cls(basis, scatter.groups.T @ along, np.array(own), np.diag(sizes))
 
     def beside_linear(self, products: Floats, batch_size: int, added: float) -> Floats:
-        """What it adds to a linear discriminant's log-likelihoods of batches.
+        """Return what the covariances add to a linear discriminant's log-likelihoods of batches.
 
         Args:
             products: of the batches with the records' gradients ``[t, n]``.

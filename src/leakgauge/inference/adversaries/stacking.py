@@ -1,7 +1,7 @@
-"""Weights for the rounds, learnt on shadow data: for rounds that say the same thing again.
+"""Weights for the rounds, learned on shadow data: for rounds that repeat one another.
 
 Where a trial's batch is the same in every round, the rounds are dependent given the secret, and
-the plain product over rounds (``rounds.accumulate``) counts one piece of evidence many times. How
+the plain product over rounds (``rounds.accumulate``) counts the same information many times. How
 dependent they are shows on held-out shadow batches, if every round judges the same ones.
 """
 
@@ -29,7 +29,7 @@ def judge_held_out(
     batches: int = 2000,
     rng: np.random.Generator,
 ) -> HeldOut:
-    """What such adversaries say of held-out shadow batches, the same ones in every round.
+    """Return log-odds of held-out shadow batches, the same ones in every round.
 
     An adversary that was calibrated on just these has it at hand (``held_out``); otherwise the
     attack is fitted once more for each fold.
@@ -49,7 +49,7 @@ def judge_held_out(
     uniform = np.full(shadow.values, -np.log(shadow.values))
     return hold_out(
         shadow,
-        lambda bench: attack.fit(bench, uniform, rng=rng).log_posterior,
+        lambda part: attack.fit(part, uniform, rng=rng).log_posterior,
         folds=folds,
         batches=batches,
     )
@@ -73,7 +73,7 @@ class Stack:
         require_positive(self.penalty, "penalty")
 
     def fit(self, held_out: Sequence[HeldOut]) -> Floats:
-        """The weights ``[R]``.
+        """Return the weights ``[R]``.
 
         Args:
             held_out: one for each round, of the same batches in the same order.
@@ -96,13 +96,13 @@ class Stack:
 
         start = np.full(len(held_out), 1 / len(held_out))
         bounds = [(0.0, None)] * len(held_out)
-        found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
-        weights: Floats = found.x
+        best = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
+        weights: Floats = best.x
         return weights
 
 
 def accumulate_weighted(log_posteriors: Floats, log_prior: Floats, weights: Floats) -> Floats:
-    """Combine the rounds' posteriors with a weight for each round's evidence.
+    """Combine the rounds' posteriors with a weight for each round.
 
     ``P(a | g_1 .. g_R)`` is proportional to ``P(a) prod_r (P(a | g_r) / P(a)) ** w_r``; weights of
     1 give ``rounds.accumulate``.

@@ -1,4 +1,4 @@
-"""What an adversary looks at: a stack of gradients, reduced to features.
+"""Views: functions that reduce a stack of gradients to features.
 
 A view is applied to each chunk of gradients as it is made, so a stack of full gradients is never
 needed at once.
@@ -33,7 +33,7 @@ class Flat:
     """
 
     def __call__(self, grads: Grads) -> Tensor:
-        """Flatten and join."""
+        """Return features ``[n, D]``: all coordinates."""
         return flatten(grads)
 
 
@@ -58,7 +58,7 @@ class MaxPool:
         require_positive(self.kernel, "pooling kernel")
 
     def __call__(self, grads: Grads) -> Tensor:
-        """Pool and join."""
+        """Return features ``[n, D]``: the maxima of windows."""
         pooled = [
             max_pool1d(leaf.reshape(len(leaf), 1, -1), self.kernel, ceil_mode=True)[:, 0]
             for leaf in grads.values()

@@ -7,8 +7,8 @@ and every trial draws its batch without replacement from one block. Taken alone,
 still a uniformly random subset of the records with its secret, as in the paper; but trials of
 different blocks share no record, and the scores resample blocks.
 
-Where records belong to persons, whole persons are dealt, so that no person stands in two blocks.
-A batch then holds fewer different persons than one that is drawn from all records would.
+Where records belong to users, whole users are dealt, so that no user stands in two blocks.
+A batch then holds fewer different users than one that is drawn from all records would.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def deal_blocks(
 
     Args:
         codes: secret ``[n]``, below ``values``.
-        users: person ``[n]`` or None; a person's records stay in one block.
+        users: user ``[n]`` or None; a user's records stay in one block.
         values: m.
         batch_size: the records that a block needs of each value.
         max_blocks: the most blocks to deal.
@@ -64,11 +64,11 @@ def deal_blocks(
         f"{name!r}; lower --batch-size to at most {max(1, fewest // MIN_BLOCKS)}",
     )
     if users is not None:
-        persons = min(len(np.unique(users[codes == value])) for value in range(values))
+        fewest_users = min(len(np.unique(users[codes == value])) for value in range(values))
         require(
-            persons >= MIN_BLOCKS,
-            f"only {persons} private persons have records with some secret value; an interval "
-            f"needs at least {MIN_BLOCKS} of each value: bring more persons",
+            fewest_users >= MIN_BLOCKS,
+            f"only {fewest_users} private users have records with some secret value; an interval "
+            f"needs at least {MIN_BLOCKS} of each value: bring more users",
         )
     roomy = fewest // (BATCHES_IN_A_BLOCK * batch_size)
     blocks = min(max_blocks, max(roomy, min(ENOUGH_BLOCKS, fewest // batch_size)))
@@ -92,9 +92,9 @@ def _deal(
     blocks: int,
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Deal units (records, or persons with their records) in turn, each secret value apart."""
+    """Deal units (records, or users with their records) in turn, each secret value apart."""
     units = np.arange(len(codes)) if users is None else np.unique(users, return_inverse=True)[1]
-    first = np.unique(units, return_index=True)[1]  # a person is dealt by the first record's value
+    first = np.unique(units, return_index=True)[1]  # a user is dealt by the first record's value
     order = rng.permutation(len(first))
     order = order[np.argsort(codes[first][order], kind="stable")]
     dealt = np.empty(len(first), dtype=np.int64)
@@ -105,7 +105,7 @@ def _deal(
 def members_of(
     codes: NDArray[np.int64], block: NDArray[np.int64], values: int, count: int
 ) -> list[list[NDArray[np.int64]]]:
-    """Rows by block and secret value."""
+    """Return the rows of each block and secret value."""
     order = np.argsort(block * values + codes, kind="stable")
     cuts = np.bincount(block * values + codes, minlength=count * values).cumsum()[:-1]
     flat = np.split(order, cuts)

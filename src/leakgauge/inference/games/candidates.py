@@ -1,6 +1,6 @@
 """Games in which the adversary holds candidate batches and asks which one it saw.
 
-In *user inference* a candidate batch holds other records of a person than the observed one; with
+In *user inference* a candidate batch holds other records of a user than the observed one; with
 the auxiliary knowledge phi(x) in *attribute inference* it is the observed batch itself with one
 value of the attribute filled in. Either way the adversary makes the candidates' gradients with the
 parameters of the round and compares.
@@ -21,7 +21,7 @@ from leakgauge.inference.adversaries.shadow import Shadow
 
 @dataclass(frozen=True, eq=False)
 class CandidateBatches:
-    """What the adversary is told of each trial: m batches.
+    """The m candidate batches of each trial, which the adversary holds.
 
     Attributes:
         pool: the records of the candidates.
@@ -40,7 +40,7 @@ class CandidateBatches:
 class Candidates:
     """Their gradients, for some of the trials.
 
-    They went through the defense that the adversary knows of, but not through its Gaussian noise:
+    They went through the defense that the adversary knows, but not through its Gaussian noise:
     the adversary adds none to what it makes itself, and accounts for the noise in what it sees.
 
     Attributes:
@@ -75,13 +75,13 @@ class CandidateAttack(ABC):
     name: ClassVar[str]
 
     def check(self, shadow: Shadow, values: int) -> None:  # noqa: B027 - most need nothing
-        """Refuse, before any work, a bench that ``fit`` would refuse; ``values`` is m."""
+        """Refuse, before any work, a shadow that ``fit`` would refuse; ``values`` is m."""
 
     @abstractmethod
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
     ) -> CandidateAdversary:
-        """Learn from the adversary's own bench alone; ``log_prior`` ``[m]`` is log P(a)."""
+        """Learn from the adversary's own records alone; ``log_prior`` ``[m]`` is log P(a)."""
 
 
 AnyAttack = Attack | CandidateAttack

@@ -57,7 +57,7 @@ class BatchGame:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Nothing."""
+        """No notes."""
         return ()
 
     @classmethod
@@ -112,7 +112,7 @@ class BatchGame:
         return self._draw(trials.secret.cpu().numpy(), rng, trials.block.cpu().numpy())
 
     def known_to_defender(self, trials: Trials) -> Tensor | None:
-        """All of them."""
+        """All secrets."""
         return trials.secret
 
     def shadow(
@@ -125,7 +125,7 @@ class BatchGame:
         noise_seed: int = 0,
         held_out_seed: int = 0,
     ) -> Shadow:
-        """A bench where the adversary's batches depend on their secrets as the private ones do."""
+        """Return the adversary's records; its batches depend on secrets as the private ones do."""
         return Shadow(
             task,
             params,
@@ -178,7 +178,7 @@ class AttributeInference(BatchGame):
         """The secret must be among the features."""
         if schema is not None and secret not in {column.name for column in schema.columns}:
             raise InputError(
-                f"attribute inference asks for a feature, but {secret!r} is not among the encoded "
+                f"attribute inference infers a feature, but {secret!r} is not among the encoded "
                 "features; keep it when encoding, or ask for the property"
             )
 
@@ -194,8 +194,8 @@ class PropertyInference(BatchGame):
         """The secret must not be among the features."""
         if schema is not None and secret in {column.name for column in schema.columns}:
             raise InputError(
-                f"property inference asks for what is no feature, but {secret!r} is one; remove "
-                "it when encoding, or ask for the attribute"
+                f"property inference infers what the model does not see, but {secret!r} is a "
+                "feature; remove it when encoding, or ask for the attribute"
             )
 
 
@@ -203,8 +203,8 @@ class PropertyInference(BatchGame):
 class ProportionInference(BatchGame):
     """The secret is the range of the share of records with a property.
 
-    Distributional inference in Li et al., section 3.2. The property is no feature, as in property
-    inference; ``Ratio`` says how the share is drawn.
+    Distributional inference in Li et al., section 3.2. The model does not see the property, as in
+    property inference; ``Ratio`` says how the share is drawn.
     """
 
     name: ClassVar[str] = "proportion"
@@ -216,7 +216,7 @@ class ProportionInference(BatchGame):
         names = _names(schema, secret, 2)
         require(
             len(names) == 2,
-            f"proportion inference asks for the share of records with a property, so the secret "
+            f"proportion inference infers the share of records with a property, so the secret "
             f"has two values; {secret!r} has {len(names)} ({', '.join(map(repr, names[:4]))}"
             f"{', ...' if len(names) > 4 else ''}): merge them into two",
         )

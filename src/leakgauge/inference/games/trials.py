@@ -19,7 +19,7 @@ class Trials:
     Attributes:
         secret: codes ``[n]``.
         rows: ``[n, B]`` indices into ``pool``.
-        block: ``[n]``; trials of different blocks share no record and no person.
+        block: ``[n]``; trials of different blocks share no record and no user.
         pool: the private records.
         candidates: batches that the adversary holds, in games that are about them.
     """
@@ -99,5 +99,5 @@ class Game(Protocol):
         noise_seed: int = 0,
         held_out_seed: int = 0,
     ) -> Shadow:
-        """The adversary's bench for this game, on its own records."""
+        """Return what the adversary learns from in this game: its own records."""
         ...

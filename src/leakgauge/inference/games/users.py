@@ -1,13 +1,13 @@
 """User inference (Li et al., CCS 2024, section 3.2): whose records are in the batch?
 
-The challenger draws m persons and one of them, and sends the gradient of a batch of that one's
-records. The adversary holds a batch of *other* records of each of the m persons, and says which
-person it was. The private persons are trained on; the adversary learns what makes two batches one
-person's from shadow persons of its own, who are none of them.
+The challenger draws m users and one of them, and sends the gradient of a batch of that one's
+records. The adversary holds a batch of *other* records of each of the m users, and says which
+user it was. The private users are trained on; the adversary learns what makes two batches one
+user's from shadow users of its own, who are none of them.
 
-Each person's records are parted once, at random, into an observed and a candidate half, so that
-no record is ever on both sides. Whole persons are dealt into disjoint blocks of m or more, and the
-m persons of a trial are of one block: see ``leakgauge.inference.games.blocks``.
+Each user's records are parted once, at random, into an observed and a candidate half, so that
+no record is ever on both sides. Whole users are dealt into disjoint blocks of m or more, and the
+m users of a trial are of one block: see ``leakgauge.inference.games.blocks``.
 """
 
 from dataclasses import dataclass, replace
@@ -33,24 +33,24 @@ from leakgauge.inference.games.trials import Trials
 Ints = NDArray[np.int64]
 
 USER = "user"
-"""The name of the secret on the adversary's bench: which shadow person."""
+"""The name of the secret for the adversary: which shadow user."""
 
 LEFT_OUT = -1
-"""The block of records whose person has too few."""
+"""The block of records whose user has too few."""
 
 
 @dataclass(frozen=True, eq=False)
 class UserInference:
-    """A batch of one of m persons.
+    """A batch of one of m users.
 
     Attributes:
         pool: the private records.
-        values: m, the persons that a batch may be of.
+        values: m, the users that a batch may be of.
         batch_size: B.
-        block: the block ``[len(pool)]`` of each record; -1 where its person is left out.
-        observed: the records ``[h]`` of each person who plays that batches are drawn from.
+        block: the block ``[len(pool)]`` of each record; -1 where its user is left out.
+        observed: the records ``[h]`` of each user who plays that batches are drawn from.
         held: those that the adversary may hold; none is among the observed.
-        left_out: persons with fewer than 2 B records, who do not play.
+        left_out: users with fewer than 2 B records, who do not play.
     """
 
     pool: Dataset
@@ -73,30 +73,29 @@ class UserInference:
         max_blocks: int = MAX_BLOCKS,
         rng: np.random.Generator,
     ) -> "UserInference":
-        """Part each person's records, and deal the persons into blocks.
+        """Part each user's records, and deal the users into blocks.
 
         Args:
             pool: the private records; ``users`` says whose each is.
             batch_size: B, records a batch.
-            candidates: m, the persons that a batch may be of; the paper's number is not known to
-                us.
+            candidates: m, the users that a batch may be of; the paper does not say how many.
             max_blocks: the most blocks to deal.
             rng: parts and deals.
 
         Raises:
-            InputError: it is not known whose records they are, or too few persons have enough.
+            InputError: the data name no users, or too few users have enough.
         """
         require_count(batch_size, "batch size")
         require_count(candidates, "number of candidates")
         require(candidates >= 2, "1 candidate leaves nothing to guess; expected 2 or more")
-        users = persons_of(pool.users)
+        users = users_of(pool.users)
         able = able_users(users, batch_size=batch_size, candidates=candidates)
         halves = [part(rows, rng) for rows in able]
         roomy = len(able) // (BATCHES_IN_A_BLOCK * candidates)
         count = min(max_blocks, max(roomy, min(ENOUGH_BLOCKS, len(able) // candidates)))
         block = np.full(len(pool), LEFT_OUT, dtype=np.int64)
-        for place, person in enumerate(rng.permutation(len(able)).tolist()):
-            block[able[person]] = place % count
+        for place, user in enumerate(rng.permutation(len(able)).tolist()):
+            block[able[user]] = place % count
         observed, held = zip(*halves, strict=True)
         left_out = len(torch.unique(users)) - len(able)
         return cls(pool, candidates, batch_size, block, observed, held, left_out)
@@ -118,14 +117,14 @@ class UserInference:
             return ()
         total = self.left_out + len(self.observed)
         return (
-            f"{self.left_out} of {total} private persons have fewer than {2 * self.batch_size} "
+            f"{self.left_out} of {total} private users have fewer than {2 * self.batch_size} "
             "records (two batches): they are trained on, but do not play in user inference",
         )
 
     def play(self, n: int, *, rng: np.random.Generator) -> Trials:
-        """Draw m persons of a block for each of n trials, one of them, and all batches.
+        """Draw m users of a block for each of n trials, one of them, and all batches.
 
-        A person's candidate batch is the same in all trials.
+        A user's candidate batch is the same in all trials.
         """
         home = np.array([self.block[rows[0]] for rows in self.observed])
         count = int(self.block.max()) + 1
@@ -135,13 +134,13 @@ class UserInference:
         return self._draw(rng.integers(self.values, size=n), index, block, rng)
 
     def redraw(self, trials: Trials, *, rng: np.random.Generator) -> Trials:
-        """Fresh batches, observed ones and candidates, of the same persons."""
+        """Fresh batches, observed ones and candidates, of the same users."""
         assert trials.candidates is not None
         index = trials.candidates.index.cpu().numpy()
         return self._draw(trials.secret.cpu().numpy(), index, trials.block.cpu().numpy(), rng)
 
     def known_to_defender(self, trials: Trials) -> None:
-        """None: a defense that learns on shadow persons knows none of these."""
+        """None: a defense that learns on shadow users knows none of these."""
 
     def shadow(
         self,
@@ -153,15 +152,15 @@ class UserInference:
         noise_seed: int = 0,
         held_out_seed: int = 0,
     ) -> Shadow:
-        """A bench whose secret is the shadow person, numbered from 0."""
+        """Return the adversary's records; their secret is the shadow user, numbered from 0."""
         assert data.users is not None
-        people, code = torch.unique(data.users, return_inverse=True)
+        numbers, code = torch.unique(data.users, return_inverse=True)
         return Shadow(
             task,
             params,
             replace(data, secrets={USER: code}),
             USER,
-            len(people),
+            len(numbers),
             self.batch_size,
             max_bytes,
             noise_seed=noise_seed,
@@ -174,22 +173,22 @@ class UserInference:
         rows = np.stack([self._batch(self.observed[one], rng) for one in whose])
         device = self.pool.y.device
         drawn = [torch.from_numpy(a).to(device) for a in (secret, rows, block, held, index)]
-        told = CandidateBatches(self.pool, drawn[3], drawn[4])
-        return Trials(drawn[0], drawn[1], drawn[2], self.pool, told)
+        candidates = CandidateBatches(self.pool, drawn[3], drawn[4])
+        return Trials(drawn[0], drawn[1], drawn[2], self.pool, candidates)
 
     def _batch(self, rows: Ints, rng: np.random.Generator) -> Ints:
         return rng.choice(rows, size=self.batch_size, replace=False)
 
 
-def persons_of(users: Tensor | None) -> Tensor:
-    """The person ``[n]`` of each record.
+def users_of(users: Tensor | None) -> Tensor:
+    """Return the user ``[n]`` of each record.
 
     Raises:
-        InputError: nobody says whose they are.
+        InputError: the data name no users.
     """
     require(
         users is not None,
-        "user inference needs to know whose each record is; name the persons: --group COL, or "
+        "user inference needs the user of each record; name a column: --group COL, or "
         "users= in a Dataset",
     )
     assert users is not None
@@ -197,7 +196,7 @@ def persons_of(users: Tensor | None) -> Tensor:
 
 
 def able_users(users: Tensor, *, batch_size: int, candidates: int) -> list[Ints]:
-    """The records of each private user who has two batches of them.
+    """Return the records of each private user who has two batches of them.
 
     Args:
         users: the user ``[n]`` of each private record.
@@ -219,14 +218,14 @@ def able_users(users: Tensor, *, batch_size: int, candidates: int) -> list[Ints]
     return able
 
 
-def records_of(person: Ints) -> list[Ints]:
-    """The records of each person, from the person ``[n]`` of each record.
+def records_of(user: Ints) -> list[Ints]:
+    """Return the records of each user, from the user ``[n]`` of each record.
 
     >>> [rows.tolist() for rows in records_of(np.array([7, 3, 7]))]
     [[1], [0, 2]]
     """
-    cuts = np.unique(np.sort(person), return_index=True)[1][1:]
-    return np.split(np.argsort(person, kind="stable"), cuts)
+    cuts = np.unique(np.sort(user), return_index=True)[1][1:]
+    return np.split(np.argsort(user, kind="stable"), cuts)
 
 
 def part(rows: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:

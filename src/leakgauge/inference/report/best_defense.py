@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from leakgauge.inference.report.defenses import DefenseRow, DefenseTable
 from leakgauge.inference.report.verdict import level_of
-from leakgauge.inference.spec import NONE
 from leakgauge.report.section import DefenseEffect
 from leakgauge.report.wording import interval, number, percent
 from leakgauge.results.measurements import Estimate
+from leakgauge.runs.spec import NONE
 
 
 def answer(table: DefenseTable) -> str:

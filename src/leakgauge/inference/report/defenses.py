@@ -6,9 +6,9 @@ from string import ascii_lowercase
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.inference.report.titles import accuracies
-from leakgauge.inference.spec import NONE
 from leakgauge.report.grouping import Test
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
+from leakgauge.runs.spec import NONE
 
 CAUTION = (
     "A low AUROC of a static adversary alone is no protection: an adversary that knows the defense "

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from leakgauge.inference.spec import ATTRIBUTE, PROPERTY, PROPORTION, USER
+from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
 from leakgauge.report.grouping import Test
 from leakgauge.report.wording import plain
 from leakgauge.results.measurements import Run

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from leakgauge.core.checks import InputError
 from leakgauge.inference.report.verdict import LEAKS, Verdict, smallest_visible
-from leakgauge.inference.spec import NONE, InferenceSpec
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Question
 from leakgauge.runs.repeat import repeat_audit
-from leakgauge.runs.spec import declared, make_spec
+from leakgauge.runs.spec import NONE, declared, make_spec
 
 DEFENSES = ("prune:rate=0.99", "dpsgd:clip=2,noise=0.1")
 """Defenses to try first: one costs little accuracy, the other makes a promise."""

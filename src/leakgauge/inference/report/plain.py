@@ -7,13 +7,13 @@ from leakgauge.inference.report.best_defense import answer as best_defense
 from leakgauge.inference.report.defenses import defense_tables
 from leakgauge.inference.report.implied import NO_CERTIFICATE, all_implied, implied
 from leakgauge.inference.report.promises import guarantee, promises
-from leakgauge.inference.report.titles import accuracies, in_order, tests_of, title
+from leakgauge.inference.report.titles import accuracies, adversary_tests, in_order, title
 from leakgauge.inference.report.verdict import verdicts
-from leakgauge.inference.spec import NONE
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Line
 from leakgauge.results.measurements import ACCUMULATED, STACKED, Measurement, Run
 from leakgauge.runs.question import Answer
+from leakgauge.runs.spec import NONE
 
 FEW = 3
 """With more tests than this, the terminal leaves what each success implies to the report."""
@@ -29,14 +29,14 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "seed": run.settings["seed"],
         "cells": [
             {**_test(run, test), "utility": {"accuracy": accuracy.get((test.game, test.defense))}}
-            for test in tests_of(measurements)
+            for test in adversary_tests(measurements)
         ],
     }
 
 
 def lines(run: Run, measurements: Sequence[Measurement]) -> list[Line]:
     """Return the paragraphs that the terminal prints."""
-    tests = tests_of(measurements)
+    tests = adversary_tests(measurements)
     verdict_lines = [
         Line(_quoted(one.text), one.level, one.headline, one.title)
         for one in verdicts(run, measurements)

@@ -12,7 +12,7 @@ from leakgauge.inference.report.plain import lines
 from leakgauge.inference.report.promises import channel_notes, epsilon_notes, promises
 from leakgauge.inference.report.rows import rows, worst_by_ask
 from leakgauge.inference.report.selection import how_selected, selected
-from leakgauge.inference.report.titles import accuracies, metric_titles, tests_of
+from leakgauge.inference.report.titles import accuracies, adversary_tests, metric_titles
 from leakgauge.inference.report.verdict import CLEAR_AUROC, STRONG_AUROC, Verdict
 from leakgauge.inference.report.views import (
     USED_ROUNDS,
@@ -44,7 +44,7 @@ def section(answer: Answer, question: Question) -> Section:
         InputError: two measurements are the same figure.
     """
     run, measurements = answer.run, answer.measurements
-    tests = tests_of(measurements)
+    tests = adversary_tests(measurements)
     shown = selected(tests)
     views = test_views(run, tests, shown)
     judged = [view.verdict for view in views if view.verdict is not None]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from leakgauge.core.knowledge import ADAPTIVE
-from leakgauge.inference.spec import NONE
 from leakgauge.report.grouping import Test
+from leakgauge.runs.spec import NONE
 
 LIMIT = 12
 """Tests with charts and a verdict of their own; three charts take about 25 kB."""

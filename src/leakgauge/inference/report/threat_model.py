@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leakgauge.inference.spec import EMPIRICAL, FRESH, NONE, REUSE, UNIFORM, USER
+from leakgauge.inference.catalog import USER
+from leakgauge.inference.spec import EMPIRICAL, FRESH, REUSE, UNIFORM
 from leakgauge.report.grouping import Test
 from leakgauge.report.wording import count, plain
 from leakgauge.results.measurements import Run
+from leakgauge.runs.spec import NONE
 
 MATCHING, ENCODER = "matching", "encoder"
 """Adversaries that know more than the others."""

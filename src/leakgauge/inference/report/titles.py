@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from leakgauge.inference.metrics import LEAKAGE
-from leakgauge.inference.spec import NONE
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.wording import label
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import ACCURACY
+from leakgauge.runs.spec import NONE
 
 
-def tests_of(measurements: Sequence[Measurement]) -> list[Test]:
+def adversary_tests(measurements: Sequence[Measurement]) -> list[Test]:
     """Return the tests of the adversaries; the model's accuracy belongs to none.
 
     Raises:

@@ -9,8 +9,8 @@ from matplotlib.ticker import FuncFormatter
 
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.inference.report.defenses import DefenseTable, Point
-from leakgauge.inference.spec import NONE
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
+from leakgauge.runs.spec import NONE
 
 _SIZE = (6.6, 4.3)  # inches
 _MARK = (17.0, 11.0)  # the room of a number beside its point, in pixels

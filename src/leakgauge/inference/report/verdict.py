@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.inference.report.games import cases, inferred, values
-from leakgauge.inference.report.titles import tests_of, title
-from leakgauge.inference.spec import FRESH, NONE
+from leakgauge.inference.report.titles import adversary_tests, title
+from leakgauge.inference.spec import FRESH
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, Run
 from leakgauge.results.scores import smallest_detectable
+from leakgauge.runs.spec import NONE
 
 STRONG_AUROC = 0.9
 CLEAR_AUROC = 0.7
@@ -73,7 +74,7 @@ def level_of(auroc: Estimate, chance: float = 0.5) -> Level:
 
 def verdicts(run: Run, measurements: Sequence[Measurement]) -> list[Verdict]:
     """Return one verdict per test, in the order of the tests; tests without an AUROC have none."""
-    each = (verdict(run, test) for test in tests_of(measurements))
+    each = (verdict(run, test) for test in adversary_tests(measurements))
     return [one for one in each if one is not None]
 
 

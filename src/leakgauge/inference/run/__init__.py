@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from leakgauge.inference.run.judging import judge as judge
     from leakgauge.inference.run.rounds import Played as Played
     from leakgauge.inference.run.rounds import play_round as play_round
-    from leakgauge.inference.run.rounds import trajectory as trajectory
     from leakgauge.inference.run.settings import Settings as Settings
     from leakgauge.inference.run.stage import Stage as Stage
     from leakgauge.inference.run.stage import make_stage as make_stage
+    from leakgauge.inference.run.training import trajectory as trajectory
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
@@ -31,7 +31,7 @@ else:
             "judge": "leakgauge.inference.run.judging",
             "make_stage": "leakgauge.inference.run.stage",
             "play_round": "leakgauge.inference.run.rounds",
-            "trajectory": "leakgauge.inference.run.rounds",
+            "trajectory": "leakgauge.inference.run.training",
             "weigh_rounds": "leakgauge.inference.run.jointly",
         },
     )

@@ -45,7 +45,7 @@ def check_adversaries(spec: InferenceSpec) -> None:
         name = str(parse_adversary(text).name)
         require(
             name in playing,
-            f"the adversary {name!r} plays none of the games asked for ({', '.join(spec.ask)})",
+            f"the adversary {name!r} plays none of the games of --ask ({', '.join(spec.ask)})",
         )
 
 

@@ -7,11 +7,12 @@ from typing import Any
 from leakgauge.core.versions import versions
 from leakgauge.data import Source, Split, fingerprint
 from leakgauge.gradients import params_of
+from leakgauge.inference.catalog import USER
 from leakgauge.inference.run.adversaries import defenses_of
 from leakgauge.inference.run.records import Records
 from leakgauge.inference.run.settings import Settings
 from leakgauge.inference.run.stage import Stage
-from leakgauge.inference.spec import USER, InferenceSpec
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.privacy.certificates import guarantees
 from leakgauge.results.measurements import Run
 

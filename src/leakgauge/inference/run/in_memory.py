@@ -2,8 +2,9 @@
 
 from leakgauge.inference.run.jointly import weigh_rounds
 from leakgauge.inference.run.judging import judge
-from leakgauge.inference.run.rounds import play_round, trajectory
+from leakgauge.inference.run.rounds import play_round
 from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.training import trajectory
 from leakgauge.results.measurements import Measurement
 
 

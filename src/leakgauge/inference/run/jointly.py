@@ -7,51 +7,58 @@ from numpy.typing import NDArray
 
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
-from leakgauge.inference import Evidence, Joint, Shadow, evidence_of_round, judge_jointly
-from leakgauge.inference.run.rounds import benches, defense_of_round, sent_by_clients
+from leakgauge.inference.adversaries.joint import (
+    Joint,
+    Products,
+    judge_jointly,
+    products_of_round,
+)
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.run.observing import sent_by_clients
+from leakgauge.inference.run.shadows import defense_of_round, shadows_of_round
 from leakgauge.inference.run.stage import Stage
 from leakgauge.inference.spec import FRESH
 
 
 def weigh_rounds(
-    scene: Stage,
+    stage: Stage,
     starts: Sequence[Params],
     *,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Mapping[str, NDArray[np.float64]]:
-    """What those attacks say of the trials that see all rounds side by side.
+    """Return what the attacks that see all rounds side by side say of the trials.
 
     The gradients are made anew, the same ones as in the rounds: kept, they would fill a disk.
 
     Args:
-        scene: what is played.
+        stage: what is played.
         starts: the parameters at the start of each round.
         progress: called with the number of rounds that were seen.
 
     Returns:
         Log posteriors ``[n, m]`` by knowledge and name, ``"static joint"``; empty where no such
-        attack is asked for, or each round draws its batches anew.
+        attack plays, or each round draws its batches anew.
     """
-    attacks = [attack for attack in scene.attacks if isinstance(attack, Joint)]
-    if not attacks or scene.settings.batches == FRESH or len(starts) < 2:
+    attacks = [attack for attack in stage.attacks if isinstance(attack, Joint)]
+    if not attacks or stage.settings.batches == FRESH or len(starts) < 2:
         return {}
-    seen: dict[tuple[str, str], Evidence] = {}
-    bench: Mapping[str, Shadow] = {}
+    products: dict[tuple[str, str], Products] = {}
+    shadows: Mapping[str, Shadow] = {}
     with one_thread():
         for number, params in enumerate(starts, start=1):
-            defense = defense_of_round(scene, number, params)
-            bench = benches(scene, number, params, defense)
-            bench = {knowledge: bench[knowledge] for knowledge in scene.knowledge}
+            defense = defense_of_round(stage, number, params)
+            shadows = shadows_of_round(stage, number, params, defense)
+            shadows = {knowledge: shadows[knowledge] for knowledge in stage.knowledge}
             for attack in attacks:
-                sent = sent_by_clients(scene, number, params, scene.trials, defense)
-                for knowledge, shown in evidence_of_round(attack, bench, sent).items():
+                sent = sent_by_clients(stage, number, params, stage.trials, defense)
+                for knowledge, new in products_of_round(attack, shadows, sent).items():
                     key = knowledge, attack.name
-                    seen[key] = seen[key] + shown if key in seen else shown
+                    products[key] = products[key] + new if key in products else new
             progress(number)
         return {
             f"{knowledge} {attack.name}": judge_jointly(
-                attack, shadow, seen[knowledge, attack.name], scene.log_prior
+                attack, shadow, products[knowledge, attack.name], stage.log_prior
             )
             for attack in attacks
-            for knowledge, shadow in bench.items()
+            for knowledge, shadow in shadows.items()
         }

@@ -1,4 +1,4 @@
-"""From what the adversaries said to records."""
+"""Turns the adversaries' judgements into measurements."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ from leakgauge.training import predict
 
 
 def judge(
-    scene: Stage,
+    stage: Stage,
     rounds: Sequence[Played],
     final: Params,
     *,
@@ -36,20 +36,20 @@ def judge(
     """Score every adversary, in single rounds and accumulated, and the trained model.
 
     Args:
-        scene: what was played.
-        rounds: what the adversaries said, round by round.
+        stage: what was played.
+        rounds: the adversaries' judgements, round by round.
         final: the parameters after the last round.
-        dataset: the data's name, for the records.
-        label: the label's name, for the records.
+        dataset: the data's name, for the measurements.
+        label: the label's name, for the measurements.
         jointly: log posteriors ``[n, m]`` of those that judged all rounds at once, from
             ``weigh_rounds``.
     """
     with one_thread():
-        return _judge(scene, rounds, final, jointly, dataset=dataset, label=label)
+        return _judge(stage, rounds, final, jointly, dataset=dataset, label=label)
 
 
 def _judge(
-    scene: Stage,
+    stage: Stage,
     rounds: Sequence[Played],
     final: Params,
     jointly: Mapping[str, NDArray[np.float64]],
@@ -59,24 +59,24 @@ def _judge(
 ) -> list[Measurement]:
     base = Measurement(
         question="inference",
-        game=scene.game.name,
+        game=stage.game.name,
         dataset=dataset,
         label=label,
-        secret=scene.settings.secret,
-        defense=scene.defense.name,
+        secret=stage.settings.secret,
+        defense=stage.defense.name,
         knowledge=STATIC,
         adversary="",
         metric="",
         round=0,
-        seed=scene.settings.seed,
+        seed=stage.settings.seed,
         estimate=Estimate(0, 0, 0, 0),
         chance=0.0,
         versions=versions(),
     )
-    found: list[Measurement] = []
-    for knowledge, attack in product(scene.knowledge, scene.attacks):
+    measurements: list[Measurement] = []
+    for knowledge, attack in product(stage.knowledge, stage.attacks):
         key = f"{knowledge} {attack.name}"
-        said = np.stack([played.log_posterior[key] for played in rounds])
+        log_posteriors = np.stack([played.log_posterior[key] for played in rounds])
         cell = replace(base, knowledge=knowledge, adversary=attack.name)
         for number, played in enumerate(rounds, start=1):
             one = replace(
@@ -85,7 +85,7 @@ def _judge(
                 details={"adversary": played.details[key]},
                 seconds=played.seconds[key],
             )
-            found += _scored(scene, said[number - 1], one)
+            measurements += _scored(stage, log_posteriors[number - 1], one)
         total = replace(
             cell,
             round=ACCUMULATED,
@@ -93,59 +93,59 @@ def _judge(
             seconds=sum(played.seconds[key] for played in rounds),
         )
         if key in jointly:
-            found += _scored(scene, jointly[key], total)
+            measurements += _scored(stage, jointly[key], total)
             continue
-        found += _scored(scene, accumulate(said, scene.log_prior), total)
+        measurements += _scored(stage, accumulate(log_posteriors, stage.log_prior), total)
         if all(key in played.held_out for played in rounds):
-            found += _scored(scene, *_stacked(scene, key, said, rounds, total))
-    return [*found, *_utility(scene, final, base)]
+            measurements += _scored(stage, *_stacked(stage, key, log_posteriors, rounds, total))
+    return [*measurements, *_utility(stage, final, base)]
 
 
 def _stacked(
-    scene: Stage,
+    stage: Stage,
     key: str,
-    said: NDArray[np.float64],
+    log_posteriors: NDArray[np.float64],
     rounds: Sequence[Played],
     total: Measurement,
 ) -> tuple[NDArray[np.float64], Measurement]:
-    """The rounds' weighted sum, with weights learnt on held-out shadow batches."""
+    """The rounds' weighted sum, with weights learned on held-out shadow batches."""
     held_out = [played.held_out[key] for played in rounds]
-    if scene.settings.batches == FRESH:
+    if stage.settings.batches == FRESH:
         held_out = [one.by_secret() for one in held_out]
     weights = Stack().fit(held_out)
-    told = "weights of the rounds: " + ", ".join(f"{weight:.3g}" for weight in weights)
-    details = {"adversary": total.details["adversary"], "accumulation": told}
-    combined = accumulate_weighted(said, scene.log_prior, weights)
+    text = "weights of the rounds: " + ", ".join(f"{weight:.3g}" for weight in weights)
+    details = {"adversary": total.details["adversary"], "accumulation": text}
+    combined = accumulate_weighted(log_posteriors, stage.log_prior, weights)
     return combined, replace(total, round=STACKED, details=details)
 
 
 def _scored(
-    scene: Stage, log_posterior: NDArray[np.float64], base: Measurement
+    stage: Stage, log_posterior: NDArray[np.float64], base: Measurement
 ) -> Iterator[Measurement]:
     judged = scores.Judged(
-        scene.trials.secret.cpu().numpy(), log_posterior, scene.trials.block.cpu().numpy()
+        stage.trials.secret.cpu().numpy(), log_posterior, stage.trials.block.cpu().numpy()
     )
     # the same resamples for every adversary and round, so that they can be compared
-    rng = stream(scene.settings.seed, scene.game.name, "bootstrap")
-    chance = scores.chance(judged.truth, scene.majority)
-    for metric, estimate in scores.score(judged, majority=scene.majority, rng=rng).items():
+    rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
+    chance = scores.chance(judged.truth, stage.majority)
+    for metric, estimate in scores.score(judged, majority=stage.majority, rng=rng).items():
         curve = scores.roc(judged) if metric == scores.AUROC else None
         yield replace(base, metric=metric, estimate=estimate, chance=chance[metric], curve=curve)
 
 
-def _utility(scene: Stage, final: Params, base: Measurement) -> Iterator[Measurement]:
+def _utility(stage: Stage, final: Params, base: Measurement) -> Iterator[Measurement]:
     """The trained model's accuracy; nothing where its outputs are no scores of classes."""
-    predicted = predict(deployed(scene.task), final, scene.test)
+    predicted = predict(deployed(stage.task), final, stage.test)
     if predicted is None:
         return
-    correct = (predicted == scene.test.y).cpu().numpy()
-    users = scene.test.users
+    correct = (predicted == stage.test.y).cpu().numpy()
+    users = stage.test.users
     block = np.arange(len(correct)) if users is None else users.cpu().numpy()
-    rng = stream(scene.settings.seed, scene.game.name, "utility")
+    rng = stream(stage.settings.seed, stage.game.name, "utility")
     yield replace(
         base,
         metric=scores.ACCURACY,
-        round=scene.settings.rounds,
+        round=stage.settings.rounds,
         estimate=bootstrap.share(correct, block, rng=rng),
-        chance=float(torch.bincount(scene.test.y).max()) / len(correct),
+        chance=float(torch.bincount(stage.test.y).max()) / len(correct),
     )

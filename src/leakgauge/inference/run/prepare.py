@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from leakgauge.data import Source
+from leakgauge.inference.catalog import USER
 from leakgauge.inference.run.adversaries import attacks_of, defenses_of
 from leakgauge.inference.run.description import describe
 from leakgauge.inference.run.records import records_of
 from leakgauge.inference.run.settings import Settings
 from leakgauge.inference.run.splitting import split_of
 from leakgauge.inference.run.stage import Stage, make_stage
-from leakgauge.inference.spec import USER, InferenceSpec
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Run
 
 

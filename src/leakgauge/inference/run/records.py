@@ -17,7 +17,8 @@ from leakgauge.core.types import Dataset, Schema, Task
 from leakgauge.data import Roles, Source, Split, Table, encode
 from leakgauge.data.image_tables import encode_pictures, make_picture_table
 from leakgauge.data.table import make_table
-from leakgauge.inference.spec import ATTRIBUTE, InferenceSpec
+from leakgauge.inference.catalog import ATTRIBUTE
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.models import cnn, mlp
 
 Encoding = Callable[[str, Split], tuple[Task, Dataset]]

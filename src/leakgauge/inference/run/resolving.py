@@ -8,11 +8,12 @@ from leakgauge.core.types import Dataset
 from leakgauge.data import Source
 from leakgauge.data.roles import resolve_roles
 from leakgauge.inference import BATCH_GAMES
+from leakgauge.inference.catalog import ATTRIBUTE, USER
 from leakgauge.inference.games.users import able_users
 from leakgauge.inference.run.adversaries import adversary_names
 from leakgauge.inference.run.records import Records, records_of
 from leakgauge.inference.run.splitting import split_of
-from leakgauge.inference.spec import ATTRIBUTE, USER, InferenceSpec
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.runs.spec import declared
 
 S = TypeVar("S", bound=InferenceSpec)

@@ -10,8 +10,9 @@ from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.run.jointly import weigh_rounds
 from leakgauge.inference.run.judging import judge
-from leakgauge.inference.run.rounds import Played, play_round, trajectory
+from leakgauge.inference.run.rounds import Played, play_round
 from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.training import trajectory
 from leakgauge.results.measurements import Measurement
 from leakgauge.runs.stages import Kept, State
 

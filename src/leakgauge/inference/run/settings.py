@@ -12,7 +12,7 @@ class Settings:
     """How an audit plays; the defaults are those of Li et al., CCS 2024, where the paper has one.
 
     Attributes:
-        secret: the name of the secret; in user inference that of the persons.
+        secret: the name of the secret; in user inference that of the users.
         batch_size: B, records a batch, of the trials as of the training.
         rounds: a round is an epoch (section 5.1.4); round 1 is before the first.
         trials: private batches that are attacked.
@@ -25,7 +25,7 @@ class Settings:
         allow_loop: take a model that ``torch.func`` cannot vectorise through a plain loop, which
             is slower and exact; else it is refused.
         ratio_bins: m of proportion inference, the ranges of the share.
-        candidates: m of user inference, the persons that a batch may be of.
+        candidates: m of user inference, the users that a batch may be of.
         stack: judge held-out shadow batches with every adversary, so that the rounds can be
             weighted; those that calibrate themselves on such batches are weighted anyway.
     """

@@ -4,10 +4,11 @@ from leakgauge.core.checks import nearest, require
 from leakgauge.core.rng import stream
 from leakgauge.data import Split, split_records
 from leakgauge.data.split_users import split_users
+from leakgauge.inference.catalog import USER
 from leakgauge.inference.games.blocks import MIN_BLOCKS
-from leakgauge.inference.games.users import persons_of
+from leakgauge.inference.games.users import users_of
 from leakgauge.inference.run.records import Records
-from leakgauge.inference.spec import USER, InferenceSpec
+from leakgauge.inference.spec import InferenceSpec
 
 NEED_PUBLIC = 10
 """Fewest shadow records of a value from which an adversary can learn."""
@@ -31,7 +32,7 @@ def split_of(records: Records, spec: InferenceSpec) -> Split:
     rng = stream(spec.seed, "split")
     if USER in spec.ask:
         split = split_users(
-            persons_of(records.users),
+            users_of(records.users),
             label=records.y,
             classes=records.classes,
             need_label=NEED_LABEL,
@@ -55,7 +56,7 @@ def split_of(records: Records, spec: InferenceSpec) -> Split:
 
 def _refuse_rare(records: Records, spec: InferenceSpec, split: Split) -> None:
     """Users are split without a look at the secret, which other games need on both sides."""
-    secret = spec.secret
+    secret = str(spec.secret)
     if set(spec.ask) == {USER} or secret not in records.secrets:
         return
     codes = records.secrets[secret].cpu()

@@ -32,7 +32,7 @@ from leakgauge.inference import (
     players,
 )
 from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
-from leakgauge.inference.games.users import persons_of
+from leakgauge.inference.games.users import users_of
 from leakgauge.inference.run.learned import LearnedDefenses
 from leakgauge.inference.run.settings import Settings
 from leakgauge.inference.spec import EMPIRICAL
@@ -76,13 +76,13 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """Game and defense, for people and for folders."""
+        """Game and defense, for users and for folders."""
         undefended = self.defense.name == "none"
         return self.game.name if undefended else f"{self.game.name}, {self.defense.name}"
 
     @property
     def knowledge(self) -> tuple[str, ...]:
-        """What the adversaries know of the defense; where there is none, there is nothing to."""
+        """What the adversaries know of the defense; without one only static adversaries exist."""
         return (STATIC,) if self.defense.name == "none" else (STATIC, ADAPTIVE)
 
     @property
@@ -124,7 +124,7 @@ def make_stage(
     Raises:
         InputError: the data, the model or the settings do not fit the game.
     """
-    require_choice(ask, "the question asked", GAMES)
+    require_choice(ask, "--ask", GAMES)
     chosen = none() if defense is None else defense
     if ask == UserInference.name:
         chosen = chosen.for_user_inference()
@@ -134,7 +134,7 @@ def make_stage(
         require(
             leaf.dtype in (torch.float32, torch.float64),
             f"parameter {name!r} is {leaf.dtype}; expected float32 or float64: gradients of fewer "
-            "digits cannot be told apart as they should; call model.float()",
+            "digits are too coarse; call model.float()",
         )
     device = next(iter(params.values())).device
     data = _with_secret(ask, data, settings.secret).to(device)
@@ -153,30 +153,30 @@ def make_stage(
     require(len(set(names)) == len(names), f"expected different attacks, got {names}")
     for attack in ready:
         if isinstance(attack, CandidateAttack):
-            bench = game.shadow(task, params_of(task.model), public, max_bytes=settings.max_bytes)
-            attack.check(bench, game.values)
-    scene = Stage(task, private, public, test, game, trials, ready, settings, chosen)
-    told(scene, replace(trials, rows=trials.rows[:1]))  # refuses what cannot be told
-    return scene
+            shadow = game.shadow(task, params_of(task.model), public, max_bytes=settings.max_bytes)
+            attack.check(shadow, game.values)
+    stage = Stage(task, private, public, test, game, trials, ready, settings, chosen)
+    with_candidates(stage, replace(trials, rows=trials.rows[:1]))  # refuses early
+    return stage
 
 
-def told(scene: Stage, trials: Trials) -> Trials:
-    """The trials with the candidate batches that matching adversaries are told of."""
-    if trials.candidates is not None or not any(map(judges_candidates, scene.attacks)):
+def with_candidates(stage: Stage, trials: Trials) -> Trials:
+    """Return the trials with the candidate batches that matching adversaries hold."""
+    if trials.candidates is not None or not any(map(judges_candidates, stage.attacks)):
         return trials
-    candidates = attribute_candidates(trials, scene.settings.secret, scene.game.values)
+    candidates = attribute_candidates(trials, stage.settings.secret, stage.game.values)
     return replace(trials, candidates=candidates)
 
 
 def judges_candidates(attack: AnyAttack) -> bool:
-    """Whether the attack compares with candidate batches."""
+    """Return whether the attack compares with candidate batches."""
     return isinstance(attack, CandidateAttack)
 
 
 def _with_secret(ask: str, data: Dataset, secret: str) -> Dataset:
-    """The data with what is asked for among its secrets: in user inference, the person."""
+    """The data with the game's secret among its secrets: in user inference, the user."""
     if ask == UserInference.name:
-        return replace(data, secrets={**data.secrets, secret: persons_of(data.users)})
+        return replace(data, secrets={**data.secrets, secret: users_of(data.users)})
     require(
         secret in data.secrets, f"no secret {secret!r} in the data{nearest(secret, data.secrets)}"
     )
@@ -219,7 +219,7 @@ def _deal(ask: str, private: Dataset, values: int, settings: Settings) -> Game:
 
 
 def _ready(ask: str, attack: AnyAttack) -> AnyAttack:
-    """The attack as it plays this game: an ordered secret is asked for step by step."""
+    """The attack as it plays this game: an ordered secret is inferred step by step."""
     if isinstance(attack, Ordinal):
         return attack
     require(

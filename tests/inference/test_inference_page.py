@@ -1,37 +1,38 @@
 import dataclasses
 import html
 import re
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib
 import pytest
-from leakgauge.inference.report.cells import cells
 from playwright.sync_api import Browser
 
 from leakgauge.core.checks import InputError
-from leakgauge.inference.report.defenses import answer, panels
-from leakgauge.report import render, verdicts, write_report
+from leakgauge.inference.question import QUESTION
+from leakgauge.inference.report.best_defense import answer
+from leakgauge.inference.report.defenses import defense_tables
+from leakgauge.inference.report.titles import adversary_tests, title
+from leakgauge.inference.report.verdict import verdicts
 from leakgauge.report.wording import label
 from leakgauge.results.measurements import (
     ACCUMULATED,
     Estimate,
     Measurement,
     Run,
-    read_measurements,
-    write_measurements,
-    write_run,
 )
+from leakgauge.runs.question import Answer
 from support.made_runs import (
     DEFENSES,
     HOSTILE,
     LIMIT,
+    answered_section,
     defended,
     make_records,
     make_run,
     many,
     promised_run,
+    render,
     said,
     section,
     stacked,
@@ -45,7 +46,7 @@ def test_verdict_of_a_leak_says_what_it_means() -> None:
     assert level == "strong"
     assert text == (
         "Yes: from the gradients of a batch of 16 records in 5 rounds of training the forest "
-        "adversary can tell `sex`: shown one batch of each kind, it names the right one 99.7 % of "
+        "adversary infers `sex`: given one batch of each kind, it names the right one 99.7 % of "
         "the time (95 % interval 99.3 % to 100 %; guessing gives 50 %)."
     )
 
@@ -69,21 +70,21 @@ def test_verdict_levels(shift: float, half: float, level: str) -> None:
 def test_verdict_of_none_found_names_what_it_could_have_seen() -> None:
     level, text = said(make_records(0.0, 0.0392))
     assert level == "none"
-    assert "by the forest adversary" in text
+    assert text.startswith("The forest adversary finds no leakage of `sex`")
     # 0.5 + (1.96 + 0.84) * 0.0392 / 1.96, with the quantiles at full length
-    assert "is an AUROC of 0.556 (found with 80 % power)" in text
+    assert "is an AUROC of 0.556 (with 80 % power)" in text
     assert "a stronger adversary may find more" in text
 
 
 def test_verdict_of_a_tiny_test_says_that_it_is_too_small() -> None:
-    assert "too small to find even strong leakage" in said(make_records(0.1, 0.45))[1]
+    assert "too small to see even strong leakage" in said(make_records(0.1, 0.45))[1]
 
 
 def test_verdict_below_chance_is_no_evidence_of_privacy() -> None:
     level, text = said(make_records(-0.4, 0.02))
     assert level == "below"
     assert "shifted between the shadow and the private data" in text
-    assert "not evidence of privacy" in text
+    assert "this does not show privacy" in text
 
 
 def test_verdict_of_many_values_is_worded_as_macro() -> None:
@@ -124,9 +125,9 @@ def test_page_lists_every_cell() -> None:
     page = render(make_run(), many())
     text = visible(page)
     assert page.count("<article class=") == 2 * 12
-    assert "8 of 12 tests found leakage; 2 found none; 2 are not valid." in text
-    for test in cells(many()):
-        assert test.title in text
+    assert "8 of 12 tests show leakage; 2 show none; 2 are not valid." in text
+    for test in adversary_tests(many()):
+        assert title(test) in text
 
 
 def test_page_is_self_contained_and_small() -> None:
@@ -136,7 +137,7 @@ def test_page_is_self_contained_and_small() -> None:
     assert "http://" not in page
     assert "https://" not in page
     assert "@import" not in page
-    assert set(re.findall(r'(?:href|src)="([^"]*)"', page)) >= {"#verdict", "data:,"}
+    assert set(re.findall(r'(?:href|src)="([^"]*)"', page)) >= {"#inference-verdict", "data:,"}
     for link in re.findall(r'(?:href|src)="([^"]*)"', page):
         assert link.startswith("#") or link == "data:,"
     assert all(link.startswith("#") for link in re.findall(r"url\(([^)]*)\)", page))
@@ -212,94 +213,25 @@ def test_a_bare_run_still_has_a_page() -> None:
 def test_a_model_that_learnt_nothing_is_named() -> None:
     *rest, accuracy = make_records()
     dull = dataclasses.replace(accuracy, estimate=Estimate(0.755, 0.745, 0.765, 9000))
-    assert "it is not shown that the model has learnt more than that" in visible(
+    assert "this run does not show that the model learned more than that" in visible(
         render(make_run(), [*rest, dull])
     )
 
 
 def test_the_same_figure_twice_is_refused() -> None:
-    with pytest.raises(InputError, match="two records hold auroc, round 1"):
+    with pytest.raises(InputError, match="two measurements hold auroc, round 1"):
         render(make_run(), make_records() + make_records())
 
 
-def test_no_records_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no records"):
-        render(make_run(), [])
-    write_run(tmp_path, make_run())
-    write_measurements(tmp_path, [])
-    with pytest.raises(InputError, match="is empty"):
-        write_report(tmp_path)
-
-
-def test_write_report_reads_what_was_written(tmp_path: Path) -> None:
-    write_run(tmp_path, make_run())
-    write_measurements(tmp_path, make_records())
-    path = write_report(tmp_path)
-    assert path == tmp_path / "report.html"
-    assert path.read_text(encoding="utf-8") == render(make_run(), read_measurements(tmp_path))
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "measurements.jsonl",
-        "report.html",
-        "run.yaml",
-    ]
-
-
-def test_command_line_is_quoted() -> None:
-    settings = {"table": "my data", "label": "in come", "drop": ["a", "b;c"], "bins": {"x y": 4}}
-    assert command_line(Run("audit", settings | {"drop_missing": True, "group": None}, {})) == (
-        "leakgauge audit 'my data' --label 'in come' --drop a --drop 'b;c' --bins 'x y=4' "
-        "--drop-missing"
-    )
-
-
-def test_command_line_of_a_task_leaves_its_label_to_it() -> None:
-    settings = {"task": "model:build", "label": "income", "secret": "sex", "max_bytes": 9}
-    line = command_line(Run("audit", settings, {}))
-    assert line == "leakgauge audit --secret sex --task model:build"
-
-
-def test_command_line_of_user_inference_names_the_person_once() -> None:
-    settings = {"table": "t.csv", "secret": "who", "group": "who", "ask": ["user"]}
-    assert command_line(Run("audit", settings, {})) == (
-        "leakgauge audit t.csv --group who --ask user"
-    )
-
-
-def test_command_line_has_what_the_games_need() -> None:
-    settings = {"table": "t.csv", "secret": "", "ask": ["user"], "stack": True, "candidates": 3}
-    assert command_line(Run("audit", settings, {})) == (
-        "leakgauge audit t.csv --ask user --stack --candidates 3"
-    )
-
-
-def test_no_command_line_where_no_command_repeats_the_run() -> None:
-    run = Run("audit", {"label": "income"}, {})
-    assert command_line(run) == ""
-    assert "To repeat it" not in render(run, make_records())
-
-
-@pytest.mark.parametrize("command", OPTIONS)
-def test_command_line_is_one_that_the_command_takes(command: str) -> None:
-    # Imported here: the floor above is asked only whether it still has these options.
-    from typer.main import get_command
-
-    from leakgauge.cli.app import app
-
-    asked = {"attribute": "sex", "clip": 2.0, "noise": 0.1} if command == "guarantee" else {}
-    run = make_run(command=command)
-    words = shlex.split(command_line(dataclasses.replace(run, settings={**run.settings, **asked})))
-    known = get_command(app).commands[command]  # type: ignore[attr-defined]
-    given = known.make_context(command, words[2:]).params
-    for name in OPTIONS[command]:
-        assert name in given
-    if command == "guarantee":
-        assert (given["attribute"], given["noise"]) == ("sex", 0.1)
-        return
-    if command == "invert":
-        assert given["seed"] == run.settings["seed"]
-        return
-    assert given["rounds"] == 5
-    assert list(given["ask"]) == ["property", "attribute"]
+def test_a_run_without_measurements_says_what_is_missing() -> None:
+    answer = Answer(make_run(), [], missing=("property: too few records",))
+    made = QUESTION.section(answer, Path())
+    assert "No test of this run has an AUROC" in visible(made.html)
+    first, second = made.rows
+    assert (first.ask, first.level, first.text) == (
+        "property", "unknown", "property: too few records",
+    )  # fmt: skip
+    assert second.text == "No test of it has an AUROC."
 
 
 def test_an_automatic_choice_is_told_round_by_round() -> None:
@@ -330,19 +262,19 @@ def test_defenses_stand_side_by_side() -> None:
     for record in defended():
         if record.metric == "auroc" and record.round == ACCUMULATED:
             assert f"{record.estimate.value:.3f}" in visible(found)
-    assert "A static one learnt from undefended gradients" in visible(section(page, "adversary"))
+    assert "A static one learned from undefended gradients" in visible(section(page, "adversary"))
 
 
 def test_the_answer_is_the_worst_case_of_adaptive_adversaries() -> None:
     text = " ".join(visible(section(render(make_run(), defended()))).split())
     # The static forest is at 0.336 under sign and at 0.5 under dpsgd: neither is what counts.
     assert (
-        " dpsgd:clip=2,noise=0.1 most lowers the AUROC of the strongest adaptive adversary shown: "
+        " dpsgd:clip=2,noise=0.1 most lowers the AUROC of the strongest adaptive adversary: "
         "from 0.997 (0.977 to 1.000; forest) without a defense to 0.638 (0.618 to 0.658; forest); "
         "the model's test accuracy goes from 85 % (84.3 % to 85.7 %) to 79 % (78.3 % to 79.7 %), "
         "which is a cost of 6.0 percentage points."
     ) in text
-    assert "worst case over the 2 adversaries is shown" in text
+    assert "worst case over the 2 adversaries" in text
     assert "low AUROC of a static adversary alone is no protection" in text
     assert "below 0.5 is a shift of features, not privacy" in text
 
@@ -358,8 +290,8 @@ def test_a_defense_that_does_not_help_is_not_praised() -> None:
 def test_a_tie_and_a_worthless_model_are_named() -> None:
     bare = ("none", (0.85, 2.0, None))
     text = answered(dict([bare, ("a", (0.84, 0.0, 0.5)), ("b", (0.755, 0.0, 0.49))]))
-    assert "overlaps with that of `a`: between these it does not decide" in text
-    assert "and not shown to be more than always naming the most frequent class gives" in text
+    assert "overlaps with that of `a`: the run does not decide between these" in text
+    assert "and the model does not provably beat always naming the most frequent class" in text
 
 
 def test_a_defense_without_a_valid_adaptive_adversary_is_not_compared() -> None:
@@ -385,7 +317,7 @@ def test_defenses_may_lack_the_undefended_test_and_accuracies() -> None:
 
 def answered(defenses: dict[str, tuple[float, float, float | None]]) -> str:
     records = defended(defenses)
-    return answer(panels(cells(records), records)[0])
+    return answer(defense_tables(adversary_tests(records), records)[0])
 
 
 def test_hostile_defenses_are_escaped_and_not_in_the_chart() -> None:
@@ -406,39 +338,32 @@ def test_defenses_give_the_same_bytes() -> None:
         assert render(make_run(), defended()) == first
 
 
-def test_a_page_without_defenses_has_no_trace_of_them() -> None:
-    pages = [
-        render(make_run(), records)
-        for records in (make_records(), [r for r in defended() if r.defense == "none"])
-    ]
-    for page in pages:
-        body = page.split("</style>")[1]
+def test_a_section_without_defenses_has_no_trace_of_them() -> None:
+    for records in (make_records(), [r for r in defended() if r.defense == "none"]):
+        made = answered_section(make_run(), records)
+        body = str(made.html).replace("<dt>Defense</dt><dd>none</dd>", "")
         assert "efense" not in body
-        assert re.findall(r'<section id="(\w+)"', body) == [
-            *("verdict", "figures", "adversary", "utility", "data", "settings")
+        assert made.effect is None
+        assert re.findall(r'<section id="inference-(\w+)"', body) == [
+            *("verdict", "figures", "adversary", "accuracy", "data")
         ]
 
 
 @pytest.mark.parametrize(
     ("knowledge", "words"),
     [
-        ("static", "shifted between what a static adversary learnt and what it sees"),
-        ("adaptive", "shifted between the defended gradients that the adversary learnt from"),
+        (
+            "static",
+            "shifted between the gradients that a static adversary learned from and those",
+        ),
+        ("adaptive", "shifted between the defended gradients that the adversary learned from"),
     ],
 )
 def test_verdict_below_chance_under_a_defense(knowledge: str, words: str) -> None:
     level, text = said(make_records(-0.6, 0.02, defense="sign", knowledge=knowledge))
     assert level == "below"
     assert words in text
-    assert "not evidence of privacy" in text
-
-
-def test_command_line_has_defenses_of_an_audit_only() -> None:
-    settings = {"table": "t.csv", "defense": ["sign", "dpsgd:clip=2,noise=0.1"]}
-    assert command_line(Run("audit", settings, {})) == (
-        "leakgauge audit t.csv --defense sign --defense dpsgd:clip=2,noise=0.1"
-    )
-    assert command_line(Run("demo", settings, {})) == "leakgauge demo"
+    assert "this does not show privacy" in text
 
 
 @pytest.fixture(scope="module", params=["many", "hostile", "defended", "promised"])

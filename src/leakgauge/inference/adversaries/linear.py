@@ -1,0 +1,112 @@
+"""Linear discriminants, solved by the inner products of the records' gradients."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from leakgauge.core.types import Grads
+from leakgauge.inference.adversaries.record_gradients import RecordGradients, record_noise
+from leakgauge.inference.adversaries.scatter import Scatter
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.views import Flat
+
+Floats = NDArray[np.float64]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """Scores that are linear in the gradient.
+
+    Attributes:
+        weight: ``[D, m]``.
+        intercept: ``[m]``.
+    """
+
+    weight: Floats
+    intercept: Floats
+
+    def __call__(self, seen: Grads) -> Floats:
+        """Return scores ``[n, m]`` of gradients with leaves ``[n, *p]``."""
+        flat = Flat()(seen).double().cpu().numpy()  # no product overflows
+        scores: Floats = flat @ self.weight + self.intercept
+        return scores
+
+
+@dataclass(frozen=True, eq=False)
+class Solver:
+    """Discriminants fitted on parts of the shadow records, whose inner products are known.
+
+    Attributes:
+        records: gradients ``G [n, D]``, less their origin.
+        gram: ``G @ G.T``.
+        codes: the secrets ``[n]``.
+    """
+
+    records: "RecordGradients"
+    gram: Floats
+    codes: Ints
+
+    @classmethod
+    def prepare(cls, shadow: Shadow) -> "Solver":
+        """Return a solver for all records of the shadow."""
+        records = RecordGradients(shadow)
+        codes = shadow.data.secrets[shadow.secret].cpu().numpy()
+        return cls(records, records.gram(), codes)
+
+    def solve(self, rows: Ints, ridges: tuple[float, ...]) -> list[Linear]:
+        """Fit on ``rows``; the scores are log-likelihoods of batches, one ``Linear`` a ridge."""
+        shadow = self.records.shadow
+        noise = record_noise(shadow)
+        inside = self.gram[np.ix_(rows, rows)]
+        solved = solve_dual(Scatter(inside, self.codes[rows], shadow.values), ridges, noise)
+        alpha = np.zeros((len(self.codes), len(ridges) * shadow.values))
+        alpha[rows] = np.concatenate([each for each, _ in solved], axis=1)
+        weights = np.split(shadow.batch_size * self.records.combine(alpha), len(ridges), axis=1)
+        origin = self.records.origin.double().cpu().numpy()
+        return [
+            Linear(weight, shadow.batch_size * intercept - origin @ weight)
+            for weight, (_, intercept) in zip(weights, solved, strict=True)
+        ]
+
+
+def solve_dual(
+    scatter: Scatter, ridges: tuple[float, ...], noise: float
+) -> list[tuple[Floats, Floats]]:
+    """Return linear discriminants of all secrets against their mean, one for each ridge.
+
+    With ``mu`` the mean of the group means ``mu_a``, the score of secret a for a gradient g is
+    ``(g - mu) @ w_a - (mu_a - mu) @ w_a / 2``, where ``w_a = (S + l I)^-1 (mu_a - mu)``. By the
+    Woodbury identity all of it follows from the inner products.
+
+    Args:
+        scatter: of the records, by secret.
+        ridges: l less the noise, relative to the trace of S.
+        noise: variance of a coordinate, at the scale of a single record.
+
+    Returns:
+        Pairs of ``alpha [n, m]``, with the weights ``G.T @ alpha``, and intercepts ``[m]``.
+
+    References:
+        Hastie, Tibshirani, Friedman, The Elements of Statistical Learning, sections 4.3.1, 18.3.5.
+
+    >>> g, codes = np.array([[0.0], [2.0], [4.0], [6.0]]), np.array([0, 0, 1, 1])
+    >>> scatter = Scatter(g @ g.T, codes, 2)
+    >>> ((alpha, _),) = solve_dual(scatter, (0.5,), 0.0)  # S = 2, l = 1, mu = 3 -+ 2
+    >>> (g.T @ alpha).round(6).tolist()
+    [[-0.666667, 0.666667]]
+    """
+    middle = scatter.groups.mean(axis=1, keepdims=True)
+    apart = scatter.groups - middle
+    seen = scatter.centre(scatter.gram @ apart) / scatter.freedom
+    solutions = []
+    for ridge in ridges:
+        total = ridge * scatter.trace + noise
+        inner = linalg.solve(scatter.within + total * np.eye(len(seen)), seen, assume_a="pos")
+        alpha = (apart - scatter.centre(inner)) / total
+        intercept = -((apart / 2 + middle) * (scatter.gram @ alpha)).sum(axis=0)
+        solutions.append((alpha, intercept))
+    return solutions

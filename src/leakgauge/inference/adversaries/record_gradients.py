@@ -1,0 +1,98 @@
+"""The gradients of the shadow's single records, and their inner products."""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from leakgauge.defenses import Identity
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.views import Flat
+
+Floats = NDArray[np.float64]
+
+ORIGIN_OF = 64
+"""Number of records whose mean gradient is the origin; any point amid the gradients works."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordGradients:
+    """The gradients of the shadow's single records ``G [n, D]``, as they enter the mean.
+
+    Clipped where the defense clips them; kept where they are few, and never held at once where
+    they are too large. An origin amid them is subtracted: where they hardly differ, the inner
+    products would lose what sets them apart to rounding.
+    """
+
+    shadow: Shadow
+
+    @functools.cached_property
+    def origin(self) -> Tensor:
+        """``[D]``: the mean over the first records."""
+        return self._sent(slice(0, min(self._size, ORIGIN_OF, len(self.shadow.data)))).mean(dim=0)
+
+    def products(self, flat: Tensor) -> Floats:
+        """Return ``(flat - origin) @ G.T`` for gradients ``flat [k, D]``."""
+        flat = flat - self.origin
+        parts = [(flat @ block.T).double().cpu().numpy() for _, block in self._blocks(0)]
+        return np.concatenate(parts, axis=1)
+
+    def gram(self) -> Floats:
+        """Return ``G @ G.T``."""
+        n = len(self.shadow.data)
+        gram = np.empty((n, n))
+        for here, left in self._blocks(0):
+            for there, right in self._blocks(here.start, held=(here, left)):
+                products = (left @ right.T).double().cpu().numpy()
+                gram[here, there] = products
+                gram[there, here] = products.T
+        return gram
+
+    def combine(self, alpha: Floats) -> Floats:
+        """Return ``G.T @ alpha`` for ``alpha [n, k]``."""
+        parts = (
+            (flat.T @ torch.from_numpy(alpha[rows]).to(flat)).double().cpu().numpy()
+            for rows, flat in self._blocks(0)
+        )
+        total: Floats = sum(parts, start=np.zeros(()))
+        return total
+
+    def _blocks(
+        self, start: int, held: tuple[slice, Tensor] | None = None
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """The records from ``start`` on, in blocks of a quarter of the memory; none made twice."""
+        size = self._size
+        for first in range(start, len(self.shadow.data), size):
+            rows = slice(first, min(first + size, len(self.shadow.data)))
+            if len(self.shadow.data) <= size:
+                yield rows, self._all
+            else:
+                yield held if held and held[0] == rows else (rows, self._flat(rows))
+
+    @functools.cached_property
+    def _all(self) -> Tensor:
+        return self._flat(slice(0, len(self.shadow.data)))
+
+    @property
+    def _size(self) -> int:
+        """Records of which gradients fit into a quarter of the memory."""
+        weights = sum(leaf.numel() * leaf.element_size() for leaf in self.shadow.params.values())
+        return max(1, self.shadow.max_bytes // 4 // weights)
+
+    def _flat(self, rows: slice) -> Tensor:
+        return self._sent(rows).sub_(self.origin)
+
+    def _sent(self, rows: slice) -> Tensor:
+        defense = replace(self.shadow.defense, update=Identity(), learn=None)
+        alone = replace(self.shadow, defense=defense)
+        index = np.arange(rows.start, rows.stop)[:, None]
+        return torch.cat([Flat()(grads) for grads in alone.gradients(index)])
+
+
+def record_noise(shadow: Shadow) -> float:
+    """Return the variance of a coordinate of the defense's noise, at the scale of one record."""
+    return shadow.batch_size * shadow.defense.noise_std**2

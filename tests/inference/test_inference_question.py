@@ -1,0 +1,196 @@
+"""Inference as a question: asked, killed, resumed, read back, shown, and repeated."""
+
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from leakgauge.core.checks import InputError
+from leakgauge.core.rng import stream
+from leakgauge.data import from_arrays
+from leakgauge.data.source import Source, open_data
+from leakgauge.inference.question import QUESTION
+from leakgauge.inference.run import resumable
+from leakgauge.inference.spec import InferenceSpec
+from leakgauge.results.measurements import Run
+from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
+from leakgauge.runs.question import Silent
+from leakgauge.runs.sources import task_source
+from support.synthetic import records, small_task
+
+SMALL = {"batch_size": 4, "rounds": 2, "trials": 200, "shadow": 200}
+
+
+@pytest.fixture(scope="module")
+def rand() -> Source:
+    return open_data("randhie")
+
+
+def asked(out: Path, source: Source, **settings) -> AuditRun:
+    spec = InferenceSpec(data=source.name, **{**SMALL, **settings})
+    resolved = resolve({QUESTION.name: (QUESTION, spec)}, source=source)
+    description = describe("audit", resolved)
+    return run_audit(out, description, resolved, progress=Silent(), workers=1)
+
+
+def figures(audit: AuditRun) -> list:
+    return [replace(one, seconds=0.0) for one in audit.measurements]
+
+
+def test_an_answer_is_kept_and_read_back(rand: Source, tmp_path: Path, monkeypatch) -> None:
+    settings = {
+        "ask": ("property", "user"),
+        "adversary": ("forest", "plda"),
+        "defense": ("none", "prune:rate=0.9"),
+        "batch_size": 2,
+        "rounds": 1,
+    }
+    first = asked(tmp_path / "run", rand, **settings)
+    monkeypatch.setattr(resumable, "play_round", killed)
+    again = asked(tmp_path / "run", rand, **settings)
+    assert figures(first) == figures(again) != []
+    section = QUESTION.section(again.answers["inference"], tmp_path)
+    assert [row.ask for row in section.rows] == ["property", "user"]
+    assert section.effect is not None
+    assert section == QUESTION.section(first.answers["inference"], tmp_path)
+    for anchor, _ in section.nav:
+        assert f'id="{anchor}"' in section.html
+    cells = QUESTION.to_json(again.answers["inference"], tmp_path)["cells"]
+    assert {(one["ask"], one["defense"]) for one in cells} == {
+        (ask, defense) for ask in settings["ask"] for defense in settings["defense"]
+    }
+
+
+def test_a_kill_between_rounds_changes_no_figure(rand: Source, tmp_path: Path, monkeypatch) -> None:
+    whole = asked(tmp_path / "whole", rand)
+    play, played = resumable.play_round, []
+
+    def once(*args):
+        if played:
+            raise KeyboardInterrupt
+        played.append(args[1])
+        return play(*args)
+
+    monkeypatch.setattr(resumable, "play_round", once)
+    with pytest.raises(KeyboardInterrupt):
+        asked(tmp_path / "killed", rand)
+
+    def counted(*args):
+        played.append(args[1])
+        return play(*args)
+
+    monkeypatch.setattr(resumable, "play_round", counted)
+    monkeypatch.setattr(resumable, "trajectory", lambda *args, **kept: iter(()))
+    assert figures(asked(tmp_path / "killed", rand)) == figures(whole)
+    assert played == [1, 2]
+
+
+def killed(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
+def test_users_own_tasks_have_secrets_of_their_own(tmp_path: Path) -> None:
+    data = records(3.0, n=1200)
+    source = task_source(small_task(data), data, name="task")
+    audit = asked(tmp_path / "run", source, data="", task="module:function", trials=300)
+    assert audit.answers["inference"].run.settings["secret"] == "s"
+    (row,) = QUESTION.section(audit.answers["inference"], tmp_path).rows
+    assert row.level == "strong"
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"label": "income"}, "--label is about a TABLE"),
+        ({"hidden": (3,)}, "--hidden is about a TABLE"),
+        ({"secret": "sex"}, "--secret is 'sex'; known: 's'"),
+        ({"ask": ("user",)}, "user inference needs the user of each record"),
+    ],
+)
+def test_what_a_task_does_not_allow_is_refused(settings: dict, says: str) -> None:
+    data = records(0.0, n=1200)
+    source = task_source(small_task(data), data)
+    with pytest.raises(InputError, match=says):
+        InferenceSpec(task="module:function", **{**SMALL, **settings}).resolve(source)
+
+
+def test_a_task_without_secrets_says_what_would_allow_it() -> None:
+    x = stream(0, "x").normal(size=(50, 3))
+    data = from_arrays(x, (x[:, 0] > 0).astype(int))
+    with pytest.raises(InputError, match=r"no secrets; fill Dataset\.secrets"):
+        InferenceSpec(task="module:function").resolve(task_source(small_task(data), data))
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"ask": ("user",), "batch_size": 64}, "private users with 128 records"),
+        ({"secret": "plan", "ask": ("proportion",)}, "so the secret has two values|no column"),
+        ({"shadow": 4}, "shadow is 4"),
+    ],
+)
+def test_what_a_table_does_not_allow_is_refused(rand: Source, settings: dict, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        InferenceSpec(data="randhie", **settings).resolve(rand)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"rounds": 0}, "--rounds is 0; expected a whole number of 1 or more"),
+        ({"lr": 0.0}, "--lr is 0.0; expected a number above 0"),
+        ({"ratio_bins": 1}, "--ratio-bins is 1"),
+        ({"ask": ("propperty",)}, "did you mean 'property'"),
+        ({"ask": ()}, "--ask is empty"),
+        ({"ask": ("user", "user")}, "--ask repeats a word"),
+        ({"adversary": ("forrest",)}, "did you mean 'forest'"),
+        ({"adversary": ("forest", "forest")}, "--adversary repeats a name"),
+        ({"defense": ()}, "--defense is empty"),
+        ({"defense": ("prun",)}, "did you mean 'prune'"),
+        ({"ask": ("proportion",), "batch_size": 4}, "raise --batch-size to at least 5"),
+    ],
+)
+def test_settings_are_refused_before_the_data_are_read(settings: dict, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        InferenceSpec(**settings).check()
+
+
+def test_figures_that_no_cell_has_are_named() -> None:
+    bare, defended = InferenceSpec(rounds=3), InferenceSpec(defense=("sign",))
+    assert "without a defense only static ones exist" in bare.unmeasured("adaptive", 1)
+    assert bare.unmeasured("static", 3) == defended.unmeasured("adaptive", "accumulated") == ""
+    assert "rounds 1 to 3" in bare.unmeasured("static", 4)
+
+
+def next_command(**settings) -> list[str]:
+    from leakgauge.inference.report.next_command import next_command
+    from leakgauge.inference.report.verdict import verdicts
+    from support.made_runs import make_records
+
+    run = Run("", {"ask": ["property"], **settings}, {})
+    return shlex.split(next_command(run, verdicts(run, make_records(2.0)), QUESTION))
+
+
+def test_the_next_command_tries_defenses_where_it_leaks() -> None:
+    roles = {"label": "in come", "drop": ["a", "b;c"], "bins": {"x y": 4}, "drop_missing": True}
+    words = next_command(data="my data", **roles)
+    assert words[:3] == ["leakgauge", "audit", "my data"]
+    for pair in (["--label", "in come"], ["--drop", "b;c"], ["--bins", "x y=4"]):
+        assert pair in [words[i : i + 2] for i in range(len(words))]
+    assert words.count("--defense") == 2
+    assert next_command(data="d.csv", defense=["none", "sign"]) == []
+    assert next_command(label="income") == []  # nobody says which data
+    assert "--label" not in next_command(task="model:build", label="income")
+
+
+@pytest.mark.process
+def test_settings_and_question_load_no_heavy_package() -> None:
+    code = (
+        "import sys, leakgauge.inference.spec, leakgauge.inference.question; "
+        "print([m for m in ('torch', 'matplotlib', 'jinja2', 'sklearn') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
