@@ -4,10 +4,10 @@ import pytest
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.parsing import read
-from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.search.layer_weights import LayerWeights
 from leakgauge.inversion.search.parse import parse_attack
 from leakgauge.inversion.search.presets import PRESETS
+from leakgauge.inversion.spec import InversionSpec
 
 KINDS = {"one": {"rate": float, "whole": bool, "count": int, "word": str}, "two": {}}
 

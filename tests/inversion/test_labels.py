@@ -25,7 +25,7 @@ from leakgauge.inversion.labels.output_layer import (
     output_layer_of,
 )
 from leakgauge.models import cnn, mlp
-from leakgauge.models.initialise import initialise
+from leakgauge.models.initialisation import initialise
 
 
 def net(

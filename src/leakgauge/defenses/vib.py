@@ -18,7 +18,7 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Task
 from leakgauge.defenses.defense import Defense
 from leakgauge.defenses.settings import DefenseSettings
-from leakgauge.models.initialise import initialise
+from leakgauge.models.initialisation import initialise
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP
 from leakgauge.inversion.words import (
     EXACT,
-    IMAGES,
     INFERRED,
     LABELS,
     LARGEST_SIDE,
@@ -245,12 +244,3 @@ class InversionSpec(Spec):
         from leakgauge.inversion.run.resolve import resolve
 
         return resolve(self, source)
-
-
-def default_image_count(records_per_update: int) -> int:
-    """Return how many records are attacked by default: 8, or the next number of whole updates.
-
-    >>> default_image_count(1), default_image_count(3), default_image_count(16)
-    (8, 9, 16)
-    """
-    return records_per_update * -(-IMAGES // records_per_update)

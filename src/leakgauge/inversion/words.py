@@ -37,3 +37,12 @@ OF_AN_UPDATE = frozenset(
     }
 )
 """The settings that apply to the update of a real client."""
+
+
+def default_image_count(records_per_update: int) -> int:
+    """Return how many records are attacked by default: 8, or the next number of whole updates.
+
+    >>> default_image_count(1), default_image_count(3), default_image_count(16)
+    (8, 9, 16)
+    """
+    return records_per_update * -(-IMAGES // records_per_update)

@@ -1,7 +1,7 @@
 """The networks of the papers, small and plain."""
 
 from leakgauge.models.convolutional import cnn
-from leakgauge.models.initialise import SCHEMES, initialise
+from leakgauge.models.initialisation import SCHEMES, initialise
 from leakgauge.models.lenet_dlg import lenet
 from leakgauge.models.named import NETS, build
 from leakgauge.models.perceptron import mlp

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from leakgauge.core.checks import require
-from leakgauge.models.initialise import initialise
+from leakgauge.models.initialisation import initialise
 
 _WIDTH = 12
 

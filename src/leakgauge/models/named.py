@@ -7,7 +7,7 @@ from torch import nn
 
 from leakgauge.core.checks import nearest, require
 from leakgauge.models.convolutional import cnn
-from leakgauge.models.initialise import initialise
+from leakgauge.models.initialisation import initialise
 from leakgauge.models.lenet_dlg import lenet
 from leakgauge.models.resnet import resnet20, resnet50
 from leakgauge.models.slim_net import slim

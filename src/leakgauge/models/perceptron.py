@@ -5,7 +5,7 @@ import itertools
 import torch
 from torch import nn
 
-from leakgauge.models.initialise import initialise
+from leakgauge.models.initialisation import initialise
 
 
 def mlp(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from leakgauge.core.checks import require_choice, require_count
-from leakgauge.models.initialise import initialise
+from leakgauge.models.initialisation import initialise
 
 SHORTCUTS = ("pad", "conv")
 

@@ -1,10 +1,16 @@
 """The adversaries and defenses that settings name."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from leakgauge.core.checks import require
 from leakgauge.defenses import Defense, parse_defense
 from leakgauge.inference.catalog import games_of, parse_adversary, players
 from leakgauge.inference.games.candidates import AnyAttack
-from leakgauge.inference.spec import InferenceSpec
+
+if TYPE_CHECKING:
+    from leakgauge.inference.spec import InferenceSpec
 
 
 def attacks_of(spec: InferenceSpec, ask: str) -> list[AnyAttack]:

@@ -1,10 +1,12 @@
 """The records of a run before they are encoded: from a table, images, or a user's own task."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,8 +20,10 @@ from leakgauge.data import Roles, Source, Split, Table, encode
 from leakgauge.data.image_tables import encode_pictures, make_picture_table
 from leakgauge.data.table import make_table
 from leakgauge.inference.catalog import ATTRIBUTE
-from leakgauge.inference.spec import InferenceSpec
 from leakgauge.models import cnn, mlp
+
+if TYPE_CHECKING:
+    from leakgauge.inference.spec import InferenceSpec
 
 Encoding = Callable[[str, Split], tuple[Task, Dataset]]
 """(the word of ``--ask``, whose the records are) -> the task, and all records encoded."""

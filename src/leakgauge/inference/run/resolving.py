@@ -1,7 +1,9 @@
 """Fills in what the data decide, and refuses what they do not allow."""
 
+from __future__ import annotations
+
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from leakgauge.core.checks import nearest, require
 from leakgauge.core.types import Dataset
@@ -13,10 +15,12 @@ from leakgauge.inference.games.users import able_users
 from leakgauge.inference.run.adversaries import adversary_names
 from leakgauge.inference.run.records import Records, records_of
 from leakgauge.inference.run.splitting import split_of
-from leakgauge.inference.spec import InferenceSpec
 from leakgauge.runs.spec import declared
 
-S = TypeVar("S", bound=InferenceSpec)
+if TYPE_CHECKING:
+    from leakgauge.inference.spec import InferenceSpec
+
+S = TypeVar("S", bound="InferenceSpec")
 
 OF_A_TABLE = ("label", "group", "drop", "bins", "drop_missing", "hidden")
 """Settings that a user's own task leaves no use for."""

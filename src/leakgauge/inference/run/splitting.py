@@ -1,5 +1,9 @@
 """Whose the records of a run are: private, public (the adversary's) or test."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from leakgauge.core.checks import nearest, require
 from leakgauge.core.rng import stream
 from leakgauge.data import Split, split_records
@@ -8,7 +12,9 @@ from leakgauge.inference.catalog import USER
 from leakgauge.inference.games.blocks import MIN_BLOCKS
 from leakgauge.inference.games.users import users_of
 from leakgauge.inference.run.records import Records
-from leakgauge.inference.spec import InferenceSpec
+
+if TYPE_CHECKING:
+    from leakgauge.inference.spec import InferenceSpec
 
 NEED_PUBLIC = 10
 """Fewest shadow records of a value from which an adversary can learn."""

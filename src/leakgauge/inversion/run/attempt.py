@@ -1,8 +1,11 @@
 """The attempts that one spec stands for: a method, a defense, and knowledge of the defense."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.defenses import parse_defense
@@ -11,9 +14,11 @@ from leakgauge.inversion.search.adaptive import adapts
 from leakgauge.inversion.search.parse import parse_attack
 from leakgauge.inversion.search.presets import PRESETS
 from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.spec import InversionSpec
 from leakgauge.runs.spec import NONE
 from leakgauge.training.client import Client
+
+if TYPE_CHECKING:
+    from leakgauge.inversion.spec import InversionSpec
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
 """Plays the attack on the update of a real client, in place of clients of our own."""
 
+from __future__ import annotations
+
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leakgauge.core.types import Task
 from leakgauge.core.versions import versions
@@ -13,13 +15,15 @@ from leakgauge.inversion.run.facts import keep_facts
 from leakgauge.inversion.run.prepare_update import PreparedUpdate, prepare_received
 from leakgauge.inversion.run.progress import search_progress
 from leakgauge.inversion.run.received import are_pictures, keep_received, measurement_of
-from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.words import OF_AN_UPDATE
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.spec import plain
 from leakgauge.runs.work import WorkFolder
 from leakgauge.training.update import Update
+
+if TYPE_CHECKING:
+    from leakgauge.inversion.spec import InversionSpec
 
 _UNSCORED = (
     "the update came from a real client: its true records are not known here, so nothing is scored"

@@ -1,7 +1,10 @@
 """Records rebuilt from the update of a real client, whose true records are unknown here."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors.torch import save_file
@@ -12,10 +15,12 @@ from leakgauge.core.versions import versions
 from leakgauge.inversion.metrics.table import LOSS
 from leakgauge.inversion.run.records import MOST_RECORDS
 from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.words import NAME
 from leakgauge.results.measurements import ACCUMULATED, PICTURES_FILE, Estimate, Measurement
 from leakgauge.runs.spec import NONE
+
+if TYPE_CHECKING:
+    from leakgauge.inversion.spec import InversionSpec
 
 REBUILT_FILE = "rebuilt.safetensors"
 

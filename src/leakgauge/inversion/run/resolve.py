@@ -1,8 +1,11 @@
 """Fills in what the data decide, and refuses what they do not allow."""
 
+from __future__ import annotations
+
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.data import Roles, Source
@@ -11,8 +14,10 @@ from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.run.attempt import attempts_of
 from leakgauge.inversion.run.receive import prepare_update
 from leakgauge.inversion.run.scenario import scenario_of
-from leakgauge.inversion.spec import InversionSpec, default_image_count
-from leakgauge.inversion.words import EXACT, GRADIENTS, HIDDEN, MLP, NETS
+from leakgauge.inversion.words import EXACT, GRADIENTS, HIDDEN, MLP, NETS, default_image_count
+
+if TYPE_CHECKING:
+    from leakgauge.inversion.spec import InversionSpec
 
 _LABEL_NAMES = ("y", "label")
 """Columns of data without named roles that are taken for the label."""

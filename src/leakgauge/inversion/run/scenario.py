@@ -1,6 +1,9 @@
 """What is attacked: private records, the network, and what every attacker knows."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,8 +17,10 @@ from leakgauge.data import Roles, Source, encode, make_table
 from leakgauge.data.image_tables import make_picture_table
 from leakgauge.data.pixels import Pixels
 from leakgauge.gradients import params_of
-from leakgauge.inversion.spec import InversionSpec
 from leakgauge.models import build, initialise, load_weights, mlp
+
+if TYPE_CHECKING:
+    from leakgauge.inversion.spec import InversionSpec
 
 _ALL_ATTACKED = (
     "all images are attacked, so their own channels' means and spreads stand for the publicly "
