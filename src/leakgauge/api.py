@@ -1,6 +1,8 @@
 """The Python interface: ``load`` data, ``audit`` them, look at the ``Result``."""
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,7 +128,8 @@ def audit(
     loaded = data if isinstance(data, Data) else load(data)
     words = (ask,) if isinstance(ask, str) else tuple(ask)
     given = {**loaded.roles, "seed": seed, **{name: _plain(one) for name, one in options.items()}}
-    given |= {"defense": tuple(map(str, defenses))} if defenses else {}
+    if defenses:
+        given["defense"] = tuple(str(getattr(one, "name", one)) for one in defenses)
     given |= {"adversary": tuple(adversaries)} if adversaries else {}
     known = questions()
     wanted = Wanted(words, given, _sets(settings or {}))
@@ -137,8 +140,7 @@ def audit(
         asked = asked_of(wanted, known)
     resolved = resolve(asked, source=loaded.source)
     lines = [f"`{word}`: {reason}" for word, reason in notes.items()]
-    holder = tempfile.TemporaryDirectory(prefix="leakgauge-") if out is None else None
-    folder = Path(holder.name if out is None and holder else str(out))
+    folder = Path(tempfile.mkdtemp(prefix="leakgauge-")) if out is None else Path(out)
     run = run_audit(
         folder,
         describe("audit", resolved, notes=lines),
@@ -146,10 +148,13 @@ def audit(
         progress=progress or Silent(),
         workers=workers,
     )
-    return Result(run, tuple(sections_of(run, known)), holder)
+    result = Result(run, tuple(sections_of(run, known)))
+    if out is None:
+        weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
+    return result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
     """The answers of an audit.
 
@@ -160,7 +165,6 @@ class Result:
 
     run: AuditRun
     sections: Sequence[Section]
-    _folder: Any = field(default=None, repr=False, compare=False)
 
     @property
     def verdicts(self) -> list[Row]:

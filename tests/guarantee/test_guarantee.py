@@ -75,6 +75,11 @@ def audit(mechanism, *, seed: int = 0, **asked):
     return audit_pair(small_task(seed), None, a_pair(seed), mechanism, seed=seed, **asked)
 
 
+def also_slow(*cases: tuple[float, int]) -> list:
+    """The other pairs of values, for ``make test-all``."""
+    return [pytest.param(*case, marks=pytest.mark.slow) for case in cases]
+
+
 # --- mechanisms -----------------------------------------------------------------------------------
 
 
@@ -88,8 +93,7 @@ def some_gradients(size: int) -> Grads:
     return per_example_gradients(task, params_of(task.model), 3 * batch.x, batch.y)
 
 
-@pytest.mark.parametrize("size", [1, 4])
-@pytest.mark.parametrize("clip", [0.5, 100.0])
+@pytest.mark.parametrize(("clip", "size"), [(0.5, 4), (100.0, 1), *also_slow((0.5, 1), (100.0, 4))])
 def test_dpsgd_and_a_real_opacus_step_release_the_same_distribution(size: int, clip: float) -> None:
     """Both against the literal mean of clipped gradients and the paper's sigma / sqrt(B)."""
     grads = some_gradients(size)
@@ -139,8 +143,11 @@ def test_any_optimizer_that_reads_per_sample_gradients() -> None:
 # --- statistics -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batch", [1, 4])
-@pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
+@pytest.mark.calibration
+@pytest.mark.parametrize(
+    ("mu", "batch"),
+    [(0.5, 1), (1.0, 4), (2.0, 1), *also_slow((0.5, 4), (1.0, 1), (2.0, 4))],
+)
 def test_the_power_of_the_likelihood_ratio(mu: float, batch: int) -> None:
     """At level alpha it is Phi(d / sigma - z): d and sigma of the mean of the batch."""
     claim = DPSGD(0.5, noise_for(mu, 0.5, batch=batch))
@@ -234,6 +241,7 @@ def test_correct_mechanisms_pass() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("statistic", [LikelihoodRatio(), LayerRatio(), Norm()])
+@pytest.mark.calibration
 def test_correct_mechanisms_pass_200_times(statistic) -> None:
     mechanisms = [
         (seed, DPSGD(0.5, noise_for(mu, 0.5, seed=seed)))
@@ -380,6 +388,7 @@ def test_broken_mechanisms_are_caught(kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.calibration
 def test_broken_mechanisms_are_caught_in_19_of_20_seeds(kind: str) -> None:
     assert sum(caught(kind, 100 + seed, trials=1000) for seed in range(20)) >= 19
 
@@ -398,6 +407,7 @@ def test_the_seed_decides_and_memory_does_not(statistic) -> None:
     assert not np.array_equal(one.null, other.null)
 
 
+@pytest.mark.calibration
 def test_a_record_without_any_difference_shows_nothing() -> None:
     same = replace(a_pair(), attribute=replace(SEX, codes=CODES[[0, 0]]))
     for statistic in (Norm(), LikelihoodRatio(), LayerRatio()):

@@ -115,6 +115,7 @@ def test_little_noise_saturates_the_trials(go: Go) -> None:
     assert epsilon["estimate"]["high"] is None  # infinite: an error was never seen
 
 
+@pytest.mark.calibration
 def test_much_noise_shows_nothing(go: Go) -> None:
     found = answer(go, "--noise", 1000)
     assert found["epsilon"]["estimate"]["low"] == 0
@@ -197,7 +198,7 @@ def test_out_keeps_the_result(go: Go, tmp_path: Path) -> None:
     first = answer(go, "--out", folder)
     assert Path(first["report"]) == folder / "report.html"
     names = {one.name for one in folder.iterdir() if not one.name.startswith(".")}
-    assert names == {"run.yaml", "measurements.jsonl", "refused.yaml", "cells", "report.html"}
+    assert names == {"run.yaml", "measurements.jsonl", "cells", "report.html"}
     assert answer(go, "--out", folder) == first  # the same command may come again
     elsewhere = answer(go)
     assert {**elsewhere, "report": ""} == {**first, "report": ""}

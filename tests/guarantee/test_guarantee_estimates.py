@@ -163,6 +163,7 @@ def test_a_threshold_has_the_largest_lower_bound() -> None:
         assert epsilon_clopper_pearson(errors_at(null, alternative, cut), DELTA).low <= best + 1e-9
 
 
+@pytest.mark.calibration
 def test_in_sample_raises_an_alarm_without_any_leak_and_held_out_does_not() -> None:
     """The paper's maximum is biased upward: scores without any difference show it."""
     best, lows = [], []
@@ -175,6 +176,7 @@ def test_in_sample_raises_an_alarm_without_any_leak_and_held_out_does_not() -> N
     assert sum(low > 0 for low in lows) <= 4
 
 
+@pytest.mark.calibration
 def test_equal_scores_show_nothing() -> None:
     same = np.full(50, 3.0)
     threshold = choose_threshold(same, same, fewest_errors)

@@ -61,6 +61,7 @@ def test_bayes_over_rounds_is_the_paper_written_down_literally() -> None:
         np.testing.assert_allclose(np.exp(found[trial]), expected, rtol=1e-12)
 
 
+@pytest.mark.calibration
 def test_bayes_over_independent_gaussian_rounds_has_the_known_auroc() -> None:
     """R looks at a shift mu are one look at a shift sqrt(R) mu."""
     rng, mu, rounds, n = stream(0, "gauss"), 0.4, 9, 40_000
@@ -147,6 +148,7 @@ def test_logistic_never_rules_out_a_secret() -> None:
     assert np.isfinite(log_posterior).all()
 
 
+@pytest.mark.calibration
 def test_logistic_is_humble_where_nothing_leaks() -> None:
     fitted = Logistic(batches=400).fit(bench(0.0), UNIFORM, rng=stream(0, "fit"))
     assert fitted.slope < 0.2

@@ -37,6 +37,7 @@ def test_an_adaptive_adversary_sees_through_a_sign_and_a_static_one_does_not() -
     assert told_apart(stage, "adaptive") > told_apart(stage, "static")
 
 
+@pytest.mark.calibration
 def test_noise_that_drowns_the_gradient_leaves_nothing() -> None:
     stage = defended(gaussian(1e6))
     assert told_apart(stage, "adaptive") == pytest.approx(0.5, abs=0.1)

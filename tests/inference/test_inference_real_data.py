@@ -49,6 +49,7 @@ def holds_chance(estimate: Estimate) -> bool:
     return estimate.low <= 0.5 <= estimate.high
 
 
+@pytest.mark.calibration
 def test_a_shuffled_secret_raises_no_alarm(adult: Source) -> None:
     held = [holds_chance(auroc(shuffled(adult, seed), seed=seed)) for seed in range(4)]
     assert sum(held) >= 3
@@ -62,6 +63,7 @@ ON_BATCHES = list(players("property"))
     ("ask", "adversary"),
     [*(("property", name) for name in ON_BATCHES), ("proportion", "forest")],
 )
+@pytest.mark.calibration
 def test_a_shuffled_secret_raises_no_alarm_over_20_seeds(
     adult: Source, ask: str, adversary: str
 ) -> None:
@@ -75,6 +77,7 @@ def test_a_shuffled_secret_raises_no_alarm_over_20_seeds(
 
 
 @pytest.mark.slow
+@pytest.mark.calibration
 @pytest.mark.parametrize("adversary", list(players("user")))
 def test_clips_dealt_to_actors_at_random_name_nobody_over_20_seeds(
     data_folder: Path, adversary: str

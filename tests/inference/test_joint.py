@@ -108,11 +108,12 @@ def test_under_noise_it_gains_from_rounds_that_repeat_themselves() -> None:
 
 
 @pytest.mark.parametrize("defense", [none(), NOISY], ids=str)
+@pytest.mark.calibration
 def test_nothing_planted_is_chance(defense: Defense) -> None:
     held = []
     for seed in range(10):
         stage = small_stage(
-            records(0.0, seed=seed), Joint(batches=100), defense=defense, trials=200
+            records(0.0, n=2000, seed=seed), Joint(batches=100), defense=defense, trials=200
         )
         held += [
             record.estimate.low <= 0.5 <= record.estimate.high

@@ -195,6 +195,7 @@ def test_posterior_is_the_likelihood_of_the_noise() -> None:
         assert np.exp(said[trial]) == pytest.approx(expected)
 
 
+@pytest.mark.calibration
 def test_under_strong_noise_the_posterior_is_calibrated() -> None:
     """Sure in so many percent of the trials, right in so many."""
     _, said, game, *_ = played(gaussian(0.3), n=3000)

@@ -122,6 +122,7 @@ def test_user_inference_and_others_share_persons_that_never_overlap() -> None:
     assert score.adversary == "encoder"
 
 
+@pytest.mark.calibration
 def test_records_dealt_to_persons_at_random_name_nobody() -> None:
     frame = people()
     frame["who"] = stream(1, "shuffle").permutation(frame["who"])

@@ -109,10 +109,12 @@ def found(attack, shift: float, seed: int) -> Estimate:
 
 
 @pytest.mark.parametrize("attack", [FOREST, Logistic(batches=600)])
+@pytest.mark.calibration
 def test_a_planted_share_is_told(attack) -> None:
     assert found(attack, 4.0, 0).low > 0.7
 
 
+@pytest.mark.calibration
 def test_where_no_share_shows_the_intervals_hold_one_half() -> None:
     """95 % intervals, eight seeds: five or fewer would have a chance of 0.6 %."""
     estimates = [found(Forest(trees=20, batches=200), 0.0, seed) for seed in range(8)]

@@ -81,6 +81,7 @@ def wider() -> Dataset:
     return replace(data, x=x)
 
 
+@pytest.mark.calibration
 def test_it_tells_secrets_that_differ_in_nothing_but_their_spread() -> None:
     defense = dpsgd(clip=1.0, noise=0.3, batch_size=8)
     found = []

@@ -69,6 +69,7 @@ def odds(log_posterior: np.ndarray) -> np.ndarray:
 
 
 @each_attack
+@pytest.mark.calibration
 def test_a_planted_secret_is_found(attack) -> None:
     fitted = attack.fit(bench(5.0), UNIFORM, rng=stream(0, "fit"))
     log_posterior, secret = judge(fitted, bench(5.0, seed=1))
@@ -76,6 +77,7 @@ def test_a_planted_secret_is_found(attack) -> None:
 
 
 @each_attack
+@pytest.mark.calibration
 def test_nothing_planted_is_chance(attack) -> None:
     """Over shadow sets: one shadow set differs from the judged records by chance."""
     found = []
@@ -88,6 +90,7 @@ def test_nothing_planted_is_chance(attack) -> None:
 
 
 @each_attack
+@pytest.mark.calibration
 def test_nothing_planted_makes_no_one_sure(attack) -> None:
     """Averaged over shadow sets, the log loss is hardly above that of a coin."""
     losses = []
@@ -309,6 +312,7 @@ def test_discriminant_knows_about_noise() -> None:
 @pytest.mark.parametrize(
     "defense", [dpsgd(clip=1.0, noise=0.05, batch_size=8), prune(0.5), sign()], ids=str
 )
+@pytest.mark.calibration
 def test_a_planted_secret_is_found_under_a_known_defense(attack, defense: Defense) -> None:
     shadow, other = (replace(bench(6.0, seed=s), defense=defense) for s in (0, 1))
     log_posterior, secret = judge(attack.fit(shadow, UNIFORM, rng=stream(0, "fit")), other)
@@ -414,6 +418,7 @@ def test_all_told_apart_is_no_certainty() -> None:
 
 
 @pytest.mark.parametrize("attack", [ENERGIES, DISCRIMINANT], ids=lambda attack: attack.name)
+@pytest.mark.calibration
 def test_log_odds_are_calibrated_on_other_records(attack) -> None:
     fitted = replace(attack, batches=2000).fit(bench(1.0, n=2000), UNIFORM, rng=stream(0, "fit"))
     log_posterior, secret = judge(fitted, bench(1.0, n=20_000, seed=1), 4000)

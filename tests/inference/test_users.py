@@ -218,6 +218,7 @@ def test_split_refusals() -> None:
 
 @each_attack
 @pytest.mark.parametrize("m", [2, 4])
+@pytest.mark.calibration
 def test_planted_persons_are_found(attack, m: int) -> None:
     assert auroc(attack, 6.0, m=m).value > 0.97
 
@@ -230,6 +231,7 @@ def test_more_shadow_persons_than_batches_are_no_hindrance() -> None:
 
 
 @each_attack
+@pytest.mark.calibration
 def test_persons_who_are_like_all_others_are_not_found(attack) -> None:
     found = [auroc(attack, 0.0, seed=seed) for seed in range(3)]
     assert sum(one.low <= 0.5 <= one.high for one in found) >= 2

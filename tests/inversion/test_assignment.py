@@ -10,15 +10,9 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
-from leakgauge.inversion.epochs.assignment import (
-    METHODS,
-    EpochPlan,
-    arrange,
-    match,
-    match_epochs,
-    matching_accuracy,
-    true_records,
-)
+from leakgauge.inversion.epochs.accuracy import matching_accuracy, true_records
+from leakgauge.inversion.epochs.assignment import METHODS, arrange, match, match_epochs
+from leakgauge.inversion.epochs.plan import EpochPlan
 
 
 def pictures(n: int) -> Tensor:
@@ -119,6 +113,7 @@ def test_records_of_an_update_are_arranged_as_its_images() -> None:
     assert not torch.equal(plan.batches(x, epoch=1), truth[members[1]])
 
 
+@pytest.mark.calibration
 def test_pure_noise_is_matched_by_chance() -> None:
     n, members = 400, deal(400, 1, 2)
     x = [torch.rand(n, 1, 1, 4, 4, generator=torch_stream(0, "chance", e)) for e in (0, 1)]

@@ -164,7 +164,7 @@ def test_a_model_that_does_not_repeat_itself_is_refused() -> None:
     x, y = torch.ones(1, 2, 48, requires_grad=True), torch.tensor([[0, 1]])
     wanted = {name: torch.ones_like(value)[None] for name, value in params_of(task.model).items()}
     difference = Difference(task, params_of(task.model), Cosine(), wanted)
-    with pytest.raises(InputError, match="does not do the same twice"):
+    with pytest.raises(InputError, match="does not compute the same in a second run"):
         difference(x, y, torch.tensor([0]))
 
 

@@ -17,6 +17,8 @@ from torch import Tensor
 from leakgauge.cli import main
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import torch_stream
+from leakgauge.inversion.run import play
+from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.models import build

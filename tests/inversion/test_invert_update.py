@@ -10,21 +10,27 @@ from typing import Any
 
 import pytest
 import torch
-from leakgauge.inversion.run.unscored import Received
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from leakgauge.cli import main
 from leakgauge.core.types import Dataset, Task
-from leakgauge.inversion.run import received
-from leakgauge.inversion.run.received import box_of, local_steps, rebuild_received, record_count
+from leakgauge.inversion.run import prepare_update
+from leakgauge.inversion.run.prepare_update import (
+    local_steps,
+    range_of,
+    rebuild_received,
+    record_count,
+)
+from leakgauge.inversion.run.received import Received
 from leakgauge.inversion.search.presets import preset
 from leakgauge.inversion.search.simulate import simulated_gradients
 from leakgauge.results.measurements import read_measurements
 from leakgauge.training import Update
 
 SIDE, CLASSES, COLUMNS = 8, 4, 6
+CELL = Path("cells") / "reconstruction"
 MODULE = "received_task"
 # The user's file; both networks are drawn from the seed that the command sets.
 TASK = f"""
@@ -154,7 +160,7 @@ def test_a_picture_comes_back_from_what_a_client_sent(go: Go, tmp_path: Path) ->
         assert found.pop("report") == str(tmp_path / f"{number}" / "report.html")
         facts = {"method": "leakgauge", "records": 1, "iterations": 150}
         assert found == {**facts, "labels": [2], "warnings": []}
-        pictures = load_file(tmp_path / f"{number}" / "pictures.safetensors")
+        pictures = load_file(tmp_path / f"{number}" / CELL / "pictures.safetensors")
         assert list(pictures) == ["0"]
         assert pictures["0"].shape == (1, *PICTURE)
         # The public records' box is nearly 0 to 1, so pixels are nearly 255 x.
@@ -197,10 +203,10 @@ def test_rows_of_a_table(go: Go, tmp_path: Path) -> None:
     update = gradient(x, y, batch_size=1)
     words = ("--iterations", 300, "--method", "inverting-gradients", "--out", tmp_path / "run")
     told(go, update, *words, task="table")
-    kept = load_file(tmp_path / "run" / "rebuilt.safetensors")
+    kept = load_file(tmp_path / "run" / CELL / "rebuilt.safetensors")
     assert kept["labels"].tolist() == y.tolist()
     assert (kept["x"] - x).abs().max() < 0.05
-    assert not (tmp_path / "run" / "pictures.safetensors").exists()
+    assert not (tmp_path / "run" / CELL / "pictures.safetensors").exists()
 
 
 @pytest.mark.parametrize(("size", "passes"), [(1, 1), (2, 2), (4, 3)])
@@ -270,8 +276,8 @@ def test_redact_keeps_nothing_of_a_record(go: Go, tmp_path: Path) -> None:
     update = gradient(truth(1, *PICTURE), torch.tensor([3]), batch_size=1)
     found = told(go, update, "--iterations", 3, "--out", tmp_path / "run", "--redact")
     assert found["labels"] is None
-    kept = {one.name for one in (tmp_path / "run").iterdir()}
-    assert kept == {"run.yaml", "measurements.jsonl", "report.html"}
+    kept = {one.name for one in (tmp_path / "run" / CELL).iterdir()}
+    assert kept == {"cell.yaml", "measurements.jsonl", "attempts.json"}
     assert "data:image" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "labels" not in go(update, "--iterations", 3, "--redact")[1]
 
@@ -315,23 +321,23 @@ REFUSED: list[tuple[Callable[[], Update], tuple[object, ...], str]] = [
     (lambda: replace(one(), batch_size=None), (), "with --images"),
     (lambda: steps(batch_size=None, records=None), (), "with --images"),
     (steps, ("--images", 9), "do not go with 9 records"),
-    (one, ("--images", 0), "records is 0"),
+    (one, ("--images", 0), "--images is 0"),
     (one, ("--labels", "known"), "the update holds none; take --labels inferred"),
     (lambda: replace(one(), labels=torch.tensor([1])), KNOWN, "1 labels; expected 2"),
     (lambda: replace(one(), labels=torch.tensor([1, 4])), KNOWN, "from 1 to 4; the model has 4"),
     (one, ("--labels", "guessed"), "--labels is 'guessed'"),
     (one, ("--simulate",), "a gradient of 1 step needs no simulation"),
-    (lambda: steps(batch_size=None), ("--simulate",), "does not tell its batch size"),
+    (lambda: steps(batch_size=None), ("--simulate",), "does not give its batch size"),
     (lambda: steps(records=3), ("--simulate",), "no whole passes over 3 records"),
     (one, ("--method", "agci"), "did you mean 'agic'?"),
     (one, ("--method", "exact"), "--method exact is for DATA"),
-    (one, ("--method", "agic", "--method", "dlg"), "--method is named 2 times"),
+    (one, ("--method", "agic", "--method", "dlg"), "--method names 2 methods"),
     (one, ("data.csv",), "expected either DATA, or --update"),
     (one, ("--label", "income"), "--label is about DATA"),
     (one, ("--batch-size", 2), "--batch-size is about DATA"),
     (one, ("--defense", "sign"), "--defense is about DATA"),
     (one, ("--drop-missing",), "--drop-missing is about DATA"),
-    (one, ("--iterations", 0), "number of iterations is 0"),
+    (one, ("--iterations", 0), "--iterations is 0"),
     (one, ("--device", "abacus"), "--device abacus cannot be used here"),
 ]  # fmt: skip
 
@@ -394,11 +400,11 @@ def test_pictures_are_scaled_from_the_box() -> None:
 
 def test_the_box_is_of_channels_or_of_columns() -> None:
     pictures = torch.arange(2 * 3 * 4 * 4.0).view(2, 3, 4, 4)
-    low, high = box_of(pictures)
+    low, high = range_of(pictures)
     assert low.shape == high.shape == (3, 1, 1)
     assert low.flatten().tolist() == [pictures[:, c].min() for c in range(3)]
     assert high.flatten().tolist() == [pictures[:, c].max() for c in range(3)]
-    low, high = box_of(pictures.flatten(1))
+    low, high = range_of(pictures.flatten(1))
     assert (low.tolist(), high.tolist()) == (
         pictures[0].flatten().tolist(),
         pictures[1].flatten().tolist(),
@@ -452,11 +458,14 @@ def test_only_some_public_records_stand_in(monkeypatch: pytest.MonkeyPatch) -> N
         seen.append(like)
         return infer(*args, like=like)
 
-    infer = received.infer_labels
-    monkeypatch.setattr(received, "infer_labels", noted)
-    data = Dataset(torch.rand(received.LIKE + 50, *PICTURE), torch.zeros(received.LIKE + 50).long())
+    infer = prepare_update.infer_labels
+    monkeypatch.setattr(prepare_update, "infer_labels", noted)
+    data = Dataset(
+        torch.rand(prepare_update.MOST_PUBLIC + 50, *PICTURE),
+        torch.zeros(prepare_update.MOST_PUBLIC + 50).long(),
+    )
     task = Task(network(), cross_entropy)
     rebuild_received(task, data, one(), preset("agic", iterations=1))
     (like,) = seen
-    assert like.shape == (1, received.LIKE, *PICTURE)
-    assert not torch.equal(like[0], data.x[: received.LIKE])
+    assert like.shape == (1, prepare_update.MOST_PUBLIC, *PICTURE)
+    assert not torch.equal(like[0], data.x[: prepare_update.MOST_PUBLIC])

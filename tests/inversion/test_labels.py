@@ -16,15 +16,14 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Grads, Task
 from leakgauge.gradients import batch_gradients, params_of
-from leakgauge.inversion.labels.inference import (
-    counts,
-    gradinversion,
-    idlg,
-    infer_labels,
-    label_accuracy,
-    nearest_counts,
+from leakgauge.inversion.labels.inference import infer_labels, label_accuracy
+from leakgauge.inversion.labels.methods import counts, gradinversion, idlg, nearest_counts
+from leakgauge.inversion.labels.output_layer import (
+    Expected,
+    OutputLayer,
+    expectation,
+    output_layer_of,
 )
-from leakgauge.inversion.labels.output_layer import Expected, Head, expectation, last_linear
 from leakgauge.models import cnn, mlp
 from leakgauge.models.initialise import initialise
 
@@ -52,11 +51,13 @@ def gradients(task: Task, x: Tensor, y: Tensor) -> Grads:
 # --- the last layer -------------------------------------------------------------------------------
 
 
-def test_last_linear() -> None:
-    assert last_linear(cnn(3, 10, generator=torch.Generator())) == Head("7", "7.weight", "7.bias")
-    assert last_linear(nn.Linear(3, 2, bias=False)) == Head("", "weight", None)
+def test_output_layer_of() -> None:
+    assert output_layer_of(cnn(3, 10, generator=torch.Generator())) == OutputLayer(
+        "7", "7.weight", "7.bias"
+    )
+    assert output_layer_of(nn.Linear(3, 2, bias=False)) == OutputLayer("", "weight", None)
     with pytest.raises(InputError, match=r"^Conv2d has no nn.Linear .* pass the labels"):
-        last_linear(nn.Conv2d(3, 3, 1))
+        output_layer_of(nn.Conv2d(3, 3, 1))
 
 
 # --- single records -------------------------------------------------------------------------------
@@ -73,8 +74,8 @@ def literal_idlg(weight: Tensor) -> list[int]:
 def test_idlg_finds_every_single_label(act: type[nn.Module], bias: bool) -> None:
     task = net(bias=bias, act=act)
     x, y = batches(5, 30, 1)
-    grads, head = gradients(task, x, y), last_linear(task.model)
-    found = idlg(grads, head)
+    grads, layer = gradients(task, x, y), output_layer_of(task.model)
+    found = idlg(grads, layer)
     assert found.tolist() == y[:, 0].tolist()
     assert [[label] for label in found.tolist()] == list(map(literal_idlg, grads["2.weight"]))
 
@@ -83,7 +84,7 @@ def test_idlg_finds_every_single_label(act: type[nn.Module], bias: bool) -> None
 def test_idlg_with_two_classes(bias: bool) -> None:
     task = net(2, bias=bias)
     x, y = batches(2, 30, 1)
-    assert idlg(gradients(task, x, y), last_linear(task.model)).tolist() == y[:, 0].tolist()
+    assert idlg(gradients(task, x, y), output_layer_of(task.model)).tolist() == y[:, 0].tolist()
 
 
 def test_idlg_without_a_bias_where_the_model_is_sure_of_a_wrong_class() -> None:
@@ -96,7 +97,7 @@ def test_idlg_without_a_bias_where_the_model_is_sure_of_a_wrong_class() -> None:
     told = grads["2.weight"].flatten(1).norm(dim=1) > 1e-3  # it is not right already
     grads = {name: leaf[told].float() for name, leaf in grads.items()}
     assert told.sum() > 100
-    assert idlg(grads, last_linear(task.model)).tolist() == y[told, 0].tolist()
+    assert idlg(grads, output_layer_of(task.model)).tolist() == y[told, 0].tolist()
 
 
 # --- batches without duplicates -------------------------------------------------------------------
@@ -107,7 +108,7 @@ def test_gradinversion_is_the_literal_one() -> None:
     task = net(12)
     x, y = batches(12, 20, 4)
     grads = gradients(task, x, y)
-    found = gradinversion(grads, last_linear(task.model), 4)
+    found = gradinversion(grads, output_layer_of(task.model), 4)
     for row, weight in zip(found, grads["2.weight"], strict=True):
         lowest = [min(line.tolist()) for line in weight]
         assert row.tolist() == sorted(sorted(range(12), key=lowest.__getitem__)[:4])
@@ -118,7 +119,7 @@ def test_gradinversion_finds_labels_that_differ() -> None:
     x, _ = batches(12, 20, 4)
     rng = stream(0, "labels")
     y = torch.from_numpy(np.stack([rng.choice(12, 4, replace=False) for _ in range(20)]))
-    found = gradinversion(gradients(task, x, y), last_linear(task.model), 4)
+    found = gradinversion(gradients(task, x, y), output_layer_of(task.model), 4)
     assert label_accuracy(found, y).mean() >= 0.95
 
 
@@ -142,7 +143,7 @@ def test_nearest_counts_are_the_best_of_all(wanted: list[float], total: int) -> 
 def test_expectation_is_a_plain_mean() -> None:
     task = net()
     x, _ = batches(5, 2, 300)  # more than one chunk
-    found = expectation(task, params_of(task.model), last_linear(task.model), x)
+    found = expectation(task, params_of(task.model), output_layer_of(task.model), x)
     with torch.no_grad():
         for t in range(2):
             h = [task.model[1](task.model[0](one)) for one in x[t]]
@@ -160,8 +161,8 @@ def test_counts_are_exact_where_the_mean_prediction_is() -> None:
     """The gradient of the bias is the mean of p - y: with the true mean p nothing is unknown."""
     task = net()
     x, y = batches(5, 20, 16)
-    expected = expectation(task, params_of(task.model), last_linear(task.model), x)
-    found = counts(gradients(task, x, y), last_linear(task.model), 16, expected)
+    expected = expectation(task, params_of(task.model), output_layer_of(task.model), x)
+    found = counts(gradients(task, x, y), output_layer_of(task.model), 16, expected)
     assert found.tolist() == [torch.bincount(row, minlength=5).tolist() for row in y]
 
 
@@ -169,15 +170,15 @@ def test_counts_by_hand() -> None:
     """16 (p - g) is (8.48, 7.52), whose nearest whole numbers of sum 16 are 8 and 8."""
     half = Expected(torch.full((1, 2), 0.5), torch.zeros(1, 1), torch.zeros(1, 2, 1))
     grads = {"bias": torch.tensor([[-0.03, 0.03]])}
-    assert counts(grads, Head("", "weight", "bias"), 16, half).tolist() == [[8, 8]]
+    assert counts(grads, OutputLayer("", "weight", "bias"), 16, half).tolist() == [[8, 8]]
 
 
 def test_counts_without_bias_are_exact_where_all_features_are_equal() -> None:
     task = net(bias=False)
     x, y = batches(5, 20, 16)
     x = x[:1, :1].expand_as(x)
-    expected = expectation(task, params_of(task.model), last_linear(task.model), x)
-    found = counts(gradients(task, x, y), last_linear(task.model), 16, expected)
+    expected = expectation(task, params_of(task.model), output_layer_of(task.model), x)
+    found = counts(gradients(task, x, y), output_layer_of(task.model), 16, expected)
     assert found.tolist() == [torch.bincount(row, minlength=5).tolist() for row in y]
 
 
@@ -254,7 +255,7 @@ LIKE = batches(5, 1, 9)[0]
     ("change", "settings", "message"),
     [
         ({"2.bias": None}, {}, "there is no gradient of '2.bias', the last layer"),
-        ({"2.bias": torch.zeros(2, 5)}, {}, "the gradient of '2.bias' is all zero, so it tells no"),
+        ({"2.bias": torch.zeros(2, 5)}, {}, "the gradient of '2.bias' is all zero, so it shows no"),
         ({"2.bias": torch.full((2, 5), torch.nan)}, {}, "'2.bias' is not finite everywhere"),
         ({"2.bias": GRADS["2.bias"][0]}, {}, "'2.bias' is [5]; expected T of [5]"),
         ({"2.weight": torch.ones(2, 9, 40)}, {}, "'2.weight' is [2, 9, 40]; expected T of [5, 40]"),
@@ -277,7 +278,7 @@ def test_a_model_whose_outputs_are_no_logits_of_its_last_layer_is_refused() -> N
     task = Task(nn.Sequential(nn.Linear(6, 5), nn.Unflatten(1, (5, 1))), cross_entropy)
     params = params_of(task.model)
     with pytest.raises(InputError, match=r"outputs \[9, 5, 1\]; expected \[9, 5\]"):
-        expectation(task, params, last_linear(task.model), LIKE.float())
+        expectation(task, params, output_layer_of(task.model), LIKE.float())
 
 
 class HeadFirst(nn.Module):
@@ -285,10 +286,10 @@ class HeadFirst(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.head, self.body = nn.Linear(5, 5), nn.Linear(6, 5)
+        self.layer, self.body = nn.Linear(5, 5), nn.Linear(6, 5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(torch.relu(self.body(x)))[:, :4]
+        return self.layer(torch.relu(self.body(x)))[:, :4]
 
 
 def test_single_records_are_refused_a_layer_that_gives_no_logits() -> None:
@@ -309,13 +310,13 @@ def test_one_logit_tells_no_label() -> None:
 def test_no_bias_and_no_feature_is_refused() -> None:
     nothing = Expected(torch.full((1, 5), 0.2), torch.zeros(1, 40), torch.zeros(1, 5, 40))
     with pytest.raises(InputError, match="no bias and a mean input of zero"):
-        counts(GRADS, Head("2", "2.weight", None), 6, nothing)
+        counts(GRADS, OutputLayer("2", "2.weight", None), 6, nothing)
 
 
 def test_one_gradient_without_its_stack_is_refused() -> None:
     bare = {name: leaf[0] for name, leaf in GRADS.items()}
     with pytest.raises(InputError, match=r"'2.bias' is \[5\]; expected 2 axes, T the first"):
-        idlg(bare, last_linear(TASK.model))
+        idlg(bare, output_layer_of(TASK.model))
 
 
 def test_a_frozen_last_layer_is_refused() -> None:

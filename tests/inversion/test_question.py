@@ -227,7 +227,7 @@ def test_resolved_settings_resolve_to_themselves() -> None:
     ("settings", "knowledge"),
     [
         ({"defense": "sign"}, ["static", "adaptive"]),
-        ({"defense": "quantise"}, ["static"]),
+        ({"defense": "quantise:levels=4"}, ["static"]),
         ({"defense": "sign", "knowledge": "static"}, ["static"]),
         ({"defense": "sign", "knowledge": "adaptive"}, ["adaptive"]),
         (

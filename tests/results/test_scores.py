@@ -133,6 +133,7 @@ def test_interval_covers_where_trials_share_records() -> None:
     assert coverage(share_records=True, by_block=True) >= 0.90
 
 
+@pytest.mark.calibration
 def test_interval_covers_independent_trials() -> None:
     assert coverage(share_records=False, by_block=True) >= 0.90
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from leakgauge.inference.question import QUESTION
-from leakgauge.inference.spec import InferenceSpec
 
 import leakgauge as lg
 from leakgauge.catalog import questions
 from leakgauge.cli import main
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
+from leakgauge.inference.question import QUESTION
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import read_measurements
 from leakgauge.runs import runner
 from leakgauge.runs.grid import Grid, unfold

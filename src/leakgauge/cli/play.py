@@ -132,11 +132,12 @@ def _summary(sections: "Sequence[Section]") -> Table:
 def _as_json(
     audit: "AuditRun", sections: "Sequence[Section]", report: Path, *, flat: bool
 ) -> dict[str, Any]:
+    from leakgauge.runs.page import files_of
     from leakgauge.runs.store import Store
 
     store, known = Store(audit.path), questions()
     figures = {
-        name: known[name].to_json(answer, store.folder(name))
+        name: known[name].to_json(answer, files_of(store, name))
         for name, answer in audit.answers.items()
     }
     if flat:

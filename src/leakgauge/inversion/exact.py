@@ -1,4 +1,4 @@
-"""Records read off the gradient of a first linear layer, by division alone.
+"""Recovers records from the gradient of a first linear layer by division.
 
 A unit i of the layer has the gradients ``sum_r d_ri x_r`` (its weights) and ``sum_r d_ri`` (its
 bias). Where a single record r reaches the unit, one divided by the other is x_r, whatever the loss
@@ -16,10 +16,10 @@ from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.probing import trainable
 
 FLOOR = 1e-6
-"""A bias gradient below this share of the largest is rounding, and nothing to divide by."""
+"""A bias gradient below this share of the largest is rounding, and is not divided by."""
 
 MOST_UNITS = 2000
-"""Units that are compared with each other: those of the largest bias gradients."""
+"""Largest number of units that are compared with each other, by their bias gradients."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +36,13 @@ class Recovered:
 
 
 def first_linear(model: nn.Module) -> tuple[str, str]:
-    """The names of weight and bias of the first layer that has parameters.
+    """Return the names of weight and bias of the first layer that has parameters.
 
-    First is what was registered first. What stands before it and has no parameters (``Flatten``)
-    is passed over: the layer's inputs are what is recovered.
+    The first layer is the one that was registered first. Modules without parameters before it
+    (``Flatten``) are skipped: the layer's inputs are recovered.
 
     Raises:
-        InputError: that layer is no ``nn.Linear`` with a bias.
+        InputError: that layer is not an ``nn.Linear`` with a bias.
 
     >>> first_linear(nn.Sequential(nn.Flatten(), nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)))
     ('1.weight', '1.bias')
@@ -71,24 +71,24 @@ def recover_first_layer(
     tolerance: float = 1e-4,
     valid: Callable[[Tensor], Tensor] | None = None,
 ) -> Recovered:
-    """Records of a batch, exact where units saw one record alone.
+    """Return candidates for the records of a batch, exact where units saw a single record.
 
     Every unit with a bias gradient gives a candidate. Those that agree with each other are joined
     by least squares, which weighs a unit by its squared bias gradient. One record is always
     recovered, up to rounding. Of several, a record is when at least ``agree`` units saw it alone.
-    Nothing is returned where nothing agrees.
+    The result is empty where no units agree.
 
     Units that saw the same several records can agree on a mixture of them: with two classes and
     one hidden layer they always do, since all units then weigh the records alike; records of one
     label are weighed nearly alike by any network that is not trained. A mixture does not look like
-    a record: ``valid`` tells (for tables ``decode.fits``). With it, ``agree=1`` also takes what a
-    single unit says.
+    a record: ``valid`` decides (for tables ``decode.fits``). With it, ``agree=1`` also takes the
+    candidate of a single unit.
 
     Args:
         task: its model begins with a linear layer that sees each record once.
         params: all trainable parameters by name, where the gradient was taken.
         grads: one gradient, leaf ``[1, *p]``; of an update, ``as_gradient()``.
-        agree: how many units must say the same; or all that say anything, where these are fewer.
+        agree: how many units must give the same candidate; all units, where these are fewer.
         tolerance: candidates agree that differ by no more than this in any coordinate, relative
             to the largest coordinate where that is above 1. A difference of float32 weights is
             rounded more coarsely than a gradient: at a local rate of 1e-4 it takes about 1e-2.
@@ -105,8 +105,8 @@ def recover_first_layer(
     >>> task = Task(nn.Linear(2, 2), nn.functional.cross_entropy)
     >>> bias = torch.tensor([[0.5, -0.5]])
     >>> grads = {"weight": bias[..., None] * torch.tensor([2.0, 6.0]), "bias": bias}
-    >>> found = recover_first_layer(task, dict(task.model.named_parameters()), grads)
-    >>> found.x.tolist(), found.support.tolist()
+    >>> recovered = recover_first_layer(task, dict(task.model.named_parameters()), grads)
+    >>> recovered.x.tolist(), recovered.support.tolist()
     ([[2.0, 6.0]], [2])
     """
     require_count(agree, "number of units that must agree")
@@ -128,20 +128,20 @@ def recover_first_layer(
     return Recovered(x[best].to(next(iter(grads.values())).dtype), support[best])
 
 
-def share_recovered(found: Tensor, truth: Tensor, *, tolerance: float = 1e-3) -> float:
-    """The share of true records that stand among the candidates; for scoring alone.
+def share_recovered(candidates: Tensor, truth: Tensor, *, tolerance: float = 1e-3) -> float:
+    """Return the share of true records that are among the candidates; for scoring only.
 
     Args:
-        found: ``[k, D]``.
+        candidates: ``[k, D]``.
         truth: ``[B, D]``.
         tolerance: the largest difference of any coordinate.
 
     >>> share_recovered(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
     0.5
     """
-    if len(found) == 0:
+    if len(candidates) == 0:
         return 0.0
-    gaps = torch.cdist(truth.double(), found.double(), p=float("inf"))
+    gaps = torch.cdist(truth.double(), candidates.double(), p=float("inf"))
     return float((gaps.amin(dim=1) <= tolerance).double().mean())
 
 
@@ -173,14 +173,14 @@ def _first_gradients(task: Task, params: Params, grads: Grads) -> tuple[Tensor, 
 def _groups(candidates: Tensor, tolerance: float) -> Tensor:
     """Which of m candidates ``[m, D]`` agree: ``[k, m]`` bool, each one in a single group.
 
-    In order: the first one that is free takes all free ones near it.
+    The first candidate without a group forms one with all such candidates near it, and so on.
     """
     reach = tolerance * candidates.abs().amax(dim=1).clamp(min=1)
     near = torch.cdist(candidates, candidates, p=float("inf")) <= reach[:, None]
     free = torch.ones(len(candidates), dtype=torch.bool, device=candidates.device)
-    found = []
+    groups = []
     for seed in range(len(candidates)):
         if free[seed]:
-            found.append(near[seed] & free)
+            groups.append(near[seed] & free)
             free &= ~near[seed]
-    return torch.stack(found)
+    return torch.stack(groups)

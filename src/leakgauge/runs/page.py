@@ -58,9 +58,13 @@ def sections_of(audit: AuditRun, questions: Mapping[str, Question]) -> list[Sect
     store = Store(audit.path)
     for name, answer in audit.answers.items():
         require(name in questions, f"the question {name!r} is not installed; install its package")
-        folder = store.folder(name) if store.has(name) else store.work(name).files
-        sections.append(questions[name].section(answer, folder))
+        sections.append(questions[name].section(answer, files_of(store, name)))
     return sections
+
+
+def files_of(store: Store, name: str) -> Path:
+    """Return the folder of the files that a question kept, also where the user stopped it."""
+    return store.folder(name) if store.has(name) else store.work(name).files
 
 
 def write_report(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait 
     from leakgauge.report.section import Chart, Section
     from leakgauge.results.measurements import Measurement, Run
     from leakgauge.results.metrics import Metric
-    from leakgauge.runs.store import WorkFolder
+    from leakgauge.runs.work import WorkFolder
 
 
 class Progress(Protocol):

@@ -151,7 +151,7 @@ class Store:
             "run": asdict(answer.run),
             "missing": list(answer.missing),
         }
-        write_yaml(part / CELL_FILE, cell, sort_keys=True)
+        write_yaml(part / CELL_FILE, cell)
         figures = answer.measurements
         write_measurements(
             part, figures if timed else [replace(one, seconds=0.0) for one in figures]

@@ -13,12 +13,11 @@ NAMES = {"estimate": EPSILON, "gaussian": GAUSSIAN, "in_sample": IN_SAMPLE}
 
 def as_json(answer: Answer) -> dict[str, Any]:
     """Return settings and figures by name; None stands for an interval without an upper end."""
-    settings = answer.run.settings
-    audited = audited_guarantee(settings, answer.measurements)
-    kind, _, domain = str(settings["canary"]).partition("-")
+    audited = audited_guarantee(answer.run.settings, answer.measurements)
+    kind, _, domain = str(audited.settings["canary"]).partition("-")
     details = audited.epsilon.details
     return {
-        **settings,
+        **audited.settings,
         "canary": kind,
         "domain": domain or None,
         "values": [details["first"], details["second"]],

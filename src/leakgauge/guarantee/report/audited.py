@@ -7,7 +7,9 @@ from typing import Any
 
 from leakgauge.core.checks import require
 from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN
+from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.results.measurements import Measurement
+from leakgauge.runs.spec import declared
 
 SETTINGS = ("clip", "noise", "canary", "mechanism", "trials", "delta", "attribute")
 
@@ -70,4 +72,10 @@ def audited_guarantee(
     ):
         for name in wanted:
             require(name in known, f"the {what} of this audit lack {name!r}; run it again")
-    return AuditedGuarantee(settings, figures)
+    return AuditedGuarantee(_in_order(settings), figures)
+
+
+def _in_order(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as declared, since a run that is read back has them in another order."""
+    names = [*(name for name in declared(GuaranteeSpec) if name in settings), *settings]
+    return {name: settings[name] for name in names}

@@ -92,6 +92,7 @@ def _values(audited: AuditedGuarantee, run: Run) -> dict[str, Any]:
     return {
         "at": QUESTION,
         "run": run,
+        "settings": audited.settings,
         "epsilon": audited.epsilon,
         "level": _level(audited),
         "badge": VIOLATED if audited.violated else KEPT,

@@ -1,6 +1,6 @@
 """A convolution whose gradients can be differentiated at the price of ordinary kernels.
 
-Plain double backward lets autograd work out cotangents that nobody asks for, and runs some of the
+Plain double backward makes autograd compute cotangents that are not needed, and runs some of the
 others as convolutions of odd shapes. Here every pass is one forward, input-gradient or
 weight-gradient kernel: 7 passes for a matched gradient, where a plain gradient takes 3.
 """
@@ -18,13 +18,13 @@ _KERNELS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 @dataclass(frozen=True)
 class Geometry:
-    """How a convolution walks; a whole number for each axis of space.
+    """Stride, padding, dilation and groups of a convolution; one number for each axis of space.
 
     Attributes:
-        stride: of the kernel's walk.
+        stride: distance between neighbouring outputs, in inputs.
         padding: zeros on both sides.
         dilation: distance of the kernel's points.
-        groups: into which the channels are parted.
+        groups: number of groups of channels.
     """
 
     stride: tuple[int, ...]
@@ -36,7 +36,7 @@ class Geometry:
     def read(
         cls, weight: Tensor, stride: Any, padding: Any, dilation: Any, groups: int
     ) -> "Geometry | None":
-        """From what PyTorch's convolutions take; None for uneven padding."""
+        """Return the geometry from PyTorch's arguments; None for uneven padding."""
         space = weight.dim() - 2
         dilations = _each(dilation, space)
         if isinstance(padding, str):
@@ -73,11 +73,11 @@ class Geometry:
         return point and max(self.stride) > 1 and x.shape[1] < 8
 
     def _backward(self, dy: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
-        found: Tensor = torch.ops.aten.convolution_backward(
+        result: Tensor = torch.ops.aten.convolution_backward(
             *(dy, x, weight, None, self.stride, self.padding, self.dilation),
             *(False, [0] * len(self.stride), self.groups, [which == 0, which == 1, False]),
         )[which]
-        return found
+        return result
 
 
 def _each(value: Any, space: int) -> tuple[int, ...]:
@@ -89,14 +89,14 @@ def _each(value: Any, space: int) -> tuple[int, ...]:
 def view(x: Tensor, *shape: Any, **given: Any) -> Tensor:
     """``x.view(...)``; where the channels lie innermost, it may have to copy."""
     try:
-        found: Tensor = x.view(*shape, **given)
+        result: Tensor = x.view(*shape, **given)
     except RuntimeError:
-        found = x.reshape(*shape, **given)
-    return found
+        result = x.reshape(*shape, **given)
+    return result
 
 
 def inward(value: Tensor, wide: bool) -> Tensor:
-    """The same values, in a ``wide`` layer with the channels of images innermost."""
+    """Return the values contiguous; with the channels of images innermost where ``wide``."""
     return value.contiguous(memory_format=torch.channels_last) if wide else value.contiguous()
 
 
@@ -111,8 +111,8 @@ def wide(x: Tensor, weight: Tensor) -> bool:
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:
     """The convolution of rows ``x`` with a constant kernel, twice differentiable in ``x``."""
-    found: Tensor = _Convolve.apply(x, weight, bias, geometry)  # type: ignore[no-untyped-call]
-    return found
+    result: Tensor = _Convolve.apply(x, weight, bias, geometry)  # type: ignore[no-untyped-call]
+    return result
 
 
 def weight_gradients(
@@ -124,23 +124,23 @@ def weight_gradients(
         dy: the gradient in the outputs ``[N * B, O, ...]``, target after target.
         x: the inputs ``[N * B, I, ...]``.
         weight: the kernel; only its shape counts.
-        geometry: how it walks.
+        geometry: of the convolution.
         targets: N.
     """
     if not torch.is_grad_enabled():
         return _each_kernel(dy, x, weight, geometry, targets)
-    found: Tensor = _WeightGradients.apply(  # type: ignore[no-untyped-call]
+    result: Tensor = _WeightGradients.apply(  # type: ignore[no-untyped-call]
         dy, x, weight, geometry, targets
     )
-    return found
+    return result
 
 
 def _each_kernel(dy: Tensor, x: Tensor, weight: Tensor, how: Geometry, targets: int) -> Tensor:
-    found = [
+    result = [
         how.weight_gradient(one_dy, one_x, weight)
         for one_dy, one_x in zip(dy.chunk(targets), x.chunk(targets), strict=True)
     ]
-    return found[0].contiguous()[None] if targets == 1 else torch.stack(found).contiguous()
+    return result[0].contiguous()[None] if targets == 1 else torch.stack(result).contiguous()
 
 
 class _Convolve(torch.autograd.Function):
@@ -156,9 +156,9 @@ class _Convolve(torch.autograd.Function):
         dy = inward(dy, wide(x, weight))
         if not torch.is_grad_enabled():
             return ctx.how.input_gradient(dy, x, weight), None, None, None
-        # Detached, for its shape alone: else autograd would ask for a gradient that is zero.
-        found = _InputGradient.apply(dy, x.detach(), weight, ctx.how)  # type: ignore[no-untyped-call]
-        return found, None, None, None
+        # Detached, for its shape alone: else autograd would compute a gradient that is zero.
+        result = _InputGradient.apply(dy, x.detach(), weight, ctx.how)  # type: ignore[no-untyped-call]
+        return result, None, None, None
 
 
 class _InputGradient(torch.autograd.Function):

@@ -6,7 +6,7 @@ Two ordinary passes give it: ``(dl/dx at w + e v) - (dl/dx at w)``, over e. A co
 times, where a plain gradient runs it 3 times and differentiating twice 7 times.
 
 Where a unit of a ReLU crosses zero between the two, the difference would see a jump that no
-derivative has; so the second pass takes each such unit as the first one found it.
+derivative has; so the second pass uses the ReLU masks of the first.
 """
 
 from collections.abc import Iterator
@@ -23,53 +23,59 @@ from leakgauge.inversion.double_backward.substitution import ParameterSlots
 from leakgauge.inversion.search.objective import Objective
 
 STEP = 3e-5
-"""Of the largest relative change of a weight matrix. Rounding asks for more, curvature for less: an
-untrained ResNet has logits of tens, and a softmax that bends at once."""
+"""Largest relative change of a weight matrix. Rounding calls for more, curvature for less: an
+untrained ResNet has logits of tens, and a softmax that saturates soon."""
 
 
 class Difference:
-    """The objective at batches ``x [N, B, ...]``, ``[N]``; differentiable in ``x`` once.
+    """The objective at batches ``x [N, B, ...]``, ``[N]``; differentiable once, in ``x``.
 
     Its value is exact. Its slope is off by ``step`` times the curvature and by the rounding over
     ``step``: in single precision some thousandths.
 
     Args:
-        task: the model and its loss; nobody may change the model afterwards, nor its mode.
+        task: the model and its loss; neither the model nor its mode may change afterwards.
         params: all trainable parameters by name, leaf ``[*p]``; constants here.
-        objective: how far gradients are from those that are wanted.
-        wanted: gradients of T targets, leaf ``[T, *p]``.
+        objective: distance of gradients from the observed ones.
+        observed: gradients of T targets, leaf ``[T, *p]``.
         step: relative size of the step in the weights.
     """
 
     def __init__(
-        self, task: Task, params: Params, objective: Objective, wanted: Grads, *, step: float = STEP
+        self,
+        task: Task,
+        params: Params,
+        objective: Objective,
+        observed: Grads,
+        *,
+        step: float = STEP,
     ) -> None:
         self._task = task
         self._params = {name: value.detach() for name, value in params.items()}
-        self._places = ParameterSlots(task.model)
-        self._move = WeightPerturbation(objective, self._params, wanted, step)
+        self._slots = ParameterSlots(task.model)
+        self._perturb = WeightPerturbation(objective, self._params, observed, step)
 
     def __call__(self, x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
         """The objective at ``x`` with targets ``y [N, B]`` int64, for the targets ``rows [N]``.
 
-        No slope is made where ``x`` does not require a gradient.
+        No slope is computed where ``x`` does not require a gradient.
         """
         with _all_digits():
             given = zip(x, y, rows.tolist(), strict=True)
-            found = [self._row(one, target, row) for one, target, row in given]
-        values = torch.stack([value for value, _ in found])
+            pairs = [self._row(one, target, row) for one, target, row in given]
+        values = torch.stack([value for value, _ in pairs])
         if not x.requires_grad:
             return values
-        slopes = torch.stack([slope for _, slope in found if slope is not None])
+        slopes = torch.stack([slope for _, slope in pairs if slope is not None])
         return values + ((x - x.detach()) * slopes).flatten(1).sum(1)
 
     def _row(self, x: Tensor, y: Tensor, row: int) -> tuple[Tensor, Tensor | None]:
-        kinks, x = ReluMaskReplay(), x.detach().requires_grad_(x.requires_grad)
-        grads, before = first_order_gradients(self._task, self._places, self._params, x, y, kinks)
+        masks, x = ReluMaskReplay(), x.detach().requires_grad_(x.requires_grad)
+        grads, before = first_order_gradients(self._task, self._slots, self._params, x, y, masks)
         if before is None:
-            return self._move.value(grads, row), None
-        value, weights, size = self._move(grads, row)
-        after = first_order_slope(self._task, self._places, weights, x, y, kinks.again())
+            return self._perturb.value(grads, row), None
+        value, weights, size = self._perturb(grads, row)
+        after = first_order_slope(self._task, self._slots, weights, x, y, masks.replay())
         return value, (after - before) / size
 
 

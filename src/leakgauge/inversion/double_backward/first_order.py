@@ -1,4 +1,4 @@
-"""Gradients that nobody differentiates again: ordinary autograd, on the layouts that are fast."""
+"""Gradients that are not differentiated again: ordinary autograd, on fast memory layouts."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,44 +18,44 @@ from leakgauge.inversion.double_backward.substitution import ParameterSlots
 
 def first_order_gradients(
     task: Task,
-    places: ParameterSlots,
+    slots: ParameterSlots,
     params: Params,
     x: Tensor,
     y: Tensor,
-    kinks: ReluMaskReplay | None = None,
+    masks: ReluMaskReplay | None = None,
 ) -> tuple[dict[str, Tensor], Tensor | None]:
     """The gradient of one batch in the weights, leaf ``[1, *p]``, and in ``x [B, ...]``.
 
     Args:
         task: the model and its loss.
-        places: of its model.
+        slots: of its model.
         params: all trainable parameters by name, leaf ``[*p]``.
         x: records; there is no gradient in them where they do not require it.
         y: targets ``[B]``.
-        kinks: learns on which sides the units were.
+        masks: records the masks of the ReLUs.
     """
     leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
     inputs = [*leaves.values(), x] if x.requires_grad else list(leaves.values())
     with torch.enable_grad():
-        loss = _loss(task, places, leaves, x, y, kinks)
+        loss = _loss(task, slots, leaves, x, y, masks)
         require(loss.requires_grad, "the loss does not depend on any trainable parameter")
-        found = _slopes(loss, inputs)
-    of_weights = zip(leaves, found[: len(leaves)], strict=True)
+        slopes = _slopes(loss, inputs)
+    of_weights = zip(leaves, slopes[: len(leaves)], strict=True)
     grads = {name: value.contiguous()[None] for name, value in of_weights}
-    return grads, found[-1] if x.requires_grad else None
+    return grads, slopes[-1] if x.requires_grad else None
 
 
 def first_order_slope(
     task: Task,
-    places: ParameterSlots,
+    slots: ParameterSlots,
     params: Params,
     x: Tensor,
     y: Tensor,
-    kinks: ReluMaskReplay | None = None,
+    masks: ReluMaskReplay | None = None,
 ) -> Tensor:
-    """The gradient of one batch's loss in ``x [B, ...]`` alone, on the sides that are known."""
+    """Return the gradient of a batch's loss in ``x [B, ...]`` alone, with the recorded masks."""
     with torch.enable_grad():
-        loss = _loss(task, places, params, x, y, kinks)
+        loss = _loss(task, slots, params, x, y, masks)
         return _slopes(loss, [x])[0]
 
 
@@ -73,23 +73,23 @@ def _slopes(loss: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
 
 def _loss(
     task: Task,
-    places: ParameterSlots,
+    slots: ParameterSlots,
     params: Params,
     x: Tensor,
     y: Tensor,
-    kinks: ReluMaskReplay | None,
+    masks: ReluMaskReplay | None,
 ) -> Tensor:
-    values = {**params, **places.own_buffers()}
-    return places.loss(task, values, x, y, _Layouts(values.values(), kinks))
+    values = {**params, **slots.own_buffers()}
+    return slots.loss(task, values, x, y, _Layouts(values.values(), masks))
 
 
 class _Layouts(TorchFunctionMode):
-    """Gives convolutions with ``kernels`` a fast layout; ``kinks`` runs the units that it knows."""
+    """Gives convolutions with ``kernels`` a fast layout; ``masks`` runs the ReLUs."""
 
-    def __init__(self, kernels: Iterable[Tensor], kinks: ReluMaskReplay | None) -> None:
+    def __init__(self, kernels: Iterable[Tensor], masks: ReluMaskReplay | None) -> None:
         super().__init__()
         self.kernels = {id(kernel) for kernel in kernels}
-        self.kinks = kinks
+        self.masks = masks
 
     def __torch_function__(
         self,
@@ -103,8 +103,8 @@ class _Layouts(TorchFunctionMode):
             return self._convolution(*args, **given)
         if func is Tensor.view:
             return view(*args, **given)
-        kinked = None if self.kinks is None else self.kinks.run(func, args, given)
-        return func(*args, **given) if kinked is None else kinked
+        masked = None if self.masks is None else self.masks.run(func, args, given)
+        return func(*args, **given) if masked is None else masked
 
     def _convolution(
         self,

@@ -1,9 +1,9 @@
-"""Gradients of batches that can be differentiated once more, fast: the inner step of inversion.
+"""Fast gradients of batches that can be differentiated again: the inner step of inversion.
 
-While the model runs, its convolutions, linear layers and BatchNorms in eval mode are tapped (see
-``taps``). The weights are constants there, so autograd never spends work on them; every other
-operation runs as it is, and plain autograd differentiates it. Where nobody differentiates again,
-all of it is plain autograd (see ``once``). Afterwards the module is as it was.
+While the model runs, its convolutions, linear layers and BatchNorms in eval mode are intercepted
+(see ``interceptor``). The weights are constants there, so autograd never spends work on them; every
+other operation runs as it is, and plain autograd differentiates it. Gradients that need no second
+derivative are plain autograd (see ``first_order``). Afterwards the module is unchanged.
 """
 
 import warnings
@@ -18,17 +18,18 @@ from leakgauge.core.checks import require
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.probing import trainable, vectorisable_kernels
 from leakgauge.inversion.double_backward.first_order import first_order_gradients
-from leakgauge.inversion.double_backward.interceptor import Known, LayerInterceptor
+from leakgauge.inversion.double_backward.interceptor import LayerInterceptor
+from leakgauge.inversion.double_backward.layers import Known
 from leakgauge.inversion.double_backward.substitution import ParameterSlots
 
-# By any of these, torch reports a model that it cannot vectorise; a loop then says what is wrong.
+# By any of these, torch reports a model that it cannot vectorise; a loop then names the problem.
 _REFUSALS: tuple[type[Exception], ...] = (
     *(RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError),
     *(NotImplementedError, AssertionError, UserWarning),
 )
 
 _LOOPED: WeakSet[nn.Module] = WeakSet()
-"""Models that were found not to vectorise, so that no step tries it again."""
+"""Models that do not vectorise, so that no later step tries it again."""
 
 
 def differentiable_gradients(
@@ -51,10 +52,10 @@ def differentiable_gradients(
         params: all trainable parameters by name, as from ``params_of``; leaf ``[*p]``.
         x: batches ``[N, B, ...]``.
         y: targets ``[N, B]`` int64, or probabilities ``[N, B, classes]``.
-        stacked_params: the parameters are ``[N, *p]``, others for each batch; the batches then run
+        stacked_params: the parameters are ``[N, *p]``, one set for each batch; the batches then run
             one after the other.
-        weights_fixed: no gradient is asked for in the parameters. To unroll local steps, False
-            makes the result differentiable in them, too, at the price of their cotangents.
+        weights_fixed: the result has no derivative in the parameters. To unroll local steps, False
+            makes it differentiable in them, too, at the price of their cotangents.
 
     Returns:
         Gradients by parameter, leaf ``[N, *p]``.
@@ -69,25 +70,25 @@ def differentiable_gradients(
     >>> list(grads["weight"].shape), grads["weight"].requires_grad
     ([5, 2, 3], True)
     """
-    places = ParameterSlots(task.model)
-    _check(task, places, params, x, y, stacked_params)
+    slots = ParameterSlots(task.model)
+    _check(task, slots, params, x, y, stacked_params)
     watched = [x, y] if weights_fixed else [x, y, *params.values()]
     graph = torch.is_grad_enabled() and any(value.requires_grad for value in watched)
     if weights_fixed:
         params = {name: value.detach() for name, value in params.items()}
     with torch.enable_grad(), vectorisable_kernels():
         if len(x) == 1 or stacked_params or task.model in _LOOPED:
-            return _looped(task, places, params, x, y, stacked_params, graph)
+            return _looped(task, slots, params, x, y, stacked_params, graph)
         try:
-            return _at_once(task, places, params, x, y, graph)
+            return _at_once(task, slots, params, x, y, graph)
         except _REFUSALS:
-            found = _looped(task, places, params, x, y, stacked_params, graph)
+            looped = _looped(task, slots, params, x, y, stacked_params, graph)
             _LOOPED.add(task.model)
-            return found
+            return looped
 
 
 def _check(
-    task: Task, places: ParameterSlots, params: Params, x: Tensor, y: Tensor, stacked: bool
+    task: Task, slots: ParameterSlots, params: Params, x: Tensor, y: Tensor, stacked: bool
 ) -> None:
     require(
         x.dim() >= 2 and 0 not in x.shape[:2],
@@ -103,15 +104,15 @@ def _check(
                 value.shape[:1] == x.shape[:1],
                 f"parameter {name!r} is {list(value.shape)}; expected [N, *p] with N {len(x)}",
             )
-    wanted = {name: value.shape for name, value in places.trainable.items()}
+    wanted = {name: value.shape for name, value in slots.trainable.items()}
     if wanted != {name: value.shape[1 if stacked else 0 :] for name, value in params.items()}:
-        # Here alone: it looks for names that are near, far too slowly for every step.
+        # Only here: the search for similar names is too slow for every step.
         trainable(task.model, {name: v[0] if stacked else v for name, v in params.items()})
 
 
 def _looped(
     task: Task,
-    places: ParameterSlots,
+    slots: ParameterSlots,
     params: Params,
     x: Tensor,
     y: Tensor,
@@ -122,66 +123,66 @@ def _looped(
     rows = []
     for n in range(len(x)):
         own = {k: v[n] for k, v in params.items()} if stacked else params
-        rows.append(_one(task, places, own, x[n], y[n], graph))
+        rows.append(_one(task, slots, own, x[n], y[n], graph))
     return rows[0] if len(rows) == 1 else {k: torch.cat([row[k] for row in rows]) for k in params}
 
 
 def _one(
-    task: Task, places: ParameterSlots, params: Params, x: Tensor, y: Tensor, graph: bool
+    task: Task, slots: ParameterSlots, params: Params, x: Tensor, y: Tensor, graph: bool
 ) -> dict[str, Tensor]:
     """The gradient of one batch ``x [B, ...]``, leaf ``[1, *p]``."""
     if not graph:
-        return first_order_gradients(task, places, params, x.detach(), y)[0]
+        return first_order_gradients(task, slots, params, x.detach(), y)[0]
     leaves = {name: _leaf(value) for name, value in params.items()}
-    buffers = places.own_buffers()
-    taps = LayerInterceptor(_known(places, params, leaves, buffers), 1, batched=False)
-    loss = places.loss(task, {**leaves, **buffers}, x, y, taps)
-    return _summed(_collect(taps, loss, leaves, graph), params, 1)
+    buffers = slots.own_buffers()
+    interceptor = LayerInterceptor(_known(slots, params, leaves, buffers), 1, batched=False)
+    loss = slots.loss(task, {**leaves, **buffers}, x, y, interceptor)
+    return _summed(_collect(interceptor, loss, leaves, graph), params, 1)
 
 
 def _at_once(
-    task: Task, places: ParameterSlots, params: Params, x: Tensor, y: Tensor, graph: bool
+    task: Task, slots: ParameterSlots, params: Params, x: Tensor, y: Tensor, graph: bool
 ) -> dict[str, Tensor]:
-    """The gradients of N batches in one pass through the model, rows held apart by ``vmap``."""
+    """The gradients of N batches in one pass through the model, the rows kept apart by ``vmap``."""
     count = len(x)
     leaves = {name: _leaf(value.expand(count, *value.shape)) for name, value in params.items()}
-    buffers = places.own_buffers()
-    taps = LayerInterceptor({}, count, batched=True)
+    buffers = slots.own_buffers()
+    interceptor = LayerInterceptor({}, count, batched=True)
 
     def loss_of(leaves: Params, x: Tensor, y: Tensor) -> Tensor:
-        taps.known = _known(places, params, leaves, buffers)
-        return places.loss(task, {**leaves, **buffers}, x, y, taps)
+        interceptor.known = _known(slots, params, leaves, buffers)
+        return slots.loss(task, {**leaves, **buffers}, x, y, interceptor)
 
     with warnings.catch_warnings():
         # Torch would run such a step one batch at a time: the loop does that better.
         warnings.filterwarnings("error", message=".*performance drop")
         losses = vmap(loss_of)(leaves, x, y)
-    return _summed(_collect(taps, losses.sum(), leaves, graph), params, count)
+    return _summed(_collect(interceptor, losses.sum(), leaves, graph), params, count)
 
 
 def _collect(
-    taps: LayerInterceptor, loss: Tensor, leaves: Params, graph: bool
+    interceptor: LayerInterceptor, loss: Tensor, leaves: Params, graph: bool
 ) -> list[dict[str, Tensor]]:
-    """Every contribution to the gradients: of each tapped layer, and of what runs untapped."""
+    """All contributions to the gradients: of intercepted layers and of other operations."""
     require(loss.requires_grad, "the loss does not depend on any trainable parameter")
-    edges = taps.edges()
-    found = torch.autograd.grad(
+    edges = interceptor.edges()
+    slopes = torch.autograd.grad(
         loss,
         [*edges, *leaves.values()],  # type: ignore[arg-type]
         create_graph=graph,
         allow_unused=True,
     )
     with torch.set_grad_enabled(graph):
-        tapped = taps.gradients(list(found[: len(edges)]))
-    rest = zip(leaves, found[len(edges) :], strict=True)
-    rows = (1,) if not taps.batched else ()
-    return [{k: v.reshape(*rows, *v.shape) for k, v in rest if v is not None}, *tapped]
+        intercepted = interceptor.gradients(list(slopes[: len(edges)]))
+    rest = zip(leaves, slopes[len(edges) :], strict=True)
+    rows = (1,) if not interceptor.batched else ()
+    return [{k: v.reshape(*rows, *v.shape) for k, v in rest if v is not None}, *intercepted]
 
 
-def _summed(found: list[dict[str, Tensor]], params: Params, count: int) -> dict[str, Tensor]:
+def _summed(parts: list[dict[str, Tensor]], params: Params, count: int) -> dict[str, Tensor]:
     """The sum of all contributions by name, in the order of ``params``; zeros without any."""
     total: dict[str, Tensor] = {}
-    for one in found:
+    for one in parts:
         for name, value in one.items():
             total[name] = total[name] + value if name in total else value
     for name, value in params.items():
@@ -191,14 +192,14 @@ def _summed(found: list[dict[str, Tensor]], params: Params, count: int) -> dict[
 
 
 def _leaf(value: Tensor) -> Tensor:
-    """What untapped operations see: the value under another identity, open to autograd."""
+    """The value under another identity, open to autograd: for operations that run as they are."""
     return value.view_as(value) if value.requires_grad else value.detach().requires_grad_()
 
 
 def _known(
-    places: ParameterSlots, params: Params, leaves: Params, buffers: Mapping[str, Tensor]
+    slots: ParameterSlots, params: Params, leaves: Params, buffers: Mapping[str, Tensor]
 ) -> dict[int, Known]:
-    """What the model's tensors stand for, by the identity under which it meets them."""
-    constants = (*places.frozen.values(), *buffers.values())
+    """The model's tensors by the ``id`` under which its layers receive them."""
+    constants = (*slots.frozen.values(), *buffers.values())
     known = {id(value): Known(None, value) for value in constants}
     return known | {id(leaf): Known(name, params[name]) for name, leaf in leaves.items()}

@@ -1,6 +1,6 @@
-"""The same model in bfloat16: half of the memory to move, and twice the arithmetic where it counts.
+"""Gradients of a model in bfloat16: half of the memory traffic, and twice the arithmetic.
 
-A search by signs asks for the direction of its slope alone, number by number, and bears its noise.
+A search by signs uses only the sign of each number of its slope, so it tolerates the noise.
 """
 
 import copy
@@ -37,5 +37,5 @@ class Rounded:
 
     def __call__(self, x: Tensor, y: Tensor) -> Grads:
         """Leaf ``[N, *p]`` for batches ``x [N, B, ...]``, differentiable in ``x`` and ``y``."""
-        found = differentiable_gradients(self._task, self._params, x.to(torch.bfloat16), y)
-        return {name: value.to(x.dtype) for name, value in found.items()}
+        grads = differentiable_gradients(self._task, self._params, x.to(torch.bfloat16), y)
+        return {name: value.to(x.dtype) for name, value in grads.items()}

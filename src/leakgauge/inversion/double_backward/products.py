@@ -24,14 +24,14 @@ def products(
 
     Args:
         ones: stacks ``[N, *p]``.
-        others: as many, of the same shapes.
+        others: the second factors, of the same shapes.
         weights: one for each.
 
     >>> products([torch.tensor([[3.0, 4.0]])], [torch.tensor([[1.0, 2.0]])], [1.0])
     (tensor([11.]), tensor([25.]))
     """
-    found: tuple[Tensor, Tensor] = _Products.apply(tuple(others), tuple(weights), *ones)  # type: ignore[no-untyped-call]
-    return found
+    result: tuple[Tensor, Tensor] = _Products.apply(tuple(others), tuple(weights), *ones)  # type: ignore[no-untyped-call]
+    return result
 
 
 def squares(stacks: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
@@ -51,8 +51,8 @@ def _dots(one: Tensor, other: Tensor) -> Tensor:
 
 def _weighted(rows: list[Tensor], weights: Sequence[float]) -> Tensor:
     """``sum_l w_l rows_l``, ``[N]``."""
-    found = torch.stack(rows)
-    return (found.new_tensor(weights)[:, None] * found).sum(0)
+    result = torch.stack(rows)
+    return (result.new_tensor(weights)[:, None] * result).sum(0)
 
 
 class _Products(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""Remembers on which side of its kink each unit was, to run a model again on the same sides."""
+"""Records the masks of a model's ReLUs, to run the model again with the same masks."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,38 +11,38 @@ from leakgauge.core.checks import require
 
 
 class ReluMaskReplay:
-    """ReLUs and leaky ReLUs, in the order in which a model calls them.
+    """The masks of ReLUs and leaky ReLUs, in the order in which a model calls them.
 
-    Anything else with a kink (max-pooling, say) runs as it is.
+    Other functions that are not smooth (max-pooling, say) run as they are.
     """
 
     def __init__(self) -> None:
-        self._marks: list[Tensor] = []
+        self._masks: list[Tensor] = []
         self._at: int | None = None
 
-    def again(self) -> "ReluMaskReplay":
-        """The same sides, for a second run of the model."""
+    def replay(self) -> "ReluMaskReplay":
+        """Return the recorded masks, for a second run of the model."""
         self._at = 0
         return self
 
     def run(self, func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> Tensor | None:
-        """The outputs of a call with a kink; None for any other call."""
+        """Return the outputs of a ReLU; None for any other call."""
         read = _KNOWN.get(func)
         if read is None:
             return None
         x, slope, inplace = read(*args, **given)
         if self._at is None:
-            # A ReLU's outputs tell its sides, and autograd keeps them anyway.
+            # A ReLU's outputs give its mask, and autograd keeps them anyway.
             before = x.detach().clone() if slope and inplace else x.detach()
             first: Tensor = func(*args, **given)
-            self._marks.append(before if slope else first.detach())
+            self._masks.append(before if slope else first.detach())
             return first
-        fits = self._at < len(self._marks) and self._marks[self._at].shape == x.shape
-        require(fits, "the model does not do the same twice; choose slope=exact")
-        mark, self._at = self._marks[self._at], self._at + 1
-        # What autograd runs backwards: x where the mark is positive, slope times x elsewhere.
-        found: Tensor = torch.ops.aten.leaky_relu_backward(x, mark, slope, False)
-        return x.copy_(found) if inplace else found
+        fits = self._at < len(self._masks) and self._masks[self._at].shape == x.shape
+        require(fits, "the model does not compute the same in a second run; choose slope=exact")
+        mask, self._at = self._masks[self._at], self._at + 1
+        # What autograd runs backwards: x where the mask is positive, slope times x elsewhere.
+        outputs: Tensor = torch.ops.aten.leaky_relu_backward(x, mask, slope, False)
+        return x.copy_(outputs) if inplace else outputs
 
 
 Read = Callable[..., tuple[Tensor, float, bool]]

@@ -1,7 +1,7 @@
-"""Other values for a model's parameters and buffers while it runs, from one walk through the model.
+"""Substitutes a model's parameters and buffers while it runs, after one walk through the model.
 
-``torch.func.functional_call`` gives it other values, too, but walks the model several times in each
-call: with a small image that takes as long as part of the network's arithmetic.
+``torch.func.functional_call`` substitutes them, too, but walks through the model several times in
+each call: with a small image that takes as long as part of the network's arithmetic.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,10 +16,10 @@ Store = dict[str, Tensor | None]
 
 
 class ParameterSlots:
-    """Where a model holds its tensors; good for as long as nobody changes the model.
+    """Where a model holds its tensors; valid while the model stays the same.
 
     Attributes:
-        trainable: the parameters that require a gradient, by name; one that is held twice goes by
+        trainable: the parameters that require a gradient, by name; one that two modules hold has
             its first name.
         frozen: the other parameters by name.
         buffers: by name.
@@ -53,14 +53,14 @@ class ParameterSlots:
             self.frozen[name] = value
 
     def own_buffers(self) -> dict[str, Tensor]:
-        """The buffers; copies where some module may write its own."""
+        """Return the buffers; copies where some module may write to its own."""
         if not self.training:
             return self.buffers
         return {name: value.detach().clone() for name, value in self.buffers.items()}
 
     @contextmanager
     def filled(self, values: Mapping[str, Tensor]) -> Iterator[None]:
-        """The model with other ``values`` by name meanwhile; afterwards it has its own again."""
+        """Give the model other ``values`` by name; afterwards it has its own again."""
         own = {**self.trainable, **self.frozen, **self.buffers}
         new = {id(own[name]): value for name, value in values.items()}
         try:
@@ -79,9 +79,9 @@ class ParameterSlots:
         y: Tensor,
         mode: TorchFunctionMode,
     ) -> Tensor:
-        """The loss of a batch at other ``values`` by name, all of it under ``mode``.
+        """Return the loss of a batch at other ``values`` by name, all of it under ``mode``.
 
-        The loss itself meets the model with its own values, as it does at a client.
+        The loss function sees the model with its own values, as at a client.
         """
         with mode:
             with self.filled(values):

@@ -1,13 +1,10 @@
-"""Which updates of different epochs hold the same records.
+"""Assigns the records of a client to its updates in different epochs.
 
-In every epoch a client deals the same n records anew into batches, one update each. Each update is
-first inverted by itself; then the rough images of different epochs are matched. Records are
-numbered by their place in the first epoch: record ``u * B + b`` is the one at position b of that
-epoch's update u.
+In every epoch a client shuffles the same n records into batches, one update each. Each update is
+first inverted alone; then the rough images of different epochs are assigned to each other.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -15,60 +12,13 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from leakgauge.core.checks import require, require_choice, require_count
-from leakgauge.inversion.metrics.similarity import align_to_truth
+from leakgauge.inversion.epochs.plan import EpochPlan
 
 METHODS = ("greedy", "optimal")
 
 _NOT_FINITE = "rough images hold values that are not finite; leave out updates that failed"
 
 _Pairing = Callable[[Tensor], tuple[Tensor, Tensor]]
-
-
-@dataclass(frozen=True, eq=False)
-class EpochPlan:
-    """Which records each update of each epoch holds: what a joint reconstruction sums over.
-
-    Attributes:
-        members: int64 ``[E, U, B]``, of E epochs with U updates of B records; each epoch holds
-            each record 0 ... U * B - 1 once.
-
-    >>> plan = EpochPlan(torch.tensor([[[0, 1], [2, 3]], [[3, 0], [1, 2]]]))
-    >>> plan.batches(torch.tensor([10, 11, 12, 13]), epoch=1)
-    tensor([[13, 10],
-            [11, 12]])
-    """
-
-    members: Tensor
-
-    def __post_init__(self) -> None:
-        shape = list(self.members.shape)
-        require(
-            self.members.dim() == 3 and self.members.numel() > 0,
-            f"members of updates are {shape}; expected [epochs, updates, records of an update]",
-        )
-        each = self.members.flatten(1).sort(dim=1).values
-        bad = (each != torch.arange(self.records, device=each.device)).any(dim=1).nonzero()
-        require(
-            len(bad) == 0,
-            f"epoch {int(bad[0]) if len(bad) else 0} does not hold each of {self.records} records "
-            "once",
-        )
-
-    @property
-    def records(self) -> int:
-        """How many records the client has."""
-        return self.members[0].numel()
-
-    def batches(self, values: Tensor, *, epoch: int) -> Tensor:
-        """``values [n, ...]`` of the records as the updates of an epoch hold them, ``[U, B, ...]``.
-
-        Gradients flow through it.
-        """
-        return values[self.members[epoch]]
-
-    def order(self, epoch: int) -> Tensor:
-        """Where in an epoch each record is ``[n]``: in update ``order // B``, at ``order % B``."""
-        return self.members[epoch].flatten().argsort()
 
 
 def match_epochs(
@@ -78,12 +28,13 @@ def match_epochs(
     pool: int = 2,
     method: str = "greedy",
 ) -> EpochPlan:
-    """Match the rough images of every later epoch to those of the first.
+    """Return the plan that assigns the rough images of every later epoch to those of the first.
 
     Args:
-        images: for each epoch what its updates gave up, ``[U, B, ...]``.
+        images: of each epoch, rebuilt from its updates alone, ``[U, B, ...]``.
         labels: of these images, int64 ``[U, B]``.
-        pool, method: as for ``match``.
+        pool: as for ``match``.
+        method: as for ``match``.
 
     Returns:
         The plan; its first epoch is 0, 1, 2, ... by definition.
@@ -96,7 +47,7 @@ def match_epochs(
     """
     require(
         len(images) == len(labels) > 0,
-        f"images of {len(images)} epochs and labels of {len(labels)}; expected as many",
+        f"images of {len(images)} epochs and labels of {len(labels)}; expected equal numbers",
     )
     shapes = {(tuple(x.shape), tuple(y.shape)) for x, y in zip(images, labels, strict=True)}
     require(
@@ -121,13 +72,13 @@ def match(
     pool: int = 2,
     method: str = "greedy",
 ) -> Tensor:
-    """Where in another epoch each record of the first is.
+    """Return each record's place in another epoch, by the squared distance of pooled images.
 
-    The squared distance of average-pooled images, among those of the same label. ``greedy``: one
-    image of the first epoch after the other takes the nearest that is left. ``optimal``: the
-    one-to-one assignment with the smallest sum. Labels that were inferred may not agree between
-    epochs; images whose label has no partner left are matched in the same way among themselves.
-    The order of the greedy rule and this remainder are our reading of the paper.
+    Only images with the same label are compared. ``greedy``: one after the other, the images of the
+    first epoch take the nearest image that is left. ``optimal``: the one-to-one assignment with the
+    smallest sum. Inferred labels may differ between epochs; images whose label has no partner left
+    are assigned to each other in the same way. The order of the greedy rule and the treatment of
+    this remainder are our reading of the paper.
 
     Args:
         first: rough images of the first epoch ``[n, c, h, w]``; records without two axes of
@@ -179,16 +130,16 @@ def arrange(
     *,
     pool: int = 2,
 ) -> EpochPlan:
-    """The same records in each update, in the order of the update's rough images.
+    """Return the plan with the records of each update in the order of the update's rough images.
 
-    For a plan that knows of updates alone. Within each of a later epoch, records and images are
-    matched as by ``match``, with the smallest sum.
+    For a plan whose order within an update means nothing. In each update of a later epoch, records
+    and images are assigned to each other as by ``match``, with the smallest sum.
 
     Args:
         plan: of E epochs.
         x: the records, rebuilt from all of them ``[n, ...]``.
         labels: of the records ``[n]``.
-        images: for each epoch what its updates gave up, ``[U, B, ...]``.
+        images: of each epoch, rebuilt from its updates alone, ``[U, B, ...]``.
         image_labels: of these images ``[U, B]``.
         pool: as for ``match``.
 
@@ -198,56 +149,16 @@ def arrange(
     require(
         len(plan.members) == len(images) == len(image_labels),
         f"images of {len(images)} epochs and labels of {len(image_labels)} for a plan of "
-        f"{len(plan.members)}; expected as many",
+        f"{len(plan.members)}; expected equal numbers",
     )
     epochs = [plan.members[0]]
-    for members, found, named in zip(plan.members[1:], images[1:], image_labels[1:], strict=True):
+    for members, rough, named in zip(plan.members[1:], images[1:], image_labels[1:], strict=True):
         orders = [
             match(one, x[held], own, labels[held], pool=pool, method="optimal")
-            for held, one, own in zip(members, found, named, strict=True)
+            for held, one, own in zip(members, rough, named, strict=True)
         ]
         epochs.append(members.gather(1, torch.stack(orders).to(members.device)))
     return EpochPlan(torch.stack(epochs))
-
-
-def true_records(found: Tensor, truth: Tensor, records: Tensor) -> Tensor:
-    """Which true record each reconstructed image of an epoch stands for: for scoring alone.
-
-    Args:
-        found: what the updates gave up ``[U, B, ...]``.
-        truth: the client's records ``[n, ...]``.
-        records: which of them each update held, int64 ``[U, B]``.
-
-    Returns:
-        int64 ``[U * B]``; in each update the best one-to-one assignment.
-    """
-    named = []
-    for images, members in zip(found, records, strict=True):
-        order = align_to_truth(images, truth[members])  # images[order[j]] is members[j]
-        named.append(members[order.to(members.device).argsort()])
-    return torch.cat(named)
-
-
-def matching_accuracy(plan: EpochPlan, records: Sequence[Tensor]) -> Tensor:
-    """The share of records that were found again in each later epoch, ``[E - 1]``.
-
-    Args:
-        plan: from ``match_epochs``.
-        records: the true record of each reconstructed image, from ``true_records``, of each epoch
-            ``[n]``.
-
-    >>> plan = EpochPlan(torch.tensor([[[0], [1]], [[1], [0]], [[0], [1]]]))
-    >>> matching_accuracy(plan, [torch.tensor(one) for one in ([7, 9], [9, 7], [9, 7])])
-    tensor([1., 0.])
-    """
-    epochs = len(plan.members)
-    require(
-        len(records) == epochs > 1,
-        f"true records of {len(records)} epochs for a plan of {epochs}; expected as many, "
-        "2 or more",
-    )
-    found = [records[epoch][plan.order(epoch)] for epoch in range(1, epochs)]
-    return torch.stack([(one == records[0]).float().mean() for one in found])
 
 
 def _pooled(images: Tensor, pool: int) -> Tensor:
@@ -263,7 +174,7 @@ def _pooled(images: Tensor, pool: int) -> Tensor:
 
 
 def _fill(order: Tensor, distance: Tensor, rows: Tensor, columns: Tensor, paired: _Pairing) -> None:
-    """Match ``rows`` to ``columns``, as many as the fewer of them."""
+    """Assign ``rows`` to ``columns``; where their numbers differ, some stay without a partner."""
     some, others = paired(distance[rows][:, columns])
     order[rows[some]] = columns[others]
 

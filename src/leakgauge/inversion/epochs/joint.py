@@ -1,4 +1,4 @@
-"""Records that a client used in several epochs, rebuilt from all of its updates together."""
+"""Rebuilds the records that a client used in several epochs from all of its updates together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from torch import Tensor
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
-from leakgauge.inversion.epochs.assignment import EpochPlan
+from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.search.engine import objective_of, rescaled
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.starts import check_start, draw_starts
@@ -45,13 +45,13 @@ def joint_reconstruct(
     snapshots: int = 0,
     progress: Progress | None = None,
 ) -> Reconstruction:
-    """All n records at once, from every update that held them.
+    """Return all n records, rebuilt together from every update that holds them.
 
     The objective is ``sum_e w_e mean_u D(g_eu(x), g_eu)``, over epochs e and their updates u. The
     paper's text was not at hand: equal weights of 1 are our reading. Epochs are observations of
     their own, so their distances add up, and a prior weighs less beside several of them, unless
-    its weight is relative. Where ``settings`` rescale records, the updates of the first epoch tell
-    by what.
+    its weight is relative. Where ``settings`` rescale records, the updates of the first epoch
+    decide the factor.
 
     Args:
         task: the model and its loss.
@@ -60,8 +60,8 @@ def joint_reconstruct(
         settings: the method.
         labels: ``[n]`` int64, of the records as the plan numbers them.
         record: shape of a record.
-        low: lowest values, broadcast to a record; high, highest ones.
-        high: see ``low``.
+        low: lowest values, broadcast to a record.
+        high: highest values, broadcast to a record.
         seed: draws the start.
         weights: w_e; None weighs each epoch by 1.
         start: ``[1, n, *record]``, where the first restart begins; None draws it.
@@ -86,23 +86,23 @@ def joint_reconstruct(
         for one in epochs
     ]
 
-    def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
+    def objective(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
         return torch.stack([_distance(one_x, one_y) for one_x, one_y in zip(x, y, strict=True)])
 
     def _distance(x: Tensor, y: Tensor) -> Tensor:
         total = x.new_zeros(())
         for number, (share, epoch) in enumerate(zip(shares, epochs, strict=True)):
             held = plan.batches(x, epoch=number), plan.batches(y, epoch=number)
-            found = differentiable_gradients(task, epoch.params, *held)
-            total = total + share * measure(found, epoch.grads).mean()
+            grads = differentiable_gradients(task, epoch.params, *held)
+            total = total + share * measure(grads, epoch.grads).mean()
         return total
 
     like = next(iter(epochs[0].params.values()))
     begin = draw_starts(settings, (count, *record), targets=1, seed=seed, like=like)
     if start is not None:
         begin[:, 0] = check_start(start, begin)
-    found = search(
-        match,
+    rebuilt = search(
+        objective,
         settings,
         begin,
         labels=labels[None],
@@ -114,15 +114,15 @@ def joint_reconstruct(
         progress=progress,
     )
     if not settings.rescale:
-        return found
+        return rebuilt
     y = plan.batches(labels, epoch=0)
     scaled = rescaled(
-        plan.batches(found.x[0], epoch=0),
+        plan.batches(rebuilt.x[0], epoch=0),
         lambda x: differentiable_gradients(task, epochs[0].params, x, y),
         epochs[0].grads,
         (low, high) if settings.boxed else None,
     )
-    return replace(found, x=scaled.flatten(0, 1)[plan.order(0)][None])
+    return replace(rebuilt, x=scaled.flatten(0, 1)[plan.order(0)][None])
 
 
 def check_plan(plan: EpochPlan, *, epochs: int, labels: int, weights: int) -> None:
@@ -130,7 +130,8 @@ def check_plan(plan: EpochPlan, *, epochs: int, labels: int, weights: int) -> No
     planned = len(plan.members)
     require(
         planned == epochs == weights,
-        f"the plan is of {planned} epochs, {epochs} came with {weights} weights; expected as many",
+        f"the plan is of {planned} epochs, {epochs} came with {weights} weights; expected "
+        "equal numbers",
     )
     require(
         labels == plan.records,

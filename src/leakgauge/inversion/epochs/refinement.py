@@ -1,7 +1,7 @@
-"""Decides by gradients, not by rough images, which records each update of an epoch holds.
+"""Refines by gradients the assignment of records to the updates of each epoch.
 
-Where an update holds several records, its rough images are often mixtures, and mixtures match badly
-between epochs. A record's gradient still says which update it is part of.
+Where an update holds several records, its rough images are often mixtures, which cannot be assigned
+well between epochs. A record's gradient still shows which update it is part of.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from leakgauge.core.types import Task
 from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 from leakgauge.inversion.double_backward.products import squares
-from leakgauge.inversion.epochs.assignment import EpochPlan
 from leakgauge.inversion.epochs.joint import Epoch, check_plan, joint_reconstruct
+from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.search.engine import objective_of
 from leakgauge.inversion.search.objective import Objective, cosine_distance, stretches
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.targets import Progress, Reconstruction
 
 _BLOCKS, _LENGTH = 12, 20
-"""So many short searches, each of one in so many of the attack's iterations."""
+"""Number of short searches, and the share of the attack's iterations that each has: 1 / 20."""
 
 _LEAST = 1e-9
 """A smaller fall of the distance is rounding."""
@@ -42,20 +42,19 @@ def refine_assignment(
     seed: int,
     progress: Progress | None = None,
 ) -> EpochPlan:
-    """Improve a plan by joint searches that leave one epoch out in turn.
+    """Return a plan that is improved by joint searches, each of which leaves one epoch out.
 
-    Ours, not the paper's. Records that were searched for by a wrong plan come to agree with it, so
-    the plan of an epoch is decided by what the others gave: after a short search without this
-    epoch, records are swapped between its updates, the best swap first, as long as that brings the
-    mean gradients of their records nearer to those that were seen (by the attack's own cosine,
-    else the plain one). Every search goes on from the best point of the one before; in each turn
-    one has all epochs. Twelve of them (or one for each epoch, where there are more), of a twentieth
-    of the attack's iterations each, have three fifths of them together. There is one start,
-    whatever the attack's restarts. A relative prior weighs as beside all epochs, also where one is
-    left out.
+    This is ours, not the paper's. A search by a wrong plan gives records that agree with it, so the
+    other epochs decide the plan of an epoch: after a short search without this epoch, its updates
+    swap records, the best swap first, while that brings the mean gradients of their records nearer
+    to the observed ones (by the attack's own cosine, else the plain one). Every search continues
+    from the best point of the one before; in each turn one search uses all epochs. There are twelve
+    searches (or one for each epoch, where there are more), each with a twentieth of the attack's
+    iterations: three fifths of them together. There is one start, whatever the attack's restarts. A
+    relative prior has the weight that it has beside all epochs, also where one is left out.
 
-    The gradient of a batch is taken for the mean of its records': the model keeps them apart. The
-    gradients of all n records are held at once.
+    The gradient of a batch is taken for the mean of its records' gradients: the model keeps records
+    apart. The gradients of all n records are in memory together.
 
     Args:
         task: the model and its loss.
@@ -65,8 +64,8 @@ def refine_assignment(
         settings: the attack.
         labels: ``[n]`` int64, of the records as the plan numbers them.
         record: shape of a record.
-        low: lowest values of a record; high, highest ones.
-        high: see ``low``.
+        low: lowest values of a record.
+        high: highest values of a record.
         seed: draws the start.
         progress: as for ``reconstruct``, at each iteration of all searches together.
 
@@ -94,7 +93,7 @@ def refine_assignment(
     def joint(
         kept: list[int], plan: EpochPlan, how: Settings, start: Tensor | None, done: int
     ) -> Reconstruction:
-        def told(at: int, loss: Tensor) -> None:
+        def report(at: int, loss: Tensor) -> None:
             if progress is not None:
                 progress(done + at, loss)
 
@@ -109,7 +108,7 @@ def refine_assignment(
             high=high,
             seed=seed,
             start=start,
-            progress=told,
+            progress=report,
         )
 
     if how.prior_relative and how.total_variation:
@@ -132,10 +131,10 @@ def refine_assignment(
 def swapped(
     task: Task, epoch: Epoch, members: Tensor, x: Tensor, labels: Tensor, measure: Objective
 ) -> Tensor:
-    """Swap records between the updates of an epoch, as long as that brings gradients nearer.
+    """Return an assignment with records swapped between updates, while gradients come nearer.
 
-    The best swap first. The distance of an update needs inner products alone, so those of all pairs
-    of records, and of records with updates, tell what each swap would bring.
+    The best swap comes first. The distance of an update needs only inner products, so those of all
+    pairs of records, and of records with updates, give the gain of each swap.
 
     Args:
         task: the model and its loss.
@@ -152,17 +151,17 @@ def swapped(
     with torch.no_grad():
         own = differentiable_gradients(task, epoch.params, x[:, None], labels.to(x.device)[:, None])
     weights = stretches(measure, list(own)) or dict.fromkeys(own, 1.0)
-    found = [flat_leaf(own[name]) for name in weights]
-    seen = [flat_leaf(epoch.grads[name]).to(one) for name, one in zip(weights, found, strict=True)]
+    flat = [flat_leaf(own[name]) for name in weights]
+    seen = [flat_leaf(epoch.grads[name]).to(one) for name, one in zip(weights, flat, strict=True)]
     shares = list(weights.values())
-    among, with_seen = (_inner(found, others, shares) for others in (found, seen))
+    among, with_seen = (_inner(flat, others, shares) for others in (flat, seen))
     theirs = squares(seen, shares).double()
     update = (members.flatten().argsort() // members.shape[1]).to(x.device)
     kept, least = update.clone(), float("inf")
     while True:
         distance, one, other = _best_swap(update, among, with_seen, theirs)
-        # What a swap promised is not believed: records of very unequal gradients leave rounding
-        # alone. Where a record ran off, the distance is no number, and nothing moves.
+        # The promised gain is checked: for records of very unequal gradients it can be rounding.
+        # Where a record is not finite, the distance is no number, and nothing is swapped.
         if not distance <= least - _LEAST:
             return kept.argsort(stable=True).view_as(members).to(members.device)
         kept, least = update.clone(), distance
@@ -178,9 +177,9 @@ def _inner(ones: list[Tensor], others: list[Tensor], weights: list[float]) -> Te
 def _best_swap(
     update: Tensor, among: Tensor, with_seen: Tensor, theirs: Tensor
 ) -> tuple[float, int, int]:
-    """The sum of cosine distances, and two records whose swap should lower it the most.
+    """The sum of cosine distances, and two records whose swap should lower it most.
 
-    Two of one update, where none should.
+    Both are of one update where no swap should lower it.
 
     Args:
         update: of each record ``[n]``.
@@ -192,12 +191,12 @@ def _best_swap(
     with_sum = among @ held
     dot, ours = (held * with_seen).sum(0), (held * with_sum).sum(0)
     now = cosine_distance((dot, ours, theirs))
-    # What follows is of record i's update, where i gives its place in it to j: [i, j].
+    # From here on [i, j]: of record i's update, if j takes the place of i in it.
     mine, sizes = update[:, None], among.diagonal()
-    leaves = ours[mine] - 2 * with_sum.gather(1, mine) + sizes[:, None]
-    comes = 2 * (with_sum[:, update].T - among) + sizes
+    without = ours[mine] - 2 * with_sum.gather(1, mine) + sizes[:, None]
+    gained = 2 * (with_sum[:, update].T - among) + sizes
     then_dot = dot[mine] - with_seen.gather(1, mine) + with_seen[:, update].T
-    then = cosine_distance((then_dot, leaves + comes, theirs[mine]))
+    then = cosine_distance((then_dot, without + gained, theirs[mine]))
     gain = (now[mine] - then) + (now[mine] - then).T
     gain = gain.masked_fill(mine == update, 0.0)
     best = int(gain.argmax())

@@ -1,9 +1,4 @@
-"""The labels of a batch, read off the gradient of the last linear layer, without being told.
-
-All of it takes the loss to be the mean cross entropy of logits that the last linear layer gives.
-With predictions p_i, one-hot labels y_i and inputs h_i of that layer, the gradients are then the
-means over the batch of ``p_i - y_i`` (bias) and of ``(p_i - y_i) h_i`` (weight, one row a class).
-"""
+"""Infers the labels of a batch from its gradient, by the method that fits the batch."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -14,21 +9,18 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError, require, require_choice, require_count
 from leakgauge.core.types import Grads, Params, Task
+from leakgauge.inversion.labels.methods import counts, gradinversion, idlg
 from leakgauge.inversion.labels.output_layer import (
-    Expected,
-    Head,
+    OutputLayer,
     expectation,
-    last_linear,
     noise_records,
+    output_layer_of,
     outputs_and_inputs,
 )
 
 Method = Literal["auto", "idlg", "gradinversion", "counts"]
 
-TIE = 1e-4
-"""Rows of a gradient that point away from the rest to within this are told apart by their signs."""
-
-_NOTHING_LIKE_IT = (
+_NO_STAND_IN = (
     "counting labels needs the model's mean prediction; pass like=... (public records, a "
     "reconstruction), or record=... (a record's shape) and rng=... for noise"
 )
@@ -36,7 +28,7 @@ _NOTHING_LIKE_IT = (
 
 @dataclass(frozen=True, eq=False)
 class LabelGuess:
-    """Labels that were inferred; their order within a batch means nothing.
+    """Inferred labels; their order within a batch means nothing.
 
     Attributes:
         labels: ``[T, B]`` int64, ascending within each batch.
@@ -47,118 +39,6 @@ class LabelGuess:
     labels: Tensor
     method: str
     counts: Tensor
-
-
-def idlg(grads: Grads, head: Head) -> Tensor:
-    """The label of each of T single records ``[T]``, int64.
-
-    For one record the gradient of the bias is p - y, negative at the label alone. Without a bias
-    the rows of the weight's gradient are ``(p_c - y_c) h``: the label's row points away from all
-    others, whatever the sign of h. With two classes each row points away from the other, and so
-    they do where all of p is on one wrong class; then the label is the row of the smallest sum,
-    which takes h to be 0 or more, as after a ReLU or sigmoid.
-
-    Args:
-        grads: leaf ``[T, *p]``, of one record each.
-        head: from ``last_linear``.
-
-    Raises:
-        InputError: the gradient of the last layer is missing, zero or not finite.
-
-    References:
-        Zhao, Mopuri and Bilen, iDLG: Improved Deep Leakage from Gradients, 2020.
-
-    >>> grads = {"weight": torch.zeros(1, 3, 2), "bias": torch.tensor([[0.2, -0.7, 0.5]])}
-    >>> idlg(grads, Head("", "weight", "bias"))
-    tensor([1])
-    """
-    if head.bias is not None:
-        return _leaf(grads, head.bias, 2).argmin(dim=1)
-    weight = _leaf(grads, head.weight, 3)
-    own = weight.square().sum(dim=2)
-    away = torch.einsum("tcd,td->tc", weight, weight.sum(dim=1)) - own
-    near = away <= away.amin(dim=1, keepdim=True) * (1 - TIE)
-    return torch.where(near, weight.sum(dim=2), torch.inf).argmin(dim=1)
-
-
-def gradinversion(grads: Grads, head: Head, batch: int) -> Tensor:
-    """The labels ``[T, B]`` of batches in which no label occurs twice: int64, ascending.
-
-    They are the B classes whose rows of the weight's gradient have the smallest minimum. This
-    takes the inputs of the last layer to be 0 or more, as after a ReLU.
-
-    Args:
-        grads: leaf ``[T, *p]``.
-        head: from ``last_linear``.
-        batch: records of a batch, B.
-
-    Raises:
-        InputError: there are fewer classes than records; or as ``idlg``.
-
-    References:
-        Yin et al., See through Gradients: Image Batch Recovery via GradInversion, CVPR 2021,
-        section 3.2.
-
-    >>> weight = torch.tensor([[[0.1, 0.2], [-0.9, 0.3], [0.1, -0.4]]])
-    >>> gradinversion({"weight": weight}, Head("", "weight", None), 2)
-    tensor([[1, 2]])
-    """
-    require_count(batch, "batch size")
-    weight = _leaf(grads, head.weight, 3)
-    require(
-        batch <= weight.shape[1],
-        f"{batch} records have a label twice where there are {weight.shape[1]} classes; "
-        'expected no duplicates; use method="counts"',
-    )
-    # Stable: classes that are absent tie at 0 where a unit is off for the whole batch.
-    order = weight.amin(dim=2).argsort(dim=1, stable=True)
-    return order[:, :batch].sort(dim=1).values
-
-
-def counts(grads: Grads, head: Head, batch: int, expected: Expected) -> Tensor:
-    """Records of each class in each of T batches ``[T, C]``, int64; duplicates are counted.
-
-    The gradient of the bias is the mean prediction less the share of each class, so
-    ``n_c = B (mean p_c - g_c)``. Without a bias the weight's gradient is projected on the mean
-    input of the layer: ``n_c = B <mean p_c h - G_c, mean h> / |mean h|^2``, which takes that mean
-    to be the same for every class. The whole numbers of 0 or more that add up to B and are nearest
-    to this in squares are returned: largest remainders, where none of it is negative.
-
-    Args:
-        grads: leaf ``[T, *p]``.
-        head: from ``last_linear``.
-        batch: records of a batch, B.
-        expected: of records like the private ones, from ``expectation``.
-
-    Raises:
-        InputError: the last layer has no bias and its mean input is zero; or as ``idlg``.
-
-    >>> grads = {"bias": torch.tensor([[-0.5, 0.25, 0.25]])}
-    >>> flat = Expected(torch.full((1, 3), 1 / 3), torch.zeros(1, 1), torch.zeros(1, 3, 1))
-    >>> counts(grads, Head("", "weight", "bias"), 4, flat)
-    tensor([[4, 0, 0]])
-    """
-    require_count(batch, "batch size")
-    if head.bias is not None:
-        share = expected.prediction.double() - _leaf(grads, head.bias, 2).double()
-    else:
-        share = _share_without_bias(_leaf(grads, head.weight, 3).double(), expected)
-    return nearest_counts(batch * share, batch)
-
-
-def nearest_counts(wanted: Tensor, total: int) -> Tensor:
-    """The whole numbers ``[T, C]`` nearest to ``wanted [T, C]``, 0 or more, sum ``total``; int64.
-
-    Nearest in squares. Raising a count from k to k + 1 gains ``2 (wanted - k) - 1``, ever less, so
-    the ``total`` largest gains are the best choice.
-
-    >>> nearest_counts(torch.tensor([[2.6, 1.7, -0.3]]), 4)
-    tensor([[2, 2, 0]])
-    """
-    gains = wanted[..., None] - torch.arange(total, device=wanted.device)
-    raised = gains.flatten(1).topk(total, dim=1).indices // total
-    found = torch.zeros(wanted.shape, dtype=torch.int64, device=wanted.device)
-    return found.scatter_add_(1, raised, torch.ones_like(raised))
 
 
 def infer_labels(
@@ -172,13 +52,13 @@ def infer_labels(
     record: tuple[int, ...] | None = None,
     rng: np.random.Generator | None = None,
 ) -> LabelGuess:
-    """The labels behind each of T gradients, without an oracle.
+    """Return the labels behind each of T gradients.
 
     Args:
         task: a model that ends in a linear layer, and the mean cross entropy of its outputs.
         params: where the gradients were taken.
         grads: leaf ``[T, *p]``, each the gradient of the mean loss of B records.
-        batch: records of a batch, B; a client tells it, as in federated averaging.
+        batch: records of a batch, B; a client sends it, as in federated averaging.
         method: ``"auto"`` takes ``"idlg"`` for single records and ``"counts"`` for batches.
         like: for ``"counts"``, records as for ``expectation``: ``[T or 1, n, ...]``. For the other
             methods they only show whether the model ends in the layer that labels are read off.
@@ -198,8 +78,8 @@ def infer_labels(
     """
     require_choice(method, "method", get_args(Method))
     require_count(batch, "batch size")
-    head = last_linear(task.model)
-    _require_fit(task, head, grads)
+    layer = output_layer_of(task.model)
+    _require_fit(task, layer, grads)
     if method == "auto":
         method = "idlg" if batch == 1 else "counts"
     require(
@@ -210,36 +90,37 @@ def infer_labels(
         like = noise_records(record, rng, next(iter(params.values())))
     if method == "counts":
         if like is None:
-            raise InputError(_NOTHING_LIKE_IT)
-        found = counts(grads, head, batch, expectation(task, params, head, like))
-        return LabelGuess(_spelled(found, batch), method, found)
+            raise InputError(_NO_STAND_IN)
+        counted = counts(grads, layer, batch, expectation(task, params, layer, like))
+        return LabelGuess(_labels(counted, batch), method, counted)
     if like is not None:
-        outputs_and_inputs(task, params, head, like[:1, :1])
-    labels = idlg(grads, head)[:, None] if method == "idlg" else gradinversion(grads, head, batch)
-    return LabelGuess(labels, method, _histogram(labels, grads[head.weight].shape[1]))
+        outputs_and_inputs(task, params, layer, like[:1, :1])
+    labels = idlg(grads, layer)[:, None] if method == "idlg" else gradinversion(grads, layer, batch)
+    return LabelGuess(labels, method, _histogram(labels, grads[layer.weight].shape[1]))
 
 
-def label_accuracy(found: Tensor, truth: Tensor) -> Tensor:
-    """The share of labels that were found ``[T]``, as multisets: their order means nothing.
+def label_accuracy(guess: Tensor, truth: Tensor) -> Tensor:
+    """Return the share of correct labels ``[T]``, as multisets: their order means nothing.
 
     Args:
-        found: ``[T, B]`` int64.
+        guess: ``[T, B]`` int64.
         truth: ``[T, B]`` int64.
 
     >>> label_accuracy(torch.tensor([[0, 0, 1]]), torch.tensor([[1, 0, 2]]))
     tensor([0.6667])
     """
     require(
-        found.shape == truth.shape,
-        f"labels found are {list(found.shape)}, the true ones {list(truth.shape)}; expected equal",
+        guess.shape == truth.shape,
+        f"the guessed labels are {list(guess.shape)}, the true ones {list(truth.shape)}; expected "
+        "equal shapes",
     )
-    classes = int(max(found.max(), truth.max())) + 1
-    shared = torch.minimum(_histogram(found, classes), _histogram(truth, classes))
-    return shared.sum(dim=1) / found.shape[1]
+    classes = int(max(guess.max(), truth.max())) + 1
+    shared = torch.minimum(_histogram(guess, classes), _histogram(truth, classes))
+    return shared.sum(dim=1) / guess.shape[1]
 
 
-def _require_fit(task: Task, head: Head, grads: Grads) -> None:
-    for name in (head.weight, *([] if head.bias is None else [head.bias])):
+def _require_fit(task: Task, layer: OutputLayer, grads: Grads) -> None:
+    for name in (layer.weight, *([] if layer.bias is None else [layer.bias])):
         require(name in grads, f"there is no gradient of {name!r}, the last layer; pass the labels")
         wanted = list(task.model.get_parameter(name).shape)
         require(
@@ -248,45 +129,18 @@ def _require_fit(task: Task, head: Head, grads: Grads) -> None:
         )
         require(
             wanted[0] > 1,
-            f"{type(task.model).__name__} has one output, which tells no classes apart; pass the "
+            f"{type(task.model).__name__} has one output, which distinguishes no classes; pass the "
             "labels (as known)",
         )
 
 
-def _share_without_bias(weight: Tensor, expected: Expected) -> Tensor:
-    feature = expected.feature.double()
-    length = feature.square().sum(dim=1, keepdim=True)
-    require(
-        bool((length > 0).all()),
-        "the last layer has no bias and a mean input of zero, so labels cannot be counted; "
-        "pass the labels (as known)",
-    )
-    rest = expected.product.double() - weight
-    share: Tensor = torch.einsum("tcd,td->tc", rest, feature.expand(len(rest), -1)) / length
-    return share
-
-
-def _leaf(grads: Grads, name: str, axes: int) -> Tensor:
-    """The stack called ``name``, which tells something."""
-    require(name in grads, f"there is no gradient of {name!r}, the last layer; pass the labels")
-    leaf = grads[name]
-    require(
-        leaf.dim() == axes,
-        f"the gradient of {name!r} is {list(leaf.shape)}; expected {axes} axes, T the first",
-    )
-    require(bool(leaf.isfinite().all()), f"the gradient of {name!r} is not finite everywhere")
-    told = leaf.flatten(1).any(dim=1)
-    require(bool(told.all()), f"the gradient of {name!r} is all zero, so it tells no label")
-    return leaf
-
-
-def _spelled(found: Tensor, batch: int) -> Tensor:
+def _labels(counted: Tensor, batch: int) -> Tensor:
     """Counts ``[T, C]`` as labels ``[T, B]``, ascending."""
-    classes = torch.arange(found.shape[1], device=found.device)
-    return torch.stack([classes.repeat_interleave(row) for row in found]).reshape(-1, batch)
+    classes = torch.arange(counted.shape[1], device=counted.device)
+    return torch.stack([classes.repeat_interleave(row) for row in counted]).reshape(-1, batch)
 
 
 def _histogram(labels: Tensor, classes: int) -> Tensor:
     """How often each class occurs ``[T, C]`` among ``labels [T, B]``."""
-    found = torch.zeros(len(labels), classes, dtype=torch.int64, device=labels.device)
-    return found.scatter_add_(1, labels, torch.ones_like(labels))
+    histogram = torch.zeros(len(labels), classes, dtype=torch.int64, device=labels.device)
+    return histogram.scatter_add_(1, labels, torch.ones_like(labels))

@@ -1,4 +1,4 @@
-"""The last linear layer of a model, and what it says of records before a label is known."""
+"""The output layer of a model, and its mean predictions before any label is known."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from leakgauge.core.types import Params, Task
 from leakgauge.gradients.probing import private, trainable
 
 NOISE = 256
-"""Records of noise that stand in for public ones."""
+"""Number of records of noise that stand in for public ones."""
 
 CHUNK = 256
-"""Records of one forward pass."""
+"""Number of records in one forward pass."""
 
 
 @dataclass(frozen=True)
-class Head:
+class OutputLayer:
     """The last linear layer of a model.
 
     Attributes:
@@ -34,7 +34,7 @@ class Head:
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What a model says of records like the private ones, before any label is known.
+    """A model's mean outputs on records like the private ones.
 
     T is the number of targets, or 1 where one expectation serves all.
 
@@ -49,39 +49,39 @@ class Expected:
     product: Tensor
 
 
-def last_linear(model: nn.Module) -> Head:
-    """The ``nn.Linear`` that was registered last, taken for the layer that gives the logits.
+def output_layer_of(model: nn.Module) -> OutputLayer:
+    """Return the ``nn.Linear`` that was registered last, taken for the layer that gives the logits.
 
     Raises:
         InputError: there is none.
 
-    >>> last_linear(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))).weight
+    >>> output_layer_of(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))).weight
     '2.weight'
     """
-    found = [(name, part) for name, part in model.named_modules() if isinstance(part, nn.Linear)]
+    layers = [(name, part) for name, part in model.named_modules() if isinstance(part, nn.Linear)]
     require(
-        bool(found),
+        bool(layers),
         f"{type(model).__name__} has no nn.Linear to read labels from; pass the labels (as known)",
     )
-    name, part = found[-1]
+    name, part = layers[-1]
     dot = f"{name}." if name else ""
-    return Head(name, f"{dot}weight", None if part.bias is None else f"{dot}bias")
+    return OutputLayer(name, f"{dot}weight", None if part.bias is None else f"{dot}bias")
 
 
-def expectation(task: Task, params: Params, head: Head, like: Tensor) -> Expected:
-    """What the model says of records that may be like the private ones.
+def expectation(task: Task, params: Params, layer: OutputLayer, like: Tensor) -> Expected:
+    """Return the model's mean outputs on records that may be like the private ones.
 
     Args:
         task: its model runs on a private copy, in its own mode.
         params: all trainable parameters by name.
-        head: from ``last_linear``.
+        layer: from ``output_layer_of``.
         like: ``[T, n, ...]``, or ``[1, n, ...]`` for all targets: public records, the current
             reconstruction, or noise.
 
     Raises:
         InputError: the model's outputs are not the logits ``[n, C]`` of its last linear layer.
     """
-    logits, feature = outputs_and_inputs(task, params, head, like)
+    logits, feature = outputs_and_inputs(task, params, layer, like)
     p = logits.softmax(dim=1).reshape(*like.shape[:2], -1)
     h = feature.reshape(*like.shape[:2], -1)
     product = torch.einsum("tnc,tnd->tcd", p, h) / like.shape[1]
@@ -89,26 +89,26 @@ def expectation(task: Task, params: Params, head: Head, like: Tensor) -> Expecte
 
 
 def outputs_and_inputs(
-    task: Task, params: Params, head: Head, like: Tensor
+    task: Task, params: Params, layer: OutputLayer, like: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The logits ``[n, C]`` of records ``like [T, n / T, ...]``, and the inputs of the last layer.
+    """Return the logits ``[n, C]`` of records ``like [T, n / T, ...]``, and the layer's inputs.
 
     Raises:
         InputError: as ``expectation``.
     """
     model = private(task, trainable(task.model, params)).model
     inputs: list[Tensor] = []
-    model.get_submodule(head.module).register_forward_pre_hook(
+    model.get_submodule(layer.module).register_forward_pre_hook(
         lambda _, given: inputs.append(given[0])
     )
     with torch.no_grad():
         logits = torch.cat([model(part) for part in torch.split(like.flatten(0, 1), CHUNK)])
     feature = torch.cat(inputs)
-    outputs, width = model.get_parameter(head.weight).shape
+    outputs, width = model.get_parameter(layer.weight).shape
     wanted = [[len(logits), outputs], [len(logits), width]]
     require(
         [list(logits.shape), list(feature.shape)] == wanted,
-        f"{head.module or 'the model'!r} turns {list(feature.shape)} into outputs "
+        f"{layer.module or 'the model'!r} turns {list(feature.shape)} into outputs "
         f"{list(logits.shape)}; expected {wanted[0]}, one score for each class and record; "
         "pass the labels (as known)",
     )
@@ -116,5 +116,5 @@ def outputs_and_inputs(
 
 
 def noise_records(record: tuple[int, ...], rng: np.random.Generator, like: Tensor) -> Tensor:
-    """Standard normal noise ``[1, NOISE, *record]`` of the type and device of ``like``."""
+    """Return standard normal noise ``[1, NOISE, *record]`` of the type and device of ``like``."""
     return torch.from_numpy(rng.standard_normal((1, NOISE, *record))).to(like)

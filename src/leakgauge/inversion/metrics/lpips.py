@@ -1,4 +1,4 @@
-"""LPIPS v0.1 on AlexNet: how different two images look, by the features of a trained network.
+"""LPIPS v0.1 on AlexNet: the distance of two images by the features of a trained network.
 
 The weights are not part of this package; they are read from a safetensors file with AlexNet's
 ``features.*`` and LPIPS' ``lin0.weight`` to ``lin4.weight``.
@@ -19,10 +19,10 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.data.named import data_folder
 
 WEIGHTS_FILE = "weights/lpips_alexnet.safetensors"
-"""Where the folder of named data sets may hold the weights."""
+"""Place of the weights in the folder of named data sets."""
 
-NO_WEIGHTS = f"LPIPS is left out: no weights; name the folder that has {WEIGHTS_FILE}"
-"""A plain word for a report without LPIPS."""
+NO_WEIGHTS = f"LPIPS is left out: it has no weights; name the folder that holds {WEIGHTS_FILE}"
+"""The note of a run without LPIPS."""
 
 # Number of AlexNet's layer, its shape [out, in, k, k], stride, padding.
 _LAYERS = (
@@ -76,8 +76,8 @@ class Lpips:
             ) from error
 
     @torch.no_grad()
-    def __call__(self, found: Tensor, truth: Tensor) -> Tensor:
-        """The distance ``[n]`` of each pair of images ``[n, c, h, w]`` with pixels from 0 to 1.
+    def __call__(self, images: Tensor, truth: Tensor) -> Tensor:
+        """Return the distance ``[n]`` of each pair of images ``[n, c, h, w]``, pixels from 0 to 1.
 
         Images of 32 x 32 go in as they are (the last three layers then see one place each).
         Smaller ones than 31 pixels are first enlarged, bilinearly, to 31 on the shorter side.
@@ -87,15 +87,15 @@ class Lpips:
             InputError: the shapes differ, or are not those of images.
         """
         require(
-            found.shape == truth.shape and found.dim() == 4 and found.shape[1] in (1, 3),
-            f"images are {list(found.shape)} and the truth is {list(truth.shape)}; expected the "
+            images.shape == truth.shape and images.dim() == 4 and images.shape[1] in (1, 3),
+            f"images are {list(images.shape)} and the truth is {list(truth.shape)}; expected the "
             "same shape [n, c, h, w] with 1 or 3 channels",
         )
-        total = found.new_zeros(len(found), dtype=torch.float32)
-        pairs = zip(self._features(found), self._features(truth), strict=True)
+        total = images.new_zeros(len(images), dtype=torch.float32)
+        pairs = zip(self._features(images), self._features(truth), strict=True)
         for layer, (a, b) in enumerate(pairs):
-            head = self.weights[f"lin{layer}.weight"].to(a.device)
-            total += conv2d((a - b).square(), head).mean(dim=(1, 2, 3))
+            linear = self.weights[f"lin{layer}.weight"].to(a.device)
+            total += conv2d((a - b).square(), linear).mean(dim=(1, 2, 3))
         return total
 
     def _features(self, images: Tensor) -> Iterator[Tensor]:
@@ -112,12 +112,12 @@ class Lpips:
 
 
 def default_lpips() -> Lpips | None:
-    """LPIPS with the weights of the folder of named data sets; None where it has none.
+    """Return LPIPS with the weights of the folder of named data sets; None where it has none.
 
-    What to say then is ``NO_WEIGHTS``.
+    ``NO_WEIGHTS`` is the note for this case.
 
     Raises:
-        InputError: the file is there, but is not what it should be.
+        InputError: the file exists, but holds something else.
     """
     folder = data_folder()
     path = None if folder is None else folder / WEIGHTS_FILE
@@ -134,7 +134,7 @@ def _shapes() -> dict[str, tuple[int, ...]]:
 
 
 def _prepared(images: Tensor) -> Tensor:
-    """What the network was trained on: three scaled channels, and enough pixels."""
+    """Images as the network was trained on: three scaled channels, and enough pixels."""
     shorter = min(images.shape[2:])
     if shorter < _LEAST:
         size = [round(side * _LEAST / shorter) for side in images.shape[2:]]

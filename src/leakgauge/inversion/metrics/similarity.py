@@ -1,6 +1,6 @@
-"""How near reconstructed images are to the truth: for scoring alone, no attack reads this.
+"""Similarity of rebuilt images to the true ones; for scoring only, no attack uses it.
 
-All images are floating ``[n, c, h, w]``; of pixels from 0 to 1 unless ``peak`` says otherwise.
+All images are floating ``[n, c, h, w]``, with pixels from 0 to 1 unless ``peak`` is another number.
 """
 
 import torch
@@ -11,20 +11,20 @@ from torch.nn.functional import conv2d
 from leakgauge.core.checks import require
 
 SSIM_WINDOW = 11
-"""Pixels each way that SSIM looks at together: the least that an image must have."""
+"""Height and width of the window of SSIM in pixels, and the smallest of an image."""
 
 _SIGMA = 1.5  # pixels, like the window of Wang et al.
 _K1, _K2 = 0.01, 0.03
 
 
-def psnr(found: Tensor, truth: Tensor, peak: float = 1.0) -> Tensor:
-    """Peak signal-to-noise ratio of each image, in dB.
+def psnr(images: Tensor, truth: Tensor, peak: float = 1.0) -> Tensor:
+    """Return the peak signal-to-noise ratio of each image, in dB.
 
-    An error below what float32 resolves counts as that: equal images score 138.5 dB, not
-    infinity, so that means and records stay finite.
+    An error below the resolution of float32 counts as that resolution: equal images score 138.5 dB,
+    not infinity, so that means stay finite.
 
     Args:
-        found: ``[n, ...]``.
+        images: ``[n, ...]``.
         truth: of the same shape.
         peak: the largest value that a pixel can have, if the smallest is 0.
 
@@ -37,21 +37,21 @@ def psnr(found: Tensor, truth: Tensor, peak: float = 1.0) -> Tensor:
     >>> [round(float(db), 1) for db in psnr(torch.tensor([[0.1], [0.0]]), torch.zeros(2, 1))]
     [20.0, 138.5]
     """
-    found, truth = _checked(found, truth)
-    error = (found - truth).square().flatten(1).mean(dim=1)
+    images, truth = _checked(images, truth)
+    error = (images - truth).square().flatten(1).mean(dim=1)
     smallest = (peak * torch.finfo(torch.float32).eps) ** 2
     return 10 * torch.log10(peak**2 / error.clamp(min=smallest))
 
 
-def ssim(found: Tensor, truth: Tensor, peak: float = 1.0) -> Tensor:
-    """Structural similarity of each image, mean over channels and over windows inside the image.
+def ssim(images: Tensor, truth: Tensor, peak: float = 1.0) -> Tensor:
+    """Return the structural similarity of each image, mean over channels and inner windows.
 
     A Gaussian window of 11 x 11 pixels with sigma 1.5, K1 = 0.01 and K2 = 0.03, population
     moments: scikit-image's ``structural_similarity(gaussian_weights=True, sigma=1.5,
     use_sample_covariance=False)``.
 
     Args:
-        found: ``[n, c, h, w]``, h and w at least 11.
+        images: ``[n, c, h, w]``, h and w at least 11.
         truth: of the same shape.
         peak: the largest value that a pixel can have, if the smallest is 0.
 
@@ -69,34 +69,34 @@ def ssim(found: Tensor, truth: Tensor, peak: float = 1.0) -> Tensor:
     >>> ssim(image, image)
     tensor([1.], dtype=torch.float64)
     """
-    found, truth = _checked(found, truth)
+    images, truth = _checked(images, truth)
     require(
-        found.dim() == 4 and min(found.shape[2:]) >= SSIM_WINDOW,
-        f"images are {list(found.shape)}; SSIM needs [n, c, h, w] with at least {SSIM_WINDOW} "
+        images.dim() == 4 and min(images.shape[2:]) >= SSIM_WINDOW,
+        f"images are {list(images.shape)}; SSIM needs [n, c, h, w] with at least {SSIM_WINDOW} "
         "pixels in each direction",
     )
-    a, b = _blurred(found), _blurred(truth)
+    a, b = _blurred(images), _blurred(truth)
     # The variances and the covariance under each window.
-    aa = _blurred(found.square()) - a.square()
+    aa = _blurred(images.square()) - a.square()
     bb = _blurred(truth.square()) - b.square()
-    ab = _blurred(found * truth) - a * b
+    ab = _blurred(images * truth) - a * b
     c1, c2 = (_K1 * peak) ** 2, (_K2 * peak) ** 2
     each = (2 * a * b + c1) * (2 * ab + c2) / ((a**2 + b**2 + c1) * (aa + bb + c2))
     return each.flatten(1).mean(dim=1)
 
 
-def align_to_truth(found: Tensor, truth: Tensor) -> Tensor:
-    """The order in which the reconstructed records of a batch come nearest to the true ones.
+def align_to_truth(images: Tensor, truth: Tensor) -> Tensor:
+    """Return the order in which the rebuilt records of a batch come nearest to the true ones.
 
-    A gradient does not know the order of its batch. This is the assignment with the smallest sum
-    of squared errors; it looks at the truth, so it is for scoring alone.
+    A gradient does not hold the order of its batch. This is the assignment with the smallest sum of
+    squared errors; it uses the truth, so it is for scoring only.
 
     Args:
-        found: ``[B, ...]``.
+        images: ``[B, ...]``.
         truth: of the same shape.
 
     Returns:
-        ``[B]``, int64: ``found[order]`` stands beside ``truth``.
+        ``[B]``, int64: ``images[order]`` stands beside ``truth``.
 
     Raises:
         InputError: the shapes differ, or there is a value that is not finite.
@@ -105,22 +105,22 @@ def align_to_truth(found: Tensor, truth: Tensor) -> Tensor:
     >>> align_to_truth(truth[[2, 0, 1]] + 0.1, truth)
     tensor([1, 2, 0])
     """
-    found, truth = _checked(found, truth)
-    cost = torch.cdist(truth.flatten(1), found.flatten(1)).square()
+    images, truth = _checked(images, truth)
+    cost = torch.cdist(truth.flatten(1), images.flatten(1)).square()
     _, order = linear_sum_assignment(cost.cpu().numpy())
-    return torch.from_numpy(order).to(found.device)
+    return torch.from_numpy(order).to(images.device)
 
 
-def _checked(found: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+def _checked(images: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
     """Both in float64, without a graph: squares of near pixels cancel in float32."""
     require(
-        found.shape == truth.shape and found.dim() > 1 and found.numel() > 0,
-        f"images are {list(found.shape)} and the truth is {list(truth.shape)}; expected the same "
+        images.shape == truth.shape and images.dim() > 1 and images.numel() > 0,
+        f"images are {list(images.shape)} and the truth is {list(truth.shape)}; expected the same "
         "shape [n, ...]",
     )
-    bad = int((~torch.isfinite(found)).flatten(1).any(dim=1).sum())
-    require(bad == 0, f"{bad} of {len(found)} images hold values that are not finite")
-    return found.detach().double(), truth.detach().to(found.device).double()
+    bad = int((~torch.isfinite(images)).flatten(1).any(dim=1).sum())
+    require(bad == 0, f"{bad} of {len(images)} images hold values that are not finite")
+    return images.detach().double(), truth.detach().to(images.device).double()
 
 
 def _blurred(images: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Records rebuilt from the update of a real client, whose true records nobody here knows."""
+"""Records rebuilt from the update of a real client, whose true records are unknown here."""
 
 from dataclasses import dataclass
 from pathlib import Path

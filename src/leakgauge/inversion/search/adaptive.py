@@ -1,8 +1,8 @@
-"""Attackers who know the defense: an objective is changed to compare what the defense lets through.
+"""Attacks by an attacker who knows the defense: they compare what the defense lets through.
 
-Each transform says by ``Transform.adapt`` how to compare the clean gradient of a guess with the
-defended update. What the defense took away, the smoothness of images has to replace:
-``adapted_settings`` also raises the total variation.
+Each transform defines by ``Transform.adapt`` how to compare the clean gradient of a guess with the
+defended update. The smoothness of images replaces what the defense removes: ``adapted_settings``
+also raises the total variation.
 """
 
 from dataclasses import dataclass, replace
@@ -18,8 +18,8 @@ from leakgauge.inversion.search.objective import Objective, SquaredError
 from leakgauge.inversion.search.settings import Settings
 
 TOTAL_VARIATION = 0.05
-"""Least weight of the total variation against a defended update. Of 0.003 to 0.1, on eight training
-images of CIFAR-10 and an untrained slim net, it or the next was best for each defense."""
+"""Smallest weight of the total variation against a defended update. Of 0.003 to 0.1, on eight
+training images of CIFAR-10 and an untrained slim net, it or the next was best for each defense."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class RelativeError:
     """For noise: the squared error over the squared size of the update.
 
     Equal Gaussian noise on every coordinate makes the squared error the log-likelihood, up to a
-    factor; a cosine throws the gradient's size away, and weights by layer count some of the noise
-    more than the rest. Weights by the share of signal in each layer or coordinate did worse.
+    factor; a cosine ignores the gradient's size, and weights by layer count some of the noise more
+    than the rest. Weights by the share of signal in each layer or coordinate did worse.
 
     Attributes:
         layers: names of the parameters that are compared; None compares all.
@@ -40,19 +40,19 @@ class RelativeError:
 
     layers: tuple[str, ...] | None = None
 
-    def __call__(self, found: Grads, wanted: Grads) -> Tensor:
+    def __call__(self, guess: Grads, observed: Grads) -> Tensor:
         """The distance of each row, ``[N]``, without a unit; 1 at a gradient of zeros."""
         error = SquaredError(self.layers)
-        size = error({name: torch.zeros_like(leaf) for name, leaf in wanted.items()}, wanted)
-        return error(found, wanted) / torch.where(size > 0, size, 1.0)
+        size = error({name: torch.zeros_like(leaf) for name, leaf in observed.items()}, observed)
+        return error(guess, observed) / torch.where(size > 0, size, 1.0)
 
 
 def adapted(objective: Objective, defense: Defense) -> Objective:
-    """The objective of an attacker who knows the defense.
+    """Return the objective of an attacker who knows the defense.
 
-    Clipping alone changes only the size of a record's gradient, for which ``adapted_settings``
-    asks no more, and a changed model is known to everyone: the objective stays as it is. DP-SGD
-    is taken for the noise on its clipped mean.
+    Clipping alone changes only the size of a record's gradient, which ``adapted_settings`` then
+    ignores, and every attacker knows a changed model: the objective stays as it is. DP-SGD is
+    treated as noise on its clipped mean.
 
     Args:
         objective: of the static attacker.
@@ -66,21 +66,21 @@ def adapted(objective: Objective, defense: Defense) -> Objective:
     >>> adapted(Cosine(), parse_defense("sign", batch_size=1))
     SoftSigns(objective=Cosine(layers=None), softness=0.5)
     """
-    # A clipped gradient has lost its size, which the relative error would ask for.
+    # A clipped gradient has lost its size, which the relative error would use.
     if defense.noise_std > 0 and defense.keeps_size:
         objective = RelativeError(getattr(objective, "layers", None))
     changed = defense.adapt(objective)
     if changed is None:
         raise InputError(
-            f"no attack adapts to the defense {defense.name!r}; its transform does not say how to "
-            "compare a guess, as those of prune, sign and noise do (Transform.adapt): attack this "
-            "one without"
+            f"no attack adapts to the defense {defense.name!r}; its transform does not define how "
+            "to compare a guess, as those of prune, sign and noise do (Transform.adapt); attack it "
+            "with static knowledge"
         )
     return changed
 
 
 def adapts(settings: Settings, defense: Defense) -> bool:
-    """Whether knowing the defense changes the attack.
+    """Return whether knowledge of the defense changes the attack.
 
     >>> from leakgauge.defenses import Clip, Prune
     >>> plain, sized = Settings(), Settings(rescale=True)
@@ -97,22 +97,22 @@ def adapts(settings: Settings, defense: Defense) -> bool:
 
 
 def adapted_settings(settings: Settings, defense: Defense, model: nn.Module) -> Settings:
-    """The attack of someone who knows the defense: its objective, and images taken as smoother.
+    """Return the attack of an attacker who knows the defense: another objective, smoother images.
 
     Args:
         settings: of the static attack.
         defense: as the client applied it.
-        model: that is attacked; it decides on layer weights.
+        model: the attacked one; it decides the layer weights.
 
     Returns:
-        ``settings`` themselves where knowing the defense changes nothing. Without a weight of the
-        total variation there (records that are no images), none is set.
+        ``settings`` themselves where knowledge of the defense changes nothing. Without a weight of
+        the total variation (records that are no images), none is set.
 
     Raises:
         InputError: as ``adapted``.
     """
     objective = adapted(objective_of(settings, model), defense)
-    # What is cut to signs, pruned or clipped has lost its size, which rescaling would ask for.
+    # A gradient that is pruned, clipped or reduced to signs has lost its size.
     sized = defense.keeps_size
     if defense.update.is_identity:
         return settings if sized else replace(settings, rescale=False)

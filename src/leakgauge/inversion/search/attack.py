@@ -1,4 +1,4 @@
-"""One attack from what was sent to what is rebuilt: labels, knowledge of the defense, search."""
+"""Runs one attack on updates: labels, knowledge of the defense, search."""
 
 from dataclasses import dataclass, replace
 
@@ -17,15 +17,15 @@ from leakgauge.training.client import Client, Sent
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """What the attacker has beside what was sent and the model.
+    """Attacker knowledge besides the update and the model.
 
     Attributes:
-        labels: the true ones ``[T, S * B]``, granted; None where it has to infer them.
+        labels: the true ones ``[T, S * B]``; None where it has to infer them.
         low: lowest values of a record, broadcast to it, in units of the model's input.
-        high: highest ones.
+        high: highest values of a record, likewise.
         defense: whether it knows the client's defense, and adapts to it.
-        simulate: whether it simulates the client's local steps, rather than take its update for
-            one batch's gradient.
+        simulate: whether it simulates the client's local steps; else it takes the update for the
+            gradient of one batch.
     """
 
     low: Tensor
@@ -55,8 +55,8 @@ def attack(
         params: where every client started.
         sent: from ``send``.
         settings: the method.
-        client: how they trained: rates, steps and batch sizes are part of the protocol, so known.
-        known: what else the attacker has.
+        client: how they trained; rates, steps and batch sizes are part of the protocol, so known.
+        known: what else the attacker knows.
         record: shape of a record.
         seed: draws the starts, and the noise that labels are inferred with.
         snapshots: as for ``reconstruct``.

@@ -1,4 +1,4 @@
-"""The search: rows of records that go downhill, each by itself, and the best point of each."""
+"""Minimises the losses of independent rows of records, and keeps the best point of each."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ CURVE_POINTS = 200
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """What became of N rows.
+    """The result of minimising the losses of N rows.
 
     Attributes:
         x: records ``[N, B, ...]``.
@@ -23,7 +23,7 @@ class Descent:
         loss: ``[N]``, of what is in ``x``; infinite where it never was finite.
         steps: iterations at which the loss was noted, ``[k]``, k up to 200.
         losses: on the way, ``[N, k]``; a row that stopped keeps its last one.
-        iterations: that each row made, ``[N]``.
+        iterations: of each row, ``[N]``.
         snapshot_steps: iterations at which the records were noted, ``[s]``.
         snapshots: ``[N, s, B, ...]``.
     """
@@ -49,7 +49,7 @@ def descend(
     snapshots: int = 0,
     progress: Callable[[int, Tensor], None] | None = None,
 ) -> Descent:
-    """Move rows downhill from ``x [N, B, ...]`` and ``scores [N, B, classes]``; neither is changed.
+    """Minimise from ``x [N, B, ...]`` and ``scores [N, B, classes]``; neither is changed.
 
     Args:
         loss: of rows, as ``steppers.Loss``; a row's loss depends on that row alone.
@@ -57,8 +57,8 @@ def descend(
         x: where the records start.
         scores: where the labels' scores start, or None.
         low: lowest values of a record, broadcast to it; used where ``settings.boxed``.
-        high: highest ones.
-        snapshots: how often the records are noted on the way.
+        high: highest values of a record, likewise.
+        snapshots: number of iterations at which the records are kept.
         progress: called with the iteration and the losses ``[N]`` of all rows.
     """
     x, scores = x.detach().clone(), None if scores is None else scores.detach().clone()
@@ -72,12 +72,12 @@ def descend(
         if not len(rows):
             break
         before = x.clone(), None if scores is None else scores.clone()
-        found = moves.step(at, rows)
+        losses = moves.step(at, rows)
         if settings.boxed:
             x.clamp_(low, high)
-        current[rows] = found[rows]
-        best.offer(*before, found)
-        rest.see(at, best.loss)
+        current[rows] = losses[rows]
+        best.offer(*before, losses)
+        rest.update(at, best.loss)
         notes.take(at, before[0], current)
         if progress is not None:
             progress(at, current)
@@ -108,7 +108,7 @@ class _Best:
 
 
 class _Rest:
-    """Which rows still move, and how far each went."""
+    """The rows that still move, and the iterations of each."""
 
     def __init__(self, settings: Settings, rows: int, device: torch.device) -> None:
         self._patience, self._tolerance = settings.patience, settings.tolerance
@@ -121,7 +121,7 @@ class _Rest:
     def moving(self) -> Tensor:
         return self._all if self._patience is None else torch.nonzero(~self._still).flatten()
 
-    def see(self, at: int, loss: Tensor) -> None:
+    def update(self, at: int, loss: Tensor) -> None:
         self.iterations[~self._still] = at + 1
         if self._patience is None:
             return
@@ -137,7 +137,7 @@ class _Notes:
 
     def __init__(self, iterations: int, snapshots: int) -> None:
         self._at = set(_spread(iterations, CURVE_POINTS))
-        self._shown = set(_spread(iterations, snapshots))
+        self._snapshot_at = set(_spread(iterations, snapshots))
         self._steps: list[int] = []
         self._losses: list[Tensor] = []
         self._seen: list[int] = []
@@ -147,17 +147,17 @@ class _Notes:
         if at in self._at or final:
             self._steps.append(at)
             self._losses.append(losses.clone())
-        if at in self._shown or (final and self._shown):
+        if at in self._snapshot_at or (final and self._snapshot_at):
             self._seen.append(at)
             self._snapshots.append(x.clone())
 
     def read(self, x: Tensor) -> dict[str, Tensor]:
-        shown = torch.stack(self._snapshots, 1) if self._seen else x[:, None][:, :0]
+        snapshots = torch.stack(self._snapshots, 1) if self._seen else x[:, None][:, :0]
         return {
             "steps": torch.tensor(self._steps),
             "losses": torch.stack(self._losses, 1),
             "snapshot_steps": torch.tensor(self._seen, dtype=torch.int64),
-            "snapshots": shown,
+            "snapshots": snapshots,
         }
 
 

@@ -20,13 +20,13 @@ from leakgauge.inversion.search.starts import check_start, draw_starts
 from leakgauge.inversion.search.targets import Progress, Reconstruction, search
 
 SCALES = tuple(1.05**step for step in sorted(range(-28, 29), key=abs))
-"""From a quarter to four times, the nearest to 1 first."""
+"""Factors that ``rescaled`` tries: a quarter to four, the nearest to 1 first."""
 
 
 def reconstruct(
     task: Task,
     params: Params,
-    wanted: Grads,
+    observed: Grads,
     settings: Settings,
     *,
     shape: tuple[int, ...],
@@ -45,19 +45,19 @@ def reconstruct(
     Args:
         task: the model and its loss; never changed.
         params: where the gradients were taken: all trainable parameters, leaf ``[*p]``.
-        wanted: the gradients that were seen, leaf ``[T, *p]``; of an update ``as_gradient()``.
+        observed: the gradients, leaf ``[T, *p]``; of an update ``as_gradient()``.
         settings: the attack, as one of ``PRESETS``.
         shape: of a target's records, ``(B, *record)``.
-        seed: draws the starts, one stream for each target and restart.
+        seed: draws the starts, from one stream for each target and restart.
         labels: ``[T, B]`` int64, known or inferred; None searches for them, where ``settings``
             allow that.
         low: lowest values that a record can have, broadcast to it, in units of the model's
             input; needed with ``settings.boxed``, like ``high``.
-        high: highest ones.
+        high: highest values, in the same way.
         local: simulates the client's local steps; None takes the update for one batch's gradient.
         start: ``[T, B, *record]``, where the first restart begins; None draws it.
         first_target: number of the first target, so that targets in several calls draw as in one.
-        snapshots: how often the records are noted on the way.
+        snapshots: number of iterations at which the records are kept.
         progress: called at each iteration.
 
     Raises:
@@ -67,17 +67,17 @@ def reconstruct(
     >>> from leakgauge.inversion.search.presets import preset
     >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
     >>> params = dict(task.model.named_parameters())
-    >>> wanted = {"weight": torch.tensor([[[1.0, 2, 3], [-1, -2, -3]]]) / 2}
-    >>> wanted["bias"] = torch.tensor([[0.5, -0.5]])
+    >>> observed = {"weight": torch.tensor([[[1.0, 2, 3], [-1, -2, -3]]]) / 2}
+    >>> observed["bias"] = torch.tensor([[0.5, -0.5]])
     >>> settings = preset("dlg-adam", iterations=2)
     >>> labels = torch.tensor([[1]])
-    >>> found = reconstruct(task, params, wanted, settings, shape=(1, 3), labels=labels, seed=0)
-    >>> list(found.x.shape), list(found.losses.shape)
+    >>> rebuilt = reconstruct(task, params, observed, settings, shape=(1, 3), labels=labels, seed=0)
+    >>> list(rebuilt.x.shape), list(rebuilt.losses.shape)
     ([1, 1, 3], [1, 3])
     """
     params = trainable(task.model, params)
-    targets = check_gradients(params, wanted)
-    seen = {name: wanted[name].detach().to(value) for name, value in params.items()}
+    targets = check_gradients(params, observed)
+    seen = {name: observed[name].detach().to(value) for name, value in params.items()}
     each = torch.arange(targets, device=next(iter(seen.values())).device)
     measure = objective_of(settings, task.model)
 
@@ -87,10 +87,10 @@ def reconstruct(
         return simulated_gradients(task, params, x, y, local)
 
     def match(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
-        found = compared(x, y)
+        grads = compared(x, y)
         # Gradients can be large: a copy at every step would cost as much as an objective.
         all_ = len(rows) == targets and torch.equal(rows, each)
-        return measure(found, seen if all_ else {n: value[rows] for n, value in seen.items()})
+        return measure(grads, seen if all_ else {n: value[rows] for n, value in seen.items()})
 
     begin = draw_starts(
         settings,
@@ -135,7 +135,7 @@ def rescaled(
 
     By squared error: the cosine that they were searched by may not depend on that number. Where the
     nearest is the smallest or largest of them, the size of the gradient that was seen is not that
-    of any such records (a defense cut it, say), and they stay as they are.
+    of any such records (a defense clipped it, say), and they stay as they are.
 
     Args:
         x: the records.
@@ -148,9 +148,9 @@ def rescaled(
     with torch.no_grad():
         for number, scale in enumerate(SCALES):
             tried = scale * x if limits is None else (scale * x).clamp(*(v.to(x) for v in limits))
-            found = SquaredError()(gradients(tried), seen)
-            better = found < error
-            error = torch.where(better, found, error)
+            distance = SquaredError()(gradients(tried), seen)
+            better = distance < error
+            error = torch.where(better, distance, error)
             inside = torch.where(better, number < len(SCALES) - 2, inside)
             best = torch.where(better.view(-1, *[1] * (x.dim() - 1)), tried, best)
     return torch.where(inside.view(-1, *[1] * (x.dim() - 1)), best, x)
@@ -179,30 +179,30 @@ def classes_of(task: Task, params: Params, x: Tensor) -> int | None:
     return outputs.shape[1] if shaped else None
 
 
-def check_gradients(params: Params, wanted: Grads) -> int:
+def check_gradients(params: Params, observed: Grads) -> int:
     """The number of targets of a stack of gradients that fits ``params``.
 
     Raises:
         InputError: a name or a shape does not fit, or a row is not finite or all zeros.
     """
-    for name in wanted:
+    for name in observed:
         require(name in params, f"gradient of {name!r}: no such parameter{nearest(name, params)}")
     for name, value in params.items():
-        require(name in wanted, f"the gradient of {name!r} is missing; the model has it")
-        shape = wanted[name].shape
+        require(name in observed, f"the gradient of {name!r} is missing; the model has it")
+        shape = observed[name].shape
         require(
             shape[1:] == value.shape and len(shape) == value.dim() + 1,
             f"the gradient of {name!r} is {list(shape)}; expected [T, *{list(value.shape)}]",
         )
-    counts = {len(value) for value in wanted.values()}
+    counts = {len(value) for value in observed.values()}
     require(len(counts) == 1, f"gradients are of {sorted(counts)} targets; expected one number")
-    squares = torch.stack([_squares(value) for value in wanted.values()])
+    squares = torch.stack([_squares(value) for value in observed.values()])
     for target, square in enumerate(squares.sum(0).tolist()):
         require(
             square == square and square < float("inf"),
             f"the gradient of target {target} is not finite; drop it",
         )
-        require(square > 0, f"the gradient of target {target} is all zeros: it tells nothing")
+        require(square > 0, f"the gradient of target {target} is all zeros; drop it")
     return counts.pop()
 
 

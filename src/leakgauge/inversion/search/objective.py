@@ -1,8 +1,8 @@
-"""How far the gradients of a guess are from the gradients that were seen.
+"""Distances of the gradients of a guess from the observed gradients.
 
-An objective is called with two stacks of gradients, leaf ``[N, *p]``, and gives one number for
-each row, ``[N]``, small where they agree. It is differentiable, finite also where a layer's
-gradient is all zeros, and rows never touch each other.
+An objective takes two stacks of gradients, leaf ``[N, *p]``, and returns one number for each row,
+``[N]``, small where they agree. It is differentiable, finite also where a layer's gradient is all
+zeros, and rows are independent.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inversion.double_backward.products import products, squares
 
 Objective = Callable[[Grads, Grads], Tensor]
-"""``(found, wanted) -> [N]``; leaf ``[N, *p]`` of both."""
+"""``(guess, observed) -> [N]``; leaf ``[N, *p]`` of both."""
 
 Form = Literal["vector", "layers"]
 
@@ -35,16 +35,16 @@ class SquaredError:
     References:
         Zhu et al., Deep Leakage from Gradients, NeurIPS 2019.
 
-    >>> found, wanted = {"w": torch.tensor([[3.0, 4.0]])}, {"w": torch.zeros(1, 2)}
-    >>> SquaredError()(found, wanted)
+    >>> guess, observed = {"w": torch.tensor([[3.0, 4.0]])}, {"w": torch.zeros(1, 2)}
+    >>> SquaredError()(guess, observed)
     tensor([25.])
     """
 
     layers: tuple[str, ...] | None = None
 
-    def __call__(self, found: Grads, wanted: Grads) -> Tensor:
+    def __call__(self, guess: Grads, observed: Grads) -> Tensor:
         """The distance of each row, ``[N]``, in squared units of the gradient."""
-        pairs = _pairs(found, wanted, self.layers)
+        pairs = _pairs(guess, observed, self.layers)
         return torch.stack(
             [flat_leaf(one - other).square().sum(1) for one, other in pairs.values()]
         ).sum(0)
@@ -60,16 +60,16 @@ class Cosine:
     References:
         Geiping et al., Inverting Gradients, NeurIPS 2020, Eq. 4.
 
-    >>> found, wanted = {"w": torch.tensor([[0.0, 2.0]])}, {"w": torch.tensor([[3.0, 0.0]])}
-    >>> Cosine()(found, wanted)
+    >>> guess, observed = {"w": torch.tensor([[0.0, 2.0]])}, {"w": torch.tensor([[3.0, 0.0]])}
+    >>> Cosine()(guess, observed)
     tensor([1.])
     """
 
     layers: tuple[str, ...] | None = None
 
-    def __call__(self, found: Grads, wanted: Grads) -> Tensor:
+    def __call__(self, guess: Grads, observed: Grads) -> Tensor:
         """The distance of each row, ``[N]``, from 0 to 2."""
-        pairs = _pairs(found, wanted, self.layers)
+        pairs = _pairs(guess, observed, self.layers)
         return cosine_distance(_sums(pairs, dict.fromkeys(pairs, 1.0)))
 
 
@@ -97,11 +97,13 @@ class LayerWeighted:
     References:
         Xu et al., AGIC, SRDS 2022.
 
-    >>> found = {"a.weight": torch.tensor([[1.0]]), "b.weight": torch.tensor([[1.0]])}
-    >>> wanted = {"a.weight": torch.tensor([[1.0]]), "b.weight": torch.tensor([[-1.0]])}
+    >>> guess = {"a.weight": torch.tensor([[1.0]]), "b.weight": torch.tensor([[1.0]])}
+    >>> observed = {"a.weight": torch.tensor([[1.0]]), "b.weight": torch.tensor([[-1.0]])}
     >>> weights = {"a.weight": 3.0, "b.weight": 1.0}
-    >>> LayerWeighted(weights)(found, wanted), LayerWeighted(weights, form="layers")(found, wanted)
-    (tensor([0.5000]), tensor([2.]))
+    >>> LayerWeighted(weights)(guess, observed)
+    tensor([0.5000])
+    >>> LayerWeighted(weights, form="layers")(guess, observed)
+    tensor([2.])
     """
 
     weights: Mapping[str, float]
@@ -120,9 +122,9 @@ class LayerWeighted:
             "all layers weigh 0; give one of them a weight above 0",
         )
 
-    def __call__(self, found: Grads, wanted: Grads) -> Tensor:
+    def __call__(self, guess: Grads, observed: Grads) -> Tensor:
         """The distance of each row, ``[N]``, from 0 to 2 (or twice the sum of the weights)."""
-        pairs = _pairs(found, wanted, self.layers)
+        pairs = _pairs(guess, observed, self.layers)
         _check_held(pairs, self.weights, "weight")
         if self.form == "vector":
             return cosine_distance(_sums(pairs, self.weights))
@@ -135,9 +137,9 @@ class LayerWeighted:
 
 
 def stretches(objective: Objective, names: Iterable[str]) -> dict[str, float] | None:
-    """The weights by parameter, of an objective that is the cosine distance of weighted vectors.
+    """Return the weights by parameter of a cosine distance of weighted vectors.
 
-    Such an objective is ``cosine_distance`` of weighted sums; None for any other.
+    Such an objective is ``cosine_distance`` of weighted sums; None for any other objective.
 
     Raises:
         InputError: one that it compares is not among ``names``, or has no weight.
@@ -164,15 +166,15 @@ def _by_module(pairs: Mapping[str, Pair]) -> list[dict[str, Pair]]:
 
 def _sums(pairs: Mapping[str, Pair], weights: Mapping[str, float]) -> tuple[Tensor, Tensor, Tensor]:
     """The weighted inner product and the weighted squared norms, each ``[N]``."""
-    found, wanted = zip(*pairs.values(), strict=True)
+    guess, observed = zip(*pairs.values(), strict=True)
     of_each = [weights[name] for name in pairs]
-    return *products(found, wanted, of_each), squares(wanted, of_each)
+    return *products(guess, observed, of_each), squares(observed, of_each)
 
 
 def cosine_distance(sums: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    """1 - cosine, ``[N]``, from the inner product and the squared norms of found and wanted.
+    """1 - cosine, ``[N]``, from the inner product and both squared norms.
 
-    Where nothing is wanted, 0; where nothing is found, 1; both flat.
+    It is 0 where the observed gradient is zero, and 1 where the guess's is; flat in both cases.
     """
     dot, ours, theirs = sums
     # In float64: the derivative of the root of a small float32 would be infinite.
@@ -190,11 +192,11 @@ def _present(squares: Tensor) -> Tensor:
     return squares > torch.finfo(torch.float32).tiny
 
 
-def _pairs(found: Grads, wanted: Grads, layers: tuple[str, ...] | None) -> dict[str, Pair]:
+def _pairs(guess: Grads, observed: Grads, layers: tuple[str, ...] | None) -> dict[str, Pair]:
     """Both sides of each parameter that is compared."""
-    names = _compared(list(wanted), layers)
-    _check_held(names, found, "gradient")
-    return {name: (found[name], wanted[name]) for name in names}
+    names = _compared(list(observed), layers)
+    _check_held(names, guess, "gradient")
+    return {name: (guess[name], observed[name]) for name in names}
 
 
 def _compared(names: list[str], layers: tuple[str, ...] | None) -> list[str]:
@@ -206,7 +208,7 @@ def _compared(names: list[str], layers: tuple[str, ...] | None) -> list[str]:
 
 
 def _check_held(names: Iterable[str], held: Mapping[str, object], what: str) -> None:
-    """Refuse a missing name; its wording is made only then, since this runs at every step."""
+    """Refuse a missing name; the message is made only then, since this runs at every step."""
     missing = [name for name in names if name not in held]
     if missing:
         raise InputError(f"parameter {missing[0]!r} has no {what}{nearest(missing[0], held)}")

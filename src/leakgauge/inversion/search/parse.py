@@ -1,20 +1,20 @@
-"""An attack from a word of the command line or of a file."""
+"""Reads an attack from the text of the command line or of a file."""
 
 from dataclasses import replace
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from leakgauge.core import parsing as spelling
+from leakgauge.core import parsing
 from leakgauge.inversion.search.layer_weights import LayerWeights
 from leakgauge.inversion.search.presets import PRESETS
 from leakgauge.inversion.search.settings import Settings
 
 ELSEWHERE = ("objective", "iterations", "restarts")
-"""What a word does not set: the name stands for the first, the others have options of their own."""
+"""Settings that a text does not set: the name sets the first, the others have their own options."""
 
 
 def parse_attack(text: str, *others: str) -> Settings | None:
-    """``NAME[:key=value,...]`` -> the settings of an attack.
+    """Return the settings of the attack that ``NAME[:key=value,...]`` names.
 
     The keys are the fields of ``Settings`` and, where the layers are weighted, those of
     ``LayerWeights``.
@@ -26,22 +26,22 @@ def parse_attack(text: str, *others: str) -> Settings | None:
     Raises:
         InputError: the name, a key or a value is not known.
 
-    >>> found = parse_attack("agic:growth=cubic,total_variation=0.001")
-    >>> found.total_variation, found.objective.growth
+    >>> settings = parse_attack("agic:growth=cubic,total_variation=0.001")
+    >>> settings.total_variation, settings.objective.growth
     (0.001, 'cubic')
     >>> parse_attack("agic:growht=cubic")
     Traceback (most recent call last):
     leakgauge.core.checks.InputError: attack 'agic' has no setting 'growht'; did you mean 'growth'?
     """
     known = {name: _kinds(settings) for name, settings in PRESETS.items()}
-    name, told = spelling.read(text, known | {other: {} for other in others}, "attack")
+    name, given = parsing.read(text, known | {other: {} for other in others}, "attack")
     if name in others:
         return None
     settings = PRESETS[name]
     if isinstance(settings.objective, LayerWeights):
-        of_layers = {key: told.pop(key) for key in _kinds_of(LayerWeights) if key in told}
+        of_layers = {key: given.pop(key) for key in _kinds_of(LayerWeights) if key in given}
         settings = replace(settings, objective=replace(settings.objective, **of_layers))
-    return replace(settings, **told)
+    return replace(settings, **given)
 
 
 def _kinds(settings: Settings) -> dict[str, type]:

@@ -66,7 +66,7 @@ first.
 The paper's total variation for AGIC was not at hand. Its weight here, like ours, was chosen on
 training images of CIFAR-10, 16 for the slim net and 3 for ResNet20-4 drawn by ``he``, and is
 relative: the same number serves both. It grows with the batch, which gained 4.2 dB in batches of 4
-on the 16 images and the slim net. To tell what the layer weights alone are worth, give both
+on the 16 images and the slim net. To see the effect of the layer weights alone, give both
 attacks one weight: ``inverting-gradients:total_variation=0.001``,
 ``agic:total_variation=0.001,prior_relative=0,prior_per_record=0``. Drawn by ``he-fan-out``, a
 ResNet20-4 is also better inverted with that one, ``agic`` by 2 dB on 4 training images.

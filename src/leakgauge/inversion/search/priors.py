@@ -1,4 +1,4 @@
-"""What is known of the records beside their gradient: images are smooth."""
+"""Prior knowledge of the records: images are smooth."""
 
 from torch import Tensor
 
@@ -6,7 +6,7 @@ from leakgauge.core.checks import require
 
 
 def total_variation(x: Tensor) -> Tensor:
-    """The mean absolute difference of neighbouring pixels, down plus across (anisotropic).
+    """Return the mean absolute difference of neighbouring pixels, down plus across (anisotropic).
 
     Args:
         x: images ``[N, ..., height, width]``, with at least two pixels each way.
@@ -15,7 +15,7 @@ def total_variation(x: Tensor) -> Tensor:
         One number for each of N, ``[N]``, in units of a pixel.
 
     Raises:
-        InputError: no image.
+        InputError: the records are no images.
 
     References:
         Geiping et al., Inverting Gradients, NeurIPS 2020.

@@ -1,4 +1,4 @@
-"""How the step size moves over the iterations."""
+"""Schedules of the step size over the iterations."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,12 +6,14 @@ from types import MappingProxyType
 
 
 def constant(done: float) -> float:
-    """Always 1."""
+    """Return 1."""
     return 1.0
 
 
 def step_down(done: float) -> float:
-    """A tenth of what it was after 3/8, 5/8 and 7/8 of the iterations (Geiping et al.).
+    """Return a factor that falls to a tenth after 3/8, 5/8 and 7/8 of the iterations.
+
+    As in Geiping et al., Inverting Gradients, NeurIPS 2020.
 
     >>> [round(step_down(done), 4) for done in (0.0, 0.4, 0.7, 0.9)]
     [1.0, 0.1, 0.01, 0.001]
@@ -20,7 +22,7 @@ def step_down(done: float) -> float:
 
 
 def cosine(done: float) -> float:
-    """Half a cosine, from 1 down to 0 (Loshchilov and Hutter, SGDR, ICLR 2017).
+    """Return half a cosine, from 1 down to 0 (Loshchilov and Hutter, SGDR, ICLR 2017).
 
     >>> [round(cosine(done), 2) for done in (0.0, 0.5, 1.0)]
     [1.0, 0.5, 0.0]
@@ -35,7 +37,7 @@ SCHEDULES: Mapping[str, Callable[[float], float]] = MappingProxyType(
 
 
 def factor(schedule: str, iteration: int, iterations: int, *, warmup: int = 0) -> float:
-    """The factor on the step size at ``iteration``, from 0; over ``warmup`` ones it rises evenly.
+    """Return the factor on the step size at ``iteration``, from 0; it rises over ``warmup`` ones.
 
     >>> [factor("constant", at, 4, warmup=2) for at in range(4)]
     [0.5, 1.0, 1.0, 1.0]
@@ -45,7 +47,7 @@ def factor(schedule: str, iteration: int, iterations: int, *, warmup: int = 0) -
 
 
 def fading(first: float, done: float) -> float:
-    """``first`` at the beginning, evenly in its logarithm down to 1 at half the way, then 1.
+    """Return ``first`` at the beginning, falling evenly in its logarithm to 1 at half the way.
 
     >>> [round(fading(100, done), 2) for done in (0.0, 0.25, 0.5, 1.0)]
     [100.0, 10.0, 1.0, 1.0]

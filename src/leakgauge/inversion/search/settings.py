@@ -1,4 +1,4 @@
-"""How an attack searches for the records: its objective, optimiser, schedule and priors."""
+"""Settings of an attack: its objective, optimiser, schedule and priors."""
 
 from dataclasses import dataclass, field
 from math import isfinite
@@ -28,7 +28,7 @@ class Settings:
         iterations: steps of the optimiser; one of L-BFGS has up to ``inner`` evaluations.
         inner: evaluations in a step of L-BFGS; the other optimisers have one.
         restarts: starts for each target; the one of smallest loss is kept.
-        schedule: how ``lr`` moves, one of ``SCHEDULES``; ``warmup`` iterations lead up to it.
+        schedule: of ``lr``, one of ``SCHEDULES``; ``warmup`` iterations lead up to it.
         total_variation: weight of ``priors.total_variation`` beside the objective.
         prior_per_record: whether that weight is of each record of a batch, and not of their mean:
             priors of independent records multiply.
@@ -37,13 +37,13 @@ class Settings:
             gradients of any two images of one class are apart, and the best weight with them.
         prior_first: what that weight is multiplied by at first; it fades to 1 over half the
             iterations (``schedule.fading``). Smooth at first, the records find their coarse shape
-            before noise that hardly changes the gradients settles in them.
+            before noise that hardly changes the gradients stays in them.
         boxed: whether each step ends between the lowest and highest value that a record can have.
         joint_labels: whether unknown labels are searched for together with the records.
-        keep_best: give back the point of smallest loss on the way, not the last one.
+        keep_best: return the point of smallest loss on the way, not the last one.
         start: ``"normal"`` or ``"uniform"`` (between -1 and 1) noise, or ``"zeros"``.
         rescale: whether a target's records are multiplied, at the end, by the number that brings
-            their gradient nearest to the one that was seen. A network without biases that is sure
+            their gradient nearest to the observed one. A network without biases that is sure
             of its answer gives gradients of the same direction for records of any contrast: a
             cosine then knows nothing of it, and the total variation takes it away.
         slope: ``"exact"``, or ``"difference"``: the objective's slope by a difference of two plain

@@ -1,4 +1,4 @@
-"""What a client that takes several local steps would send: FedAvg, simulated step by step."""
+"""Simulates the update of a client with several local steps (FedAvg), step by step."""
 
 from dataclasses import dataclass
 
@@ -35,7 +35,7 @@ class LocalSteps:
 def simulated_gradients(
     task: Task, params: Params, x: Tensor, y: Tensor, local: LocalSteps
 ) -> Grads:
-    """The weight change of each of N clients, over minus the learning rate and the steps.
+    """Return the weight change of each of N clients, over minus the learning rate and the steps.
 
     That is the mean of the gradients of all steps: the scale of ``Update.as_gradient()``, which
     takes all records for one batch and needs no simulation. Differentiable in ``x`` and ``y``
@@ -68,9 +68,9 @@ def simulated_gradients(
     for batch_x, batch_y in (batches * local.epochs)[1:]:
         # The weights depend on the records by now, so their derivative counts as well.
         now = {name: params[name] - local.lr * total[name] for name in total}
-        found = differentiable_gradients(
+        grads = differentiable_gradients(
             task, now, batch_x, batch_y, stacked_params=True, weights_fixed=False
         )
-        total = {name: total[name] + found[name] for name in total}
+        total = {name: total[name] + grads[name] for name in total}
     done = local.steps * local.epochs
     return {name: value / done for name, value in total.items()}

@@ -1,4 +1,4 @@
-"""Where the search begins."""
+"""Draws the starts of the search."""
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ def draw_starts(
     like: Tensor,
     first_target: int = 0,
 ) -> Tensor:
-    """Records ``[T, R, *shape]``, one stream of randomness for each target and restart.
+    """Return records ``[T, R, *shape]``, one stream of randomness for each target and restart.
 
     Args:
         settings: number of restarts and the kind of noise.
@@ -36,7 +36,7 @@ def draw_starts(
 
 
 def draw_scores(start: Tensor, classes: int, *, seed: int, first_target: int = 0) -> Tensor:
-    """Scores of unknown labels ``[T * R, B, classes]``: normal noise, as DLG begins."""
+    """Return scores of unknown labels ``[T * R, B, classes]``: normal noise, as DLG begins."""
     targets, restarts, count = start.shape[:3]
     rows = [
         _noise("normal", (count, classes), seed, "labels", first_target + target, restart)
@@ -47,7 +47,7 @@ def draw_scores(start: Tensor, classes: int, *, seed: int, first_target: int = 0
 
 
 def check_start(start: Tensor, drawn: Tensor) -> Tensor:
-    """``start [T, B, *record]``, checked against what was drawn, ``[T, R, B, *record]``."""
+    """Return ``start [T, B, *record]``, checked against the drawn ``[T, R, B, *record]``."""
     wanted = [drawn.shape[0], *drawn.shape[2:]]
     require(list(start.shape) == wanted, f"start is {list(start.shape)}; expected {wanted}")
     return start.to(drawn)

@@ -1,4 +1,4 @@
-"""One step of the search for all rows at once, no row moved by another."""
+"""One step of the search for all rows; rows are independent."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -15,17 +15,17 @@ Loss = Callable[[Tensor, Tensor | None, Tensor, float], Tensor]
 
 
 class Stepper(Protocol):
-    """Moves the rows in place."""
+    """Changes the rows in place."""
 
     def step(self, at: int, rows: Tensor) -> Tensor:
-        """The step of iteration ``at``, from 0; the losses ``[N]`` of where it began.
+        """Make the step of iteration ``at``, from 0, and return the losses ``[N]`` before it.
 
-        Only ``rows`` (int64) move; the others' losses are infinite.
+        Only ``rows`` (int64) change; the others' losses are infinite.
         """
 
 
 def stepper(settings: Settings, loss: Loss, x: Tensor, scores: Tensor | None) -> Stepper:
-    """The optimiser of ``settings`` on ``x [N, B, ...]`` and ``scores [N, B, classes]``."""
+    """Return the optimiser of ``settings`` on ``x [N, B, ...]`` and ``scores [N, B, classes]``."""
     if settings.optimizer == "lbfgs":
         return _Newton(settings, loss, x, scores)
     return _First(settings, loss, x, scores)
@@ -36,29 +36,29 @@ class _First:
 
     def __init__(self, settings: Settings, loss: Loss, x: Tensor, scores: Tensor | None) -> None:
         self._settings, self._loss, self._x, self._scores = settings, loss, x, scores
-        self._moved = [x] if scores is None else [x, scores]
-        self._adam = torch.optim.Adam(self._moved, lr=settings.lr)
+        self._changed = [x] if scores is None else [x, scores]
+        self._adam = torch.optim.Adam(self._changed, lr=settings.lr)
 
     def step(self, at: int, rows: Tensor) -> Tensor:
         how = self._settings
         x, scores = self._x[rows], None if self._scores is None else self._scores[rows]
         leaves = [value.requires_grad_() for value in (x, scores) if value is not None]
-        found = self._loss(x, scores, rows, at / how.iterations)
-        slopes = torch.autograd.grad(found.sum(), leaves)
-        still = [value.clone() for value in self._moved] if len(rows) < len(self._x) else None
-        for value, slope in zip(self._moved, slopes, strict=True):
+        current = self._loss(x, scores, rows, at / how.iterations)
+        slopes = torch.autograd.grad(current.sum(), leaves)
+        still = [value.clone() for value in self._changed] if len(rows) < len(self._x) else None
+        for value, slope in zip(self._changed, slopes, strict=True):
             slope = torch.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
             value.grad = torch.zeros_like(value)
             value.grad[rows] = slope.sign() if how.optimizer == "signed-adam" else slope
         rate = how.lr * factor(how.schedule, at, how.iterations, warmup=how.warmup)
         self._adam.param_groups[0]["lr"] = rate
         self._adam.step()
-        if still is not None:  # Adam's momentum would carry rows on that are to stay.
-            for value, before in zip(self._moved, still, strict=True):
+        if still is not None:  # Adam's momentum would change rows that must stay.
+            for value, before in zip(self._changed, still, strict=True):
                 before[rows] = value[rows]
                 value.copy_(before)
         losses = torch.full_like(self._x.flatten(1)[:, 0], float("inf"))
-        losses[rows] = found.detach()
+        losses[rows] = current.detach()
         return losses
 
 
@@ -80,29 +80,29 @@ class _Newton:
     def step(self, at: int, rows: Tensor) -> Tensor:
         losses = torch.full_like(self._x.flatten(1)[:, 0], float("inf"))
         for row in rows.tolist():
-            losses[row] = self._move(row, at / self._settings.iterations)
+            losses[row] = self._minimise(row, at / self._settings.iterations)
         return losses
 
-    def _move(self, row: int, done: float) -> float:
+    def _minimise(self, row: int, done: float) -> float:
         leaves = self._rows[row]
         targets = (self._x,) if self._scores is None else (self._x, self._scores)
         for leaf, whole in zip(leaves, targets, strict=True):
-            leaf.copy_(whole[row : row + 1])  # The box may have moved it.
+            leaf.copy_(whole[row : row + 1])  # The box may have changed it.
         at = torch.tensor([row], device=self._x.device)
 
         def closure() -> Tensor:
             with torch.enable_grad():
                 given = [leaf.detach().requires_grad_() for leaf in leaves]
                 second = given[1] if len(given) > 1 else None
-                found = self._loss(given[0], second, at, done).sum()
-            slopes = torch.autograd.grad(found, given)
+                current = self._loss(given[0], second, at, done).sum()
+            slopes = torch.autograd.grad(current, given)
             for leaf, slope in zip(leaves, slopes, strict=True):
                 leaf.grad = slope
-            return found.detach()
+            return current.detach()
 
         before = float(self._optimizers[row].step(closure))  # type: ignore[no-untyped-call]
         if not all(bool(leaf.isfinite().all()) for leaf in leaves):
-            # It ran off to infinity: not taken, and what it learnt of the curvature is forgotten.
+            # It ran off to infinity: discard the step and the estimate of the curvature.
             self._optimizers[row] = self._fresh(leaves)
             return before
         for leaf, whole in zip(leaves, targets, strict=True):

@@ -1,4 +1,4 @@
-"""Searches for records by any loss: T targets x R restarts as one batch, the best restart kept."""
+"""Searches for records by any loss: T targets x R restarts as one batch; the best is kept."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from leakgauge.inversion.search.schedule import fading
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.starts import draw_scores
 
-Match = Callable[[Tensor, Tensor, Tensor], Tensor]
+Distance = Callable[[Tensor, Tensor, Tensor], Tensor]
 """``(x [N, B, ...], y [N, B] or [N, B, classes], targets [N]) -> [N]``: how far the gradients of
 each row are from those of its target."""
 
@@ -24,18 +24,18 @@ Progress = Callable[[int, Tensor], None]
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """What was rebuilt for each of T targets.
+    """The records rebuilt for each of T targets.
 
     Attributes:
         x: records ``[T, B, ...]``, in units of the model's input; their order means nothing.
-        labels: ``[T, B]`` int64, as given or as found.
+        labels: ``[T, B]`` int64, as given or as inferred.
         loss: ``[T]``, objective and priors, of what is in ``x`` (before it was rescaled, where the
             settings ask for that).
         steps: iterations at which the loss was noted, ``[k]``.
         losses: of the kept restart, ``[T, k]``.
         restart_losses: ``[T, R]``; the smallest is kept, whatever the truth is.
         iterations: of the kept restart, ``[T]``.
-        stopped_early: whether its loss had come to rest before the end, ``[T]``.
+        stopped_early: whether its loss stopped falling before the end, ``[T]``.
         seconds_per_iteration: of all targets together.
         snapshot_steps: iterations at which the records were noted, ``[s]``.
         snapshots: of the kept restart, ``[T, s, B, ...]``.
@@ -55,7 +55,7 @@ class Reconstruction:
 
 
 def search(
-    match: Match,
+    objective: Distance,
     settings: Settings,
     start: Tensor,
     *,
@@ -69,16 +69,16 @@ def search(
     snapshots: int = 0,
     progress: Progress | None = None,
 ) -> Reconstruction:
-    """Search for records by a loss of one's own, for example over the updates of several epochs.
+    """Search for records by any objective, for example over the updates of several epochs.
 
     Args:
-        match: the objective, without the priors.
-        settings: the attack; its ``objective`` is not used.
+        objective: distance of gradients, without the priors.
+        settings: the attack, without its own objective.
         start: where the restarts of each target begin, ``[T, R, B, *record]``.
         seed: draws the starts of unknown labels.
         labels: ``[T, B]`` int64; None searches for them among ``classes``.
         classes: of the model; needed where ``labels`` is None.
-        held: records that one gradient is of, where ``match`` takes the B records apart; None
+        held: records that one gradient is of, where ``objective`` splits the B records; None
             takes all B. A prior of each record counts them.
         first_target: as for ``reconstruct``.
         low: as for ``reconstruct``.
@@ -101,7 +101,7 @@ def search(
     rows_of = torch.arange(targets, device=start.device).repeat_interleave(restarts)
 
     def distance(x: Tensor, score: Tensor | None, of: Tensor) -> Tensor:
-        return match(x, known[of] if score is None else score.softmax(-1), of)
+        return objective(x, known[of] if score is None else score.softmax(-1), of)
 
     times = (held or count) if settings.prior_per_record else 1
     weight = start.new_full((targets,), settings.total_variation * times)
@@ -111,12 +111,12 @@ def search(
 
     def loss(x: Tensor, score: Tensor | None, rows: Tensor, done: float) -> Tensor:
         of = rows_of[rows]
-        found = distance(x, score, of)
+        value = distance(x, score, of)
         if settings.total_variation:
-            found = found + weight[of] * fading(settings.prior_first, done) * total_variation(x)
-        return found
+            value = value + weight[of] * fading(settings.prior_first, done) * total_variation(x)
+        return value
 
-    def told(at: int, losses: Tensor) -> None:
+    def report(at: int, losses: Tensor) -> None:
         if progress is not None:
             progress(at, losses.view(targets, restarts).amin(1))
 
@@ -129,7 +129,7 @@ def search(
         low=(torch.tensor(-torch.inf) if low is None else low).to(start),
         high=(torch.tensor(torch.inf) if high is None else high).to(start),
         snapshots=snapshots,
-        progress=told,
+        progress=report,
     )
     seconds = time.perf_counter() - began
     restart_losses = ways.loss.view(targets, restarts)

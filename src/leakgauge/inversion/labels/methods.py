@@ -1,0 +1,155 @@
+"""Methods that infer the labels of a batch from the gradient of the output layer.
+
+All methods assume that the loss is the mean cross entropy of the logits of the last linear layer.
+With predictions p_i, one-hot labels y_i and inputs h_i of that layer, the gradients are then the
+means over the batch of ``p_i - y_i`` (bias) and of ``(p_i - y_i) h_i`` (weight, one row a class).
+"""
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require, require_count
+from leakgauge.core.types import Grads
+from leakgauge.inversion.labels.output_layer import Expected, OutputLayer
+
+TIE = 1e-4
+"""Rows of a gradient that point away from the rest equally, to within this, differ by sign."""
+
+
+def idlg(grads: Grads, layer: OutputLayer) -> Tensor:
+    """Return the label of each of T single records ``[T]``, int64.
+
+    For one record the gradient of the bias is p - y, negative at the label alone. Without a bias
+    the rows of the weight's gradient are ``(p_c - y_c) h``: the label's row points away from all
+    others, whatever the sign of h. With two classes each row points away from the other, and so
+    they do where all of p is on one wrong class; then the label is the row of the smallest sum,
+    which takes h to be 0 or more, as after a ReLU or sigmoid.
+
+    Args:
+        grads: leaf ``[T, *p]``, of one record each.
+        layer: from ``output_layer_of``.
+
+    Raises:
+        InputError: the gradient of the last layer is missing, zero or not finite.
+
+    References:
+        Zhao, Mopuri and Bilen, iDLG: Improved Deep Leakage from Gradients, 2020.
+
+    >>> grads = {"weight": torch.zeros(1, 3, 2), "bias": torch.tensor([[0.2, -0.7, 0.5]])}
+    >>> idlg(grads, OutputLayer("", "weight", "bias"))
+    tensor([1])
+    """
+    if layer.bias is not None:
+        return _leaf(grads, layer.bias, 2).argmin(dim=1)
+    weight = _leaf(grads, layer.weight, 3)
+    own = weight.square().sum(dim=2)
+    away = torch.einsum("tcd,td->tc", weight, weight.sum(dim=1)) - own
+    near = away <= away.amin(dim=1, keepdim=True) * (1 - TIE)
+    return torch.where(near, weight.sum(dim=2), torch.inf).argmin(dim=1)
+
+
+def gradinversion(grads: Grads, layer: OutputLayer, batch: int) -> Tensor:
+    """Return the labels ``[T, B]`` of batches in which no label occurs twice: int64, ascending.
+
+    The labels are the B classes whose rows of the weight's gradient have the smallest minimum. This
+    takes the inputs of the last layer to be 0 or more, as after a ReLU.
+
+    Args:
+        grads: leaf ``[T, *p]``.
+        layer: from ``output_layer_of``.
+        batch: records of a batch, B.
+
+    Raises:
+        InputError: there are fewer classes than records; or as ``idlg``.
+
+    References:
+        Yin et al., See through Gradients: Image Batch Recovery via GradInversion, CVPR 2021,
+        section 3.2.
+
+    >>> weight = torch.tensor([[[0.1, 0.2], [-0.9, 0.3], [0.1, -0.4]]])
+    >>> gradinversion({"weight": weight}, OutputLayer("", "weight", None), 2)
+    tensor([[1, 2]])
+    """
+    require_count(batch, "batch size")
+    weight = _leaf(grads, layer.weight, 3)
+    require(
+        batch <= weight.shape[1],
+        f"{batch} records have a label twice where there are {weight.shape[1]} classes; "
+        'expected no duplicates; use method="counts"',
+    )
+    # Stable: classes that are absent tie at 0 where a unit is off for the whole batch.
+    order = weight.amin(dim=2).argsort(dim=1, stable=True)
+    return order[:, :batch].sort(dim=1).values
+
+
+def counts(grads: Grads, layer: OutputLayer, batch: int, expected: Expected) -> Tensor:
+    """Return the number of records of each class in each of T batches ``[T, C]``, int64.
+
+    The gradient of the bias is the mean prediction less the share of each class, so
+    ``n_c = B (mean p_c - g_c)``. Without a bias the weight's gradient is projected on the mean
+    input of the layer: ``n_c = B <mean p_c h - G_c, mean h> / |mean h|^2``, which takes that mean
+    to be the same for every class. The whole numbers of 0 or more that add up to B and are nearest
+    to this in squares are returned: largest remainders, where none of it is negative.
+
+    Args:
+        grads: leaf ``[T, *p]``.
+        layer: from ``output_layer_of``.
+        batch: records of a batch, B.
+        expected: of records like the private ones, from ``expectation``.
+
+    Raises:
+        InputError: the last layer has no bias and its mean input is zero; or as ``idlg``.
+
+    >>> grads = {"bias": torch.tensor([[-0.5, 0.25, 0.25]])}
+    >>> flat = Expected(torch.full((1, 3), 1 / 3), torch.zeros(1, 1), torch.zeros(1, 3, 1))
+    >>> counts(grads, OutputLayer("", "weight", "bias"), 4, flat)
+    tensor([[4, 0, 0]])
+    """
+    require_count(batch, "batch size")
+    if layer.bias is not None:
+        share = expected.prediction.double() - _leaf(grads, layer.bias, 2).double()
+    else:
+        share = _share_without_bias(_leaf(grads, layer.weight, 3).double(), expected)
+    return nearest_counts(batch * share, batch)
+
+
+def nearest_counts(wanted: Tensor, total: int) -> Tensor:
+    """Return the counts ``[T, C]`` nearest to ``wanted [T, C]`` whose sum is ``total``.
+
+    They are whole numbers from 0, int64, and nearest in squares. Raising a count from k to k + 1
+    gains ``2 (wanted - k) - 1``, ever less, so the ``total`` largest gains are the best choice.
+
+    >>> nearest_counts(torch.tensor([[2.6, 1.7, -0.3]]), 4)
+    tensor([[2, 2, 0]])
+    """
+    gains = wanted[..., None] - torch.arange(total, device=wanted.device)
+    raised = gains.flatten(1).topk(total, dim=1).indices // total
+    nearest = torch.zeros(wanted.shape, dtype=torch.int64, device=wanted.device)
+    return nearest.scatter_add_(1, raised, torch.ones_like(raised))
+
+
+def _share_without_bias(weight: Tensor, expected: Expected) -> Tensor:
+    feature = expected.feature.double()
+    length = feature.square().sum(dim=1, keepdim=True)
+    require(
+        bool((length > 0).all()),
+        "the last layer has no bias and a mean input of zero, so labels cannot be counted; "
+        "pass the labels (as known)",
+    )
+    rest = expected.product.double() - weight
+    share: Tensor = torch.einsum("tcd,td->tc", rest, feature.expand(len(rest), -1)) / length
+    return share
+
+
+def _leaf(grads: Grads, name: str, axes: int) -> Tensor:
+    """The stack called ``name``, checked: finite, and not zero."""
+    require(name in grads, f"there is no gradient of {name!r}, the last layer; pass the labels")
+    leaf = grads[name]
+    require(
+        leaf.dim() == axes,
+        f"the gradient of {name!r} is {list(leaf.shape)}; expected {axes} axes, T the first",
+    )
+    require(bool(leaf.isfinite().all()), f"the gradient of {name!r} is not finite everywhere")
+    present = leaf.flatten(1).any(dim=1)
+    require(bool(present.all()), f"the gradient of {name!r} is all zero, so it shows no label")
+    return leaf
