@@ -13,10 +13,10 @@ from leakgauge.inference.games.users import able_users
 from leakgauge.inference.run.adversaries import adversary_names
 from leakgauge.inference.run.records import Records, records_of
 from leakgauge.inference.run.splitting import split_of
-from leakgauge.inference.spec import InferenceSpec
+from leakgauge.inference.settings import InferenceSettings
 from leakgauge.runs.spec import declared
 
-S = TypeVar("S", bound=InferenceSpec)
+S = TypeVar("S", bound=InferenceSettings)
 
 OF_A_TABLE = ("label", "group", "drop", "bins", "drop_missing", "hidden")
 """Settings that a user's own task leaves no use for."""
@@ -91,7 +91,7 @@ def _of_columns(spec: S, source: Source) -> S:
     )
 
 
-def _refuse(spec: InferenceSpec, records: Records) -> None:
+def _refuse(spec: InferenceSettings, records: Records) -> None:
     """Refuse what the records do not allow, before anything is trained."""
     split = split_of(records, spec)
     for ask in spec.ask:
