@@ -4,7 +4,7 @@ import pytest
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.parsing import read
-from leakgauge.inversion.run.spec import InversionCell
+from leakgauge.inversion.spec import InversionSpec
 from leakgauge.inversion.search.layer_weights import LayerWeights
 from leakgauge.inversion.search.parse import parse_attack
 from leakgauge.inversion.search.presets import PRESETS
@@ -63,5 +63,5 @@ def test_settings_of_search_and_layers_are_told_apart() -> None:
 )
 def test_attacks_that_make_no_sense_are_refused(text: str, says: str) -> None:
     with pytest.raises(InputError) as error:
-        InversionCell("cifar10", text).check()
+        InversionSpec(data="cifar10", method=(text,)).check()
     assert says in str(error.value)

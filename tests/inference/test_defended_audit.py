@@ -10,7 +10,7 @@ import torch
 from leakgauge.core.rng import stream
 from leakgauge.defenses import Defense, Identity, NotLearned, PerturbTransform, none
 from leakgauge.gradients import per_example_gradients
-from leakgauge.inference import Forest, Joint
+from leakgauge.inference import Attack, Forest, Joint
 from leakgauge.inference.run import Stage, audit, judge, play_round, trajectory
 from leakgauge.inference.run.shadows import defense_of_round
 from leakgauge.results.roc import auroc
@@ -190,28 +190,29 @@ class Counted:
         return Identity()
 
 
-def counted(rounds: list[torch.Tensor], **settings) -> Stage:
-    learnt = Defense("counted", update=NotLearned(), learn=Counted(rounds))
-    joint = Joint(batches=200, folds=2)
-    return small_stage(records(0.0), FOREST, joint, defense=learnt, rounds=3, **settings)
+def counted(kept: list[torch.Tensor], *attacks: Attack, **settings) -> Stage:
+    learnt = Defense("counted", update=NotLearned(), learn=Counted(kept))
+    return small_stage(records(0.0), *attacks, defense=learnt, trials=200, **settings)
 
 
 def test_a_defense_is_learned_once_in_each_round() -> None:
     """Training, the round's attacks and those on all rounds together share it."""
     rounds: list[torch.Tensor] = []
-    stage = counted(rounds)
-    played = audit(stage)
-    assert len(rounds) == 3
+    audit(counted(rounds, Joint(directions=0, batches=100, folds=2)))
+    assert len(rounds) == 2
     assert not torch.equal(rounds[0], rounds[1])
-    other: list[torch.Tensor] = []
-    small = counted(other, max_bytes=2**14)  # None is kept, so each step learns it anew.
-    assert [m.estimate for m in audit(small)] == [m.estimate for m in played]
-    assert len(other) > 3
+
+
+def test_a_defense_that_does_not_fit_is_learned_anew() -> None:
+    rounds: list[torch.Tensor] = []
+    audit(counted(rounds, Forest(trees=2, batches=50), max_bytes=2**14, rounds=1))
+    assert len(rounds) == 2  # for training and for the attack
+    assert torch.equal(rounds[0], rounds[1])
 
 
 def test_other_parameters_and_other_processes_learn_anew() -> None:
     rounds: list[torch.Tensor] = []
-    stage = counted(rounds)
+    stage = counted(rounds, FOREST)
     params = next(trajectory(stage))
     for _ in range(2):
         defense_of_round(stage, 1, params)

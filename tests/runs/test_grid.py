@@ -101,7 +101,8 @@ def test_a_size_overrides_every_grid(tmp_path: Path) -> None:
 OTHER = {
     "data": "other.csv", "label": "l", "secret": "s", "group": "g", "drop": ("d",),
     "bins": {"age": 3}, "drop_missing": True, "ask": ("attribute",), "adversary": ("energies",),
-    "task": "m:f", "defense": ("sign",), "batch_size": 17, "shadow": 999, "rounds": 9, "trials": 4999, "lr": 0.02,
+    "task": "m:f", "defense": ("sign",), "batch_size": 17, "shadow": 999, "rounds": 9,
+    "trials": 4999, "lr": 0.02,
     "batches": "fresh", "prior": "empirical", "ratio_bins": 5, "candidates": 3, "stack": True,
     "hidden": (99,), "allow_loop": True, "device": "cuda", "seed": 1,
 }  # fmt: skip
