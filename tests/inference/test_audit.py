@@ -7,7 +7,7 @@ from leakgauge.core.rng import stream
 from leakgauge.data import Split, split_records
 from leakgauge.inference import Auto, Forest, Logistic
 from leakgauge.inference.run import Settings, audit, judge, make_stage, play_round, trajectory
-from leakgauge.inference.spec import FRESH
+from leakgauge.inference.settings import FRESH
 from leakgauge.results.measurements import ACCUMULATED, Measurement
 from support.synthetic import records, small_stage, small_task
 

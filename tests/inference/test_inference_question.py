@@ -30,7 +30,7 @@ def rand() -> Source:
 
 
 def asked(out: Path, source: Source, **settings) -> AuditRun:
-    spec = InferenceSpec(data=source.name, **{**SMALL, **settings})
+    spec = InferenceSpec(**{"data": source.name, **SMALL, **settings})
     resolved = resolve({QUESTION.name: (QUESTION, spec)}, source=source)
     description = describe("audit", resolved)
     return run_audit(out, description, resolved, progress=Silent(), workers=1)
@@ -42,10 +42,9 @@ def figures(audit: AuditRun) -> list:
 
 def test_an_answer_is_kept_and_read_back(rand: Source, tmp_path: Path, monkeypatch) -> None:
     settings = {
-        "ask": ("property", "user"),
-        "adversary": ("forest", "plda"),
+        "ask": ("property", "proportion"),
         "defense": ("none", "prune:rate=0.9"),
-        "batch_size": 2,
+        "ratio_bins": 2,
         "rounds": 1,
     }
     first = asked(tmp_path / "run", rand, **settings)
@@ -53,7 +52,7 @@ def test_an_answer_is_kept_and_read_back(rand: Source, tmp_path: Path, monkeypat
     again = asked(tmp_path / "run", rand, **settings)
     assert figures(first) == figures(again) != []
     section = QUESTION.section(again.answers["inference"], tmp_path)
-    assert [row.ask for row in section.rows] == ["property", "user"]
+    assert [row.ask for row in section.rows] == ["property", "proportion"]
     assert section.effect is not None
     assert section == QUESTION.section(first.answers["inference"], tmp_path)
     for anchor, _ in section.nav:
@@ -119,7 +118,7 @@ def test_what_a_task_does_not_allow_is_refused(settings: dict, says: str) -> Non
 
 def test_a_task_without_secrets_says_what_would_allow_it() -> None:
     x = stream(0, "x").normal(size=(50, 3))
-    data = from_arrays(x, (x[:, 0] > 0).astype(int))
+    data = from_arrays(x, (x[:, 0] > 0).astype(int), {})
     with pytest.raises(InputError, match=r"no secrets; fill Dataset\.secrets"):
         InferenceSpec(task="module:function").resolve(task_source(small_task(data), data))
 

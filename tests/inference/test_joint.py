@@ -15,7 +15,7 @@ from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, held
 from leakgauge.inference.run import Stage, audit, play_round, resumable, trajectory, weigh_rounds
 from leakgauge.inference.run.resumable import ResumableStage
 from leakgauge.inference.run.rounds import defense_of_round, sent_by_clients, shadows_of_round
-from leakgauge.inference.spec import FRESH
+from leakgauge.inference.settings import FRESH
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.question import Silent

@@ -19,7 +19,7 @@ from leakgauge.inference.adversaries.ordinal import log_differences
 from leakgauge.inference.adversaries.stacking import judge_held_out
 from leakgauge.inference.games.mixing import Pure, bootstrap
 from leakgauge.inference.run import audit
-from leakgauge.inference.spec import FRESH
+from leakgauge.inference.settings import FRESH
 from leakgauge.results.measurements import Estimate
 from support.synthetic import records, small_stage
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leakgauge.inference.catalog import USER
-from leakgauge.inference.spec import EMPIRICAL, FRESH, REUSE, UNIFORM
+from leakgauge.inference.settings import EMPIRICAL, FRESH, REUSE, UNIFORM
 from leakgauge.report.grouping import Test
 from leakgauge.report.wording import count, plain
 from leakgauge.results.measurements import Run

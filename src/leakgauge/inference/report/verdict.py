@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.inference.report.games import cases, inferred, values
 from leakgauge.inference.report.titles import adversary_tests, title
-from leakgauge.inference.spec import FRESH
+from leakgauge.inference.settings import FRESH
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent

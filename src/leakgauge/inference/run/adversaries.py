@@ -1,19 +1,13 @@
 """The adversaries and defenses that settings name."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from leakgauge.core.checks import require
 from leakgauge.defenses import Defense, parse_defense
 from leakgauge.inference.catalog import games_of, parse_adversary, players
 from leakgauge.inference.games.candidates import AnyAttack
-
-if TYPE_CHECKING:
-    from leakgauge.inference.spec import InferenceSpec
+from leakgauge.inference.settings import InferenceSettings
 
 
-def attacks_of(spec: InferenceSpec, ask: str) -> list[AnyAttack]:
+def attacks_of(spec: InferenceSettings, ask: str) -> list[AnyAttack]:
     """Return the attacks of a game: the named ones that play it; without names, the paper's.
 
     Raises:
@@ -31,14 +25,14 @@ def attacks_of(spec: InferenceSpec, ask: str) -> list[AnyAttack]:
     return playing
 
 
-def adversary_names(spec: InferenceSpec) -> tuple[str, ...]:
+def adversary_names(spec: InferenceSettings) -> tuple[str, ...]:
     """Return the names of the adversaries of all games, each once."""
     named = [str(parse_adversary(text).name) for text in spec.adversary]
     playing = [str(attack.name) for ask in spec.ask for attack in attacks_of(spec, ask)]
     return tuple(dict.fromkeys([*named, *playing]))
 
 
-def check_adversaries(spec: InferenceSpec) -> None:
+def check_adversaries(spec: InferenceSettings) -> None:
     """Refuse adversaries that are unknown, repeated, or play none of the games.
 
     Raises:
@@ -55,7 +49,7 @@ def check_adversaries(spec: InferenceSpec) -> None:
         )
 
 
-def defenses_of(spec: InferenceSpec) -> list[Defense]:
+def defenses_of(spec: InferenceSettings) -> list[Defense]:
     """Return the defenses that are played, each once.
 
     Raises:

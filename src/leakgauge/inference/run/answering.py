@@ -5,7 +5,7 @@ from dataclasses import replace
 from leakgauge.data import Source
 from leakgauge.inference.run.prepare import prepare
 from leakgauge.inference.run.resumable import ResumableStage
-from leakgauge.inference.spec import InferenceSpec
+from leakgauge.inference.settings import InferenceSettings
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.stages import run_stages
@@ -13,7 +13,7 @@ from leakgauge.runs.work import WorkFolder
 
 
 def answer(
-    spec: InferenceSpec,
+    spec: InferenceSettings,
     source: Source,
     folder: WorkFolder,
     progress: Progress,

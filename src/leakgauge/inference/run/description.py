@@ -12,7 +12,7 @@ from leakgauge.inference.run.adversaries import defenses_of
 from leakgauge.inference.run.records import Records
 from leakgauge.inference.run.settings import Settings
 from leakgauge.inference.run.stage import Stage
-from leakgauge.inference.spec import InferenceSpec
+from leakgauge.inference.settings import InferenceSettings
 from leakgauge.privacy.certificates import guarantees
 from leakgauge.results.measurements import Run
 
@@ -23,7 +23,7 @@ USERS_SPLIT = (
 
 
 def describe(
-    stages: Sequence[Stage], split: Split, records: Records, spec: InferenceSpec, source: Source
+    stages: Sequence[Stage], split: Split, records: Records, spec: InferenceSettings, source: Source
 ) -> Run:
     """Return the settings of a run and the facts about its data, games and defenses."""
     games = {one.game.name: one for one in stages}
@@ -58,7 +58,7 @@ def describe(
     )
 
 
-def _settings(settings: Settings, records: Records, spec: InferenceSpec) -> dict[str, Any]:
+def _settings(settings: Settings, records: Records, spec: InferenceSettings) -> dict[str, Any]:
     data: dict[str, Any] = {"data": spec.data} if spec.data else {}
     if spec.task is None:
         roles = ("group", "drop", "bins", "drop_missing")

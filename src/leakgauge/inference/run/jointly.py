@@ -17,7 +17,7 @@ from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.run.observing import sent_by_clients
 from leakgauge.inference.run.shadows import defense_of_round, shadows_of_round
 from leakgauge.inference.run.stage import Stage
-from leakgauge.inference.spec import FRESH
+from leakgauge.inference.settings import FRESH
 
 
 def weigh_rounds(

@@ -18,7 +18,7 @@ from leakgauge.defenses import deployed
 from leakgauge.inference import Stack, accumulate, accumulate_weighted
 from leakgauge.inference.run.rounds import Played
 from leakgauge.inference.run.stage import Stage
-from leakgauge.inference.spec import FRESH
+from leakgauge.inference.settings import FRESH
 from leakgauge.results import bootstrap, scores
 from leakgauge.results.measurements import ACCUMULATED, STACKED, Estimate, Measurement
 from leakgauge.training import predict

@@ -10,7 +10,7 @@ from leakgauge.inference.run.records import records_of
 from leakgauge.inference.run.settings import Settings
 from leakgauge.inference.run.splitting import split_of
 from leakgauge.inference.run.stage import Stage, make_stage
-from leakgauge.inference.spec import InferenceSpec
+from leakgauge.inference.settings import InferenceSettings
 from leakgauge.results.measurements import Run
 
 
@@ -31,7 +31,7 @@ class Prepared:
     label: str
 
 
-def prepare(spec: InferenceSpec, source: Source) -> Prepared:
+def prepare(spec: InferenceSettings, source: Source) -> Prepared:
     """Split the records once, encode them for each game, and deal the trials of each stage.
 
     The network is an MLP for a table, a CNN for images, or the user's own.
@@ -64,7 +64,7 @@ def prepare(spec: InferenceSpec, source: Source) -> Prepared:
     return Prepared(tuple(stages), run, source.name, records.label)
 
 
-def settings_of(spec: InferenceSpec, ask: str) -> Settings:
+def settings_of(spec: InferenceSettings, ask: str) -> Settings:
     """Return how one game is played; the secret of user inference is the user."""
     secret = spec.group or USER if ask == USER else str(spec.secret)
     return Settings(

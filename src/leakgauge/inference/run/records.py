@@ -1,12 +1,10 @@
 """The records of a run before they are encoded: from a table, images, or a user's own task."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,10 +18,8 @@ from leakgauge.data import Roles, Source, Split, Table, encode
 from leakgauge.data.image_tables import encode_pictures, make_picture_table
 from leakgauge.data.table import make_table
 from leakgauge.inference.catalog import ATTRIBUTE
+from leakgauge.inference.settings import InferenceSettings
 from leakgauge.models import cnn, mlp
-
-if TYPE_CHECKING:
-    from leakgauge.inference.spec import InferenceSpec
 
 Encoding = Callable[[str, Split], tuple[Task, Dataset]]
 """(the word of ``--ask``, whose the records are) -> the task, and all records encoded."""
@@ -69,7 +65,7 @@ class Records:
         return facts if users is None else {**facts, "users": users}
 
 
-def records_of(spec: InferenceSpec, source: Source) -> Records:
+def records_of(spec: InferenceSettings, source: Source) -> Records:
     """Return the records of a source in the roles that the settings name.
 
     Raises:
@@ -82,7 +78,7 @@ def records_of(spec: InferenceSpec, source: Source) -> Records:
     return _from_images(spec, source)
 
 
-def _from_task(spec: InferenceSpec, task: Task, data: Dataset) -> Records:
+def _from_task(spec: InferenceSettings, task: Task, data: Dataset) -> Records:
     schema = data.schema
     if spec.device != "cpu":  # the caller's model stays where it is
         task = Task(copy.deepcopy(task.model).to(spec.device), task.loss)
@@ -99,7 +95,7 @@ def _from_task(spec: InferenceSpec, task: Task, data: Dataset) -> Records:
     )
 
 
-def _from_table(spec: InferenceSpec, source: Source) -> Records:
+def _from_table(spec: InferenceSettings, source: Source) -> Records:
     table = _table(source, *_roles(spec))
 
     def encoded(ask: str, split: Split) -> tuple[Task, Dataset]:
@@ -112,7 +108,7 @@ def _from_table(spec: InferenceSpec, source: Source) -> Records:
     return _of_table(table, encoded, table.features.shape[1], is_table=True)
 
 
-def _from_images(spec: InferenceSpec, source: Source) -> Records:
+def _from_images(spec: InferenceSettings, source: Source) -> Records:
     pixels = source.pixels
     assert pixels is not None
     _, channels, height, width = pixels.shape
@@ -128,7 +124,7 @@ def _from_images(spec: InferenceSpec, source: Source) -> Records:
     return _of_table(table, encoded, channels * height * width, is_table=False)
 
 
-def _task(model: nn.Module, spec: InferenceSpec) -> Task:
+def _task(model: nn.Module, spec: InferenceSettings) -> Task:
     return Task(model.to(spec.device), cross_entropy)
 
 
@@ -151,7 +147,7 @@ def _of_table(table: Table, encode: Encoding, columns: int, *, is_table: bool) -
 RolesKey = tuple[str, tuple[str, ...], str | None, tuple[str, ...], tuple[tuple[str, int], ...]]
 
 
-def _roles(spec: InferenceSpec) -> tuple[RolesKey, bool]:
+def _roles(spec: InferenceSettings) -> tuple[RolesKey, bool]:
     secrets = () if spec.secret is None else (spec.secret,)
     bins = tuple(spec.bins.items())
     return (str(spec.label), secrets, spec.group, spec.drop, bins), spec.drop_missing

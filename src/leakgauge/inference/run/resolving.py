@@ -1,9 +1,7 @@
 """Fills in what the data decide, and refuses what they do not allow."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from leakgauge.core.checks import nearest, require
 from leakgauge.core.types import Dataset
@@ -15,12 +13,10 @@ from leakgauge.inference.games.users import able_users
 from leakgauge.inference.run.adversaries import adversary_names
 from leakgauge.inference.run.records import Records, records_of
 from leakgauge.inference.run.splitting import split_of
+from leakgauge.inference.settings import InferenceSettings
 from leakgauge.runs.spec import declared
 
-if TYPE_CHECKING:
-    from leakgauge.inference.spec import InferenceSpec
-
-S = TypeVar("S", bound="InferenceSpec")
+S = TypeVar("S", bound=InferenceSettings)
 
 OF_A_TABLE = ("label", "group", "drop", "bins", "drop_missing", "hidden")
 """Settings that a user's own task leaves no use for."""
@@ -95,7 +91,7 @@ def _of_columns(spec: S, source: Source) -> S:
     )
 
 
-def _refuse(spec: InferenceSpec, records: Records) -> None:
+def _refuse(spec: InferenceSettings, records: Records) -> None:
     """Refuse what the records do not allow, before anything is trained."""
     split = split_of(records, spec)
     for ask in spec.ask:

@@ -19,7 +19,7 @@ from leakgauge.inference.games.candidates import AnyAttack, CandidateAdversary, 
 from leakgauge.inference.run.observing import candidates_of_trials, sent_by_clients
 from leakgauge.inference.run.shadows import defense_of_round, shadows_of_round
 from leakgauge.inference.run.stage import Stage, judges_candidates, with_candidates
-from leakgauge.inference.spec import FRESH
+from leakgauge.inference.settings import FRESH
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
 from leakgauge.gradients import MAX_BYTES
-from leakgauge.inference.spec import EMPIRICAL, FRESH, REUSE, UNIFORM
+from leakgauge.inference.settings import EMPIRICAL, FRESH, REUSE, UNIFORM
 
 
 @dataclass(frozen=True)

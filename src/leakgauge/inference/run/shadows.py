@@ -12,7 +12,7 @@ from leakgauge.defenses import Defense
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import Flat
 from leakgauge.inference.run.stage import Stage
-from leakgauge.inference.spec import FRESH
+from leakgauge.inference.settings import FRESH
 
 LEARN_BATCHES = 1000
 """Public batches that a defender learns from in each round, if they fit into memory."""

@@ -1,9 +1,5 @@
 """Whose the records of a run are: private, public (the adversary's) or test."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from leakgauge.core.checks import nearest, require
 from leakgauge.core.rng import stream
 from leakgauge.data import Split, split_records
@@ -12,9 +8,7 @@ from leakgauge.inference.catalog import USER
 from leakgauge.inference.games.blocks import MIN_BLOCKS
 from leakgauge.inference.games.users import users_of
 from leakgauge.inference.run.records import Records
-
-if TYPE_CHECKING:
-    from leakgauge.inference.spec import InferenceSpec
+from leakgauge.inference.settings import InferenceSettings
 
 NEED_PUBLIC = 10
 """Fewest shadow records of a value from which an adversary can learn."""
@@ -23,7 +17,7 @@ NEED_LABEL = 5
 """Fewest private records of a label from which a model can learn."""
 
 
-def split_of(records: Records, spec: InferenceSpec) -> Split:
+def split_of(records: Records, spec: InferenceSettings) -> Split:
     """Return one split for all games of the run, so that they are about the same records.
 
     Raises:
@@ -60,7 +54,7 @@ def split_of(records: Records, spec: InferenceSpec) -> Split:
     )
 
 
-def _refuse_rare(records: Records, spec: InferenceSpec, split: Split) -> None:
+def _refuse_rare(records: Records, spec: InferenceSettings, split: Split) -> None:
     """Users are split without a look at the secret, which other games need on both sides."""
     secret = str(spec.secret)
     if set(spec.ask) == {USER} or secret not in records.secrets:

@@ -35,7 +35,7 @@ from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
 from leakgauge.inference.games.users import users_of
 from leakgauge.inference.run.learned import LearnedDefenses
 from leakgauge.inference.run.settings import Settings
-from leakgauge.inference.spec import EMPIRICAL
+from leakgauge.inference.settings import EMPIRICAL
 
 
 @dataclass(frozen=True, eq=False)

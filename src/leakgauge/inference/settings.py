@@ -1,0 +1,95 @@
+"""The fields of inference's settings: options, keys of grids and ``run.yaml`` are made of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from leakgauge.core.strict import Real, Truth, Whole
+from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
+from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
+from leakgauge.inference.catalog import HELP as ADVERSARIES_HELP
+from leakgauge.runs.spec import NONE, Setting, Spec
+
+if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
+    pass
+
+ASKS: Mapping[str, str] = {
+    PROPERTY: "is the secret, which the model does not see, inferred from gradients?",
+    ATTRIBUTE: "is the secret, which is one of the model's inputs, inferred from gradients?",
+    PROPORTION: "is the share of records with the secret inferred from gradients?",
+    USER: "is the user whose records are in a batch inferred from gradients?",
+}
+"""The words of ``--ask``, each with what it asks."""
+
+REUSE, FRESH = "reuse", "fresh"
+UNIFORM, EMPIRICAL = "uniform", "empirical"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InferenceSettings(Spec):
+    """What to infer from gradients, who infers it, and how the model is trained.
+
+    The defaults are those of Li et al., CCS 2024, where the paper has one. Several values of
+    ``ask`` share one split of the records; with ``user`` among them, whole users are split.
+    """
+
+    aliases: ClassVar[Mapping[str, str]] = {}
+
+    ask: Annotated[
+        tuple[str, ...],
+        Setting(f"what to infer: {', '.join(ASKS)}", choices=tuple(ASKS), cells=True),
+    ] = (PROPERTY,)
+    secret: Annotated[str | None, Setting("column that nobody should learn")] = None
+    adversary: Annotated[
+        tuple[str, ...],
+        Setting(f"who infers it: {ADVERSARIES_HELP}", cells=True),
+    ] = ()
+    defense: Annotated[
+        tuple[str, ...],
+        Setting(
+            f"what clients do to gradients: {DEFENSES_HELP}",
+            cells=True,
+            adds=True,
+        ),
+    ] = (NONE,)
+    batch_size: Annotated[
+        Whole, Setting("records in a private batch and in a training step", least=1)
+    ] = 16
+    rounds: Annotated[Whole, Setting("rounds of training; a round is an epoch", least=1)] = 10
+    trials: Annotated[Whole, Setting("private batches that are attacked", least=1)] = 5000
+    shadow: Annotated[
+        Whole,
+        Setting(
+            "records that the adversary has of its own, at most; not used with --ask user, where "
+            "it has the records of 40 % of the users",
+            least=1,
+        ),
+    ] = 1000
+    batches: Annotated[
+        str,
+        Setting(
+            f"{REUSE}: one batch in all rounds; {FRESH}: a new batch in each round",
+            choices=(REUSE, FRESH),
+        ),
+    ] = REUSE
+    stack: Annotated[
+        Truth,
+        Setting(
+            "weight the rounds by held-out shadow batches, for every adversary but matching and "
+            "encoder; slower"
+        ),
+    ] = False
+    ratio_bins: Annotated[Whole, Setting("proportion: number of ranges of the share", least=2)] = 6
+    candidates: Annotated[
+        Whole, Setting("user: number of users that a batch may belong to", least=2)
+    ] = 2
+    prior: Annotated[
+        str, Setting(f"of the secret: {UNIFORM} or {EMPIRICAL}", choices=(UNIFORM, EMPIRICAL))
+    ] = UNIFORM
+    lr: Annotated[Real, Setting("learning rate of the training", above=0)] = 0.01
+    hidden: Annotated[
+        tuple[Whole, ...], Setting("width of a hidden layer of the network for tables", least=1)
+    ] = (100,)
+    allow_loop: Annotated[
+        Truth, Setting("accept a model that torch.func cannot vectorise; slower, exact")
+    ] = False
