@@ -29,8 +29,9 @@ def answer(table: DefenseTable) -> str:
         )
     else:
         text = (
-            f"{_how(bare, best)} the AUROC of the strongest adaptive adversary: from "
-            f"{_auroc(bare)} without a defense to {_auroc(best)}{_cost(bare, best)}."
+            f"`{best.defense}` most lowers the AUROC of the strongest adaptive adversary: from "
+            f"{_auroc(bare)} without a defense to {_auroc(best)}{_doubt(bare, best)}"
+            f"{_cost(bare, best)}."
         )
     return text + _alike(table, best) + _not_compared(out)
 
@@ -100,10 +101,8 @@ def _not_compared(out: Mapping[str, str]) -> str:
     return " Not compared: " + "; ".join(f"`{name}` ({why})" for name, why in out.items()) + "."
 
 
-def _how(bare: DefenseRow, best: DefenseRow) -> str:
-    if _clearly(best, bare):
-        return f"`{best.defense}` most lowers"
-    return f"No defense clearly (the intervals overlap), and `{best.defense}` most, lowers"
+def _doubt(bare: DefenseRow, best: DefenseRow) -> str:
+    return "" if _clearly(best, bare) else ". The intervals overlap, so this may be chance"
 
 
 def _cost(bare: DefenseRow, best: DefenseRow) -> str:
