@@ -283,7 +283,8 @@ def test_a_defense_that_does_not_help_is_not_praised() -> None:
     text = answered({"none": (0.85, 2.0, None), "sign": (0.85, 0.0, 2.1)})
     assert text.startswith("No defense lowers the AUROC of the strongest adaptive adversary")
     text = answered({"none": (0.85, 2.0, None), "sign": (0.849, 0.0, 1.95)})
-    assert text.startswith("`sign` most lowers") and ". The intervals overlap, so this may" in text
+    assert text.startswith("`sign` most lowers")
+    assert ". The intervals overlap, so this may" in text
     assert "a cost of 0.1 percentage points, within the intervals" in text
 
 
