@@ -38,14 +38,14 @@ def read_audit(folder: Path, description: Description | None = None) -> AuditRun
     Raises:
         InputError: the folder is damaged, or nothing in it is finished.
     """
-    told = description or read_description(folder)
+    described = description or read_description(folder)
     store = Store(folder)
-    answers = {key: store.read(key)[1] for key in told.cells if store.has(key)}
+    answers = {key: store.read(key)[1] for key in described.cells if store.has(key)}
     require(bool(answers), f"nothing in {str(folder)!r} is finished; repeat the command to go on")
     refused = read_yaml(folder / REFUSED_FILE) if (folder / REFUSED_FILE).is_file() else {}
-    left = [key for key in told.cells if key not in answers and key not in refused]
+    left = [key for key in described.cells if key not in answers and key not in refused]
     reasons = dict.fromkeys(left, "not finished; repeat the command to go on")
-    return AuditRun(folder, told, answers, {**refused, **reasons})
+    return AuditRun(folder, described, answers, {**refused, **reasons})
 
 
 def sections_of(audit: AuditRun, questions: Mapping[str, Question]) -> list[Section]:

@@ -153,16 +153,16 @@ def declared(kind: type[Spec]) -> Mapping[str, Declared]:
 @functools.cache
 def _declared(kind: Any) -> Mapping[str, Declared]:
     hints = get_type_hints(kind, include_extras=True)
-    found = {}
+    fields_ = {}
     for one in fields(kind):
         setting = next(x for x in hints[one.name].__metadata__ if isinstance(x, Setting))
         default = one.default if one.default_factory is MISSING else one.default_factory()
         base = _plain_type(hints[one.name])
         item = _plain_type((get_args(_bare(hints[one.name])) or (base,))[0])
-        found[one.name] = Declared(
+        fields_[one.name] = Declared(
             one.name, base, default, setting, item if base is tuple else base
         )
-    return found
+    return fields_
 
 
 def make_spec(kind: type[Spec], values: Mapping[str, Any], where: str = "") -> Spec:

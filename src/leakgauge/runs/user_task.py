@@ -45,8 +45,8 @@ def _loaded(spec: str, seed: int) -> tuple[Task, Dataset]:
         raise InputError(f"--task {spec} returned {type(returned).__name__}; {WANTED}")
     task, data = returned
     if not (isinstance(task, Task) and isinstance(data, Dataset)):
-        found = f"({type(task).__name__}, {type(data).__name__})"
-        raise InputError(f"--task {spec} returned {found}; {WANTED}")
+        kinds = f"({type(task).__name__}, {type(data).__name__})"
+        raise InputError(f"--task {spec} returned {kinds}; {WANTED}")
     _check_model(spec, task.model)
     return task, _checked(spec, data)
 
@@ -94,7 +94,7 @@ def _checked(spec: str, data: Dataset) -> Dataset:
 
 
 def only_secret(data: Dataset, named: str | None) -> str:
-    """The secret that is asked for: the one that is named, or the only one there is.
+    """Return the secret that is named, or the only one of the data.
 
     Raises:
         InputError: there is no such secret, or none is named and there are several.
