@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, require
 from leakgauge.core.rng import derive
 from leakgauge.core.types import Dataset, Schema, Task
 from leakgauge.core.user_code import function_of, one_line
@@ -91,18 +91,3 @@ def _checked(spec: str, data: Dataset) -> Dataset:
     )
     plain = from_arrays(data.x, data.y, data.secrets, users=data.users, dtype=data.x.dtype)
     return replace(plain, x=data.x, schema=data.schema)
-
-
-def only_secret(data: Dataset, named: str | None) -> str:
-    """Return the secret that is named, or the only one of the data.
-
-    Raises:
-        InputError: there is no such secret, or none is named and there are several.
-    """
-    known = list(data.secrets)
-    require(len(known) > 0, "the Dataset of --task has no secrets; fill Dataset.secrets")
-    if named is None:
-        require(len(known) == 1, f"--secret is missing{nearest('', known)}")
-        return known[0]
-    require(named in known, f"--secret is {named!r}{nearest(named, known)}")
-    return named
