@@ -16,6 +16,7 @@ from leakgauge.runs.spec import Spec, plain
 from leakgauge.runs.store import Description, Store
 
 REFUSED_FILE = "refused.yaml"
+UNFINISHED = "not finished; repeat the command to go on"
 
 Asked = Mapping[str, tuple[Question, Spec]]
 """The questions of an audit by name, each with its settings."""
@@ -29,7 +30,7 @@ class AuditRun:
         path: its folder.
         description: of ``run.yaml``.
         answers: by question.
-        refused: the questions that could not be answered, and why.
+        refused: the questions that are not answered, and why.
         stopped: whether the user stopped it before its end.
     """
 
@@ -130,7 +131,9 @@ def run_audit(
         if stopped or answers[name].stopped:
             stopped = True
             break
-    audit = AuditRun(out, description, answers, refused, stopped)
+    left = [name for name in resolved if name not in answers and name not in refused]
+    missing = refused | dict.fromkeys(left, UNFINISHED)
+    audit = AuditRun(out, description, answers, missing, stopped)
     write_measurements(out, audit.measurements)
     if refused:
         write_yaml(out / REFUSED_FILE, refused)

@@ -13,7 +13,7 @@ from leakgauge.report.compare_page import render_comparison
 from leakgauge.report.page import Page, render_page
 from leakgauge.report.section import Section
 from leakgauge.results.measurements import REPORT_FILE, RUN_FILE
-from leakgauge.runs.audit import REFUSED_FILE, AuditRun
+from leakgauge.runs.audit import REFUSED_FILE, UNFINISHED, AuditRun
 from leakgauge.runs.question import Question
 from leakgauge.runs.store import Description, Store, read_description
 
@@ -44,7 +44,7 @@ def read_audit(folder: Path, description: Description | None = None) -> AuditRun
     require(bool(answers), f"nothing in {str(folder)!r} is finished; repeat the command to go on")
     refused = read_yaml(folder / REFUSED_FILE) if (folder / REFUSED_FILE).is_file() else {}
     left = [key for key in described.cells if key not in answers and key not in refused]
-    reasons = dict.fromkeys(left, "not finished; repeat the command to go on")
+    reasons = dict.fromkeys(left, UNFINISHED)
     return AuditRun(folder, described, answers, {**refused, **reasons})
 
 

@@ -129,6 +129,8 @@ def play(job: Job, out: Path) -> Outcome:
                     answer = job.question.run(
                         job.spec, source, store.work(key), Silent(), workers=1
                     )
+                if answer.stopped:  # a cell is whole or not there; its checkpoints stay
+                    raise KeyboardInterrupt
                 store.keep(key, job.identity, answer, timed=False)
             except InputError as error:
                 store.forget(key)
