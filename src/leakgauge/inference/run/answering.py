@@ -31,7 +31,7 @@ def answer(
         progress.note(note)
     stages = [ResumableStage(one, prepared.dataset, prepared.label) for one in prepared.stages]
     measurements, missing = run_stages(folder, stages, workers=workers, progress=progress)
-    return Answer(prepared.run, measurements, tuple(missing))
+    return Answer(prepared.run, measurements, (*prepared.refused, *missing))
 
 
 def _elsewhere(run: Run) -> Run:

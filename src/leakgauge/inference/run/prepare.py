@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from leakgauge.data import Source
+from leakgauge.core.checks import InputError
+from leakgauge.data import Source, Split
 from leakgauge.inference.catalog import USER
 from leakgauge.inference.run.adversaries import attacks_of, defenses_of
 from leakgauge.inference.run.description import describe
-from leakgauge.inference.run.records import records_of
+from leakgauge.inference.run.records import Records, records_of
 from leakgauge.inference.run.settings import Settings
 from leakgauge.inference.run.splitting import split_of
 from leakgauge.inference.run.stage import Stage, make_stage
@@ -23,18 +24,21 @@ class Prepared:
         run: settings and facts for the report.
         dataset: the data's name.
         label: the label's name.
+        refused: for each game that the settings or the data do not allow, its name and why.
     """
 
     stages: tuple[Stage, ...]
     run: Run
     dataset: str
     label: str
+    refused: tuple[str, ...] = ()
 
 
 def prepare(spec: InferenceSettings, source: Source) -> Prepared:
     """Split the records once, encode them for each game, and deal the trials of each stage.
 
-    The network is an MLP for a table, a CNN for images, or the user's own.
+    The network is an MLP for a table, a CNN for images, or the user's own. A game that is refused
+    is left out where another is played.
 
     Args:
         spec: resolved.
@@ -46,22 +50,33 @@ def prepare(spec: InferenceSettings, source: Source) -> Prepared:
     records = records_of(spec, source)
     split = split_of(records, spec)
     stages: list[Stage] = []
-    for ask in spec.ask:
-        task, data = records.encode(ask, split)
-        stages += [
-            make_stage(
-                ask,
-                task,
-                data,
-                split,
-                attacks=attacks_of(spec, ask),
-                settings=settings_of(spec, ask),
-                defense=defense,
-            )
-            for defense in defenses_of(spec)
-        ]
+    refused: list[str] = []
+    for number, ask in enumerate(spec.ask, start=1):
+        try:
+            stages += _stages(spec, ask, records, split)
+        except InputError as error:
+            if number == len(spec.ask) and not stages:
+                raise
+            refused.append(f"{ask}: {error}")
     run = describe(stages, split, records, spec, source)
-    return Prepared(tuple(stages), run, source.name, records.label)
+    return Prepared(tuple(stages), run, source.name, records.label, tuple(refused))
+
+
+def _stages(spec: InferenceSettings, ask: str, records: Records, split: Split) -> list[Stage]:
+    """The stages of one game, one for each defense."""
+    task, data = records.encode(ask, split)
+    return [
+        make_stage(
+            ask,
+            task,
+            data,
+            split,
+            attacks=attacks_of(spec, ask),
+            settings=settings_of(spec, ask),
+            defense=defense,
+        )
+        for defense in defenses_of(spec)
+    ]
 
 
 def settings_of(spec: InferenceSettings, ask: str) -> Settings:
