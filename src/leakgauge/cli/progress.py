@@ -19,6 +19,7 @@ class Bars:
 
     def step(self, what: str, done: int, of: int, note: str = "") -> None:
         """Move the bar of ``what``; the first call makes it."""
+        self._bars.start()  # not before: a refusal is one line
         if what not in self._ids:
             self._ids[what] = self._bars.add_task(what, total=of, note=note)
         identifier = self._bars.task_ids[self._ids[what]]
@@ -42,5 +43,9 @@ class Bars:
 def bars(console: Console) -> Iterator[Bars]:
     """Show progress on ``console`` while the block runs."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=console) as shown:
+    shown = Progress(*columns, TimeElapsedColumn(), console=console)
+    try:
         yield Bars(shown, console)
+    finally:
+        if shown.live.is_started:
+            shown.stop()
