@@ -19,7 +19,7 @@ from leakgauge.results.measurements import Measurement
 from leakgauge.runs.audit import AuditRun
 
 if TYPE_CHECKING:
-    from leakgauge.runs.question import Progress
+    from leakgauge.runs.question import Progress, Question
 
 Defense = Any
 """A settings object of ``leakgauge.defenses``, or its text, as ``"prune:rate=0.99"``."""
@@ -127,12 +127,12 @@ def audit(
 
     loaded = data if isinstance(data, Data) else load(data)
     words = (ask,) if isinstance(ask, str) else tuple(ask)
-    given = {**loaded.roles, "seed": seed, **{name: _plain(one) for name, one in options.items()}}
+    given = {"seed": seed, **{name: _plain(one) for name, one in options.items()}}
     if defenses:
-        given["defense"] = tuple(str(getattr(one, "name", one)) for one in defenses)
-    given |= {"adversary": tuple(adversaries)} if adversaries else {}
+        given["defense"] = tuple(str(getattr(one, "name", one)) for one in _several(defenses))
+    given |= {"adversary": tuple(_several(adversaries))} if adversaries else {}
     known = questions()
-    wanted = Wanted(words, given, _sets(settings or {}))
+    wanted = Wanted(words, given, _sets(settings or {}, known), loaded.roles)
     notes: dict[str, str] = {}
     if ALL in words:
         asked, notes = all_allowed(wanted, known, loaded.source)
@@ -141,14 +141,19 @@ def audit(
     resolved = resolve(asked, source=loaded.source)
     lines = [f"`{word}`: {reason}" for word, reason in notes.items()]
     folder = Path(tempfile.mkdtemp(prefix="leakgauge-")) if out is None else Path(out)
-    run = run_audit(
-        folder,
-        describe("audit", resolved, notes=lines),
-        resolved,
-        progress=progress or Silent(),
-        workers=workers,
-    )
-    result = Result(run, tuple(sections_of(run, known)))
+    try:
+        run = run_audit(
+            folder,
+            describe("audit", resolved, notes=lines),
+            resolved,
+            progress=progress or Silent(),
+            workers=workers,
+        )
+        result = Result(run, tuple(sections_of(run, known)))
+    except BaseException:
+        if out is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
     if out is None:
         weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result
@@ -263,13 +268,21 @@ def _source(data: Any, dataset: Any) -> Source:
     )
 
 
-def _sets(settings: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
+def _sets(
+    settings: Mapping[str, Any], known: Mapping[str, "Question"]
+) -> dict[tuple[str, str], Any]:
+    from leakgauge.runs.asking import setting_of
+
     sets = {}
     for text, value in settings.items():
-        question, dot, name = text.partition(".")
-        require(bool(dot), f"settings has {text!r}; expected 'question.name', else an option")
-        sets[question, name] = _plain(value)
+        require("." in text, f"settings has {text!r}; expected 'question.name', else an option")
+        owner, one = setting_of(text, known, f"settings has {text!r}")
+        sets[owner.name, one.name] = _plain(value)
     return sets
+
+
+def _several(values: Any) -> Sequence[Any]:
+    return values if isinstance(values, list | tuple) else (values,)
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.runs.question import Question, question_of
 from leakgauge.runs.reading import read_value
-from leakgauge.runs.spec import Declared, Spec, added, declared, make_spec
+from leakgauge.runs.spec import Declared, Spec, added, check_bounds, declared, make_spec
 
 if TYPE_CHECKING:
     from leakgauge.data.source import Source
@@ -28,11 +28,20 @@ class Wanted:
         asks: words of ``--ask``; empty for the first question's first.
         options: settings by name, for every question asked that has a setting of that name.
         sets: settings of one question by ``(question, name)``; they override ``options``.
+        roles: of the columns, as the data come with them; unlike ``options``, no question need
+            have a setting of that name.
     """
 
     asks: Sequence[str] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     sets: Mapping[tuple[str, str], Any] = field(default_factory=dict)
+    roles: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def adversaries(self) -> tuple[str, ...]:
+        """The adversaries by name, also where a single one is given."""
+        names = self.options.get(ADVERSARY, ())
+        return (names,) if isinstance(names, str) else tuple(names)
 
 
 def asked_of(wanted: Wanted, questions: Mapping[str, Question]) -> Asked:
@@ -47,7 +56,7 @@ def asked_of(wanted: Wanted, questions: Mapping[str, Question]) -> Asked:
     for word in words:
         groups.setdefault(_question(word, questions).name, []).append(word)
     _refuse_unused(wanted, groups, words, questions)
-    players = _players(wanted.options.get(ADVERSARY, ()), [questions[one] for one in groups])
+    players = _players(wanted.adversaries, [questions[one] for one in groups])
     return {
         name: (questions[name], _spec(questions[name], asks, wanted, players[name]))
         for name, asks in groups.items()
@@ -59,31 +68,33 @@ def all_allowed(
 ) -> tuple[Asked, dict[str, str]]:
     """Return every question that the data allow, and why the other words are not asked.
 
+    A word is asked together with the words before it of its question, or not at all.
+
     Raises:
-        InputError: the data allow no question.
+        InputError: the data allow no question, or a word or a setting is wrong for all data.
     """
-    words = [word for question in questions.values() for word in question.asks]
-    usable = Wanted(options=wanted.options, sets=wanted.sets)
-    allowed, reasons = [], {}
-    for word in words:
-        try:
-            question = _question(word, questions)
-            spec = _spec(question, [word], usable, _adversaries(usable, question))
-            spec.check()
-            spec.resolve(source)
-        except InputError as error:
-            reasons[word] = str(error)
-        else:
-            allowed.append(word)
-    if not allowed:
+    for word in wanted.asks:
+        if word != ALL:
+            _question(word, questions)  # refuses an unknown one
+    _refuse_unknown_adversaries(wanted, questions)
+    asked: Asked = {}
+    reasons = {}
+    for question in questions.values():
+        players = [one for one in wanted.adversaries if question.Spec.plays(one)]
+        for word in question.asks:
+            before = asked[question.name][1].ask if question.name in asked else ()
+            spec = _spec(question, (*before, word), wanted, players)
+            check_bounds(spec)
+            try:
+                spec.check()
+                spec.resolve(source)
+            except InputError as error:
+                reasons[word] = str(error)
+            else:
+                asked[question.name] = (question, spec)
+    if not asked:
         why = "; ".join(f"{word}: {reason}" for word, reason in reasons.items())
         raise InputError(f"the data allow no question ({why})")
-    asked = {}
-    for name in dict.fromkeys(_question(word, questions).name for word in allowed):
-        question = questions[name]
-        mine = [word for word in allowed if word in question.asks]
-        spec = _spec(question, mine, usable, _adversaries(usable, question))
-        asked[name] = (question, spec)
     return asked, reasons
 
 
@@ -98,20 +109,36 @@ def read_sets(
     sets = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        question, dot, key = name.partition(".")
         require(
-            bool(equals and dot),
+            bool(equals and "." in name),
             f"--set is {text!r}; expected QUESTION.KEY=VALUE, for example "
             f"{next(iter(questions))}.seed=1",
         )
-        owner = questions.get(question) or question_of(question, questions)
-        if owner is None:
-            raise InputError(f"--set is {text!r}: no question {question!r}"
-                             f"{nearest(question, questions)}")  # fmt: skip
-        known = declared(owner.Spec)
-        require(key in known, f"--set {question} has no setting {key!r}{nearest(key, known)}")
-        sets[owner.name, key] = read_value(known[key], value, f"--set {name}")
+        owner, one = setting_of(name, questions, f"--set is {text!r}")
+        sets[owner.name, one.name] = read_value(one, value, f"--set {name}")
     return sets
+
+
+def setting_of(
+    name: str, questions: Mapping[str, Question], where: str
+) -> tuple[Question, Declared]:
+    """Return the question and the setting that ``QUESTION.KEY`` names.
+
+    Args:
+        name: the question's name, or a word of ``--ask``, a point and the setting's name.
+        questions: by name.
+        where: what ``name`` came from, for refusals.
+
+    Raises:
+        InputError: there is no such question or setting.
+    """
+    question, _, key = name.partition(".")
+    owner = questions.get(question) or question_of(question, questions)
+    if owner is None:
+        raise InputError(f"{where}: no question {question!r}{nearest(question, questions)}")
+    known = declared(owner.Spec)
+    require(key in known, f"{where}: {question} has no setting {key!r}{nearest(key, known)}")
+    return owner, known[key]
 
 
 def _first(questions: Mapping[str, Question]) -> str:
@@ -138,7 +165,11 @@ def _refuse_unused(
     words: Sequence[str],
     questions: Mapping[str, Question],
 ) -> None:
+    every = [
+        name for one in questions.values() for name in (*declared(one.Spec), *one.Spec.aliases)
+    ]
     for option in wanted.options:
+        require(option in every, f"no setting {option!r}{nearest(option, dict.fromkeys(every))}")
         used = any(_field(questions[name].Spec, option) is not None for name in groups)
         require(
             used,
@@ -157,7 +188,7 @@ def _spec(
     question: Question, words: Sequence[str], wanted: Wanted, adversaries: Sequence[str]
 ) -> Spec:
     values: dict[str, Any] = {"ask": tuple(words)}
-    for option, value in wanted.options.items():
+    for option, value in {**wanted.roles, **wanted.options}.items():
         one = _field(question.Spec, option)
         if one is not None and option == ADVERSARY:
             values |= {one.name: tuple(adversaries)} if adversaries else {}
@@ -170,8 +201,12 @@ def _spec(
     return make_spec(question.Spec, values, question.name)
 
 
-def _adversaries(wanted: Wanted, question: Question) -> list[str]:
-    return [one for one in wanted.options.get(ADVERSARY, ()) if question.Spec.plays(one)]
+def _refuse_unknown_adversaries(wanted: Wanted, questions: Mapping[str, Question]) -> None:
+    """Let the first question that has adversaries refuse a name that no question knows."""
+    for name in wanted.adversaries:
+        able = [one for one in questions.values() if _field(one.Spec, ADVERSARY) is not None]
+        if able and not any(one.Spec.plays(name) for one in able):
+            _spec(able[0], [next(iter(able[0].asks))], wanted, [name]).check()
 
 
 def _players(names: Sequence[str], asked: Sequence[Question]) -> dict[str, list[str]]:

@@ -213,7 +213,7 @@ def added(one: Declared, value: Any) -> Any:
     """Return a given value, together with the default where the setting adds to it."""
     if not one.setting.adds:
         return value
-    return tuple(dict.fromkeys((*one.default, *value)))
+    return tuple(dict.fromkeys((*one.default, *((value,) if _is_single(one, value) else value))))
 
 
 def changed(spec: Spec) -> dict[str, Any]:

@@ -1,0 +1,90 @@
+"""From words, options and settings to questions: what is asked, refused or left out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+
+from leakgauge.catalog import questions
+from leakgauge.core.checks import InputError, require
+from leakgauge.data.source import Source, frame_source
+from leakgauge.runs.asking import Wanted, all_allowed, asked_of, setting_of
+from leakgauge.runs.spec import Setting, Spec
+from support.tables import frame
+from support.toy.question import Toy
+
+
+@pytest.fixture(scope="module")
+def source() -> Source:
+    return frame_source(frame())
+
+
+def asked(word: str, options: Mapping[str, Any], **more: Any) -> Any:
+    ((_, spec),) = asked_of(Wanted((word,), options, **more), questions()).values()
+    return spec
+
+
+def test_a_single_text_stands_for_a_list_of_one() -> None:
+    spec = asked("property", {"defense": "sign", "adversary": "logistic"})
+    assert (spec.defense, spec.adversary) == (("none", "sign"), ("logistic",))
+
+
+def test_a_question_need_not_use_the_roles_of_the_data() -> None:
+    roles = {"label": "income", "secret": "sex"}
+    assert asked("reconstruction", {}, roles=roles).label == "income"
+    assert asked("guarantee", {}, roles=roles).attribute == "sex"
+    with pytest.raises(InputError, match="--secret changes nothing for --ask reconstruction"):
+        asked("reconstruction", roles)
+
+
+def test_an_unknown_option_names_the_nearest() -> None:
+    with pytest.raises(InputError, match="no setting 'round'; did you mean 'rounds'"):
+        asked("property", {"round": 1})
+
+
+def test_a_setting_is_named_by_its_question_or_by_a_word_of_it() -> None:
+    for name in ("inference.trials", "property.trials"):
+        owner, one = setting_of(name, questions(), "settings")
+        assert (owner.name, one.name) == ("inference", "trials")
+    with pytest.raises(InputError, match="settings: no question 'infrence'; did you mean 'infer"):
+        setting_of("infrence.trials", questions(), "settings")
+    with pytest.raises(InputError, match="has no setting 'trails'; did you mean 'trials'"):
+        setting_of("inference.trails", questions(), "settings")
+
+
+@pytest.mark.parametrize(
+    ("asks", "options", "says"),
+    [
+        (("all", "propety"), {}, "--ask is 'propety'; did you mean 'property'?"),
+        (("all",), {"adversary": ("forrest",)}, "'forrest' is not known; did you mean 'forest'?"),
+        (("all",), {"rounds": 0}, "--rounds is 0; expected a whole number of 1 or more"),
+    ],
+)
+def test_all_refuses_what_is_wrong_for_all_data(
+    source: Source, asks: tuple[str, ...], options: Mapping[str, Any], says: str
+) -> None:
+    roles = {"label": "income", "secret": "sex"}
+    with pytest.raises(InputError, match=says):
+        all_allowed(Wanted(asks, {**roles, **options}), questions(), source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AloneSpec(Spec):
+    ask: Annotated[tuple[str, ...], Setting("what to ask", cells=True)] = ()
+
+    def resolve(self, source: Any) -> "AloneSpec":
+        require(len(self.ask) == 1, "ask for this in a run of its own")
+        return self
+
+
+class Alone(Toy):
+    name = "alone"
+    asks: Mapping[str, str] = {"one": "alone", "two": "alone too"}
+    Spec = AloneSpec
+
+
+def test_all_leaves_out_a_word_that_the_data_do_not_allow_beside_others(source: Source) -> None:
+    chosen, reasons = all_allowed(Wanted(("all",)), {"alone": Alone()}, source)
+    assert chosen["alone"][1].ask == ("one",)
+    assert reasons == {"two": "ask for this in a run of its own"}
