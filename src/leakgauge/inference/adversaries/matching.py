@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require_count
 from leakgauge.core.types import Dataset, Grads
-from leakgauge.data.counterfactual import altered, column_of
+from leakgauge.data.counterfactual import column_of, with_value
 from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.shadow import Shadow
@@ -45,7 +45,7 @@ def attribute_candidates(
         values: m; None: as many as the schema names.
 
     Raises:
-        InputError: as for ``altered``.
+        InputError: as for ``with_value``.
     """
     column_of(trials.pool, secret)
     assert trials.pool.schema is not None
@@ -54,7 +54,7 @@ def attribute_candidates(
     value = torch.arange(m, device=trials.rows.device)
     rows = trials.rows[:, None] + len(trials.pool) * value[:, None]  # [n, m, B]
     index = torch.arange(n * m, device=value.device).reshape(n, m)
-    pool = _joined([altered(trials.pool, secret, one) for one in range(m)])
+    pool = _joined([with_value(trials.pool, secret, one) for one in range(m)])
     return CandidateBatches(pool, rows.reshape(n * m, size), index, value.repeat(n))
 
 
@@ -112,7 +112,7 @@ class FittedMatching(CandidateAdversary):
 
     @property
     def details(self) -> str:
-        """The settings and s."""
+        """The settings and s, in one line."""
         return f"{self.settings!r}, noise {self.std:.3g}"
 
     def log_posterior(self, seen: Grads, candidates: Candidates) -> Floats:
@@ -136,12 +136,12 @@ def squared_distances(one: Grads, other: Grads | None = None) -> Floats:
 
 
 def _mean_square(shadow: Shadow, rows: Ints) -> float:
-    """The mean squared norm of shadow batches' gradients."""
+    """Return the mean squared norm of shadow batches' gradients."""
     return float(np.concatenate(list(map(squared_distances, shadow.gradients(rows)))).mean())
 
 
 def _variance(shadow: Shadow, other: Shadow, rows: Ints) -> float:
-    """The mean squared difference of a coordinate between the gradients of two shadows."""
+    """Return the mean squared difference of a coordinate between the gradients of two shadows."""
     pairs = zip(shadow.gradients(rows), other.gradients(rows), strict=True)
     gaps = np.concatenate([squared_distances(one, same) for one, same in pairs])
     return float(gaps.mean()) / sum(leaf.numel() for leaf in shadow.params.values())
