@@ -19,7 +19,7 @@ class Adversary(Protocol):
 
     @property
     def details(self) -> str:
-        """What was fitted, in a line: settings, and what was chosen."""
+        """The fitted values in one line: settings and choices."""
         ...
 
 
@@ -28,7 +28,7 @@ class Attack(Protocol):
 
     @property
     def name(self) -> str:
-        """The name at the command line."""
+        """The name on the command line."""
         ...
 
     def fit(

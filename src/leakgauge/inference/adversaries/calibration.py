@@ -1,7 +1,7 @@
 """Held-out shadow records: what an adversary says of records that it was not fitted on.
 
 An adversary is sure of the records that it has seen. What its log-odds are worth shows on others:
-the shadow records are parted into folds, by user where there are users; the attack is fitted
+the shadow records are split into folds, by user if the data name users; the attack is fitted
 on all folds but one and judges batches of that one. The same shadow records and the same seed give
 the same folds and batches in every round, so judgements of them can be compared over
 the rounds.
@@ -44,7 +44,7 @@ class HeldOut:
     secret: Ints
 
     def by_secret(self) -> "HeldOut":
-        """The same, ordered by secret: comparable with other batches of the same secrets."""
+        """These judgements by secret, comparable with other batches of the same secrets."""
         order = np.argsort(self.secret, kind="stable")
         return HeldOut(self.log_odds[order], self.secret[order])
 
@@ -171,7 +171,7 @@ def smoothed_votes(share: Floats, trees: int) -> Floats:
 
 
 def _folds(shadow: Shadow, count: int, rng: np.random.Generator) -> Iterator[tuple[Ints, Ints]]:
-    """The rows that ``shadow.folds`` parts."""
+    """Return the rows that ``shadow.folds`` splits."""
     data = shadow.data
     row = torch.arange(len(data), device=data.y.device)
     marked = replace(shadow, data=replace(data, secrets={**data.secrets, _ROW: row}))

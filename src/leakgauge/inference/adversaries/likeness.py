@@ -46,11 +46,11 @@ class FittedLikeness(CandidateAdversary):
 
     @property
     def details(self) -> str:
-        """The settings and the slope."""
+        """The settings and the slope, in one line."""
         return f"{self.settings!r}, slope {self.slope:.3g}"
 
     def log_posterior(self, seen: Grads, candidates: Candidates) -> Floats:
         """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
-        here, there = (self.view(grads).cpu().numpy() for grads in (seen, candidates.grads))
-        scores = self.likeness(here, there[candidates.index.cpu().numpy()])
+        observed, held = (self.view(grads).cpu().numpy() for grads in (seen, candidates.grads))
+        scores = self.likeness(observed, held[candidates.index.cpu().numpy()])
         return with_prior(self.slope * scores, self.log_prior)

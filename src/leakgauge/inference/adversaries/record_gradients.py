@@ -45,11 +45,11 @@ class RecordGradients:
         """Return ``G @ G.T``."""
         n = len(self.shadow.data)
         gram = np.empty((n, n))
-        for here, left in self._blocks(0):
-            for there, right in self._blocks(here.start, held=(here, left)):
+        for rows, left in self._blocks(0):
+            for columns, right in self._blocks(rows.start, held=(rows, left)):
                 products = (left @ right.T).double().cpu().numpy()
-                gram[here, there] = products
-                gram[there, here] = products.T
+                gram[rows, columns] = products
+                gram[columns, rows] = products.T
         return gram
 
     def combine(self, alpha: Floats) -> Floats:
@@ -64,7 +64,7 @@ class RecordGradients:
     def _blocks(
         self, start: int, held: tuple[slice, Tensor] | None = None
     ) -> Iterator[tuple[slice, Tensor]]:
-        """The records from ``start`` on, in blocks of a quarter of the memory; none made twice."""
+        """Yield the records from ``start`` on in blocks of a quarter of memory; reuse ``held``."""
         size = self._size
         for first in range(start, len(self.shadow.data), size):
             rows = slice(first, min(first + size, len(self.shadow.data)))

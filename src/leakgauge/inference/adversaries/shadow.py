@@ -1,4 +1,4 @@
-"""What the adversary learns from: public records, the model, this round's parameters.
+"""The adversary's shadow: public records, the model, and this round's parameters.
 
 The threat model of Li et al. (CCS 2024, section 4.1) gives the adversary shadow records from the
 population and the parameters of every round. With these it can make as many observations of its
@@ -23,7 +23,7 @@ from leakgauge.training.observation import sent_gradients
 
 @dataclass(frozen=True, eq=False)
 class Shadow:
-    """What fitting may use.
+    """The knowledge that an adversary may fit with.
 
     Attributes:
         task: the model and its loss.
@@ -60,12 +60,12 @@ class Shadow:
         return Pure(self.values) if self.mix is None else self.mix
 
     def split_above(self, value: int) -> "Shadow":
-        """The same shadow, where the secret is whether the game's secret lies above ``value``."""
+        """Return this shadow with a new secret: whether the game's secret is above ``value``."""
         return replace(self, mix=self.mixture, above=value, values=2)
 
     @property
     def undefended(self) -> "Shadow":
-        """The same shadow, with gradients as they are before any defense."""
+        """Return this shadow with gradients before any defense."""
         return replace(self, defense=none())
 
     def draw(
@@ -97,7 +97,7 @@ class Shadow:
         return rng.integers(first, last)
 
     def gradients(self, rows: NDArray[np.int64]) -> Iterator[Grads]:
-        """The gradients of batches ``[n, B]``, chunk by chunk in order.
+        """Yield the gradients of batches ``[n, B]``, chunk by chunk in order.
 
         A defender knows its batch's secret, and so does the adversary of its own batches.
         """
@@ -149,6 +149,6 @@ class Shadow:
             yield self.only(rest), self.only(fold)
 
     def only(self, rows: NDArray[np.int64]) -> "Shadow":
-        """The same shadow with the records ``rows`` alone."""
+        """Return this shadow with the records ``rows`` only."""
         index = torch.from_numpy(rows).to(self.data.y.device)
         return replace(self, data=self.data.rows(index))
