@@ -62,16 +62,17 @@ def attribute_candidates(
 class Matching(CandidateAttack):
     """The likelihood of white noise between the gradient seen and each candidate's.
 
-    ``log P(g | a) = -|g - g_a|^2 / (2 s^2)``. s is that of the Gaussian noise in the shadow's
-    defense. Where there is none, it is what another randomness of the defense (random masks, say)
-    leaves between two gradients of one shadow batch; and never less than rounding leaves, so that
-    candidates of equal gradient share the posterior, and no log posterior is infinite.
+    ``log P(g | a) = -|g - g_a|^2 / (2 s^2)``, where s is the standard deviation of the Gaussian
+    noise in the shadow's defense. Without such noise, s measures how two gradients of one shadow
+    batch differ by other randomness of the defense (random masks, for example). It is never below
+    rounding, so that candidates with equal gradients share the posterior and no log posterior is
+    infinite.
 
-    The candidates' gradients go through the defense but for its Gaussian noise. The noise of VIB's
-    codes is in the model, where this does not reckon with it: it is then too sure.
+    The candidates' gradients pass the defense without its Gaussian noise. This attack does not
+    account for the noise of VIB's codes, which is in the model; it is then overconfident.
 
     Attributes:
-        batches: shadow batches that s is estimated on, where it is not known.
+        batches: the shadow batches that s is estimated on without Gaussian noise.
     """
 
     batches: int = 200

@@ -23,16 +23,16 @@ ORIGIN_OF = 64
 class RecordGradients:
     """The gradients of the shadow's single records ``G [n, D]``, as they enter the mean.
 
-    Clipped where the defense clips them; kept where they are few, and never held at once where
-    they are too large. An origin amid them is subtracted: where they hardly differ, the inner
-    products would lose what sets them apart to rounding.
+    The defense clips them if it clips. They stay in memory if they fit, and are computed block by
+    block otherwise. An origin, near their mean, is subtracted: gradients that hardly differ would
+    lose their differences to rounding in the inner products.
     """
 
     shadow: Shadow
 
     @functools.cached_property
     def origin(self) -> Tensor:
-        """``[D]``: the mean over the first records."""
+        """The mean gradient of the first records ``[D]``."""
         return self._sent(slice(0, min(self._size, ORIGIN_OF, len(self.shadow.data)))).mean(dim=0)
 
     def products(self, flat: Tensor) -> Floats:
@@ -79,7 +79,7 @@ class RecordGradients:
 
     @property
     def _size(self) -> int:
-        """Records of which gradients fit into a quarter of the memory."""
+        """The number of records whose gradients fit into a quarter of the memory."""
         weights = sum(leaf.numel() * leaf.element_size() for leaf in self.shadow.params.values())
         return max(1, self.shadow.max_bytes // 4 // weights)
 

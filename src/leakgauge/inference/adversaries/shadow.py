@@ -29,16 +29,17 @@ class Shadow:
         task: the model and its loss.
         params: the parameters of this round.
         data: the public records.
-        secret: the name of the records' value; ``values`` is m, the number of values of the secret.
-        batch_size: B of the private batches.
-        max_bytes: bound on the gradients held at once.
-        defense: what is done to the gradients that the adversary learns from: ``none()`` for a
+        secret: the name of the records' secret.
+        values: m, the number of the secret's values.
+        batch_size: B, the records of a private batch.
+        max_bytes: the largest size of the gradients in memory.
+        defense: the defense of the gradients that the adversary learns from: ``none()`` for a
             static adversary, the client's own defense for an adaptive one.
-        noise_seed: of the defense.
-        mix: how a batch depends on its secret; None: all its records share it.
-        above: reduces the secret to whether it lies above this value; then m is 2.
-        held_out_seed: parts the held-out folds and draws their batches. With the same seed, they
-            are the same in every round.
+        noise_seed: the seed of the defense.
+        mix: how a batch depends on its secret; None: all its records have the secret.
+        above: makes the secret binary: whether it is above this value; then m is 2.
+        held_out_seed: the seed of the held-out folds and their batches, which are equal in every
+            round with an equal seed.
     """
 
     task: Task
@@ -71,7 +72,7 @@ class Shadow:
     def draw(
         self, n: int, *, rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Bootstrap n batches, as many of each secret value.
+        """Return n bootstrapped batches, equally many of each secret value, and their secrets.
 
         Returns:
             Rows of ``data`` ``[n, B]``, drawn with replacement, and secrets ``[n]`` (section 4.1).
@@ -90,7 +91,7 @@ class Shadow:
         return members
 
     def _within(self, above: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Values of the game's secret, uniform on their side."""
+        """Return values of the game's secret, uniform above or below the threshold."""
         assert self.above is not None
         first = np.where(above, self.above + 1, 0)
         last = np.where(above, self.mixture.values, self.above + 1)
