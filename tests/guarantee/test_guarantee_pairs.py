@@ -14,7 +14,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Roles, encode, make_table
-from leakgauge.data.counterfactual import altered
+from leakgauge.data.counterfactual import with_value
 from leakgauge.gradients import params_of
 from leakgauge.guarantee import Craft, Pair, attribute_of, choose_pairs, craft
 from leakgauge.guarantee.distance import version_distance
@@ -87,7 +87,7 @@ def test_pairs_are_of_different_records_and_follow_from_the_seed() -> None:
 
 
 def test_altered_takes_any_category_and_leaves_secrets_alone() -> None:
-    found = altered(DATA, "job", 2)
+    found = with_value(DATA, "job", 2)
     job = DATA.schema.column("job")  # type: ignore[union-attr]
     assert found.x[:, job.start : job.stop].tolist() == [[0.0, 0.0, 1.0]] * len(DATA)
     assert torch.equal(found.secrets["sex"], DATA.secrets["sex"])

@@ -12,7 +12,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Column, Dataset, Grads, Schema, Task
 from leakgauge.data import Roles, encode, make_table, split_records
-from leakgauge.data.counterfactual import altered
+from leakgauge.data.counterfactual import with_value
 from leakgauge.defenses import Defense, Transform, none
 from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.matching import Matching, attribute_candidates
@@ -64,7 +64,7 @@ def test_altered_is_what_encoding_an_altered_table_gives(secret: str, values: li
         other = table.copy()
         other.loc[200:, secret] = value
         expected = encoded(other).rows(torch.arange(200, 240))
-        found = altered(data, secret, code).rows(torch.arange(200, 240))
+        found = with_value(data, secret, code).rows(torch.arange(200, 240))
         assert torch.equal(found.x, expected.x)
         assert torch.equal(found.secrets[secret], expected.secrets[secret])
         assert torch.equal(found.y, expected.y)
@@ -76,8 +76,8 @@ def test_a_missing_mark_and_an_unseen_category_are_zero() -> None:
     schema = Schema((column,), "ill", ("0", "1"), {"sex": ("d", "f", "m")})
     x, codes = torch.tensor([[5.0, 0.0, 0.0, 1.0]]), torch.tensor([1])
     data = Dataset(x, codes, {"sex": codes}, schema=schema)
-    assert altered(data, "sex", 2).x.tolist() == [[5.0, 0.0, 1.0, 0.0]]
-    assert altered(data, "sex", 0).x.tolist() == [[5.0, 0.0, 0.0, 0.0]]
+    assert with_value(data, "sex", 2).x.tolist() == [[5.0, 0.0, 1.0, 0.0]]
+    assert with_value(data, "sex", 0).x.tolist() == [[5.0, 0.0, 0.0, 0.0]]
 
 
 def trials(data: Dataset, secret: str, n: int = 60, size: int = 4, seed: int = 0) -> Trials:
@@ -97,7 +97,7 @@ def test_each_trial_has_its_own_batch_under_every_value() -> None:
     for trial in range(0, 60, 7):
         for code in range(3):
             batch = told.index[trial, code]
-            expected = altered(data, "sex", code).rows(played.rows[trial])
+            expected = with_value(data, "sex", code).rows(played.rows[trial])
             assert torch.equal(told.pool.x[told.rows[batch]], expected.x)
             assert torch.equal(told.pool.y[told.rows[batch]], expected.y)
             assert int(told.secret[batch]) == code
@@ -134,7 +134,7 @@ def test_a_value_that_only_the_schema_names_is_no_candidate() -> None:
 )
 def test_refusals(data: Dataset, secret: str, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        altered(data, secret, 0)
+        with_value(data, secret, 0)
 
 
 # --- the adversary --------------------------------------------------------------------------------

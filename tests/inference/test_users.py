@@ -204,7 +204,7 @@ def test_split_refusals() -> None:
     users, label = torch.arange(20) // 2, torch.zeros(20, dtype=torch.int64)
     with pytest.raises(InputError, match="sum to 1"):
         split_users(users, shares=(0.5, 0.4, 0.2), rng=stream(0, "split"))
-    with pytest.raises(InputError, match="1 persons leave no private one"):
+    with pytest.raises(InputError, match="1 users leave no private one"):
         split_users(torch.zeros(3, dtype=torch.int64), rng=stream(0, "split"))
     label[:1] = 1
     with pytest.raises(InputError, match="label value 'rare' has 1 records"):

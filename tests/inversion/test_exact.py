@@ -262,7 +262,7 @@ def test_rows_that_do_not_fit_the_schema_are_refused() -> None:
     data, schema = encoded()
     with pytest.raises(InputError, match=r"^rows are \[6, 3\]; expected \[n, \d+\], as the schema"):
         decode(data.x[:, :3], schema)
-    with pytest.raises(InputError, match=r"^rows found are \[2, \d+\], the true ones \[6, "):
+    with pytest.raises(InputError, match=r"^rebuilt rows are \[2, \d+\], the true ones \[6, "):
         column_hits(data.x[:2], data.x, schema)
     with pytest.raises(InputError, match="the schema has no encoded columns"):
         decode(data.x, Schema((), "y", (), {}))

@@ -1,19 +1,19 @@
-"""The wording of refusals: what came, what was wanted, what to do; in one line."""
+"""Checks of input that refuse it in one line: what came, what was wanted, what to do."""
 
 import difflib
 from collections.abc import Iterable
 from math import isfinite
 
 LARGEST = 2**62
-"""No count is as large; more would not fit into an array's index."""
+"""Counts stay below this number, so that they fit into an array's index."""
 
 
 class InputError(ValueError):
-    """The caller's input cannot be used. Its text is one line, fit to be shown as it is."""
+    """The caller's input cannot be used; the message is one line that users read as it is."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint that names the known word nearest to ``name``, or lists a few.
+    """Return a hint that names the known word nearest to ``name``, or lists a few known words.
 
     >>> nearest("incme", ["age", "income"])
     "; did you mean 'income'?"
@@ -46,7 +46,7 @@ def require_positive(value: float, name: str) -> None:
 
 
 def require_count(value: int, name: str) -> None:
-    """Refuse what is no whole number above 0.
+    """Refuse everything but whole numbers above 0.
 
     >>> require_count(2.5, "number of rounds")
     Traceback (most recent call last):
@@ -58,6 +58,6 @@ def require_count(value: int, name: str) -> None:
 
 
 def require_choice(value: str, name: str, choices: Iterable[str]) -> None:
-    """Refuse a word that is none of ``choices``."""
+    """Refuse a word that is not one of ``choices``."""
     options = list(choices)
     require(value in options, f"{name} is {value!r}{nearest(value, options)}")

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, so that a kill leaves no half of one."""
+"""Reading and writing of files; a killed run never leaves half a file."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from leakgauge.core.checks import InputError, require
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path to write to; it takes the place of ``path`` at the end."""
+    """Yield a temporary path to write to, and move it to ``path`` at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     yield part
@@ -22,7 +22,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole file or none of it: a kill leaves the old one in place."""
+    """Write a whole file; a kill leaves the old one in place."""
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8")
 
@@ -34,10 +34,10 @@ def write_yaml(path: Path, values: Any, *, sort_keys: bool = False) -> None:
 
 
 def read_text(path: Path) -> str:
-    """Read a file of text.
+    """Return the text of a UTF-8 file.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: the file cannot be read.
     """
     try:
         return path.read_text(encoding="utf-8")
@@ -46,10 +46,10 @@ def read_text(path: Path) -> str:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file that holds a mapping.
+    """Return the mapping that a YAML file holds.
 
     Raises:
-        InputError: it cannot be read, or holds something else.
+        InputError: the file cannot be read, or does not hold a mapping.
     """
     try:
         values = yaml.safe_load(read_text(path))

@@ -1,4 +1,4 @@
-"""What an adversary knows of a defense."""
+"""What an adversary knows about a defense."""
 
 STATIC, ADAPTIVE = "static", "adaptive"
-"""It knows nothing of the defense; it knows the defense and trains against it."""
+"""A static adversary does not know the defense; an adaptive one trains against it."""

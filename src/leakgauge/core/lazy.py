@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used (PEP 562)."""
+"""Packages that import their public names on first use (PEP 562)."""
 
 import importlib
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 def attach(
     package: str, places: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package that loads names when used.
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` for a package that loads names lazily.
 
     Args:
         package: its ``__name__``.

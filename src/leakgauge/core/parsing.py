@@ -1,4 +1,4 @@
-"""``NAME[:key=value,...]``, as users write defenses, adversaries and attacks."""
+"""Parse ``NAME[:key=value,...]``, the spelling of defenses, adversaries and attacks."""
 
 import inspect
 import types
@@ -8,21 +8,21 @@ from typing import Any, Union, get_args, get_origin
 from leakgauge.core.checks import InputError, nearest, require
 
 Kinds = Mapping[str, type]
-"""Settings by name, and what each is: float, int, bool or str."""
+"""The type of each setting by name: float, int, bool or str."""
 
 KINDS = (float, int, bool, str)
 
 
 def read(text: str, known: Mapping[str, Kinds], what: str) -> tuple[str, dict[str, Any]]:
-    """The name and the settings that ``text`` spells.
+    """Return the name and the settings in ``text``.
 
     Args:
-        text: as ``prune:rate=0.99`` or ``sign``.
-        known: by name, the settings that it takes.
-        what: ``"defense"``, for messages.
+        text: such as ``prune:rate=0.99`` or ``sign``.
+        known: the settings that each name takes.
+        what: the kind of thing for messages, such as ``"defense"``.
 
     Raises:
-        InputError: the name, a key or a value is not known, or a key is there twice.
+        InputError: the name, a key or a value is not known, or a key occurs twice.
 
     >>> read("prune:rate=0.9", {"prune": {"rate": float}}, "defense")
     ('prune', {'rate': 0.9})
@@ -36,16 +36,16 @@ def read(text: str, known: Mapping[str, Kinds], what: str) -> tuple[str, dict[st
 
 
 def read_settings(name: str, text: str | None, kinds: Kinds, what: str) -> dict[str, Any]:
-    """The settings of ``key=value,...``; none where ``text`` is None.
+    """Return the settings in ``key=value,...``; none where ``text`` is None.
 
     Args:
-        name: of what they belong to, for messages.
-        text: what follows the name and its colon.
-        kinds: the settings that it takes.
-        what: ``"defense"``, for messages.
+        name: the name before the colon, for messages.
+        text: the text after the name and its colon.
+        kinds: the settings that the name takes.
+        what: the kind of thing for messages, such as ``"defense"``.
 
     Raises:
-        InputError: a key or a value is not known, or a key is there twice.
+        InputError: a key or a value is not known, or a key occurs twice.
 
     >>> read_settings("dpsgd", "clip=1,noise=2", {"clip": float, "noise": float}, "defense")
     {'clip': 1.0, 'noise': 2.0}
@@ -61,11 +61,11 @@ def read_settings(name: str, text: str | None, kinds: Kinds, what: str) -> dict[
 
 
 def kinds_of(make: Callable[..., Any], supplied: Collection[str] = ()) -> dict[str, type]:
-    """The settings that a function or a dataclass takes: its arguments that are plain values.
+    """Return the settings of a function or a dataclass: its arguments that take plain values.
 
     Args:
-        make: its annotations tell numbers, words and flags from other arguments.
-        supplied: arguments that are no settings.
+        make: the function or class; annotations tell numbers, words and flags from other arguments.
+        supplied: arguments that the caller gives, which are not settings.
 
     >>> def build(rate: float, whole: bool = False, *, batch_size: int): ...
     >>> kinds_of(build, supplied=["batch_size"])
@@ -76,19 +76,19 @@ def kinds_of(make: Callable[..., Any], supplied: Collection[str] = ()) -> dict[s
 
 
 def required_of(make: Callable[..., Any]) -> list[str]:
-    """The arguments of a function or a dataclass that have no default."""
+    """Return the arguments of a function or a dataclass that have no default."""
     empty = inspect.Parameter.empty
     return [key for key, one in _arguments(make).items() if one.default is empty]
 
 
 def _arguments(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     many = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    found = inspect.signature(make, eval_str=True).parameters
-    return {key: one for key, one in found.items() if one.kind not in many}
+    arguments = inspect.signature(make, eval_str=True).parameters
+    return {key: one for key, one in arguments.items() if one.kind not in many}
 
 
 def _kind(annotation: Any) -> type | None:
-    """float, int, bool or str, also where None is allowed beside it."""
+    """Return float, int, bool or str, also where None is allowed too; else None."""
     sides = (annotation,)
     if get_origin(annotation) in (Union, types.UnionType):
         sides = tuple(side for side in get_args(annotation) if side is not types.NoneType)

@@ -1,4 +1,4 @@
-"""Things that users name: built in, registered by a package, or their own as ``MODULE:NAME``."""
+"""Names for functions and classes: built in, registered by a package, or ``MODULE:NAME``."""
 
 import functools
 import importlib
@@ -15,14 +15,14 @@ from leakgauge.core.user_code import function_of, one_line
 
 @dataclass(frozen=True)
 class Choice:
-    """What a text names.
+    """A named function or class with its settings.
 
     Attributes:
         what: the kind of thing, for messages.
-        text: as the user wrote it, without spaces around it.
+        text: the user's text, without spaces around it.
         make: the function or class behind the name.
-        settings: its arguments, as the text says.
-        built_in: whether the name is one of the package's own.
+        settings: its arguments, from the text.
+        built_in: whether leakgauge itself brings the name.
     """
 
     what: str
@@ -32,13 +32,13 @@ class Choice:
     built_in: bool
 
     def call(self, **supplied: Any) -> Any:
-        """Call ``make`` with the settings, and with those of ``supplied`` that it takes.
+        """Return ``make`` called with the settings and those of ``supplied`` that it takes.
 
         Raises:
-            InputError: code that is not built in fails.
+            InputError: a function or class that is not built in fails.
         """
-        wanted = inspect.signature(self.make).parameters
-        taken = {key: value for key, value in supplied.items() if key in wanted}
+        arguments = inspect.signature(self.make).parameters
+        taken = {key: value for key, value in supplied.items() if key in arguments}
         try:
             return self.make(**self.settings, **taken)
         except InputError:
@@ -51,12 +51,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Registry:
-    """A kind of thing that users name as ``NAME[:key=value,...]``.
+    """The known names of one kind of thing, which users write as ``NAME[:key=value,...]``.
 
     Attributes:
-        what: the kind in a word, for messages: ``"defense"``.
-        places: for each built-in name ``"module:attribute"``, which is imported when it is used.
-        group: the entry points by which other packages register theirs.
+        what: the kind in one word for messages, such as ``"defense"``.
+        places: ``"module:attribute"`` for each built-in name; imported on first use.
+        group: the entry point group in which other packages register their own names.
     """
 
     what: str
@@ -64,14 +64,14 @@ class Registry:
     group: str
 
     def names(self) -> tuple[str, ...]:
-        """All names, the built-in ones first."""
+        """Return all names, the built-in ones first."""
         return (*self.places, *(name for name in registered(self.group) if name not in self.places))
 
     def load(self, name: str) -> Callable[..., Any]:
-        """The function or class behind a built-in or registered name, or ``MODULE:NAME``.
+        """Return the function or class of a built-in or registered name, or of ``MODULE:NAME``.
 
         Raises:
-            InputError: there is none, or it cannot be imported.
+            InputError: the name is not known, or its module cannot be imported.
         """
         if name in self.places:
             module, _, attribute = self.places[name].partition(":")
@@ -86,11 +86,11 @@ class Registry:
         return function_of(name, self.what)
 
     def read(self, text: str, *, supplied: Collection[str] = ()) -> Choice:
-        """What ``text`` names, with its settings.
+        """Return the function or class that ``text`` names, with its settings.
 
         Args:
-            text: as ``prune:rate=0.99`` or ``my_module:build:rate=0.5``.
-            supplied: arguments that the caller gives, which are no settings.
+            text: such as ``prune:rate=0.99`` or ``my_module:build:rate=0.5``.
+            supplied: arguments that the caller gives, which are not settings.
 
         Raises:
             InputError: the name, a key or a value is not known, or a setting is missing.
@@ -110,7 +110,7 @@ class Registry:
         return Choice(self.what, text.strip(), make, settings, name in self.places)
 
     def _split(self, text: str) -> tuple[str, str | None]:
-        """The name, or ``MODULE:NAME``, and the settings that follow it."""
+        """Return the name, or ``MODULE:NAME``, and the text of the settings after it."""
         name, colon, rest = (part.strip() for part in text.partition(":"))
         known = name in self.places or name in registered(self.group)
         attribute, again, settings = (part.strip() for part in rest.partition(":"))
@@ -121,7 +121,7 @@ class Registry:
 
 @functools.cache
 def registered(group: str) -> Mapping[str, EntryPoint]:
-    """The entry points of a group by name."""
+    """Return the entry points of a group by name."""
     return {point.name: point for point in entry_points(group=group)}
 
 

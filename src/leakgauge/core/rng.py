@@ -1,4 +1,4 @@
-"""Randomness, derived by name from one seed, never global."""
+"""Random generators, each derived from one seed and its own name; never global."""
 
 import hashlib
 
@@ -7,7 +7,7 @@ import torch
 
 
 def derive(seed: int, *names: str | int) -> int:
-    """A 63-bit seed that depends on ``seed`` and on every name, in order.
+    """Return a 63-bit seed that depends on ``seed`` and on every name, in order.
 
     >>> derive(0, "shadow", 1) == derive(0, "shadow", 1)
     True
@@ -19,7 +19,7 @@ def derive(seed: int, *names: str | int) -> int:
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
-    """A NumPy generator of its own for each tuple of names.
+    """Return a NumPy generator with its own stream for each tuple of names.
 
     >>> float(stream(0, "train").random()) == float(stream(0, "train").random())
     True
@@ -30,5 +30,5 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
 def torch_stream(
     seed: int, *names: str | int, device: torch.device | str = "cpu"
 ) -> torch.Generator:
-    """A torch generator of its own for each tuple of names."""
+    """Return a torch generator with its own stream for each tuple of names."""
     return torch.Generator(device=device).manual_seed(derive(seed, *names))

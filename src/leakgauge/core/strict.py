@@ -1,4 +1,4 @@
-"""Numbers as a file gives them, without repair: the cells of a grid share these types."""
+"""Types of settings that refuse values of another type instead of converting them."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import pydantic
 from pydantic_core import PydanticCustomError
 
 Whole = Annotated[int, pydantic.Strict()]
-"""A whole number; 2.0 and "2" are none."""
+"""A whole number; refuses 2.0 and "2"."""
 
 
 def _no_truth(value: object) -> object:
@@ -16,10 +16,10 @@ def _no_truth(value: object) -> object:
 
 
 Real = Annotated[float, pydantic.BeforeValidator(_no_truth)]
-"""A number, whole or not; true is none. YAML takes 1e-4, without a point, for text."""
+"""A number, whole or not; refuses true. YAML reads 1e-4, without a point, as text."""
 
 Finite = Annotated[Real, pydantic.Field(allow_inf_nan=False)]
 """A number that is neither infinite nor NaN."""
 
 Truth = Annotated[bool, pydantic.Strict()]
-"""True or false; "yes" and 1 are neither."""
+"""True or false; refuses "yes" and 1."""

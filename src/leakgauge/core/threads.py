@@ -1,4 +1,4 @@
-"""One thread of arithmetic, so that figures do not depend on how many cores there are."""
+"""Arithmetic on one thread, so that figures do not depend on the number of cores."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +9,10 @@ from threadpoolctl import threadpool_limits
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run torch and BLAS on one thread inside the block, and restore them after it.
+    """Run torch and BLAS on one thread inside the block, and restore their threads after it.
 
-    Sums are split by thread, so their last bits depend on the number of threads; a forest or an
-    argmax downstream makes visible differences of them. Work is spread over processes instead.
+    Threads split sums, so the last bits of a sum depend on the number of threads; a forest or an
+    argmax turns them into visible differences. leakgauge spreads work over processes instead.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""The nouns that every floor above shares."""
+"""The types that all other packages share: tasks, datasets, columns, gradients."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,18 +7,18 @@ import torch
 from torch import Tensor, nn
 
 Params = Mapping[str, Tensor]
-"""Parameters by name; leaf ``[*p]``."""
+"""Parameters by name; each value is ``[*p]``."""
 
 Grads = Mapping[str, Tensor]
-"""A stack of gradients by parameter name; leaf ``[N, *p]``, N on the first axis."""
+"""N gradients, stacked, by parameter name; each value is ``[N, *p]``."""
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is trained. The module is never mutated.
+    """A model and the loss that trains it.
 
     Attributes:
-        model: any module; its parameters and buffers are read, never written.
+        model: any module; leakgauge reads its parameters and buffers and never writes them.
         loss: ``(outputs [B, ...], targets [B, ...]) -> mean loss over the batch`` (a scalar).
     """
 
@@ -28,15 +28,17 @@ class Task:
 
 @dataclass(frozen=True)
 class Column:
-    """One original column and where its encoding stands in ``x``.
+    """One original column and its positions in the encoded features ``x``.
 
     Attributes:
         name: the column's name in the user's table.
         kind: ``"number"`` (one standardised value) or ``"category"`` (one-hot).
-        start: first encoded position; ``stop`` is one past the last.
+        start: the first encoded position.
+        stop: one past the last encoded position.
         categories: the values behind the one-hot positions, in order; empty for a number.
         missing: whether the last encoded position marks a missing value.
-        mean: what was subtracted from a number, before the division by ``scale``.
+        mean: the encoding subtracts it from a number.
+        scale: the encoding divides by it after that.
     """
 
     name: str
@@ -51,12 +53,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """Which encoded positions belong to which original column, and what the codes mean.
+    """The original column of each encoded position, and the meaning of the codes.
 
     Attributes:
         columns: the encoded columns, in the order of their positions.
-        label: the label's column name; ``classes`` are its values by code.
-        secrets: for each secret its values by code.
+        label: the name of the label's column.
+        classes: the label's values by code.
+        secrets: each secret's values by code.
     """
 
     columns: tuple[Column, ...]
@@ -65,10 +68,10 @@ class Schema:
     secrets: Mapping[str, tuple[str, ...]]
 
     def column(self, name: str) -> Column:
-        """The encoded column called ``name``.
+        """Return the encoded column called ``name``.
 
         Raises:
-            KeyError: there is none.
+            KeyError: no column has this name.
         """
         for column in self.columns:
             if column.name == name:
@@ -78,14 +81,14 @@ class Schema:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Encoded records.
+    """Encoded records: features, labels, secrets and users.
 
     Attributes:
         x: features ``[n, ...]``, floating.
         y: labels ``[n]``, int64 codes.
-        secrets: for each secret its codes ``[n]``, int64.
-        users: person (or group) of each record ``[n]``, int64, or None.
-        schema: what the codes and positions mean, where a table was encoded.
+        secrets: each secret's codes ``[n]``, int64.
+        users: the user of each record ``[n]``, int64, or None.
+        schema: the meaning of codes and positions, where the records come from a table.
     """
 
     x: Tensor
@@ -98,7 +101,7 @@ class Dataset:
         return len(self.y)
 
     def rows(self, index: Tensor) -> "Dataset":
-        """The records at ``index`` ``[k]`` (int64), in that order."""
+        """Return the records at ``index`` ``[k]`` (int64), in that order."""
         return replace(
             self,
             x=self.x[index],
@@ -108,7 +111,7 @@ class Dataset:
         )
 
     def to(self, device: torch.device | str) -> "Dataset":
-        """The same records on another device."""
+        """Return these records on another device."""
         return replace(
             self,
             x=self.x.to(device),

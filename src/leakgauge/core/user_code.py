@@ -1,4 +1,4 @@
-"""Functions and classes of the user's own, named as ``MODULE:NAME``."""
+"""Import the user's own functions and classes, written as ``MODULE:NAME``."""
 
 import importlib
 import os
@@ -10,14 +10,14 @@ from leakgauge.core.checks import InputError, nearest, require
 
 
 def function_of(spec: str, option: str) -> Callable[..., Any]:
-    """Import MODULE, from the working folder too, and return its function or class NAME.
+    """Return the function or class NAME of MODULE, which may lie in the working folder.
 
     Args:
-        spec: ``"my_model:build"``.
-        option: where it came from, for refusals.
+        spec: MODULE:NAME, such as ``"my_model:build"``.
+        option: the option that gave it, for messages.
 
     Raises:
-        InputError: it is not written so, cannot be imported, or is not there.
+        InputError: ``spec`` has another form, MODULE cannot be imported, or NAME is not in it.
     """
     module_name, colon, name = spec.partition(":")
     require(
@@ -40,7 +40,7 @@ def function_of(spec: str, option: str) -> Callable[..., Any]:
 
 
 def one_line(error: BaseException) -> str:
-    """The type and the first line of an error in the user's code.
+    """Return the type and the first line of an error in one line.
 
     >>> one_line(KeyError("income"))
     "KeyError: 'income'"

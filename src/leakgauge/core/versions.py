@@ -1,4 +1,4 @@
-"""Versions of everything that computes figures."""
+"""Versions of the packages that compute figures."""
 
 from importlib.metadata import version
 from platform import python_version

@@ -1,4 +1,4 @@
-"""Data: tables and arrays, who holds which records, and how they are encoded."""
+"""Read tables, arrays and images; split their records; encode them."""
 
 from leakgauge.data.arrays import from_arrays, read_arrays
 from leakgauge.data.encoding import encode

@@ -1,4 +1,4 @@
-"""Records that come as arrays: images, signals, embeddings, features made elsewhere."""
+"""Records from arrays: images, signals, embeddings, features computed elsewhere."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -28,20 +28,20 @@ def from_arrays(
     users: Array | Tensor | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Dataset:
-    """Records from NumPy arrays or tensors.
+    """Return records from NumPy arrays or tensors.
 
     uint8 images ``[n, h, w]`` or ``[n, h, w, c]`` become ``[n, c, h, w]`` in 0..1 (``[n, c, h, w]``
-    stays in that order). Other numbers are taken as they are; nothing is standardised.
+    keeps that order). Other numbers stay as they are; nothing is standardised.
 
     Args:
         x: features ``[n, ...]``.
         y: labels ``[n]``, whole-number codes from 0.
-        secrets: for each secret its codes ``[n]``, whole numbers from 0.
-        users: the person of each record ``[n]``, any whole numbers.
+        secrets: each secret's codes ``[n]``, whole numbers from 0.
+        users: the user of each record ``[n]``, any whole numbers.
         dtype: of the result's ``x``.
 
     Raises:
-        InputError: shapes or lengths do not fit, a feature is NaN or infinite, codes are no whole
+        InputError: shapes or lengths do not fit, a feature is NaN or infinite, codes are not whole
             numbers from 0, or a label or secret has one value only.
 
     >>> data = from_arrays(np.eye(2), np.array([0, 1]), {"sex": np.array([1, 0])})
@@ -50,9 +50,9 @@ def from_arrays(
     """
     features = _features(_array(x), dtype)
     n = len(features)
-    codes = {name: _codes(_array(found), f"secret {name!r}", n) for name, found in secrets.items()}
-    for name, found in codes.items():
-        absent = (torch.bincount(found) == 0).nonzero().flatten().tolist()
+    codes = {name: _codes(_array(own), f"secret {name!r}", n) for name, own in secrets.items()}
+    for name, own in codes.items():
+        absent = (torch.bincount(own) == 0).nonzero().flatten().tolist()
         first = absent[0] if absent else 0
         require(
             not absent,
@@ -62,7 +62,7 @@ def from_arrays(
         x=features,
         y=_codes(_array(y), "y", n),
         secrets=codes,
-        users=None if users is None else _people(_array(users), n),
+        users=None if users is None else _users(_array(users), n),
     )
 
 
@@ -75,10 +75,10 @@ def read_arrays(
     group: str | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Dataset:
-    """Read records from a ``.npz`` file of named arrays or a ``.parquet`` file of features.
+    """Return records from a ``.npz`` file of named arrays or a ``.parquet`` file of features.
 
-    Labels, secrets and groups may be text; whole numbers are codes as they stand. Features are
-    taken as ``from_arrays`` takes them. For columns of different kinds, or to standardise, use
+    Labels, secrets and users may be text; whole numbers are codes already. ``from_arrays`` says
+    what happens to features. For columns of different kinds, or to standardise them, use
     ``read_table``, ``make_table`` and ``encode``.
 
     Args:
@@ -87,15 +87,15 @@ def read_arrays(
             patterns (``"mfcc_*"``) of columns of numbers.
         label: the array or column of labels.
         secrets: the arrays or columns of secrets.
-        group: the array or column that names the person of each record.
+        group: the array or column that names the user of each record.
         dtype: of the result's ``x``.
 
     Raises:
-        InputError: the file cannot be read, it lacks a name, or its arrays cannot be used.
+        InputError: the file cannot be read, an array is missing, or an array cannot be used.
     """
-    wanted = [secrets] if isinstance(secrets, str) else list(secrets)
+    secret_names = [secrets] if isinstance(secrets, str) else list(secrets)
     file = existing(path)
-    roles = [label, *wanted, *([] if group is None else [group])]
+    roles = [label, *secret_names, *([] if group is None else [group])]
     require(len(set(roles)) == len(roles), f"{sorted(roles)} name one array for two roles")
     if file.suffix.lower() == ".npz":
         require(isinstance(x, str), f"x is {x!r}; expected the name of one array")
@@ -109,24 +109,24 @@ def read_arrays(
         arrays = {name: frame[name].to_numpy() for name in roles}
     else:
         raise InputError(f"cannot read {str(file)!r}; expected a .npz or .parquet file")
-    named = {name: _named_codes(arrays[name], name) for name in (label, *wanted)}
+    named = {name: _named_codes(arrays[name], name) for name in (label, *secret_names)}
     data = from_arrays(
         features,
         named[label][0],
-        {name: named[name][0] for name in wanted},
-        users=None if group is None else _named_people(arrays[group], group),
+        {name: named[name][0] for name in secret_names},
+        users=None if group is None else _named_users(arrays[group], group),
         dtype=dtype,
     )
-    values = {name: named[name][1] for name in wanted}
+    values = {name: named[name][1] for name in secret_names}
     return Dataset(
         data.x, data.y, data.secrets, data.users, Schema((), label, named[label][1], values)
     )
 
 
-def _array(found: Array | Tensor) -> Array:
-    array = found.detach().cpu().numpy() if isinstance(found, Tensor) else np.asarray(found)
-    # A copy of its own: later writes to the caller's array must not reach the dataset, and torch
-    # takes neither read-only arrays nor another machine's byte order.
+def _array(values: Array | Tensor) -> Array:
+    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    # A copy: later writes to the caller's array must not change the dataset, and torch takes
+    # neither read-only arrays nor another machine's byte order.
     return np.array(array, dtype=array.dtype.newbyteorder("="))
 
 
@@ -163,12 +163,12 @@ def _refuse_not_finite(x: Tensor) -> None:
     )
 
 
-def _codes(found: Array, what: str, n: int) -> Tensor:
-    _refuse_length(found, what, n)
+def _codes(values: Array, what: str, n: int) -> Tensor:
+    _refuse_length(values, what, n)
     require(
-        found.dtype.kind in "iub", f"{what} holds {found.dtype}; expected whole numbers 0, 1, ..."
+        values.dtype.kind in "iub", f"{what} holds {values.dtype}; expected whole numbers 0, 1, ..."
     )
-    codes = torch.from_numpy(found.astype(np.int64))
+    codes = torch.from_numpy(values.astype(np.int64))
     negative = int((codes < 0).sum())
     require(
         negative == 0,
@@ -178,24 +178,24 @@ def _codes(found: Array, what: str, n: int) -> Tensor:
     return codes
 
 
-def _people(found: Array, n: int) -> Tensor:
-    _refuse_length(found, "users", n)
-    require(found.dtype.kind in "iu", f"users holds {found.dtype}; expected whole numbers")
-    return torch.from_numpy(np.unique(found, return_inverse=True)[1].astype(np.int64))
+def _users(values: Array, n: int) -> Tensor:
+    _refuse_length(values, "users", n)
+    require(values.dtype.kind in "iu", f"users holds {values.dtype}; expected whole numbers")
+    return torch.from_numpy(np.unique(values, return_inverse=True)[1].astype(np.int64))
 
 
-def _refuse_length(found: Array, what: str, n: int) -> None:
-    require(found.ndim == 1, f"{what} has shape {found.shape}; expected [{n}]")
-    require(len(found) == n, f"{what} has {len(found)} records; x has {n}")
+def _refuse_length(values: Array, what: str, n: int) -> None:
+    require(values.ndim == 1, f"{what} has shape {values.shape}; expected [{n}]")
+    require(len(values) == n, f"{what} has {len(values)} records; x has {n}")
 
 
 def _frame_features(frame: pd.DataFrame, patterns: list[str], roles: list[str]) -> Array:
     free = [str(name) for name in frame.columns if name not in roles]
     chosen: dict[str, None] = {}
     for pattern in patterns:
-        found = [pattern] if pattern in free else [n for n in free if fnmatchcase(n, pattern)]
-        require(len(found) > 0, f"no column {pattern!r} for x{nearest(pattern, free)}")
-        chosen.update(dict.fromkeys(found))
+        matches = [pattern] if pattern in free else [n for n in free if fnmatchcase(n, pattern)]
+        require(len(matches) > 0, f"no column {pattern!r} for x{nearest(pattern, free)}")
+        chosen.update(dict.fromkeys(matches))
     names = list(chosen)
     if len(names) == 1 and isinstance(frame[names[0]].iloc[0], (np.ndarray, list)):
         return _stacked(frame[names[0]])
@@ -213,19 +213,19 @@ def _stacked(column: "pd.Series[Any]") -> Array:
         ) from error
 
 
-def _named_codes(found: Array, name: str) -> tuple[Array, tuple[str, ...]]:
-    """Codes of text or whole numbers, and the names of the codes."""
-    if found.ndim != 1 or found.dtype.kind in "fc":
-        return found, ()
-    if found.dtype.kind in "iub":
-        most = int(found.max(initial=0))
-        return found, tuple(map(str, range(most + 1)))
-    named = categories(pd.Series(found, name=name))
+def _named_codes(values: Array, name: str) -> tuple[Array, tuple[str, ...]]:
+    """Return the codes of text or whole numbers, and the names of the codes."""
+    if values.ndim != 1 or values.dtype.kind in "fc":
+        return values, ()
+    if values.dtype.kind in "iub":
+        most = int(values.max(initial=0))
+        return values, tuple(map(str, range(most + 1)))
+    named = categories(pd.Series(values, name=name))
     codes = np.asarray(named.codes, dtype=np.int64)
     missing = int((codes < 0).sum())
     require(missing == 0, f"{name!r} is missing in {missing} of {len(codes)} records; remove these")
     return codes, tuple(map(str, named.categories))
 
 
-def _named_people(found: Array, name: str) -> Array:
-    return found if found.dtype.kind in "iuf" else _named_codes(found, name)[0]
+def _named_users(values: Array, name: str) -> Array:
+    return values if values.dtype.kind in "iuf" else _named_codes(values, name)[0]

@@ -1,4 +1,4 @@
-"""What a column holds (numbers, categories, dates) and its values by code."""
+"""The kind of a column (numbers, categories, dates) and the codes of its values."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -33,7 +33,7 @@ _INFERRED: dict[str, Kind] = {
 
 
 def kind_of(column: "pd.Series[Any]") -> Kind:
-    """Whether a column holds numbers, categories (text, booleans too) or dates.
+    """Return whether a column holds numbers, categories (text or booleans) or dates.
 
     Text that looks like a number stays text.
 
@@ -58,14 +58,14 @@ def kind_of(column: "pd.Series[Any]") -> Kind:
 
 
 def numbers(column: "pd.Series[Any]") -> Floats:
-    """The values of a column of numbers ``[n]``, NaN where one is missing."""
+    """Return the values ``[n]`` of a column of numbers, NaN where one is missing."""
     return column.to_numpy(dtype="float64", na_value=np.nan)
 
 
 def categories(column: "pd.Series[Any]") -> "pd.Categorical[Any]":
-    """The column's values as codes, ``-1`` where one is missing, and their names in order.
+    """Return the column's values as codes, ``-1`` where one is missing, and their sorted names.
 
-    Numbers are ordered by size, before text, which is ordered by its characters.
+    Numbers come first, sorted by size; text follows, sorted by its characters.
 
     >>> categories(pd.Series([10, 9, 10])).categories.tolist()
     ['9', '10']
@@ -73,16 +73,16 @@ def categories(column: "pd.Series[Any]") -> "pd.Categorical[Any]":
     whole = dtypes.is_integer_dtype(column.dtype)  # exact, where floats would merge large ones
     values = numbers(column) if kind_of(column) == "number" and not whole else column
     codes, uniques = pd.factorize(values)
-    found = list(uniques)
-    order = {_name(value): None for value in sorted(found, key=_rank)}
+    distinct = list(uniques)
+    order = {_name(value): None for value in sorted(distinct, key=_rank)}
     position = {name: code for code, name in enumerate(order)}
-    # The last entry is what the code -1 of a missing value points at.
-    recode = np.array([*(position[_name(value)] for value in found), -1], dtype=np.int64)
+    # The code -1 of a missing value points at the last entry.
+    recode = np.array([*(position[_name(value)] for value in distinct), -1], dtype=np.int64)
     return pd.Categorical.from_codes(recode[codes], dtype=pd.CategoricalDtype(list(order)))
 
 
 def quantile_bins(values: Floats, bins: int) -> "pd.Categorical[Any]":
-    """Numbers ``[n]`` cut into at most ``bins`` ranges that hold about equally many.
+    """Return numbers ``[n]``, cut into at most ``bins`` ranges that hold about equally many.
 
     Equal values stay together, so there are fewer ranges where one value is very frequent.
 
@@ -98,7 +98,7 @@ def quantile_bins(values: Floats, bins: int) -> "pd.Categorical[Any]":
 
 
 def quoted(names: Iterable[object]) -> str:
-    """Names as a message shows them.
+    """Return names in quotes, as messages show them.
 
     >>> quoted(["age", 1])
     "'age', '1'"
@@ -107,7 +107,7 @@ def quoted(names: Iterable[object]) -> str:
 
 
 def refuse_repeated(names: Iterable[object], where: str) -> None:
-    """Refuse two columns of one name.
+    """Refuse two columns with the same name.
 
     >>> refuse_repeated(["age", "sex", "age"], "the table")
     Traceback (most recent call last):
@@ -145,5 +145,5 @@ def _rank(value: Any) -> tuple[int, float, str]:
 def _contents(column: "pd.Series[Any]", inferred: str) -> str:
     if not inferred.startswith("mixed"):
         return f"{inferred} values"
-    found = sorted({type(value).__name__ for value in column.dropna()})
-    return f"values of type {found[0]}" if len(found) == 1 else f"a mix of {' and '.join(found)}"
+    kinds = sorted({type(value).__name__ for value in column.dropna()})
+    return f"values of type {kinds[0]}" if len(kinds) == 1 else f"a mix of {' and '.join(kinds)}"

@@ -1,4 +1,4 @@
-"""Records as they were if one of their attributes had another value."""
+"""Counterfactual records: one attribute has another value, all else is unchanged."""
 
 from dataclasses import replace
 
@@ -9,25 +9,25 @@ from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.core.types import Column, Dataset
 
 
-def altered(data: Dataset, name: str, value: int) -> Dataset:
-    """The records as they were if the attribute of each had one value.
+def with_value(data: Dataset, name: str, value: int) -> Dataset:
+    """Return the records with one attribute set to the same value in each of them.
 
     Args:
         data: encoded records, with a schema that names the attribute among its columns.
         name: the attribute.
-        value: its code: that of the secret, where it is one, else the category's position.
+        value: the code of the value: of a secret its code, else the position of the category.
 
     Returns:
-        All other features and the labels unchanged.
+        New records; all other features and the labels are unchanged.
 
     Raises:
-        InputError: it is not known where the attribute stands, or what the value stands for.
+        InputError: the schema does not say which positions or which value the attribute has.
 
     >>> from leakgauge.core.types import Schema
     >>> sex = Column("sex", "category", 1, 3, ("f", "m"))
     >>> schema = Schema((sex,), "ill", ("0", "1"), {"sex": ("f", "m")})
     >>> x, codes = torch.tensor([[9.0, 0.0, 1.0]]), torch.tensor([1])
-    >>> altered(Dataset(x, codes, {"sex": codes}, schema=schema), "sex", 0).x.tolist()
+    >>> with_value(Dataset(x, codes, {"sex": codes}, schema=schema), "sex", 0).x.tolist()
     [[9.0, 1.0, 0.0]]
     """
     column = column_of(data, name)
@@ -46,10 +46,10 @@ def altered(data: Dataset, name: str, value: int) -> Dataset:
 
 
 def column_of(data: Dataset, name: str) -> Column:
-    """Where the attribute stands among the features.
+    """Return the encoded column of an attribute.
 
     Raises:
-        InputError: the records come without a schema, or it is none of their features.
+        InputError: the records have no schema, or the attribute is not one of their features.
     """
     known = [] if data.schema is None else [column.name for column in data.schema.columns]
     hint = nearest(name, known) if known else ""
@@ -63,10 +63,10 @@ def column_of(data: Dataset, name: str) -> Column:
 
 
 def encode_value(column: Column, value: str) -> Tensor:
-    """The positions ``[stop - start]`` of one value, as ``leakgauge.data.encode`` fills them.
+    """Return one value, encoded ``[stop - start]`` as ``leakgauge.data.encode`` encodes it.
 
     Raises:
-        InputError: a column of numbers, and the value is none.
+        InputError: the column holds numbers, and the value is not a number.
 
     >>> encode_value(Column("age", "number", 0, 2, missing=True, mean=40.0, scale=10.0), "25")
     tensor([-1.5000,  0.0000], dtype=torch.float64)

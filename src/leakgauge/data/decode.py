@@ -1,4 +1,4 @@
-"""Rebuilt rows of a table, back in its original columns, and how many of them are right."""
+"""Decode rebuilt rows to the original columns of a table, and count the right values."""
 
 from typing import Any
 
@@ -12,20 +12,20 @@ from leakgauge.core.checks import require, require_positive
 from leakgauge.core.types import Column, Schema
 
 NUMBER_TOLERANCE = 0.05
-"""A number is right within this many standard deviations of its column; chosen, not a paper's."""
+"""A number is right within this many standard deviations of its column; our own choice."""
 
 
 def decode(x: Tensor, schema: Schema) -> pd.DataFrame:
-    """The original columns of encoded records, exact or rebuilt.
+    """Return the original columns of encoded records, exact or rebuilt.
 
-    A number is un-standardised, a category is that of the largest position. A value is missing
-    (``isna``) where the position that marks it is the largest of a category's block, or above 1/2
-    beside a number. So is a category without any position above 0, which is how one that the
-    encoding does not know is encoded.
+    A number is un-standardised; a category is that of the largest position. A value is missing
+    (``isna``) where its missing mark is the largest position of a category, or above 1/2 beside a
+    number. A category without any position above 0 is missing too: the encoding gives zeros for a
+    category that it does not know.
 
     Args:
-        x: ``[n, D]``.
-        schema: of the encoding.
+        x: encoded records ``[n, D]``.
+        schema: the schema of the encoding.
 
     Raises:
         InputError: ``x`` does not fit the schema.
@@ -41,17 +41,17 @@ def decode(x: Tensor, schema: Schema) -> pd.DataFrame:
 
 
 def column_hits(
-    found: Tensor, truth: Tensor, schema: Schema, *, tolerance: float = NUMBER_TOLERANCE
+    rebuilt: Tensor, truth: Tensor, schema: Schema, *, tolerance: float = NUMBER_TOLERANCE
 ) -> dict[str, NDArray[np.bool_]]:
-    """Whether each value was found ``[n]``, by original column.
+    """Return whether each rebuilt value is right ``[n]``, by original column.
 
-    A category must be the same; a number must lie within ``tolerance`` standard deviations of its
-    column, as the encoding learnt them; a missing value must be found missing.
+    A category must be the same; a number must lie within ``tolerance`` standard deviations (those
+    of the encoding); a missing value must be missing in both.
 
     Args:
-        found: ``[n, D]``, row by row matched to ``truth``.
-        truth: ``[n, D]``.
-        schema: of the encoding.
+        rebuilt: encoded records ``[n, D]``; row i belongs to row i of ``truth``.
+        truth: encoded records ``[n, D]``.
+        schema: the schema of the encoding.
         tolerance: in standard deviations.
 
     Raises:
@@ -59,41 +59,42 @@ def column_hits(
     """
     require_positive(tolerance, "tolerance")
     require(
-        found.shape == truth.shape,
-        f"rows found are {list(found.shape)}, the true ones {list(truth.shape)}; expected equal",
+        rebuilt.shape == truth.shape,
+        f"rebuilt rows are {list(rebuilt.shape)}, the true ones {list(truth.shape)}; "
+        "expected equal",
     )
-    pair = decode(found, schema), decode(truth, schema)
+    pair = decode(rebuilt, schema), decode(truth, schema)
     hits = {}
     for column in schema.columns:
-        one, two = (frame[column.name] for frame in pair)
-        both_missing = one.isna() & two.isna()
+        ours, true = (frame[column.name] for frame in pair)
+        both_missing = ours.isna() & true.isna()
         if column.kind == "number":
-            same = (one - two).abs() <= tolerance * column.scale
+            same = (ours - true).abs() <= tolerance * column.scale
         else:
-            same = one == two
+            same = ours == true
         hits[column.name] = (same | both_missing).to_numpy(dtype=bool)
     return hits
 
 
 def column_accuracy(
-    found: Tensor, truth: Tensor, schema: Schema, *, tolerance: float = NUMBER_TOLERANCE
+    rebuilt: Tensor, truth: Tensor, schema: Schema, *, tolerance: float = NUMBER_TOLERANCE
 ) -> dict[str, float]:
-    """The share of values that were found, by original column; right means as in ``column_hits``.
+    """Return the share of right values by original column; ``column_hits`` says what is right.
 
     >>> schema = Schema((Column("age", "number", 0, 1, mean=40, scale=10),), "y", (), {})
     >>> column_accuracy(torch.tensor([[1.0], [0.5]]), torch.tensor([[1.04], [0.4]]), schema)
     {'age': 0.5}
     """
-    hits = column_hits(found, truth, schema, tolerance=tolerance)
+    hits = column_hits(rebuilt, truth, schema, tolerance=tolerance)
     return {name: float(hit.mean()) for name, hit in hits.items()}
 
 
 def fits(x: Tensor, schema: Schema, *, tolerance: float = 1e-3) -> Tensor:
-    """Which rows ``[n, D]`` can be encoded records: ``[n]`` bool.
+    """Return which rows ``[n, D]`` can be encoded records: ``[n]`` bool.
 
-    Categories hold at most one 1 and otherwise zeros; so do the positions that mark a missing
-    number, which stands at 0 then. Numbers are not judged. Mixtures of records do not fit where
-    the records differ in any category.
+    The positions of a category hold at most one 1, and zeros otherwise; so does the mark of a
+    missing number, which is 0 itself then. Other numbers are not checked. A mixture of records
+    does not fit where the records differ in any category.
 
     Raises:
         InputError: ``x`` does not fit the schema.
@@ -120,15 +121,15 @@ def _decoded(values: NDArray[np.float64], column: Column) -> NDArray[Any]:
         number = block[:, 0] * column.scale + column.mean
         return np.where(block[:, 1] > 0.5, np.nan, number) if column.missing else number
     names = np.array([*column.categories, *([None] if column.missing else [])], dtype=object)
-    found: NDArray[np.object_] = names[block.argmax(axis=1)]
-    found[block.max(axis=1) <= 0] = None
-    return found
+    values_of_rows: NDArray[np.object_] = names[block.argmax(axis=1)]
+    values_of_rows[block.max(axis=1) <= 0] = None
+    return values_of_rows
 
 
 def _require_fit(x: Tensor, schema: Schema) -> None:
     require(bool(schema.columns), "the schema has no encoded columns; expected that of a table")
-    wanted = schema.columns[-1].stop
+    width = schema.columns[-1].stop
     require(
-        x.dim() == 2 and x.shape[1] == wanted,
-        f"rows are {list(x.shape)}; expected [n, {wanted}], as the schema says",
+        x.dim() == 2 and x.shape[1] == width,
+        f"rows are {list(x.shape)}; expected [n, {width}], as the schema says",
     )

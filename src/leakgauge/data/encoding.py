@@ -1,4 +1,4 @@
-"""From a checked table to the tensors that a model trains on."""
+"""Encode a checked table as tensors for training."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,16 +23,16 @@ def encode(
     keep: Sequence[str] = (),
     dtype: torch.dtype = torch.float32,
 ) -> Dataset:
-    """Encode every record, with means, scales and categories learnt from some of them.
+    """Return all records encoded, with means, scales and categories of some of them.
 
     Numbers are standardised (a column that is constant in ``fit_on`` is only centred); a missing
-    one stands at the mean, with a position beside it that marks it. Categories are one-hot, a
-    missing one has a position of its own, and one that ``fit_on`` does not hold gives zeros.
-    Secrets are no features unless kept. Positions follow the order of the table's columns.
+    number becomes 0, the mean, and the position after it marks it. Categories are one-hot; a
+    missing one has its own position, and one that ``fit_on`` does not hold becomes zeros. Secrets
+    are not features unless ``keep`` names them. Positions follow the table's columns.
 
     Args:
         table: the checked table of n records.
-        fit_on: rows of the private training part ``[k]``, int64; nothing else is learnt from.
+        fit_on: rows of the private training part ``[k]``, int64; the encoding depends on no others.
         keep: secrets that stay among the features.
         dtype: of ``x``.
 
@@ -40,8 +40,8 @@ def encode(
         All n records, with a schema.
 
     Raises:
-        InputError: ``fit_on`` is empty, ``keep`` names no secret, or a column's numbers are too
-            large to be standardised.
+        InputError: ``fit_on`` is empty, ``keep`` names a column that is not a secret, or
+            the numbers of a column are too large to be standardised.
 
     >>> from leakgauge.data.table import Roles, make_table
     >>> frame = pd.DataFrame({"age": [20, 30, 40, 50], "sex": list("fmfm"), "ill": [0, 1, 1, 0]})
@@ -73,7 +73,7 @@ def encode(
 
 
 def _learn(seen: "pd.Series[Any]", name: str, start: int) -> Column:
-    """What the rows to learn from say of one column."""
+    """Return one column's encoding, learnt from the rows ``seen``."""
     missing = bool(seen.isna().any())
     if isinstance(seen.dtype, pd.CategoricalDtype):
         present = tuple(map(str, seen.cat.remove_unused_categories().cat.categories))
@@ -90,7 +90,7 @@ def _mean_scale(values: npt.NDArray[np.float64]) -> tuple[float, float]:
         return 0.0, 1.0
     if values.min() == values.max():
         return float(values[0]), 1.0
-    # Overflow is refused by the caller, who knows the column's name.
+    # The caller refuses overflow; it knows the column's name.
     with np.errstate(over="ignore", invalid="ignore"):
         scale = float(values.std())
         # Numbers so close that their squares vanish have no usable spread.
@@ -98,7 +98,7 @@ def _mean_scale(values: npt.NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _encoded(values: "pd.Series[Any]", column: Column, dtype: torch.dtype) -> Tensor:
-    """One column's positions ``[n, stop - start]``."""
+    """Return one column, encoded ``[n, stop - start]``."""
     block = np.zeros((len(values), column.stop - column.start))
     if column.kind == "category":
         _fill_category(block, values, column)
@@ -117,7 +117,7 @@ def _fill_category(
     block: npt.NDArray[np.float64], values: "pd.Series[Any]", column: Column
 ) -> None:
     position = {name: at for at, name in enumerate(column.categories)}
-    # The last entry is what the code -1 of a missing value points at.
+    # The code -1 of a missing value points at the last entry.
     at = np.array([*(position.get(str(name), -1) for name in values.cat.categories), -1])
     where = at[values.cat.codes.to_numpy()]
     known = np.flatnonzero(where >= 0)

@@ -1,4 +1,4 @@
-"""A name for data by its content, equal for equal content on every machine."""
+"""Fingerprints of data: equal for equal content, on every machine."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -15,17 +15,18 @@ from leakgauge.data.columns import numbers
 
 
 def fingerprint(data: pd.DataFrame | Dataset | Mapping[str, Tensor]) -> str:
-    """The sha256 of a table's columns and values, or of a dataset's or model's tensors, in hex.
+    """Return the sha256 of a table, or of the tensors of a dataset or model, in hex.
 
-    It does not depend on how a table stores its text or missing values, nor on the index. The
-    last digits of encoded numbers can differ between processors; a table's do not.
+    It depends on a table's column names and values, not on its index or on how it stores text and
+    missing values. Encoded numbers can differ in their last digits between processors, and so can
+    the fingerprint of a dataset; that of a table cannot.
 
     >>> fingerprint(pd.DataFrame({"age": [20, 30]}))[:16]
     '1fdb9bea2d54fac8'
     """
     digest = hashlib.sha256()
     for part in _parts(data):
-        # With their lengths, so that no two lists of parts run together.
+        # Lengths keep two different lists of parts from giving the same bytes.
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.hexdigest()
@@ -68,7 +69,7 @@ def _factorized(column: "pd.Series[Any]") -> tuple[Any, Any]:
     try:
         return pd.factorize(column)
     except TypeError:
-        # Lists and arrays have no hash; their text has.
+        # Lists and arrays cannot be hashed; their text can.
         plain = [v.tolist() if isinstance(v, np.ndarray) else v for v in column]
         return pd.factorize(pd.Series([str(value) for value in plain], dtype=object))
 

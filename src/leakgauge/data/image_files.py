@@ -1,4 +1,4 @@
-"""Encoded images to pixels, by Pillow."""
+"""Decode image files to pixels with Pillow."""
 
 import os
 import struct
@@ -16,7 +16,7 @@ from leakgauge.core.checks import InputError, require
 
 Pixels = npt.NDArray[np.uint8]
 
-# Named, because Pillow also knows formats that start other programs (EPS).
+# An explicit list, because Pillow also knows formats that start other programs (EPS).
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 _EIGHT_BITS = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr")
 _DAMAGED = (
@@ -30,19 +30,19 @@ _DAMAGED = (
 
 
 def decode(encoded: Sequence[tuple[str, bytes | Path]], *, side: int) -> Pixels:
-    """The pixels of image files, uint8 ``[n, 3, side, side]``.
+    """Return the pixels of image files, uint8 ``[n, 3, side, side]``.
 
     Args:
-        encoded: of each image its name, for messages, and its bytes or path.
+        encoded: for each image its name, for messages, and its bytes or path.
         side: height and width of the result, in pixels.
 
     Raises:
-        InputError: an image cannot be decoded; it names the first.
+        InputError: an image cannot be decoded; the message names the first.
     """
     require(len(encoded) > 0, "there are no images to decode")
     pixels = np.empty((len(encoded), side, side, 3), dtype=np.uint8)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        # In order and one by one: the first bad image is the one that is named.
+        # In order and one by one, so that the message names the first bad image.
         decoded = pool.map(lambda named: _decode(*named, side=side), encoded)
         for row, image in enumerate(decoded):
             pixels[row] = image
@@ -79,14 +79,14 @@ def _square(image: Image.Image, side: int) -> Image.Image:
 
 
 def resized(images: Pixels, side: int) -> Pixels:
-    """Images ``[n, h, w, c]`` as ``[n, side, side, c]``."""
+    """Return images ``[n, h, w, c]`` resized to ``[n, side, side, c]``."""
     flat = images[..., 0] if images.shape[3] == 1 else images
     resized = np.stack([np.asarray(_square(Image.fromarray(one), side)) for one in flat])
     return resized.reshape(len(images), side, side, images.shape[3])
 
 
 def is_image(value: bytes) -> bool:
-    """Whether bytes begin as an image of a known format."""
+    """Return whether bytes begin like an image of a known format."""
     try:
         with Image.open(BytesIO(value), formats=_FORMATS):
             return True

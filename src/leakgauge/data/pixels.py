@@ -1,4 +1,4 @@
-"""Pixels to what a model reads, and back."""
+"""Convert pixels to model input and back."""
 
 from dataclasses import dataclass
 
@@ -12,11 +12,14 @@ from leakgauge.core.checks import require
 
 @dataclass(frozen=True)
 class Pixels:
-    """How pixels from 0 to 1 become model input: ``(pixel - mean) / std``, channel by channel.
+    """The scaling of pixels from 0 to 1 to model input: ``(pixel - mean) / std`` by channel.
 
     Attributes:
-        mean: of each channel, in pixels from 0 to 1.
-        std: of each channel, above 0.
+        mean: the mean of each channel, in pixels from 0 to 1.
+        std: the standard deviation of each channel, above 0.
+
+    Raises:
+        InputError: the channels have no mean or std each, or a std is not above 0.
 
     >>> gray = Pixels((0.5,), (0.25,))
     >>> gray.encode(torch.tensor([[[[0, 255]]]], dtype=torch.uint8))
@@ -38,12 +41,12 @@ class Pixels:
 
     @classmethod
     def learn(cls, images: Tensor | NDArray[np.uint8]) -> "Pixels":
-        """The channels' mean and spread over uint8 images, as ``data.encode_pictures`` takes them.
+        """Return the scaling that ``encode_pictures`` uses: mean and std of the channels of images.
 
-        A channel without spread is divided by 1.
+        A constant channel has std 1.
 
         Args:
-            images: ``[n, c, h, w]`` or ``[n, h, w, c]``, c 1 or 3.
+            images: uint8 ``[n, c, h, w]`` or ``[n, h, w, c]``, c 1 or 3.
         """
         x = _channels_first(images, None).float() / 255
         spread = x.std(dim=(0, 2, 3), correction=0)
@@ -61,43 +64,43 @@ class Pixels:
         return self._scaled(torch.ones(len(self.mean), 1, 1))
 
     def encode(self, images: Tensor | NDArray[np.uint8]) -> Tensor:
-        """Model input ``[n, c, h, w]``, float32.
+        """Return images as model input ``[n, c, h, w]``, float32.
 
         Args:
             images: uint8 ``[n, c, h, w]`` or ``[n, h, w, c]``; where both fit, the first.
 
         Raises:
-            InputError: they are not that.
+            InputError: ``images`` has another type or shape.
         """
         return self._scaled(_channels_first(images, len(self.mean)).float() / 255)
 
     def decode(self, x: Tensor) -> Tensor:
-        """Pixels from 0 to 1 of model input ``[..., c, h, w]``; what lies outside is cut off.
+        """Return the pixels of model input ``[..., c, h, w]``, clipped to 0 to 1.
 
         Raises:
-            InputError: the number of channels is another.
+            InputError: the number of channels differs.
         """
         require(
             x.dim() >= 3 and x.shape[-3] == len(self.mean),
             f"model input is {list(x.shape)}; expected [..., {len(self.mean)}, h, w]",
         )
-        mean, std = self._leaves(x)
+        mean, std = self._mean_and_std(x)
         return (x * std + mean).clamp(0, 1)
 
     def _scaled(self, pixels: Tensor) -> Tensor:
-        mean, std = self._leaves(pixels)
+        mean, std = self._mean_and_std(pixels)
         return (pixels - mean) / std
 
-    def _leaves(self, like: Tensor) -> tuple[Tensor, Tensor]:
+    def _mean_and_std(self, like: Tensor) -> tuple[Tensor, Tensor]:
         return like.new_tensor(self.mean).view(-1, 1, 1), like.new_tensor(self.std).view(-1, 1, 1)
 
 
-# The means and spreads of all training images of each set.
+# Mean and standard deviation over all training images of each dataset.
 CIFAR10 = Pixels((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 CIFAR100 = Pixels((0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762))
 IMAGENET = Pixels((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 PLAIN = Pixels((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-"""Pixels from 0 to 1 as they are, three channels."""
+"""Leaves pixels from 0 to 1 unchanged; three channels."""
 
 
 def _channels_first(images: Tensor | NDArray[np.uint8], channels: int | None) -> Tensor:

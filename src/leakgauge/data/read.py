@@ -1,4 +1,4 @@
-"""Reading a table from a file."""
+"""Read a table from a file."""
 
 import os
 import warnings
@@ -15,27 +15,27 @@ MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"),
 )
-"""Words for a missing value: those of pandas but for "None", which may be an answer."""
+"""Words that mean a missing value: those of pandas except "None", which may be an answer."""
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
 def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Read a table with a header line from ``.csv``, ``.tsv`` (UTF-8) or ``.parquet``.
+    """Return the table in a ``.csv`` or ``.tsv`` file (UTF-8, with a header) or ``.parquet`` file.
 
-    An index that has a name becomes a column; any other index is forgotten.
+    An index with a name becomes a column; any other index is dropped.
 
     Raises:
-        InputError: there is no such file, it is no table, it has no rows or no columns, or two
-            columns share a name.
+        InputError: the file is missing or not a table, has no rows or no columns, or has two
+            columns with one name.
 
-    >>> read_table("people.xlsx")
+    >>> read_table("users.xlsx")
     Traceback (most recent call last):
-    leakgauge.core.checks.InputError: no file 'people.xlsx'
+    leakgauge.core.checks.InputError: no file 'users.xlsx'
     """
     file = existing(path)
-    known = {".parquet": _read_parquet, **dict.fromkeys(_SEPARATORS, _read_text)}
-    reader = known.get(file.suffix.lower())
+    readers = {".parquet": _read_parquet, **dict.fromkeys(_SEPARATORS, _read_text)}
+    reader = readers.get(file.suffix.lower())
     if reader is None:
         raise InputError(f"cannot read {str(file)!r}; expected a .csv, .tsv or .parquet file")
     frame = _readable(reader, file)
@@ -45,10 +45,10 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
-    """The path of a file that is there.
+    """Return the path of a file that must exist.
 
     Raises:
-        InputError: it is not there, or is a folder.
+        InputError: the path does not exist, or is a folder.
     """
     file = Path(path)
     require(not file.is_dir(), f"{str(file)!r} is a folder; expected a file")
@@ -57,7 +57,7 @@ def existing(path: str | os.PathLike[str]) -> Path:
 
 
 def unreadable(file: Path, error: Exception) -> InputError:
-    """What to raise where a library could not read a file: its reason in one line."""
+    """Return the error for a file that a library cannot read: the library's reason in one line."""
     return InputError(f"{str(file)!r} cannot be read: {' '.join(str(error).split())}")
 
 
@@ -73,7 +73,7 @@ def _readable(reader: Callable[[Path], pd.DataFrame], file: Path) -> pd.DataFram
     except pd.errors.ParserWarning as error:
         raise InputError(f"{str(file)!r} has rows with more fields than its header") from error
     except pd.errors.ParserError as error:
-        # pandas prefixes its reason with where in its own code it was found.
+        # pandas puts the place in its own code before the reason.
         reason = " ".join(str(error).split("C error:")[-1].split())
         raise InputError(f"{str(file)!r} is not a readable table: {reason}") from error
     except (OSError, ValueError, NotImplementedError) as error:
@@ -83,7 +83,7 @@ def _readable(reader: Callable[[Path], pd.DataFrame], file: Path) -> pd.DataFram
 
 def _read_text(file: Path) -> pd.DataFrame:
     separator = _SEPARATORS[file.suffix.lower()]
-    # pandas renames repeated names; the header as it stands shows them.
+    # pandas renames repeated names, so they are looked up in the raw header.
     top = pd.read_csv(file, sep=separator, header=None, nrows=1, dtype=object, na_filter=False)
     header = [str(name) for name in top.iloc[0]]
     refuse_repeated(header, repr(str(file)))
@@ -94,7 +94,7 @@ def _read_text(file: Path) -> pd.DataFrame:
         f"expected {separator!r}",
     )
     with warnings.catch_warnings():
-        # Rows longer than the header would lose their end with no more than a warning.
+        # pandas only warns when it cuts the end of rows that are longer than the header.
         warnings.simplefilter("error", pd.errors.ParserWarning)
         frame = pd.read_csv(
             file,
@@ -110,10 +110,10 @@ def _read_text(file: Path) -> pd.DataFrame:
 
 
 def _numbers_or_none(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Without the word None where all else are numbers; among other words it is one of them."""
+    """Return the column as numbers if all its values but "None" are numbers, else unchanged."""
     without = column.mask(column == "None")
-    found = pd.to_numeric(without, errors="coerce")
-    return found if bool((found.notna() == without.notna()).all()) else column
+    as_numbers = pd.to_numeric(without, errors="coerce")
+    return as_numbers if bool((as_numbers.notna() == without.notna()).all()) else column
 
 
 def _read_parquet(file: Path) -> pd.DataFrame:

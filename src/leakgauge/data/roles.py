@@ -1,4 +1,4 @@
-"""The roles of columns, where a user names some and a known dataset has the others."""
+"""Combine the roles that the user gives with the default roles of a named dataset."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -7,7 +7,7 @@ from leakgauge.data.table import Roles
 
 
 def resolve_roles(
-    usual: Roles | None,
+    defaults: Roles | None,
     *,
     label: str | None = None,
     secret: str | None = None,
@@ -17,36 +17,40 @@ def resolve_roles(
     secret_needed: bool = True,
     columns: Iterable[str] = (),
 ) -> Roles:
-    """What the user says, and for the rest what is usual for the dataset.
+    """Return the roles that the user gives, completed by the dataset's default roles.
 
-    Columns that are usually dropped stay where the user gives them a role.
+    A column that the defaults drop stays if the user gives it a role.
 
     Args:
-        usual: of a named dataset; None for any other.
-        label: the column that the model predicts; secret, group, drop, bins: as in ``Roles``.
-        secret_needed: whether a secret must be named, or usual.
-        columns: all there are, for the message where one must be named.
+        defaults: the roles of a named dataset; None for any other data.
+        label: the column that the model predicts.
+        secret: the column that an adversary wants to know.
+        group: the column that names the user of each row.
+        drop: columns to leave out, besides those of the defaults.
+        bins: into how many ranges to cut the label or the secret.
+        secret_needed: whether to refuse roles without a secret.
+        columns: all columns of the data, for messages.
 
     Raises:
-        InputError: nobody names a label, or a secret that is needed.
+        InputError: neither the user nor the defaults name a label, or a secret that is needed.
 
-    >>> usual = Roles("income", ("sex",), drop=("race",))
-    >>> resolve_roles(usual, secret="race")
+    >>> defaults = Roles("income", ("sex",), drop=("race",))
+    >>> resolve_roles(defaults, secret="race")
     Roles(label='income', secrets=('race',), group=None, drop=(), bins={})
     """
-    there = list(columns)
-    hint = nearest("", there) if there else ""
-    label = label or (usual.label if usual else None)
+    names = list(columns)
+    hint = nearest("", names) if names else ""
+    label = label or (defaults.label if defaults else None)
     if label is None:
         raise InputError(f"--label is missing; name the column that the model predicts{hint}")
-    if secret is None and usual is not None:
-        secret = next((name for name in usual.secrets if name != label), None)
+    if secret is None and defaults is not None:
+        secret = next((name for name in defaults.secrets if name != label), None)
     if secret is None and secret_needed:
         raise InputError(f"--secret is missing; name the column that nobody should learn{hint}")
-    group = group or (usual.group if usual else None)
+    group = group or (defaults.group if defaults else None)
     used = (label, secret, group)
-    dropped = [name for name in (usual.drop if usual else ()) if name not in used]
-    cut = {name: n for name, n in (usual.bins if usual else {}).items() if name in used[:2]}
+    dropped = [name for name in (defaults.drop if defaults else ()) if name not in used]
+    cut = {name: n for name, n in (defaults.bins if defaults else {}).items() if name in used[:2]}
     return Roles(
         label=label,
         secrets=() if secret is None else (secret,),

@@ -1,4 +1,4 @@
-"""Data by one word: the name of a dataset, a file, or a folder of images."""
+"""Open data by the name of a dataset, a file, or a folder of images."""
 
 import hashlib
 import os
@@ -29,19 +29,19 @@ from leakgauge.data.table import Roles
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Data as they came, before any column has a role; or a user's own task.
+    """Unchanged data, before any column has a role; or a user's own task.
 
     Attributes:
-        name: for records and the report.
-        frame: one row a record; every column that can be a label, a secret, a group or a feature.
-        pixels: of images, uint8 ``[n, c, side, side]`` in the order of the rows: they are the
-            features then, and the columns are for roles alone. None for a table.
-        roles: what a named dataset's columns are for; None for what came by path.
-        fingerprint: of the content, 64 hex digits. That of decoded images can differ between
-            versions of Pillow.
-        notes: what was done to the data and should be known.
+        name: the name of the data in the report.
+        frame: one row for each record; its columns can be labels, secrets, users or features.
+        pixels: images, uint8 ``[n, c, side, side]`` in the order of the rows. They are the
+            features then; columns without a role are left out. None for a table.
+        roles: the default roles of a named dataset; None for any other data.
+        fingerprint: the sha256 of the content, 64 hex digits. That of decoded images can differ
+            between versions of Pillow.
+        notes: changes to the data that users should know.
         task: a user's own model and loss; None where leakgauge chooses the network.
-        dataset: the records of ``task``, which take the place of ``frame``.
+        dataset: the records of ``task``, used instead of ``frame``.
     """
 
     name: str
@@ -55,10 +55,10 @@ class Source:
 
 
 def open_data(spec: str | os.PathLike[str], *, side: int = 32) -> Source:
-    """Open a dataset by its name, or a table or images by their path.
+    """Return a named dataset, or the table or images at a path.
 
     Args:
-        spec: a path if there is one of these, or else a name (``leakgauge.data.DATASETS``):
+        spec: a name of ``leakgauge.data.DATASETS``, or a path, which wins over a name:
 
             - ``.csv``, ``.tsv`` or ``.parquet``: a table (``read_table``);
             - ``.parquet`` with a column of encoded images (``read_image_parquet``);
@@ -67,7 +67,7 @@ def open_data(spec: str | os.PathLike[str], *, side: int = 32) -> Source:
         side: height and width of images, in pixels; tables do not use it.
 
     Raises:
-        InputError: there is nothing of this path or name, or it cannot be used.
+        InputError: no path or dataset has this name, or its data cannot be used.
 
     >>> source = open_data("randhie")
     >>> source.frame.shape, source.roles.label, source.roles.secrets
@@ -85,21 +85,21 @@ def open_data(spec: str | os.PathLike[str], *, side: int = 32) -> Source:
 
 
 def frame_source(frame: pd.DataFrame, *, name: str = "table") -> Source:
-    """Return a table at hand as a source.
+    """Return a data frame as a source.
 
     Raises:
-        InputError: two columns have one name.
+        InputError: two columns have the same name.
     """
     columns = [str(column) for column in frame.columns]
-    twice = next((one for one in columns if columns.count(one) > 1), None)
+    twice = next((name for name in columns if columns.count(name) > 1), None)
     require(twice is None, f"two columns are named {twice!r}; rename one")
     return _source(name, frame.set_axis(columns, axis=1).reset_index(drop=True))
 
 
 def array_source(x: Any, y: Any, secrets: Mapping[str, Any], users: Any = None) -> Source:
-    """Return arrays at hand as a source: records ``[n, d]``, or images ``[n, h, w, c]`` uint8.
+    """Return arrays as a source: records ``[n, d]``, or images ``[n, h, w, c]`` uint8.
 
-    The columns are named ``x0``, ``x1``, ..., ``label``, as in ``secrets``, and ``user``.
+    The columns are ``x0``, ``x1``, ..., ``label``, the names in ``secrets``, and ``user``.
 
     Raises:
         InputError: the parts differ in length, or ``x`` has another shape.
@@ -125,7 +125,7 @@ def array_source(x: Any, y: Any, secrets: Mapping[str, Any], users: Any = None) 
 
 
 DATASETS = (*TABLES, *IMAGES)
-"""The names that ``open_data`` knows."""
+"""The datasets that ``open_data`` knows by name."""
 
 
 def _exists(path: Path, word: str) -> bool:
@@ -153,7 +153,7 @@ def _from_path(path: Path, word: str, side: int) -> Source:
 
 
 def _images(path: Path, side: int) -> Images | None:
-    """The images at a path, or None where there is a table."""
+    """Return the images at a path, or None if it holds a table."""
     kind = path.suffix.lower()
     if path.is_dir():
         return read_image_folder(path, side=side)

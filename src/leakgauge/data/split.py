@@ -1,4 +1,4 @@
-"""Private, public and test records that never overlap."""
+"""Split records into a private, a public and a test part that never overlap."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from torch import Tensor
 from leakgauge.core.checks import InputError, require
 
 PUBLIC_SHARE = 4
-"""Public takes at most one in this many of the records of any secret value."""
+"""The public part takes at most one in ``PUBLIC_SHARE`` of the records of any secret value."""
 
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows of a dataset by who holds them; ascending int64, no row twice.
+    """The rows of each part of a dataset: ascending int64, no row twice.
 
     Attributes:
-        private: the records that are trained on and attacked ``[k]``.
-        public: the adversary's own (shadow) records ``[k]``, equally many of each secret value.
+        private: records that the clients train on and the adversary attacks ``[k]``.
+        public: the adversary's own (shadow) records ``[k]``.
         test: records that neither side has seen ``[k]``.
     """
 
@@ -46,23 +46,24 @@ def split_records(
     need_public: int = 1,
     need_label: int = 1,
 ) -> Split:
-    """Draw who holds which records.
+    """Return a random split whose public part holds equally many records of each secret value.
 
-    The test part is drawn first, at random. Of the rest, the public part takes equally many
-    records of each of the m secret values: ``shadow // m``, or less, so that no more than a
-    quarter of the records of any value leaves the private part. What is left is private.
+    The test part comes first. Of the rest, the public part takes ``shadow // m`` records of each
+    of the m secret values, or fewer, so that no more than a quarter of the records of any value
+    leaves the private part. The private part takes all other records.
 
-    With users, whole users are drawn. Records of public users that would break the balance are
-    left unused, so the three parts need not hold every record.
+    With users, each user's records go to one part. Records of public users that would break the
+    balance stay unused, so the three parts need not hold every record.
 
     Args:
         secret: codes of the secret ``[n]``, 0 to m - 1.
-        rng: draws the split.
-        users: the person of each record ``[n]``; none is on two sides.
-        shadow: how many public records to draw, at most.
-        test_fraction: of the records; with users it is met as nearly as whole users allow.
+        rng: the generator of the split.
+        users: the user of each record ``[n]``; no user is in two parts.
+        shadow: the largest number of public records.
+        test_fraction: the share of test records; with users, as near to it as whole users allow.
         label: codes of the label ``[n]``.
-        values: names of the secret's codes, ``classes`` of the label's: for refusals.
+        values: names of the secret's codes, for messages.
+        classes: names of the label's codes, for messages.
         need_private: records of each secret value that the private part must have.
         need_public: records of each secret value that the public part must have.
         need_label: records of each label that the private part must have.
@@ -81,14 +82,14 @@ def split_records(
     require(shadow >= 0, f"shadow is {shadow}; expected 0 or more")
     codes = secret.cpu().numpy().astype(np.int64)
     require(len(codes) > 0, "there are no records to split")
-    people = np.arange(len(codes)) if users is None else users.cpu().numpy()
+    owners = np.arange(len(codes)) if users is None else users.cpu().numpy()
     m = max(len(values), int(codes.max()) + 1)
     require(
         shadow // m >= need_public,
         f"shadow is {shadow}, which leaves {shadow // m} records for each of {m} secret values; "
         f"expected {m * need_public} or more",
     )
-    sides = _sides(codes, people, m, shadow // m, test_fraction, rng)
+    sides = _sides(codes, owners, m, shadow // m, test_fraction, rng)
     _refuse_rare_secret(codes, sides, values, (need_private, need_public), 1 - test_fraction)
     if label is not None:
         _refuse_rare_label(label.cpu().numpy(), sides, classes, need_label)
@@ -101,55 +102,55 @@ _UNUSED = 3
 
 
 def _sides(
-    codes: Ints, people: Ints, m: int, size: int, fraction: float, rng: np.random.Generator
+    codes: Ints, owners: Ints, m: int, size: int, fraction: float, rng: np.random.Generator
 ) -> Ints:
-    """The side of each record ``[n]``; up to ``size`` public ones of each of the m values."""
-    _, person = np.unique(people, return_inverse=True)
-    counts = np.zeros((int(person.max()) + 1, m), dtype=np.int64)
-    np.add.at(counts, (person, codes), 1)
+    """Return the side of each record ``[n]``; up to ``size`` public ones of each of m values."""
+    _, user = np.unique(owners, return_inverse=True)
+    counts = np.zeros((int(user.max()) + 1, m), dtype=np.int64)
+    np.add.at(counts, (user, codes), 1)
     order = rng.permutation(len(counts))
     in_test = _nearest_to(order, counts.sum(axis=1), round(fraction * len(codes)))
     side = np.where(in_test, _TEST, _PRIVATE)
-    side[_public_people(order[~in_test[order]], counts, size)] = _PUBLIC
-    sides = side[person]
+    side[_public_users(order[~in_test[order]], counts, size)] = _PUBLIC
+    sides = side[user]
     _balance(sides, codes, m, size, rng)
     return sides
 
 
 def _nearest_to(order: Ints, sizes: Ints, target: int) -> npt.NDArray[np.bool_]:
-    """Take people in this order where each brings the number of records nearer to the target."""
+    """Return which users to take, in order, so that the number of records nears the target."""
     taken = np.zeros(len(sizes), dtype=bool)
     total = 0
-    for one in order.tolist():
-        size = int(sizes[one])
+    for user in order.tolist():
+        size = int(sizes[user])
         if 2 * total + size <= 2 * target:
-            taken[one] = True
+            taken[user] = True
             total += size
     return taken
 
 
-def _public_people(order: Ints, counts: Ints, size: int) -> list[int]:
-    """Take people in this order who bring values that are short, within each value's share."""
+def _public_users(order: Ints, counts: Ints, size: int) -> list[int]:
+    """Return the users to take, in order, who bring missing values within each value's share."""
     share = counts[order].sum(axis=0) // PUBLIC_SHARE
-    wanted = min(size, int(share.min()))
+    goal = min(size, int(share.min()))
     total = np.zeros_like(share)
     taken = []
-    for one in order.tolist():
-        short = total < wanted
+    for user in order.tolist():
+        short = total < goal
         if not short.any():
             break
-        brings = counts[one]
+        brings = counts[user]
         if brings[short].any() and (total + brings <= share).all():
-            taken.append(one)
+            taken.append(user)
             total += brings
     return taken
 
 
 def _balance(sides: Ints, codes: Ints, m: int, size: int, rng: np.random.Generator) -> None:
     """Leave equally many public records of each value; mark the others unused, in place."""
-    found = [np.flatnonzero((sides == _PUBLIC) & (codes == value)) for value in range(m)]
-    size = min(size, *(len(rows) for rows in found))
-    for rows in found:
+    public = [np.flatnonzero((sides == _PUBLIC) & (codes == value)) for value in range(m)]
+    size = min(size, *(len(rows) for rows in public))
+    for rows in public:
         sides[rng.permutation(rows)[size:]] = _UNUSED
 
 
@@ -157,7 +158,7 @@ def _refuse_rare_secret(
     codes: Ints, sides: Ints, values: Sequence[str], need: tuple[int, int], remaining: float
 ) -> None:
     m = max(len(values), int(codes.max()) + 1)
-    # The rarest value limits the public part of all: it is named first.
+    # The rarest value limits the public part of all values, so the message names it first.
     for value in np.argsort(np.bincount(codes, minlength=m), kind="stable").tolist():
         private, public = (int(((sides == s) & (codes == value)).sum()) for s in _SIDES[:2])
         if private >= need[0] and public >= need[1]:

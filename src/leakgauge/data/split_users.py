@@ -1,4 +1,4 @@
-"""Private, shadow and test persons that never overlap, with all their records."""
+"""Split users, with all their records, into a private, a public and a test part."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from leakgauge.core.checks import require
 from leakgauge.data.split import Split
 
 SHARES = (0.4, 0.4, 0.2)
-"""Of the persons: private, shadow (public), test."""
+"""The share of private, public (shadow) and test users."""
 
 
 def split_users(
@@ -22,21 +22,21 @@ def split_users(
     need_label: int = 1,
     rng: np.random.Generator,
 ) -> Split:
-    """Draw which persons are trained on, which are the adversary's, and which neither sees.
+    """Return a random split of the users, with all their records.
 
-    For user inference: its secret is the person, so there is nothing to balance, and the adversary
-    needs many persons, not many records.
+    For user inference: its secret is the user, so no values need balance, and the adversary needs
+    many users, not many records.
 
     Args:
-        users: the person of each record ``[n]``.
+        users: the user of each record ``[n]``.
         label: codes of the label ``[n]``.
-        classes: names of the label's codes, for refusals.
-        shares: of the persons: private, public, test; they sum to 1.
+        classes: names of the label's codes, for messages.
+        shares: the share of private, public and test users; they sum to 1.
         need_label: records of each label that the private part must have.
-        rng: draws the persons.
+        rng: the generator of the split.
 
     Raises:
-        InputError: the shares are no shares, a side has no person, or a label is too rare.
+        InputError: the shares do not sum to 1, a part has no users, or a label is too rare.
 
     >>> split = split_users(torch.arange(100) // 2, rng=np.random.default_rng(0))
     >>> len(split.private), len(split.public), len(split.test)
@@ -44,18 +44,18 @@ def split_users(
     """
     require(
         all(0 <= share <= 1 for share in shares) and abs(sum(shares) - 1) < 1e-9,
-        f"the shares of the persons are {shares}; expected three from 0 to 1 that sum to 1",
+        f"the shares of the users are {shares}; expected three from 0 to 1 that sum to 1",
     )
-    people, person = np.unique(users.cpu().numpy(), return_inverse=True)
-    cuts = np.rint(np.cumsum(shares)[:2] * len(people)).astype(np.int64)
-    dealt = np.split(rng.permutation(len(people)), cuts)
+    distinct, user = np.unique(users.cpu().numpy(), return_inverse=True)
+    cuts = np.rint(np.cumsum(shares)[:2] * len(distinct)).astype(np.int64)
+    dealt = np.split(rng.permutation(len(distinct)), cuts)
     private, public, test = (
-        torch.from_numpy(np.flatnonzero(np.isin(person, one))) for one in dealt
+        torch.from_numpy(np.flatnonzero(np.isin(user, part))) for part in dealt
     )
-    for name, persons, share in zip(("private", "public", "test"), dealt, shares, strict=True):
+    for name, part, share in zip(("private", "public", "test"), dealt, shares, strict=True):
         require(
-            share == 0 or len(persons) > 0,
-            f"{len(people)} persons leave no {name} one; bring more persons",
+            share == 0 or len(part) > 0,
+            f"{len(distinct)} users leave no {name} one; bring more users",
         )
     if label is not None:
         _refuse_rare_label(label, private, classes, need_label)
@@ -70,5 +70,5 @@ def _refuse_rare_label(label: Tensor, private: Tensor, classes: Sequence[str], n
         require(
             int(held[value]) >= need,
             f"label value {name} has {int(everywhere[value])} records, {int(held[value])} of them "
-            f"of private persons; needed are {need}; merge or remove rare labels",
+            f"of private users; needed are {need}; merge or remove rare labels",
         )

@@ -1,4 +1,4 @@
-"""From a user's table and what its columns are for to features, labels, secrets and people."""
+"""Check a user's table and turn it into features, labels, secrets and users."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,15 +27,15 @@ MOST_CATEGORIES = 200
 
 @dataclass(frozen=True)
 class Roles:
-    """What the columns of a table are for. Columns without a role are features.
+    """The roles of a table's columns. Columns without a role are features.
 
     Attributes:
         label: the column that the model learns to predict.
-        secrets: the columns that an adversary may want to know.
-        group: the column that names the person (or household, ...) of each row.
+        secrets: the columns that an adversary wants to know.
+        group: the column that names the user of each row.
         drop: columns to leave out.
-        bins: for a label or secret of numbers, into how many ranges to cut it; the ranges hold
-            about equally many rows.
+        bins: into how many ranges to cut a label or secret of numbers; each range holds about
+            equally many rows.
 
     Raises:
         InputError: one column has two roles, or a number of bins is below 2.
@@ -66,22 +66,24 @@ class Roles:
         return (self.label, *self.secrets)
 
     def role(self, name: str) -> str:
-        """``"label"``, ``"secret"`` or ``"group"``."""
+        """Return the role of a column: ``"label"``, ``"secret"`` or ``"group"``."""
         return "label" if name == self.label else "secret" if name in self.secrets else "group"
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A checked table, not yet encoded.
+    """A checked table before its encoding.
 
     Attributes:
         features: one column for each feature and each secret, in the original order: float64
             (NaN where missing) or categorical.
-        label: the label's name; ``classes`` are its values by code.
+        label: the name of the label's column.
         y: labels ``[n]``, int64 codes.
-        secrets: for each secret its codes ``[n]``, int64; ``values`` are its values by code.
-        users: the person of each row ``[n]``, int64, or None.
-        notes: what was done to the data and should be known.
+        classes: the label's values by code.
+        secrets: each secret's codes ``[n]``, int64.
+        values: each secret's values by code.
+        users: the user of each row ``[n]``, int64, or None.
+        notes: changes to the data that users should know.
     """
 
     features: pd.DataFrame
@@ -98,16 +100,16 @@ class Table:
 
 
 def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False) -> Table:
-    """Check a table and give its columns their roles.
+    """Return a checked table with a role for each column.
 
-    Left out with a note: columns of dates, columns with one value, and columns of categories
-    that are nearly unique (different in more than half of the rows, or over 200 values).
-    Missing values of features are kept; the encoding marks them.
+    A note names each column that is left out: of dates, with one value only, or of categories
+    that are nearly unique (different in more than half of the rows, or over 200 values). Missing
+    values of features stay; the encoding marks them.
 
     Args:
-        frame: the table, one row a record.
-        roles: what its columns are for.
-        drop_missing: leave out rows without a label, a secret or a group, instead of refusing.
+        frame: the table, one row for each record.
+        roles: the roles of its columns.
+        drop_missing: leave out rows without a label, a secret or a user instead of refusing them.
 
     Raises:
         InputError: the table does not fit the roles, or cannot be used.
@@ -121,8 +123,8 @@ def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False)
     frame, notes = _complete(frame, roles, drop_missing=drop_missing)
     coded = {name: _coded(frame[name], roles, notes) for name in roles.coded}
     features = _features(frame, roles, notes)
-    codes = {name: torch.tensor(found.codes, dtype=torch.int64) for name, found in coded.items()}
-    values = {name: tuple(map(str, found.categories)) for name, found in coded.items()}
+    codes = {name: torch.tensor(one.codes, dtype=torch.int64) for name, one in coded.items()}
+    values = {name: tuple(map(str, one.categories)) for name, one in coded.items()}
     return Table(
         features=features,
         label=roles.label,
@@ -136,14 +138,14 @@ def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False)
 
 
 def _named(frame: pd.DataFrame, roles: Roles) -> pd.DataFrame:
-    """The frame with text as column names, without the columns to drop."""
+    """Return the frame with text as column names and without the columns to drop."""
     names = [str(name) for name in frame.columns]
     require(len(names) > 0, "the table has no columns")
     require(len(frame) > 0, "the table is empty: it has columns but no rows")
     refuse_repeated(names, "the table")
-    wanted = [("label", roles.label), *(("secret", name) for name in roles.secrets)]
-    wanted += [("group", roles.group)] if roles.group is not None else []
-    for role, name in [*wanted, *(("drop", name) for name in roles.drop)]:
+    named = [("label", roles.label), *(("secret", name) for name in roles.secrets)]
+    named += [("group", roles.group)] if roles.group is not None else []
+    for role, name in [*named, *(("drop", name) for name in roles.drop)]:
         if name not in names:
             raise InputError(f"no column {name!r} for the {role}{nearest(name, names)}")
     return frame.set_axis(names, axis=1).drop(columns=list(roles.drop)).reset_index(drop=True)
@@ -152,7 +154,7 @@ def _named(frame: pd.DataFrame, roles: Roles) -> pd.DataFrame:
 def _complete(
     frame: pd.DataFrame, roles: Roles, *, drop_missing: bool
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The rows that have a label, all secrets and a group; and notes on the others."""
+    """Return the rows that have a label, all secrets and a user, and notes on the others."""
     notes = []
     whole = np.ones(len(frame), dtype=bool)
     for name in (*roles.coded, *([roles.group] if roles.group is not None else [])):
@@ -178,7 +180,7 @@ def _missing(column: "pd.Series[Any]") -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _coded(column: "pd.Series[Any]", roles: Roles, notes: list[str]) -> "pd.Categorical[Any]":
-    """The codes of the label or a secret."""
+    """Return the codes of the label or a secret."""
     name, kind = str(column.name), kind_of(column)
     what = f"{roles.role(name)} {name!r}"
     require(kind != "date", f"{what} holds dates; turn it into a few values first")
@@ -187,13 +189,13 @@ def _coded(column: "pd.Series[Any]", roles: Roles, notes: list[str]) -> "pd.Cate
     require(
         kind == "number" or name not in roles.bins, f"{what} is no column of numbers to cut in bins"
     )
-    found = categories(column)
-    require(len(found.categories) > 1, f"{what} has one value only, {quoted(found.categories)}")
+    codes = categories(column)
+    require(len(codes.categories) > 1, f"{what} has one value only, {quoted(codes.categories)}")
     if name in roles.bins:
         return _binned(numbers(column), what, roles.bins[name], notes)
     most = MOST_SECRET_VALUES if kind == "number" and name != roles.label else MOST_CLASSES
-    _refuse_many(column, what, distinct=len(found.categories), most=most)
-    return found
+    _refuse_many(column, what, distinct=len(codes.categories), most=most)
+    return codes
 
 
 def _refuse_many(column: "pd.Series[Any]", what: str, *, distinct: int, most: int) -> None:
@@ -213,20 +215,20 @@ def _refuse_many(column: "pd.Series[Any]", what: str, *, distinct: int, most: in
 
 
 def _binned(values: Floats, what: str, bins: int, notes: list[str]) -> "pd.Categorical[Any]":
-    found = quantile_bins(values, bins)
-    count = len(found.categories)
+    ranges = quantile_bins(values, bins)
+    count = len(ranges.categories)
     require(
         count > 1,
         f"{what} cannot be cut into {bins} ranges: {np.mean(values == values.max()):.0%} of its "
         "values are equal; ask for more bins",
     )
-    asked = "" if count == bins else f" ({bins} were asked for; equal values stay together)"
-    notes.append(f"{what} was cut into {count} ranges{asked}: {', '.join(found.categories)}")
-    return found
+    fewer = "" if count == bins else f" ({bins} were asked for; equal values stay together)"
+    notes.append(f"{what} was cut into {count} ranges{fewer}: {', '.join(ranges.categories)}")
+    return ranges
 
 
 def _features(frame: pd.DataFrame, roles: Roles, notes: list[str]) -> pd.DataFrame:
-    """The features and the secrets, as float64 or categorical columns."""
+    """Return the features and the secrets as float64 or categorical columns."""
     kept: dict[str, Any] = {}
     for name in frame.columns.drop([roles.label, *([roles.group] if roles.group else [])]):
         column = frame[name]
@@ -247,7 +249,7 @@ def _features(frame: pd.DataFrame, roles: Roles, notes: list[str]) -> pd.DataFra
 
 
 def _unusable(column: "pd.Series[Any]") -> str | None:
-    """Why a column is no feature, or None."""
+    """Return why a column cannot be a feature, or None if it can."""
     if kind_of(column) == "date":
         return "it holds dates"
     if kind_of(column) == "number":

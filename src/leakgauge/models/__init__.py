@@ -1,4 +1,4 @@
-"""The networks of the papers, small and plain."""
+"""The networks of the papers, their first weights, and weights from files."""
 
 from leakgauge.models.convolutional import cnn
 from leakgauge.models.initialisation import SCHEMES, initialise

@@ -10,13 +10,13 @@ from leakgauge.models.initialisation import initialise
 def cnn(
     channels: int, classes: int, side: int = 32, *, generator: torch.Generator
 ) -> nn.Sequential:
-    """Three convolutions, each of which halves the image, and a linear head.
+    """Return three convolutions, each of which halves the image, and a linear head.
 
     Args:
-        channels: of an image ``[channels, side, side]``.
+        channels: channels of an image ``[channels, side, side]``.
         classes: outputs of the head (logits).
         side: height and width in pixels, at least 8.
-        generator: draws the initial weights, as PyTorch would.
+        generator: draws the first weights by PyTorch's scheme.
 
     Raises:
         InputError: ``side`` is below 8.

@@ -1,6 +1,6 @@
-"""Named schemes of first weights, drawn from a generator that is passed in.
+"""Named schemes for the first weights of a network.
 
-What an "untrained" network gives away depends on them, so a scheme is always named.
+The leakage of an untrained network depends on its first weights, so a run always names a scheme.
 """
 
 import math
@@ -19,26 +19,26 @@ _NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
 
 
 def initialise(model: Model, scheme: str = "pytorch", *, generator: torch.Generator) -> Model:
-    """Give a model of the ``meta`` device, or any other, new weights on the generator's device.
+    """Return the model with new weights on the generator's device.
 
-    Made on ``meta``, a module draws nothing from the global randomness. Layers of normalisation
-    draw nothing at all: weight 1, bias 0, running mean 0, running variance 1.
+    A model that is made on the ``meta`` device draws nothing from global randomness. Normalisation
+    layers are not random: weight 1, bias 0, running mean 0, running variance 1.
 
     Args:
-        model: its linear and convolutional layers are drawn; it is changed and returned.
-        scheme: one of ``SCHEMES``, f being a layer's fan-in:
+        model: the model, which is changed; its linear and convolutional layers are random.
+        scheme: one of ``SCHEMES``, where f is a layer's fan-in:
             ``"pytorch"``: weights and biases from U(-1/sqrt(f), 1/sqrt(f)), as PyTorch does;
             ``"he"``: weights from N(0, 2/f), biases 0 (He et al., ICCV 2015, by fan-in);
-            ``"he-fan-out"``: convolutions so, but by fan-out, linear layers as PyTorch draws them:
-            as torchvision's ResNets are, and those that Geiping et al. invert (NeurIPS 2020,
-            stated in their code). By ``"he"`` the logits of an untrained ResNet20 in eval mode
-            are ten times larger, and its softmax is saturated;
-            ``"wide-uniform"``: weights and biases from U(-0.5, 0.5), as the authors of DLG draw
-            them (Zhu et al., NeurIPS 2019; stated in their code).
+            ``"he-fan-out"``: convolutions by He's scheme with fan-out, linear layers by PyTorch's:
+            the scheme of torchvision's ResNets and of those that Geiping et al. invert (NeurIPS
+            2020, from their code). With ``"he"`` the logits of an untrained ResNet20 in eval mode
+            are ten times larger and its softmax saturates;
+            ``"wide-uniform"``: weights and biases from U(-0.5, 0.5), the scheme of DLG (Zhu et al.,
+            NeurIPS 2019, from their code).
         generator: draws the weights.
 
     Raises:
-        InputError: the scheme is unknown, or all zeros; a layer is of a kind not named here.
+        InputError: the scheme is unknown or all zeros, or the model has other layers with weights.
 
     >>> model = initialise(nn.Linear(4, 2, device="meta"), generator=torch.Generator())
     >>> bool(model.weight.abs().max() <= 0.5)
@@ -60,10 +60,10 @@ def initialise(model: Model, scheme: str = "pytorch", *, generator: torch.Genera
             elif isinstance(module, _NORMS):
                 module.reset_parameters()
             else:
-                # Such values would be whatever the memory held.
+                # Without this check such values would be whatever the memory holds.
                 own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
-                kind = f"{type(module).__name__} {name!r}"
-                require(not own, f"{kind} cannot be initialised; draw its weights yourself")
+                layer = f"{type(module).__name__} {name!r}"
+                require(not own, f"{layer} cannot be initialised; draw its weights yourself")
     return model
 
 
@@ -101,4 +101,4 @@ SCHEMES: dict[str, Callable[[Drawn, torch.Generator], None]] = {
     "he-fan-out": _he_fan_out,
     "wide-uniform": _wide_uniform,
 }
-"""How the layers of a network are drawn, by name."""
+"""The functions that draw a layer, by the name of the scheme."""

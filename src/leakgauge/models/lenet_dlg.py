@@ -1,4 +1,4 @@
-"""The LeNet that gradient inversion began with."""
+"""The LeNet of "Deep Leakage from Gradients"."""
 
 import torch
 from torch import nn
@@ -10,16 +10,16 @@ _WIDTH = 12
 
 
 def lenet(channels: int, classes: int, side: int, *, generator: torch.Generator) -> nn.Sequential:
-    """Three 5 x 5 convolutions of 12 channels with sigmoids, and a linear head.
+    """Return three 5 x 5 convolutions of 12 channels with sigmoids, and a linear head.
 
     The strides are 2, 2 and 1. The papers draw its weights from U(-0.5, 0.5):
     ``initialise(model, "wide-uniform", generator=...)``.
 
     Args:
-        channels: of an image ``[channels, side, side]``.
+        channels: channels of an image ``[channels, side, side]``.
         classes: outputs of the head (logits).
         side: height and width in pixels, at least 4.
-        generator: draws the initial weights, as PyTorch would.
+        generator: draws the first weights by PyTorch's scheme.
 
     Raises:
         InputError: ``side`` is below 4.

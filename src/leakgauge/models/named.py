@@ -1,4 +1,4 @@
-"""Networks for images, by the name that a command line gives."""
+"""Networks for images by name."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ NETS: Mapping[str, str] = {
     "resnet20-4": "ResNet20 of width 64, shortcuts by 1 x 1 convolutions",
     "resnet50": "ResNet50 in torchvision's layout, for 224 x 224",
 }
-"""What ``build`` knows, and what each is."""
+"""A description of each network that ``build`` knows."""
 
 
 def build(
@@ -33,15 +33,15 @@ def build(
     init: str = "pytorch",
     generator: torch.Generator,
 ) -> nn.Module:
-    """A network in eval mode.
+    """Return a network in eval mode.
 
     Args:
         name: one of ``NETS``.
-        channels: of an image ``[channels, side, side]``.
+        channels: channels of an image ``[channels, side, side]``.
         classes: outputs of the head (logits).
         side: height and width in pixels.
-        init: how the weights are drawn, one of ``SCHEMES``.
-        generator: draws them.
+        init: the scheme of the first weights, one of ``SCHEMES``.
+        generator: draws the first weights.
 
     Raises:
         InputError: the name or the scheme is unknown, or the images are too small.
@@ -51,9 +51,10 @@ def build(
     (False, [3, 2])
     """
     require(name in NETS, f"network {name!r} is not known{nearest(name, NETS)}")
-    # Drawn once more below, by the scheme: then "pytorch" gives what the network's own call does.
-    blank = torch.Generator(generator.device)
-    model = _make(name, channels, classes, side, blank)
+    # A generator of its own: the weights of the next line are replaced by those of the scheme, and
+    # so "pytorch" gives the weights of a direct call of the network's function.
+    unused = torch.Generator(generator.device)
+    model = _make(name, channels, classes, side, unused)
     return initialise(model, init, generator=generator).eval()
 
 
@@ -63,10 +64,10 @@ def _make(
     if name == "resnet50":
         return resnet50(classes, channels, generator=generator)
     if name == "resnet20-4":
-        # The first to name it, Geiping et al. 2020, take torchvision's blocks, and so its shortcut.
+        # Geiping et al. 2020, who name this network first, use torchvision's blocks and shortcut.
         return resnet20(channels, classes, 64, shortcut="conv", generator=generator)
     if name.startswith("resnet20"):
         shortcut = "conv" if name == "resnet20-conv" else "pad"
         return resnet20(channels, classes, shortcut=shortcut, generator=generator)
-    made = {"lenet": lenet, "slim": slim, "cnn": cnn}[name]
-    return made(channels, classes, side, generator=generator)
+    network = {"lenet": lenet, "slim": slim, "cnn": cnn}[name]
+    return network(channels, classes, side, generator=generator)

@@ -11,13 +11,13 @@ from leakgauge.models.initialisation import initialise
 def mlp(
     inputs: int, classes: int, hidden: tuple[int, ...] = (100,), *, generator: torch.Generator
 ) -> nn.Sequential:
-    """A network of ReLU layers with a linear head.
+    """Return a fully connected network: ReLU layers and a linear head.
 
     Args:
-        inputs: features of a record.
+        inputs: the number of features of a record.
         classes: outputs of the head (logits).
         hidden: width of each hidden layer.
-        generator: draws the initial weights, as PyTorch would.
+        generator: draws the first weights by PyTorch's scheme.
 
     >>> model = mlp(5, 2, (8, 4), generator=torch.Generator().manual_seed(0))
     >>> list(model(torch.zeros(3, 5)).shape)

@@ -1,7 +1,7 @@
 """Residual networks: ResNet20 for CIFAR's 32 x 32 and ResNet50 for ImageNet's 224 x 224.
 
-Their parameters are named as torchvision's. Normalisation keeps running statistics: call
-``eval()`` before taking gradients, else one record's depends on the others of its batch.
+Their parameters have the names of torchvision. Call ``eval()`` before taking gradients: batch
+normalisation in training mode makes a record's gradient depend on the rest of its batch.
 """
 
 from collections.abc import Mapping
@@ -25,19 +25,19 @@ def resnet20(
     shortcut: str = "pad",
     generator: torch.Generator,
 ) -> "ResNet":
-    """ResNet20: a convolution, three stages of three blocks, and a linear head.
+    """Return a ResNet20: a convolution, three stages of three blocks, and a linear head.
 
     Args:
-        channels: of an image of any size; made for 32 x 32.
+        channels: channels of an image of any size; the network is designed for 32 x 32.
         classes: outputs of the head (logits).
-        width: channels of the first stage; 64 makes the ResNet20-4 of the inversion papers.
+        width: channels of the first stage; 64 gives the ResNet20-4 of the inversion papers.
         shortcut: where a stage halves the image, ``"pad"`` takes every second pixel and fills the
             new channels with zeros (option A, no parameters); ``"conv"`` is a 1 x 1 convolution
             with normalisation (option B).
-        generator: draws the initial weights, as PyTorch would.
+        generator: draws the first weights by PyTorch's scheme.
 
     Raises:
-        InputError: an unknown shortcut, or a width that is no whole number above 0.
+        InputError: the shortcut is unknown, or the width is not a whole number above 0.
 
     References:
         He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, section 4.2.
@@ -61,12 +61,12 @@ def resnet20(
 
 
 def resnet50(classes: int, channels: int = 3, *, generator: torch.Generator) -> "ResNet":
-    """ResNet50, whose stride is on the 3 x 3 convolution, as in torchvision.
+    """Return a ResNet50 with the stride on the 3 x 3 convolution, as in torchvision.
 
     Args:
         classes: outputs of the head (logits).
-        channels: of an image of any size; made for 224 x 224.
-        generator: draws the initial weights, as PyTorch would.
+        channels: channels of an image of any size; the network is designed for 224 x 224.
+        generator: draws the first weights by PyTorch's scheme.
 
     References:
         He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, table 1.
@@ -92,7 +92,8 @@ class ResNet(nn.Module):
     """A first convolution, stages of residual blocks, the mean over pixels and a linear head.
 
     Attributes:
-        aliases: names that others give to the same parts, for ``load_weights``.
+        aliases: our names for the parts that other libraries name differently, for
+            ``load_weights``.
     """
 
     aliases: ClassVar[Mapping[str, str]] = {"linear.": "fc."}
@@ -109,7 +110,7 @@ class ResNet(nn.Module):
         self.fc = head
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images ``[B, channels, h, w]`` -> logits ``[B, classes]``."""
+        """Return the logits ``[B, classes]`` of images ``[B, channels, h, w]``."""
         x = self.pool(self.relu(self.bn1(self.conv1(x))))
         for name in self._stages:
             x = self.get_submodule(name)(x)
@@ -130,8 +131,8 @@ class _Basic(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.relu1(self.bn1(self.conv1(x)))
-        found: Tensor = self.relu2(self.bn2(self.conv2(inner)) + self.downsample(x))
-        return found
+        output: Tensor = self.relu2(self.bn2(self.conv2(inner)) + self.downsample(x))
+        return output
 
 
 class _Bottleneck(nn.Module):
@@ -150,8 +151,8 @@ class _Bottleneck(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         inner = self.relu1(self.bn1(self.conv1(x)))
         inner = self.relu2(self.bn2(self.conv2(inner)))
-        found: Tensor = self.relu3(self.bn3(self.conv3(inner)) + self.downsample(x))
-        return found
+        output: Tensor = self.relu3(self.bn3(self.conv3(inner)) + self.downsample(x))
+        return output
 
 
 def _shortcut(before: int, wide: int, stride: int, shortcut: str) -> nn.Module:

@@ -15,14 +15,14 @@ def slim(
     *,
     generator: torch.Generator,
 ) -> nn.Sequential:
-    """Three 3 x 3 convolutions with ReLUs, of strides 1, 2 and 2, and a linear head.
+    """Return three 3 x 3 convolutions with ReLUs, of strides 1, 2 and 2, and a linear head.
 
     Args:
-        channels: of an image ``[channels, side, side]``.
+        channels: channels of an image ``[channels, side, side]``.
         classes: outputs of the head (logits).
         side: height and width in pixels, at least 4.
         width: channels of each convolution.
-        generator: draws the initial weights, as PyTorch would.
+        generator: draws the first weights by PyTorch's scheme.
 
     Raises:
         InputError: ``side`` is below 4.

@@ -1,4 +1,4 @@
-"""Weights from files, without running what a file may hold."""
+"""Read weights from files without running code in them."""
 
 import pickle
 import struct
@@ -20,15 +20,15 @@ _DAMAGED = (
     *(OSError, EOFError, RuntimeError, ValueError, TypeError, LookupError, AttributeError),
     struct.error,
 )
-_WRAPPER = "module."  # put before every name by DataParallel
+_WRAPPER = "module."  # DataParallel puts it before every name
 
 
 def load_weights(model: Model, path: Path | str) -> Model:
-    """Copy a stored state into a model, which is changed and returned.
+    """Return the model with the parameters and buffers of a file.
 
     Args:
-        model: a fresh one of ours, or a copy: its parameters and buffers are written.
-        path: as for ``read_state``.
+        model: the model, which is changed.
+        path: a file that ``read_state`` reads.
 
     Raises:
         InputError: the file cannot be used, or its names or shapes do not fit the model.
@@ -41,49 +41,49 @@ def load_weights(model: Model, path: Path | str) -> Model:
     [[1.0, 1.0]]
     """
     known = model.state_dict()
-    found = _renamed(read_state(path), getattr(model, "aliases", {}), known)
+    state = _renamed(read_state(path), getattr(model, "aliases", {}), known)
     what = f"weights {str(path)!r} do not fit {type(model).__name__}"
-    # Only counts batches; older files do without it, and so does normalisation in eval mode.
+    # It only counts batches; older files lack it, and normalisation in eval mode ignores it.
     needed = [name for name in known if not name.endswith("num_batches_tracked")]
-    missing = [name for name in needed if name not in found]
-    extra = [name for name in found if name not in known]
+    missing = [name for name in needed if name not in state]
+    extra = [name for name in state if name not in known]
     require(not missing, f"{what}: missing {_few(missing)}{_hint(missing, extra)}")
     require(not extra, f"{what}: unexpected {_few(extra)}")
-    wrong = [name for name, value in found.items() if value.shape != known[name].shape]
+    wrong = [name for name, value in state.items() if value.shape != known[name].shape]
     if wrong:
-        came, wanted = list(found[wrong[0]].shape), list(known[wrong[0]].shape)
+        came, wanted = list(state[wrong[0]].shape), list(known[wrong[0]].shape)
         raise InputError(f"{what}: {_few(wrong)} of other shapes ({came}, expected {wanted})")
-    model.load_state_dict(found, strict=False)
+    model.load_state_dict(state, strict=False)
     return model
 
 
 def read_state(path: Path | str) -> dict[str, Tensor]:
-    """The tensors of a file by name, on the CPU.
+    """Return the tensors of a file by name, on the CPU.
 
     Args:
-        path: safetensors, or what ``torch.save`` wrote of a state dict (read with
-            ``weights_only=True``), alone or under ``"state_dict"``. A prefix ``module.`` of all
-            names is taken off.
+        path: a safetensors file, or a state dict that ``torch.save`` wrote (read with
+            ``weights_only=True``), alone or under ``"state_dict"``. If all names start with
+            ``module.``, they lose this prefix.
 
     Raises:
-        InputError: there is no such file, it holds something else or would run code, or a value
-            is not finite.
+        InputError: the file is missing, holds no tensors by name or would run code, or a value is
+            not finite.
     """
     path = Path(path)
     what = f"weights {str(path)!r}"
     require(path.is_file(), f"{what}: no such file")
-    found = _unwrapped(_read(path, what), what)
-    for name, value in found.items():
+    state = _unwrapped(_read(path, what), what)
+    for name, value in state.items():
         sound = not value.is_floating_point() or bool(value.isfinite().all())
         require(sound, f"{what}: {name!r} is not finite; export them anew")
-    return found
+    return state
 
 
 def _read(path: Path, what: str) -> Any:
     try:
         return load_file(path)
     except (SafetensorError, OSError):
-        pass  # not safetensors, whatever its name says
+        pass  # not safetensors, whatever the suffix says
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of old formats
@@ -111,7 +111,7 @@ def _unwrapped(loaded: Any, what: str) -> dict[str, Tensor]:
 def _renamed(
     state: dict[str, Tensor], aliases: Mapping[str, str], known: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """With the model's own names for parts that others call otherwise."""
+    """Return the state under the model's own names for its parts."""
 
     def own(name: str) -> str:
         for theirs, ours in aliases.items():

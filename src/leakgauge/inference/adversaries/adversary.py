@@ -14,41 +14,41 @@ class Adversary(Protocol):
     """Fitted, immutable."""
 
     def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
-        """Natural log of P(a | g) ``[n, m]`` for observed gradients, leaf ``[n, *p]``."""
+        """Return log P(a | g) ``[n, m]`` (natural) for n gradients, each value ``[n, *p]``."""
         ...
 
     @property
     def details(self) -> str:
-        """What was fitted, in a line: settings, and what was chosen."""
+        """The fitted values in one line: settings and choices."""
         ...
 
 
 class Attack(Protocol):
-    """Settings, frozen."""
+    """The settings of an attack; frozen."""
 
     @property
     def name(self) -> str:
-        """The name at the command line."""
+        """The name on the command line."""
         ...
 
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
     ) -> Adversary:
-        """Learn from the adversary's own records alone; ``log_prior`` ``[m]`` is log P(a)."""
+        """Return an adversary, learned from the shadow only; ``log_prior`` ``[m]`` is log P(a)."""
         ...
 
 
 def with_prior(
     log_likelihood: NDArray[np.float64], log_prior: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Bayes: ``log P(a | g)`` from ``log P(g | a)`` up to a constant a row, and ``log P(a)``.
+    """Return ``log P(a | g)`` by Bayes' rule, from ``log P(g | a)`` up to a constant a row.
 
     The adversaries are fitted on balanced shadow batches, so their probabilities are proportional
     to the likelihood, and the prior enters here alone (Li et al., CCS 2024, section 4.1).
 
     Args:
-        log_likelihood: ``[n, m]``.
-        log_prior: ``[m]``.
+        log_likelihood: ``log P(g | a)`` ``[n, m]``.
+        log_prior: ``log P(a)`` ``[m]``.
     """
     joint = log_likelihood + log_prior
     posterior: NDArray[np.float64] = joint - special.logsumexp(joint, axis=1, keepdims=True)

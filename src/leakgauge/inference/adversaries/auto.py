@@ -72,7 +72,7 @@ class Auto:
 
 @dataclass(frozen=True, eq=False)
 class FittedAuto:
-    """The adversary that was picked.
+    """The adversary that ``Auto`` picks, fitted.
 
     Attributes:
         picked: its name.
@@ -88,9 +88,9 @@ class FittedAuto:
 
     @property
     def details(self) -> str:
-        """What was picked, and the cross-validated log losses."""
+        """The picked adversary and the cross-validated log losses, in one line."""
         return f"picked {self.picked} (log loss on held-out shadow records: {self.losses})"
 
     def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
-        """The picked adversary's."""
+        """Return the posterior of the picked adversary."""
         return self.adversary.log_posterior(seen)

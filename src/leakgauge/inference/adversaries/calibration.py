@@ -1,7 +1,7 @@
-"""Held-out shadow records: what an adversary says of records that it was not fitted on.
+"""Calibrate an adversary on held-out shadow records.
 
-An adversary is sure of the records that it has seen. What its log-odds are worth shows on others:
-the shadow records are parted into folds, by user where there are users; the attack is fitted
+An adversary is overconfident about the records that it was fitted on, so others calibrate it: the
+shadow records are split into folds, by user if the data name users; the attack is fitted
 on all folds but one and judges batches of that one. The same shadow records and the same seed give
 the same folds and batches in every round, so judgements of them can be compared over
 the rounds.
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 Judge = Callable[[Grads], Floats]
-"""Gradients, leaf ``[n, *p]`` -> log-odds ``[n, m]`` up to a constant a row."""
+"""From n gradients, each value ``[n, *p]``, to log-odds ``[n, m]`` up to a constant a row."""
 
 BEYOND = 1000.0
 """Mean log-odds, in nats, that no calibrated adversary reaches."""
@@ -44,19 +44,19 @@ class HeldOut:
     secret: Ints
 
     def by_secret(self) -> "HeldOut":
-        """The same, ordered by secret: comparable with other batches of the same secrets."""
+        """Return these log-odds by secret, comparable with other batches of the same secrets."""
         order = np.argsort(self.secret, kind="stable")
         return HeldOut(self.log_odds[order], self.secret[order])
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One fold. All rows are of the shadow's records.
+    """One fold of the shadow records; all rows are indices into them.
 
     Attributes:
-        rest: to fit on ``[k]``; they share no record (and no user) with the batches.
-        batches: to judge ``[n, B]``, bootstrapped from the fold.
-        secret: of the batches ``[n]``, balanced.
+        rest: the records to fit on ``[k]``; the batches share no record and no user with them.
+        batches: the batches to judge ``[n, B]``, bootstrapped from the fold.
+        secret: the secrets of the batches ``[n]``, balanced.
     """
 
     rest: Ints
@@ -171,7 +171,7 @@ def smoothed_votes(share: Floats, trees: int) -> Floats:
 
 
 def _folds(shadow: Shadow, count: int, rng: np.random.Generator) -> Iterator[tuple[Ints, Ints]]:
-    """The rows that ``shadow.folds`` parts."""
+    """Return the rows that ``shadow.folds`` splits."""
     data = shadow.data
     row = torch.arange(len(data), device=data.y.device)
     marked = replace(shadow, data=replace(data, secrets={**data.secrets, _ROW: row}))

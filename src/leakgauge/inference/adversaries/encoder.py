@@ -34,15 +34,15 @@ TRAINING_BATCH = 64
 class Encoder(CandidateAttack):
     """An encoder that distinguishes shadow users, and distances of codes.
 
-    An encoder and a linear classifier of the shadow users are trained together on shadow batches'
-    gradients; the classifier is dropped. The posterior is the softmax, over the m candidates, of
-    the negative Euclidean distance between the codes of the gradient seen and of the candidate's,
-    over a temperature.
+    Training fits the encoder and a linear classifier of the shadow users together on the gradients
+    of shadow batches, then drops the classifier. The posterior is a softmax over the m candidates
+    of the negative Euclidean distance between the codes of the observed gradient and of the
+    candidate's, divided by a temperature.
 
-    The paper gives neither the architecture nor the temperature. Here the encoder is a ReLU network
-    on the leading principal components of the gradients, which are divided by one number: noise
-    would be raised to the level of the signal if each were by its own. With a temperature of None,
-    one is fitted on held-out shadow users, so that rounds add up as they should.
+    The paper gives neither the architecture nor the temperature. This encoder is a ReLU network on
+    the leading principal components of the gradients, all divided by one number: a number for each
+    would raise noise to the level of the signal. A temperature of None is fitted on held-out shadow
+    users, so that log-odds of rounds can be added.
 
     Attributes:
         components: kept principal components, at most.

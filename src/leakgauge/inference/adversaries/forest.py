@@ -53,7 +53,7 @@ class ForestSettings(Protocol):
 
     @property
     def trees(self) -> int:
-        """How many."""
+        """The number of trees."""
         ...
 
 
@@ -83,7 +83,7 @@ class FittedForest:
 
     @property
     def details(self) -> str:
-        """The settings."""
+        """The settings in one line."""
         return repr(self.settings)
 
     def log_posterior(self, seen: Grads) -> NDArray[np.float64]:

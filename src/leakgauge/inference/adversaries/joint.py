@@ -56,7 +56,7 @@ class Joint(Discriminant):
 
 @dataclass(frozen=True, eq=False)
 class Products:
-    """What some rounds show, as inner products with the n shadow records' own gradients.
+    """The gradients of some rounds, as inner products with those of the n shadow records.
 
     Attributes:
         gram: of the shadow records ``[n, n]``.
@@ -80,7 +80,7 @@ def products_of_round(
     """Return one round's inner products for each knowledge; trials' gradients are made once.
 
     Args:
-        attack: says how many held-out folds and batches there are.
+        attack: gives the number of held-out folds and batches.
         shadows: the adversary's in this round, by its knowledge.
         trials: the gradients of the trials, chunk by chunk in order, leaf ``[N, *p]``.
     """
@@ -102,7 +102,7 @@ def products_of_round(
 
 
 def judge_jointly(attack: Joint, shadow: Shadow, seen: Products, log_prior: Floats) -> Floats:
-    """What the attack says of the trials, having seen them in all rounds.
+    """Return the attack's judgements of the trials, seen in all rounds.
 
     Ridge, slope and whether the secrets share one covariance are picked on held-out shadow
     batches.

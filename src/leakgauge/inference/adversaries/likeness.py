@@ -1,7 +1,7 @@
-"""The likeness of two gradients: how probable it is that they are of one user.
+"""The likeness of two gradients: how probable it is that they come from one user.
 
-Gradients are reduced to principal components as they are made. An attack learns a *likeness* of
-reduced gradients from the shadow users; softmax over the m candidates of a trial makes it a
+Each gradient is reduced to principal components at once. An attack learns a *likeness* of reduced
+gradients from the shadow users; a softmax over the m candidates of a trial turns it into a
 posterior.
 """
 
@@ -26,14 +26,14 @@ constant a row."""
 
 @dataclass(frozen=True, eq=False)
 class FittedLikeness(CandidateAdversary):
-    """A fitted likeness.
+    """A fitted attack that judges candidates by their likeness.
 
     Attributes:
-        settings: of the attack.
-        view: reduces gradients.
-        likeness: of reduced gradients.
-        slope: of its log-likelihoods.
-        log_prior: ``[m]``.
+        settings: the attack.
+        view: reduces gradients to principal components.
+        likeness: the likeness of reduced gradients.
+        slope: the factor of its log-likelihoods.
+        log_prior: log P(a) ``[m]``.
         held_out: scaled log-likelihoods of held-out shadow users; None without calibration.
     """
 
@@ -46,11 +46,11 @@ class FittedLikeness(CandidateAdversary):
 
     @property
     def details(self) -> str:
-        """The settings and the slope."""
+        """The settings and the slope, in one line."""
         return f"{self.settings!r}, slope {self.slope:.3g}"
 
     def log_posterior(self, seen: Grads, candidates: Candidates) -> Floats:
         """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
-        here, there = (self.view(grads).cpu().numpy() for grads in (seen, candidates.grads))
-        scores = self.likeness(here, there[candidates.index.cpu().numpy()])
+        observed, held = (self.view(grads).cpu().numpy() for grads in (seen, candidates.grads))
+        scores = self.likeness(observed, held[candidates.index.cpu().numpy()])
         return with_prior(self.slope * scores, self.log_prior)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require_count
 from leakgauge.core.types import Dataset, Grads
-from leakgauge.data.counterfactual import altered, column_of
+from leakgauge.data.counterfactual import column_of, with_value
 from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.shadow import Shadow
@@ -45,7 +45,7 @@ def attribute_candidates(
         values: m; None: as many as the schema names.
 
     Raises:
-        InputError: as for ``altered``.
+        InputError: as for ``with_value``.
     """
     column_of(trials.pool, secret)
     assert trials.pool.schema is not None
@@ -54,7 +54,7 @@ def attribute_candidates(
     value = torch.arange(m, device=trials.rows.device)
     rows = trials.rows[:, None] + len(trials.pool) * value[:, None]  # [n, m, B]
     index = torch.arange(n * m, device=value.device).reshape(n, m)
-    pool = _joined([altered(trials.pool, secret, one) for one in range(m)])
+    pool = _joined([with_value(trials.pool, secret, one) for one in range(m)])
     return CandidateBatches(pool, rows.reshape(n * m, size), index, value.repeat(n))
 
 
@@ -62,16 +62,17 @@ def attribute_candidates(
 class Matching(CandidateAttack):
     """The likelihood of white noise between the gradient seen and each candidate's.
 
-    ``log P(g | a) = -|g - g_a|^2 / (2 s^2)``. s is that of the Gaussian noise in the shadow's
-    defense. Where there is none, it is what another randomness of the defense (random masks, say)
-    leaves between two gradients of one shadow batch; and never less than rounding leaves, so that
-    candidates of equal gradient share the posterior, and no log posterior is infinite.
+    ``log P(g | a) = -|g - g_a|^2 / (2 s^2)``, where s is the standard deviation of the Gaussian
+    noise in the shadow's defense. Without such noise, s measures how two gradients of one shadow
+    batch differ by other randomness of the defense (random masks, for example). It is never below
+    rounding, so that candidates with equal gradients share the posterior and no log posterior is
+    infinite.
 
-    The candidates' gradients go through the defense but for its Gaussian noise. The noise of VIB's
-    codes is in the model, where this does not reckon with it: it is then too sure.
+    The candidates' gradients pass the defense without its Gaussian noise. This attack does not
+    account for the noise of VIB's codes, which is in the model; it is then overconfident.
 
     Attributes:
-        batches: shadow batches that s is estimated on, where it is not known.
+        batches: the shadow batches that s is estimated on without Gaussian noise.
     """
 
     batches: int = 200
@@ -112,7 +113,7 @@ class FittedMatching(CandidateAdversary):
 
     @property
     def details(self) -> str:
-        """The settings and s."""
+        """The settings and s, in one line."""
         return f"{self.settings!r}, noise {self.std:.3g}"
 
     def log_posterior(self, seen: Grads, candidates: Candidates) -> Floats:
@@ -136,12 +137,12 @@ def squared_distances(one: Grads, other: Grads | None = None) -> Floats:
 
 
 def _mean_square(shadow: Shadow, rows: Ints) -> float:
-    """The mean squared norm of shadow batches' gradients."""
+    """Return the mean squared norm of shadow batches' gradients."""
     return float(np.concatenate(list(map(squared_distances, shadow.gradients(rows)))).mean())
 
 
 def _variance(shadow: Shadow, other: Shadow, rows: Ints) -> float:
-    """The mean squared difference of a coordinate between the gradients of two shadows."""
+    """Return the mean squared difference of a coordinate between the gradients of two shadows."""
     pairs = zip(shadow.gradients(rows), other.gradients(rows), strict=True)
     gaps = np.concatenate([squared_distances(one, same) for one, same in pairs])
     return float(gaps.mean()) / sum(leaf.numel() for leaf in shadow.params.values())

@@ -38,7 +38,7 @@ class Ordinal:
 
     @property
     def name(self) -> str:
-        """The name of the base."""
+        """The name of the base attack."""
         return self.base.name
 
     def fit(
@@ -68,7 +68,7 @@ class FittedOrdinal:
 
     @property
     def details(self) -> str:
-        """The settings."""
+        """The settings in one line."""
         return repr(self.settings)
 
     def log_posterior(self, seen: Grads) -> Floats:

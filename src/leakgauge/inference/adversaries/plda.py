@@ -1,4 +1,4 @@
-"""Are two gradients of one user? A Gaussian model, learned from shadow users."""
+"""A Gaussian model of whether two gradients come from one user, learned from shadow users."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -26,14 +26,14 @@ Floats = NDArray[np.float64]
 class Plda(CandidateAttack):
     """Probabilistic linear discriminant analysis of users, on principal components.
 
-    A user's gradients are taken as Gaussian around the user's own mean, which is Gaussian
-    itself. Both covariances are estimated on shadow users; then the likelihood of the gradient
-    seen, given that a candidate's batch is of the same user, is known in closed form. What an
-    encoder must find out by training follows from two matrices here, so few users are enough.
+    The model takes a user's gradients as Gaussian around the user's own mean, and the means as
+    Gaussian too. Shadow users give both covariances; the likelihood of the observed gradient, given
+    that a candidate batch belongs to the same user, then has a closed form. An encoder has to learn
+    as much by training; two covariances need few users.
 
-    The Gaussian noise of the shadow's defense is added to the covariance of what is seen; nothing
-    is learned through it. A slope, fitted on held-out shadow users, makes up for what the
-    covariances miss, so that rounds can be added up.
+    The Gaussian noise of the shadow's defense is added to the covariance of the observed gradient
+    and does not enter the estimates. A slope, fitted on held-out shadow users, corrects errors of
+    the covariances, so that log-odds of rounds can be added.
 
     Attributes:
         components: kept principal components, at most.

@@ -23,16 +23,16 @@ ORIGIN_OF = 64
 class RecordGradients:
     """The gradients of the shadow's single records ``G [n, D]``, as they enter the mean.
 
-    Clipped where the defense clips them; kept where they are few, and never held at once where
-    they are too large. An origin amid them is subtracted: where they hardly differ, the inner
-    products would lose what sets them apart to rounding.
+    The defense clips them if it clips. They stay in memory if they fit, and are computed block by
+    block otherwise. An origin, near their mean, is subtracted: gradients that hardly differ would
+    lose their differences to rounding in the inner products.
     """
 
     shadow: Shadow
 
     @functools.cached_property
     def origin(self) -> Tensor:
-        """``[D]``: the mean over the first records."""
+        """The mean gradient of the first records ``[D]``."""
         return self._sent(slice(0, min(self._size, ORIGIN_OF, len(self.shadow.data)))).mean(dim=0)
 
     def products(self, flat: Tensor) -> Floats:
@@ -45,11 +45,11 @@ class RecordGradients:
         """Return ``G @ G.T``."""
         n = len(self.shadow.data)
         gram = np.empty((n, n))
-        for here, left in self._blocks(0):
-            for there, right in self._blocks(here.start, held=(here, left)):
+        for rows, left in self._blocks(0):
+            for columns, right in self._blocks(rows.start, held=(rows, left)):
                 products = (left @ right.T).double().cpu().numpy()
-                gram[here, there] = products
-                gram[there, here] = products.T
+                gram[rows, columns] = products
+                gram[columns, rows] = products.T
         return gram
 
     def combine(self, alpha: Floats) -> Floats:
@@ -64,7 +64,7 @@ class RecordGradients:
     def _blocks(
         self, start: int, held: tuple[slice, Tensor] | None = None
     ) -> Iterator[tuple[slice, Tensor]]:
-        """The records from ``start`` on, in blocks of a quarter of the memory; none made twice."""
+        """Yield the records from ``start`` on in blocks of a quarter of memory; reuse ``held``."""
         size = self._size
         for first in range(start, len(self.shadow.data), size):
             rows = slice(first, min(first + size, len(self.shadow.data)))
@@ -79,7 +79,7 @@ class RecordGradients:
 
     @property
     def _size(self) -> int:
-        """Records of which gradients fit into a quarter of the memory."""
+        """The number of records whose gradients fit into a quarter of the memory."""
         weights = sum(leaf.numel() * leaf.element_size() for leaf in self.shadow.params.values())
         return max(1, self.shadow.max_bytes // 4 // weights)
 

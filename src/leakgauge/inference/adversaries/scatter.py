@@ -37,7 +37,7 @@ class Scatter:
 
     @property
     def freedom(self) -> int:
-        """What sums of squares within the groups are divided by."""
+        """The divisor of sums of squares within the groups."""
         return max(1, len(self.codes) - self.values)
 
     @functools.cached_property

@@ -1,4 +1,4 @@
-"""What the adversary learns from: public records, the model, this round's parameters.
+"""The adversary's shadow: public records, the model, and this round's parameters.
 
 The threat model of Li et al. (CCS 2024, section 4.1) gives the adversary shadow records from the
 population and the parameters of every round. With these it can make as many observations of its
@@ -23,22 +23,23 @@ from leakgauge.training.observation import sent_gradients
 
 @dataclass(frozen=True, eq=False)
 class Shadow:
-    """What fitting may use.
+    """The knowledge that an adversary may fit with.
 
     Attributes:
         task: the model and its loss.
         params: the parameters of this round.
         data: the public records.
-        secret: the name of the records' value; ``values`` is m, the number of values of the secret.
-        batch_size: B of the private batches.
-        max_bytes: bound on the gradients held at once.
-        defense: what is done to the gradients that the adversary learns from: ``none()`` for a
+        secret: the name of the records' secret.
+        values: m, the number of the secret's values.
+        batch_size: B, the records of a private batch.
+        max_bytes: the largest size of the gradients in memory.
+        defense: the defense of the gradients that the adversary learns from: ``none()`` for a
             static adversary, the client's own defense for an adaptive one.
-        noise_seed: of the defense.
-        mix: how a batch depends on its secret; None: all its records share it.
-        above: reduces the secret to whether it lies above this value; then m is 2.
-        held_out_seed: parts the held-out folds and draws their batches. With the same seed, they
-            are the same in every round.
+        noise_seed: the seed of the defense.
+        mix: how a batch depends on its secret; None: all its records have the secret.
+        above: makes the secret binary: whether it is above this value; then m is 2.
+        held_out_seed: the seed of the held-out folds and their batches, which are equal in every
+            round with an equal seed.
     """
 
     task: Task
@@ -60,18 +61,18 @@ class Shadow:
         return Pure(self.values) if self.mix is None else self.mix
 
     def split_above(self, value: int) -> "Shadow":
-        """The same shadow, where the secret is whether the game's secret lies above ``value``."""
+        """Return this shadow with a new secret: whether the game's secret is above ``value``."""
         return replace(self, mix=self.mixture, above=value, values=2)
 
     @property
     def undefended(self) -> "Shadow":
-        """The same shadow, with gradients as they are before any defense."""
+        """Return this shadow with gradients before any defense."""
         return replace(self, defense=none())
 
     def draw(
         self, n: int, *, rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Bootstrap n batches, as many of each secret value.
+        """Return n bootstrapped batches, equally many of each secret value, and their secrets.
 
         Returns:
             Rows of ``data`` ``[n, B]``, drawn with replacement, and secrets ``[n]`` (section 4.1).
@@ -90,14 +91,14 @@ class Shadow:
         return members
 
     def _within(self, above: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Values of the game's secret, uniform on their side."""
+        """Return values of the game's secret, uniform above or below the threshold."""
         assert self.above is not None
         first = np.where(above, self.above + 1, 0)
         last = np.where(above, self.mixture.values, self.above + 1)
         return rng.integers(first, last)
 
     def gradients(self, rows: NDArray[np.int64]) -> Iterator[Grads]:
-        """The gradients of batches ``[n, B]``, chunk by chunk in order.
+        """Yield the gradients of batches ``[n, B]``, chunk by chunk in order.
 
         A defender knows its batch's secret, and so does the adversary of its own batches.
         """
@@ -149,6 +150,6 @@ class Shadow:
             yield self.only(rest), self.only(fold)
 
     def only(self, rows: NDArray[np.int64]) -> "Shadow":
-        """The same shadow with the records ``rows`` alone."""
+        """Return this shadow with the records ``rows`` only."""
         index = torch.from_numpy(rows).to(self.data.y.device)
         return replace(self, data=self.data.rows(index))

@@ -33,7 +33,7 @@ class Spread:
 
     @classmethod
     def of(cls, scatter: Scatter, directions: int) -> "Spread":
-        """Along ``directions`` directions, or as many as there are."""
+        """Return the spread along ``directions`` directions, or along all if fewer exist."""
         n = len(scatter.codes)
         first = max(0, n - directions)
         sizes, vectors = linalg.eigh(scatter.within, subset_by_index=(first, n - 1))

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from leakgauge.core.checks import InputError, require
 
 MIN_BLOCKS = 8
-"""Fewer independent groups of records than this carry no interval worth printing."""
+"""An interval needs at least this many independent blocks of records."""
 
 ENOUGH_BLOCKS = 50
-"""From here on, larger blocks are better than more: batches of one block differ more then."""
+"""With this many blocks, larger ones are better than more: their batches differ more."""
 
 MAX_BLOCKS = 500
 BATCHES_IN_A_BLOCK = 4
@@ -38,16 +38,16 @@ def deal_blocks(
     names: Sequence[str] = (),
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Deal records into as many disjoint blocks as hold a batch of every value.
+    """Return a deal of records into disjoint blocks that each hold a batch of every value.
 
     Args:
-        codes: secret ``[n]``, below ``values``.
-        users: user ``[n]`` or None; a user's records stay in one block.
-        values: m.
+        codes: the secret of each record ``[n]``, below ``values``.
+        users: the user of each record ``[n]``, or None; a user's records stay in one block.
+        values: m, the number of the secret's values.
         batch_size: the records that a block needs of each value.
-        max_blocks: the most blocks to deal.
-        names: of the secret's values, for refusals.
-        rng: shuffles.
+        max_blocks: the largest number of blocks.
+        names: the secret's values in words, for messages.
+        rng: the generator of the deal.
 
     Returns:
         The block ``[n]`` of each record, 0 .. G - 1.
@@ -92,7 +92,7 @@ def _deal(
     blocks: int,
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Deal units (records, or users with their records) in turn, each secret value apart."""
+    """Return the block of each record: units (records or users) dealt in turn, value by value."""
     units = np.arange(len(codes)) if users is None else np.unique(users, return_inverse=True)[1]
     first = np.unique(units, return_index=True)[1]  # a user is dealt by the first record's value
     order = rng.permutation(len(first))

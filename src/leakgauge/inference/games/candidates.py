@@ -1,9 +1,9 @@
-"""Games in which the adversary holds candidate batches and asks which one it saw.
+"""Candidate batches that the adversary holds, and attacks that compare them with a gradient.
 
-In *user inference* a candidate batch holds other records of a user than the observed one; with
-the auxiliary knowledge phi(x) in *attribute inference* it is the observed batch itself with one
-value of the attribute filled in. Either way the adversary makes the candidates' gradients with the
-parameters of the round and compares.
+In *user inference* a candidate batch holds other records of a user than the observed batch. In
+*attribute inference* with the auxiliary knowledge phi(x), it is the observed batch with one value
+of the attribute filled in. In both, the adversary computes the candidates' gradients at the
+parameters of the round and compares them with the observed gradient.
 """
 
 from abc import ABC, abstractmethod
@@ -25,9 +25,9 @@ class CandidateBatches:
 
     Attributes:
         pool: the records of the candidates.
-        rows: ``[u, B]`` positions in it, of u different batches.
-        index: ``[n, m]``: the batch of each trial's candidate, in the order of the secret's codes.
-        secret: of each batch ``[u]``, where a defense could make use of it.
+        rows: the records of u different batches ``[u, B]``, as indices into ``pool``.
+        index: the batch of each trial's candidates ``[n, m]``, ordered by the secret's codes.
+        secret: the secret of each batch ``[u]``, where a defense uses it.
     """
 
     pool: Dataset
@@ -38,14 +38,14 @@ class CandidateBatches:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Their gradients, for some of the trials.
+    """The gradients of candidate batches for some of the trials.
 
-    They went through the defense that the adversary knows, but not through its Gaussian noise:
-    the adversary adds none to what it makes itself, and accounts for the noise in what it sees.
+    They pass the defense that the adversary knows, without its Gaussian noise: the adversary adds
+    no noise to its own gradients and accounts for the noise in the observed ones.
 
     Attributes:
-        grads: leaf ``[u, *p]``.
-        index: ``[n, m]`` into the first axis.
+        grads: the gradients of u batches; each value is ``[u, *p]``.
+        index: the candidates of each trial ``[n, m]``, as indices into the first axis.
     """
 
     grads: Grads
@@ -53,35 +53,35 @@ class Candidates:
 
 
 class CandidateAdversary(ABC):
-    """Fitted, immutable."""
+    """A fitted ``CandidateAttack``; immutable."""
 
     @abstractmethod
     def log_posterior(self, seen: Grads, candidates: Candidates) -> NDArray[np.float64]:
-        """Natural log of P(a | g) ``[n, m]`` for gradients, leaf ``[n, *p]``."""
+        """Return log P(a | g) ``[n, m]`` (natural) for n gradients, each value ``[n, *p]``."""
 
     @property
     @abstractmethod
     def details(self) -> str:
-        """What was fitted, in a line."""
+        """The fitted values in one line."""
 
 
 class CandidateAttack(ABC):
-    """Settings, frozen.
+    """The settings of an attack that judges candidates; frozen.
 
     Attributes:
-        name: the name at the command line.
+        name: the name on the command line.
     """
 
     name: ClassVar[str]
 
     def check(self, shadow: Shadow, values: int) -> None:  # noqa: B027 - most need nothing
-        """Refuse, before any work, a shadow that ``fit`` would refuse; ``values`` is m."""
+        """Refuse early a shadow that ``fit`` would refuse; ``values`` is m."""
 
     @abstractmethod
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
     ) -> CandidateAdversary:
-        """Learn from the adversary's own records alone; ``log_prior`` ``[m]`` is log P(a)."""
+        """Return an adversary, learned from the shadow only; ``log_prior`` ``[m]`` is log P(a)."""
 
 
 AnyAttack = Attack | CandidateAttack

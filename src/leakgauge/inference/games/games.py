@@ -24,14 +24,14 @@ from leakgauge.inference.games.trials import Trials
 
 @dataclass(frozen=True, eq=False)
 class BatchGame:
-    """A batch that depends on a secret.
+    """A game whose batches depend on a secret of their records.
 
     Attributes:
         pool: the private records.
-        secret: the name of the records' value.
+        secret: the name of the records' secret.
         mix: how a batch depends on its secret.
-        batch_size: B.
-        prior: P(a) ``[m]``.
+        batch_size: B, the records of a batch.
+        prior: the probability P(a) of each value ``[m]``.
         block: the block ``[len(pool)]`` of each record.
     """
 
@@ -57,7 +57,7 @@ class BatchGame:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """No notes."""
+        """Changes to the data that users should know: none."""
         return ()
 
     @classmethod
@@ -72,7 +72,7 @@ class BatchGame:
         max_blocks: int = MAX_BLOCKS,
         rng: np.random.Generator,
     ) -> "BatchGame":
-        """Set up the game on private records.
+        """Return a game on private records.
 
         Args:
             pool: the private records; their ``secrets[secret]`` are codes of ``mix``.
@@ -100,19 +100,19 @@ class BatchGame:
 
     @classmethod
     def check_schema(cls, schema: Schema | None, secret: str) -> None:
-        """Refuse data that this game is not about."""
+        """Refuse data that this game cannot use."""
 
     def play(self, n: int, *, rng: np.random.Generator) -> Trials:
-        """Draw n secrets from the prior and a batch for each."""
+        """Return n trials: secrets drawn from the prior, and a batch for each."""
         secret = rng.choice(self.values, size=n, p=self.prior)
         return self._draw(secret, rng)
 
     def redraw(self, trials: Trials, *, rng: np.random.Generator) -> Trials:
-        """Fresh batches for the same secrets: another round of the same trials."""
+        """Return the next round of the same trials: fresh batches for the same secrets."""
         return self._draw(trials.secret.cpu().numpy(), rng, trials.block.cpu().numpy())
 
     def known_to_defender(self, trials: Trials) -> Tensor | None:
-        """All secrets."""
+        """Return all secrets."""
         return trials.secret
 
     def shadow(
@@ -175,7 +175,7 @@ class AttributeInference(BatchGame):
 
     @classmethod
     def check_schema(cls, schema: Schema | None, secret: str) -> None:
-        """The secret must be among the features."""
+        """Refuse a secret that is not among the features."""
         if schema is not None and secret not in {column.name for column in schema.columns}:
             raise InputError(
                 f"attribute inference infers a feature, but {secret!r} is not among the encoded "
@@ -191,7 +191,7 @@ class PropertyInference(BatchGame):
 
     @classmethod
     def check_schema(cls, schema: Schema | None, secret: str) -> None:
-        """The secret must not be among the features."""
+        """Refuse a secret that is among the features."""
         if schema is not None and secret in {column.name for column in schema.columns}:
             raise InputError(
                 f"property inference infers what the model does not see, but {secret!r} is a "
@@ -211,7 +211,7 @@ class ProportionInference(BatchGame):
 
     @classmethod
     def check_schema(cls, schema: Schema | None, secret: str) -> None:
-        """The property must not be among the features, and have two values."""
+        """Refuse a property that is among the features or does not have two values."""
         PropertyInference.check_schema(schema, secret)
         names = _names(schema, secret, 2)
         require(
@@ -225,7 +225,7 @@ class ProportionInference(BatchGame):
 BATCH_GAMES: dict[str, type[BatchGame]] = {
     game.name: game for game in (PropertyInference, AttributeInference, ProportionInference)
 }
-"""The games about batches, by name."""
+"""The games whose batches depend on a secret of their records, by name."""
 
 
 def _names(schema: Schema | None, secret: str, values: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How a batch depends on its secret: which records it takes.
+"""Mixes: which records a batch takes, given its secret.
 
 A record has a value of its own (its sex, say). In property and attribute inference all records of
 a batch share one, and it is the secret; in proportion inference (the paper's distributional
@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 
 
 class Mix(Protocol):
-    """A secret's values, and what batches they give."""
+    """The values of a secret and the batches that each value gives."""
 
     @property
     def values(self) -> int:
@@ -32,15 +32,15 @@ class Mix(Protocol):
         ...
 
     def names(self, record_names: Sequence[str]) -> tuple[str, ...]:
-        """The secret's values ``[m]`` in words, given those of the records ``[v]``."""
+        """Return the secret's values ``[m]`` in words, given those of the records ``[v]``."""
         ...
 
     def counts(self, secret: Ints, batch_size: int, rng: np.random.Generator) -> Ints:
-        """How many records of each value ``[n, v]`` batches with the secrets ``[n]`` hold."""
+        """Return the records of each value ``[n, v]`` in batches with the secrets ``[n]``."""
         ...
 
     def secret_of(self, codes: Ints) -> Ints:
-        """The secrets ``[n]`` of batches whose records have the values ``[n, B]``."""
+        """Return the secrets ``[n]`` of batches whose records have the values ``[n, B]``."""
         ...
 
 
@@ -56,19 +56,19 @@ class Pure:
 
     @property
     def record_values(self) -> int:
-        """The same."""
+        """v, which is m: a batch has the value of its records."""
         return self.values
 
     def names(self, record_names: Sequence[str]) -> tuple[str, ...]:
-        """The same."""
+        """Return the names of the records' values."""
         return tuple(record_names)
 
     def counts(self, secret: Ints, batch_size: int, rng: np.random.Generator) -> Ints:
-        """The whole batch is of one value; nothing is drawn."""
+        """Return B records of the secret's value and none of the others; draw nothing."""
         return batch_size * np.eye(self.values, dtype=np.int64)[secret]
 
     def secret_of(self, codes: Ints) -> Ints:
-        """The first record's, as the others'."""
+        """Return the value of the first record, which all records of the batch share."""
         return codes[:, 0]
 
 
@@ -76,16 +76,16 @@ class Pure:
 class Ratio:
     """The secret is the range of the share alpha of records with value 1 (Li et al., section 3.2).
 
-    The m ranges are {0}, (0, 1/(m-1)], ..., ((m-2)/(m-1), 1]. alpha is drawn uniformly within its
-    range, and a batch of B takes floor(alpha B) records with value 1, as the paper says. That can
-    leave the range at its lower end (alpha B = 25.9 in (25.6, 51.2] gives 25); such a count is
-    raised to the least one inside.
+    The m ranges are {0}, (0, 1/(m-1)], ..., ((m-2)/(m-1), 1]. A batch of B draws alpha
+    uniformly within its range and takes floor(alpha B) records with value 1, as in the paper. That
+    count can lie below the range (alpha B = 25.9 in (25.6, 51.2] gives 25); the batch then takes
+    the smallest count within the range.
 
     Attributes:
-        values: m, at least 2; the paper's number is not known to us, its section 6.3 takes 6.
+        values: m, at least 2; the paper does not state it, except 6 in section 6.3.
 
     Raises:
-        InputError: at use, if a range holds no whole number of records.
+        InputError: m is below 2, or (on use) a range holds no whole number of records.
 
     >>> Ratio(6).names(["Female", "Male"])[:3]
     ('Male: none', 'Male: up to 20 %', 'Male: 20 to 40 %')
@@ -99,20 +99,20 @@ class Ratio:
 
     @property
     def record_values(self) -> int:
-        """With the property, or without."""
+        """v, which is 2: with the property or without it."""
         return 2
 
     def names(self, record_names: Sequence[str]) -> tuple[str, ...]:
-        """The ranges, in percent of the records that have the second value."""
+        """Return the ranges, in percent of the records that have the second value."""
         ends = [f"{100 * j / (self.values - 1):.3g}" for j in range(self.values)]
         inner = [f"{low} to {high} %" for low, high in pairwise(ends[1:])]
         ranges = ["none", f"up to {ends[1]} %", *inner]
         return tuple(f"{record_names[1]}: {one}" for one in ranges)
 
     def limits(self, batch_size: int) -> tuple[Ints, Ints]:
-        """The least and the most records with the property ``[m]``, of each range.
+        """Return the smallest and the largest count ``[m]`` of records with the property.
 
-        Whole numbers only: in floating point, 0.2 * 5 is not always 1.
+        The arithmetic is on whole numbers: in floating point, 0.2 * 5 is not always 1.
         """
         step = np.arange(self.values, dtype=np.int64)
         most = step * batch_size // (self.values - 1)
@@ -125,7 +125,7 @@ class Ratio:
         return least, most
 
     def counts(self, secret: Ints, batch_size: int, rng: np.random.Generator) -> Ints:
-        """Draws alpha within the range of each secret."""
+        """Return counts for an alpha drawn within the range of each secret."""
         least, most = self.limits(batch_size)
         alpha = (secret - rng.random(len(secret))) / (self.values - 1)
         drawn = np.floor(alpha * batch_size).astype(np.int64)
@@ -133,7 +133,7 @@ class Ratio:
         return np.stack([batch_size - with_it, with_it], axis=1)
 
     def secret_of(self, codes: Ints) -> Ints:
-        """The range that the batch's own share lies in."""
+        """Return the range of each batch's share."""
         _, most = self.limits(codes.shape[1])
         return np.asarray(np.searchsorted(most, codes.sum(axis=1)), dtype=np.int64)
 

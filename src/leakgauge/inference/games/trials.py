@@ -1,4 +1,4 @@
-"""Rounds of a game that were played, and what every game can do."""
+"""The trials of a game, and the protocol of all games."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,14 +14,14 @@ from leakgauge.inference.games.candidates import CandidateBatches
 
 @dataclass(frozen=True, eq=False)
 class Trials:
-    """Rounds of a game that were played.
+    """n trials of a game: a secret and a batch each.
 
     Attributes:
-        secret: codes ``[n]``.
-        rows: ``[n, B]`` indices into ``pool``.
-        block: ``[n]``; trials of different blocks share no record and no user.
+        secret: the code of each trial's secret ``[n]``.
+        rows: the records of each batch ``[n, B]``, as indices into ``pool``.
+        block: the block of each trial ``[n]``; different blocks share no record and no user.
         pool: the private records.
-        candidates: batches that the adversary holds, in games that are about them.
+        candidates: batches that the adversary holds, in games with candidates.
     """
 
     secret: Tensor
@@ -35,12 +35,12 @@ class Trials:
 
     @property
     def x(self) -> Tensor:
-        """Features ``[n, B, ...]``."""
+        """The features of the batches ``[n, B, ...]``."""
         return self.pool.x[self.rows]
 
     @property
     def y(self) -> Tensor:
-        """Labels ``[n, B]``."""
+        """The labels of the batches ``[n, B]``."""
         return self.pool.y[self.rows]
 
 
@@ -49,7 +49,7 @@ class Game(Protocol):
 
     @property
     def name(self) -> str:
-        """The name at the command line."""
+        """The name on the command line."""
         ...
 
     @property
@@ -64,7 +64,7 @@ class Game(Protocol):
 
     @property
     def prior(self) -> tuple[float, ...]:
-        """P(a) ``[m]``."""
+        """The probability P(a) of each value ``[m]``."""
         ...
 
     @property
@@ -74,19 +74,19 @@ class Game(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was done to the data and should be known."""
+        """Changes to the data that users should know."""
         ...
 
     def play(self, n: int, *, rng: np.random.Generator) -> Trials:
-        """Draw n secrets from the prior and a batch for each."""
+        """Return n trials: secrets drawn from the prior, and a batch for each."""
         ...
 
     def redraw(self, trials: Trials, *, rng: np.random.Generator) -> Trials:
-        """Fresh batches for the same secrets."""
+        """Return trials with fresh batches for the same secrets."""
         ...
 
     def known_to_defender(self, trials: Trials) -> Tensor | None:
-        """The secrets ``[n]`` as a defense that learns on the shadow may use them, if it can."""
+        """Return the secrets ``[n]`` that a learned defense may use; None where it may use none."""
         ...
 
     def shadow(

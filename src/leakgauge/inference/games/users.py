@@ -1,13 +1,13 @@
 """User inference (Li et al., CCS 2024, section 3.2): whose records are in the batch?
 
-The challenger draws m users and one of them, and sends the gradient of a batch of that one's
-records. The adversary holds a batch of *other* records of each of the m users, and says which
-user it was. The private users are trained on; the adversary learns what makes two batches one
-user's from shadow users of its own, who are none of them.
+The challenger draws m users, chooses one of them, and sends the gradient of a batch of this user's
+records. The adversary holds a batch of *other* records of each of the m users and says which user
+the gradient comes from. The model trains on the private users; the adversary learns from its own
+shadow users, who are not among them, what two batches of one user have in common.
 
-Each user's records are parted once, at random, into an observed and a candidate half, so that
-no record is ever on both sides. Whole users are dealt into disjoint blocks of m or more, and the
-m users of a trial are of one block: see ``leakgauge.inference.games.blocks``.
+A random split parts each user's records into an observed and a candidate half, so that no record
+is in both. Whole users are dealt into disjoint blocks of m or more, and the m users of a trial
+belong to one block: see ``leakgauge.inference.games.blocks``.
 """
 
 from dataclasses import dataclass, replace
@@ -33,24 +33,25 @@ from leakgauge.inference.games.trials import Trials
 Ints = NDArray[np.int64]
 
 USER = "user"
-"""The name of the secret for the adversary: which shadow user."""
+"""The name of the adversary's secret: the shadow user."""
 
 LEFT_OUT = -1
-"""The block of records whose user has too few."""
+"""The block number of records whose user has too few records."""
 
 
 @dataclass(frozen=True, eq=False)
 class UserInference:
-    """A batch of one of m users.
+    """The game of user inference: a batch belongs to one of m users.
 
     Attributes:
         pool: the private records.
-        values: m, the users that a batch may be of.
-        batch_size: B.
+        values: m, the number of candidate users of a batch.
+        batch_size: B, the records of a batch.
         block: the block ``[len(pool)]`` of each record; -1 where its user is left out.
-        observed: the records ``[h]`` of each user who plays that batches are drawn from.
-        held: those that the adversary may hold; none is among the observed.
-        left_out: users with fewer than 2 B records, who do not play.
+        observed: for each user in the game, the records ``[h]`` that clients draw batches from.
+        held: for each user in the game, the records that the adversary draws candidates from; no
+            record is also in ``observed``.
+        left_out: the number of users with fewer than 2 B records, who are not in the game.
     """
 
     pool: Dataset
@@ -73,17 +74,17 @@ class UserInference:
         max_blocks: int = MAX_BLOCKS,
         rng: np.random.Generator,
     ) -> "UserInference":
-        """Part each user's records, and deal the users into blocks.
+        """Return a game: split each user's records and deal the users into blocks.
 
         Args:
-            pool: the private records; ``users`` says whose each is.
-            batch_size: B, records a batch.
-            candidates: m, the users that a batch may be of; the paper does not say how many.
-            max_blocks: the most blocks to deal.
-            rng: parts and deals.
+            pool: the private records, with their users.
+            batch_size: B, the records of a batch.
+            candidates: m, the number of candidate users; the paper does not state it.
+            max_blocks: the largest number of blocks.
+            rng: the generator of the split and the deal.
 
         Raises:
-            InputError: the data name no users, or too few users have enough.
+            InputError: the data name no users, or too few users have enough records.
         """
         require_count(batch_size, "batch size")
         require_count(candidates, "number of candidates")
@@ -102,7 +103,7 @@ class UserInference:
 
     @property
     def prior(self) -> tuple[float, ...]:
-        """Uniform ``[m]``: the secret is the place in a random order."""
+        """The uniform distribution ``[m]``: the secret is a place in a random order."""
         return tuple([1 / self.values] * self.values)
 
     @property
@@ -112,7 +113,7 @@ class UserInference:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was done to the data and should be known."""
+        """Changes to the data that users should know."""
         if self.left_out == 0:
             return ()
         total = self.left_out + len(self.observed)
@@ -122,7 +123,7 @@ class UserInference:
         )
 
     def play(self, n: int, *, rng: np.random.Generator) -> Trials:
-        """Draw m users of a block for each of n trials, one of them, and all batches.
+        """Return n trials: m users of a block each, one of them the true one, and their batches.
 
         A user's candidate batch is the same in all trials.
         """
@@ -134,13 +135,13 @@ class UserInference:
         return self._draw(rng.integers(self.values, size=n), index, block, rng)
 
     def redraw(self, trials: Trials, *, rng: np.random.Generator) -> Trials:
-        """Fresh batches, observed ones and candidates, of the same users."""
+        """Return trials with fresh batches and candidates of the same users."""
         assert trials.candidates is not None
         index = trials.candidates.index.cpu().numpy()
         return self._draw(trials.secret.cpu().numpy(), index, trials.block.cpu().numpy(), rng)
 
     def known_to_defender(self, trials: Trials) -> None:
-        """None: a defense that learns on shadow users knows none of these."""
+        """Return None: a defense that learns on shadow users knows no private user."""
 
     def shadow(
         self,
@@ -229,7 +230,7 @@ def records_of(user: Ints) -> list[Ints]:
 
 
 def part(rows: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Records at random into an observed half, which is the larger, and a candidate half."""
+    """Return a random split of records: the observed half, and the candidate half (not larger)."""
     mixed = rng.permutation(rows)
     cut = (len(mixed) + 1) // 2
     return mixed[:cut], mixed[cut:]

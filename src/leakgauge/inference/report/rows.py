@@ -10,15 +10,15 @@ from leakgauge.runs.question import Answer
 
 
 def rows(answer: Answer, judged: Sequence[Verdict]) -> list[Row]:
-    """Return one row per word that was asked; the worst test of a word decides.
+    """Return one row for each game of ``--ask``; the worst test of a game decides.
 
     Args:
         answer: of the run.
         judged: the verdicts of all tests.
     """
     worst = worst_by_ask(judged)
-    asked = answer.run.settings.get("ask") or list(worst)
-    return [_row(worst[ask]) if ask in worst else _missing(ask, answer) for ask in asked]
+    games = answer.run.settings.get("ask") or list(worst)
+    return [_row(worst[game]) if game in worst else _missing(game, answer) for game in games]
 
 
 def worst_by_ask(judged: Sequence[Verdict]) -> dict[str, Verdict]:

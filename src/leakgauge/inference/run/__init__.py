@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from leakgauge.inference.run.in_memory import audit as audit
     from leakgauge.inference.run.jointly import weigh_rounds as weigh_rounds
     from leakgauge.inference.run.judging import judge as judge
-    from leakgauge.inference.run.rounds import Played as Played
+    from leakgauge.inference.run.rounds import RoundJudgements as RoundJudgements
     from leakgauge.inference.run.rounds import play_round as play_round
     from leakgauge.inference.run.settings import Settings as Settings
     from leakgauge.inference.run.stage import Stage as Stage
@@ -24,7 +24,7 @@ else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         {
-            "Played": "leakgauge.inference.run.rounds",
+            "RoundJudgements": "leakgauge.inference.run.rounds",
             "Settings": "leakgauge.inference.run.settings",
             "Stage": "leakgauge.inference.run.stage",
             "audit": "leakgauge.inference.run.in_memory",

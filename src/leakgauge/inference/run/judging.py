@@ -16,7 +16,7 @@ from leakgauge.core.types import Params
 from leakgauge.core.versions import versions
 from leakgauge.defenses import deployed
 from leakgauge.inference import Stack, accumulate, accumulate_weighted
-from leakgauge.inference.run.rounds import Played
+from leakgauge.inference.run.rounds import RoundJudgements
 from leakgauge.inference.run.stage import Stage
 from leakgauge.inference.settings import FRESH
 from leakgauge.results import bootstrap, scores
@@ -26,7 +26,7 @@ from leakgauge.training import predict
 
 def judge(
     stage: Stage,
-    rounds: Sequence[Played],
+    rounds: Sequence[RoundJudgements],
     final: Params,
     *,
     dataset: str,
@@ -50,7 +50,7 @@ def judge(
 
 def _judge(
     stage: Stage,
-    rounds: Sequence[Played],
+    rounds: Sequence[RoundJudgements],
     final: Params,
     jointly: Mapping[str, NDArray[np.float64]],
     *,
@@ -105,7 +105,7 @@ def _stacked(
     stage: Stage,
     key: str,
     log_posteriors: NDArray[np.float64],
-    rounds: Sequence[Played],
+    rounds: Sequence[RoundJudgements],
     total: Measurement,
 ) -> tuple[NDArray[np.float64], Measurement]:
     """The rounds' weighted sum, with weights learned on held-out shadow batches."""

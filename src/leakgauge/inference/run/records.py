@@ -54,7 +54,7 @@ class Records:
     is_table: bool = False
 
     def facts(self, secret: str) -> dict[str, Any]:
-        """Return how many records, columns and users there are, and how many of each secret."""
+        """Return the numbers of records, columns and users, and of records of each secret."""
         users = None if self.users is None else len(torch.unique(self.users))
         facts: dict[str, Any] = {"records": len(self.y), "columns": self.columns}
         if secret in self.secrets:

@@ -10,7 +10,7 @@ from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.run.jointly import weigh_rounds
 from leakgauge.inference.run.judging import judge
-from leakgauge.inference.run.rounds import Played, play_round
+from leakgauge.inference.run.rounds import RoundJudgements, play_round
 from leakgauge.inference.run.stage import Stage
 from leakgauge.inference.run.training import trajectory
 from leakgauge.results.measurements import Measurement
@@ -75,7 +75,7 @@ class ResumableStage:
         )
 
 
-def encoded(played: Played) -> Kept:
+def encoded(played: RoundJudgements) -> Kept:
     """Return a played round as arrays and plain values."""
     arrays: dict[str, NDArray[Any]] = {
         f"posterior/{key}": array for key, array in played.log_posterior.items()
@@ -90,10 +90,10 @@ def encoded(played: Played) -> Kept:
     return arrays, about
 
 
-def decoded(kept: Kept) -> Played:
+def decoded(kept: Kept) -> RoundJudgements:
     """Return a played round from what ``encoded`` made of it."""
     arrays, about = kept
-    return Played(
+    return RoundJudgements(
         {key: arrays[f"posterior/{key}"] for key in about["details"]},
         about["details"],
         about["seconds"],

@@ -23,7 +23,7 @@ from leakgauge.inference.settings import FRESH
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class RoundJudgements:
     """Judgements of each adversary in one round, by its knowledge and name: ``"static forest"``.
 
     Attributes:
@@ -39,7 +39,7 @@ class Played:
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)
 
 
-def play_round(stage: Stage, number: int, params: Params) -> Played:
+def play_round(stage: Stage, number: int, params: Params) -> RoundJudgements:
     """Fit every adversary at this round's parameters and let it judge the trials.
 
     The trials' gradients are made chunk by chunk and never held at once.
@@ -48,7 +48,7 @@ def play_round(stage: Stage, number: int, params: Params) -> Played:
         return _play_round(stage, number, params)
 
 
-def _play_round(stage: Stage, number: int, params: Params) -> Played:
+def _play_round(stage: Stage, number: int, params: Params) -> RoundJudgements:
     defense = defense_of_round(stage, number, params)
     shadows = shadows_of_round(stage, number, params, defense)
     fitted: dict[str, Adversary | CandidateAdversary] = {}
@@ -66,7 +66,7 @@ def _play_round(stage: Stage, number: int, params: Params) -> Played:
             seconds[key] = time.perf_counter() - began
     log_posterior = _judged(stage, number, params, defense, fitted, seconds)
     details = {key: adversary.details for key, adversary in fitted.items()}
-    return Played(log_posterior, details, seconds, held_out)
+    return RoundJudgements(log_posterior, details, seconds, held_out)
 
 
 def _held_out(
