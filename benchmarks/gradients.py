@@ -1,7 +1,7 @@
-"""How much faster than a plain autograd loop, and in how much memory.
+"""Speed and memory of batch gradients against a plain autograd loop.
 
-Run: ``python benchmarks/gradients.py [--threads N] [--repetitions 7]``. Only ratios are printed:
-both sides run in turn in one process, and a ratio is taken within each turn.
+Run: ``python benchmarks/gradients.py [--threads N] [--repetitions 7]``. It prints only ratios:
+both sides run in turn in one process, and each turn gives a ratio.
 """
 
 import argparse
@@ -24,14 +24,14 @@ RECORDS, BATCH = 1000, 16
 
 
 def naive(task: Task, x: Tensor, y: Tensor, rows: Tensor | None) -> None:
-    """One batch after the other, each gradient written into its place."""
+    """Compute one batch after the other and write each gradient into its place."""
     weights = list(task.model.parameters())
     count = len(x) if rows is None else len(rows)
     out = [value.new_empty(count, *value.shape) for value in weights]
     for trial in range(count):
-        now = trial if rows is None else rows[trial]
-        found = torch.autograd.grad(task.loss(task.model(x[now]), y[now]), weights)
-        for stack, value in zip(out, found, strict=True):
+        batch = trial if rows is None else rows[trial]
+        grads = torch.autograd.grad(task.loss(task.model(x[batch]), y[batch]), weights)
+        for stack, value in zip(out, grads, strict=True):
             stack[trial] = value
 
 
@@ -39,7 +39,7 @@ def direct(task: Task, x: Tensor, y: Tensor) -> None:
     batch_gradients(task, params_of(task.model), x, y)
 
 
-def walked(task: Task, x: Tensor, y: Tensor, rows: Tensor) -> None:
+def chunked(task: Task, x: Tensor, y: Tensor, rows: Tensor) -> None:
     for _ in iter_batch_gradients(task, params_of(task.model), x, y, rows):
         pass
 
@@ -56,7 +56,7 @@ def seconds(call: Callable[[], None]) -> float:
 
 
 def compare(name: str, model: nn.Module, shape: tuple[int, ...], trials: int, turns: int) -> None:
-    """Print the ratios of one model; arbitrary batches have no record twice."""
+    """Print the ratios of one model; arbitrary batches repeat no record."""
     generator = torch.Generator().manual_seed(0)
     task = Task(model, F.cross_entropy)
     x = torch.randn(trials, BATCH, *shape, generator=generator)
@@ -68,22 +68,22 @@ def compare(name: str, model: nn.Module, shape: tuple[int, ...], trials: int, tu
     all_x, all_y = x.flatten(0, 1), y.flatten()
     apart = torch.arange(trials * BATCH).view(trials, BATCH)
     show(
-        f"{name}, the same, chunk by chunk",
-        ratios(lambda: naive(task, x, y, None), lambda: walked(task, all_x, all_y, apart), turns),
+        f"{name}, these batches, chunk by chunk",
+        ratios(lambda: naive(task, x, y, None), lambda: chunked(task, all_x, all_y, apart), turns),
     )
     pool_x, pool_y = all_x[:RECORDS], all_y[:RECORDS]
     rows = torch.randint(0, len(pool_x), (trials, BATCH), generator=generator)
-    found = ratios(
+    speedups = ratios(
         lambda: naive(task, pool_x, pool_y, rows),
-        lambda: walked(task, pool_x, pool_y, rows),
+        lambda: chunked(task, pool_x, pool_y, rows),
         turns,
     )
-    show(f"{name}, {trials} batches from {len(pool_x)} records", found)
+    show(f"{name}, {trials} batches from {len(pool_x)} records", speedups)
 
 
-def show(name: str, found: list[float]) -> None:
-    middle = statistics.median(found)
-    print(f"{name:<46} {middle:6.2f}  ({min(found):.2f} to {max(found):.2f})", flush=True)
+def show(name: str, values: list[float]) -> None:
+    middle = statistics.median(values)
+    print(f"{name:<46} {middle:6.2f}  ({min(values):.2f} to {max(values):.2f})", flush=True)
 
 
 def audit_mlp() -> nn.Module:
@@ -95,7 +95,7 @@ def small_cnn() -> nn.Module:
 
 
 def peak_bytes(trials: int, threads: int) -> int:
-    """Peak memory of a fresh process that walks all gradients of ``trials`` batches."""
+    """Return the peak memory of a fresh process that iterates over ``trials`` batches."""
     command = [sys.executable, __file__, "--walk", str(trials), "--threads", str(threads)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -103,7 +103,7 @@ def peak_bytes(trials: int, threads: int) -> int:
 def walk(trials: int) -> None:
     task = Task(audit_mlp(), F.cross_entropy)
     x, y = torch.randn(RECORDS, 108), torch.zeros(RECORDS, dtype=torch.int64)
-    walked(task, x, y, torch.randint(0, RECORDS, (trials, BATCH)))
+    chunked(task, x, y, torch.randint(0, RECORDS, (trials, BATCH)))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(peak * (1 if sys.platform == "darwin" else 1024))
 
@@ -118,7 +118,7 @@ def main() -> None:
     if options.walk:
         walk(options.walk)
         return
-    # First of all: on Linux a new process starts from the peak of the one that made it.
+    # Memory comes first: on Linux a new process inherits the peak of its parent.
     few, many = peak_bytes(5000, options.threads), peak_bytes(50_000, options.threads)
     size = sum(value.numel() * value.element_size() for value in audit_mlp().parameters())
     print(f"Peak memory of 50000 MLP gradients over that of 5000: {many / few:.3f}")

@@ -1,10 +1,9 @@
-"""How fast the inner step of gradient inversion is, and what that gives a whole attack.
+"""Speed of the inner step of gradient inversion and of whole attacks.
 
 Run: ``python benchmarks/inversion.py [--threads N] [--repetitions 7] [--iterations 500] [--quick]
-[--cpu-time] [--only step targets local peer] [--nets slim ...]``. Only ratios are printed: all
-sides run in turn in one process, and a ratio is taken within each turn. With ``LEAKGAUGE_DATA``
-set, the images are CIFAR-10 test images. The peer is breaching 0.1.2, and is left out where that is
-not installed.
+[--cpu-time] [--only step targets local peer] [--nets slim ...]``. It prints only ratios: all sides
+run in turn in one process, and each turn gives a ratio. With ``LEAKGAUGE_DATA`` set, the images are
+CIFAR-10 test images. The peer is breaching 0.1.2; without it, its part is skipped.
 """
 
 import argparse
@@ -43,11 +42,11 @@ from leakgauge.models import resnet20, slim
 
 CLASSES, SHAPE = 10, (3, 32, 32)
 MEAN, STD = 0.5, 0.25
-"""Of the normalisation of the images: one that leaves no doubt."""
+"""Of the normalisation of the images."""
 LOW, HIGH = torch.full(SHAPE, -MEAN / STD), torch.full(SHAPE, (1 - MEAN) / STD)
 
 OURS: tuple[dict[str, Any], ...] = ({}, {"slope": "difference"}, {"precision": "bfloat16"})
-"""Ways to make the inner step, the default first."""
+"""Settings of the inner step, the default first."""
 
 Call = Callable[[], Any]
 Clock = Callable[[], float]
@@ -66,7 +65,7 @@ def seeded() -> torch.Generator:
 
 
 def images(count: int) -> tuple[Tensor, Tensor]:
-    """The first test images ``[count, 3, 32, 32]``, normalised, with labels; or smooth noise."""
+    """Return normalised test images ``[count, 3, 32, 32]`` and labels; or smooth noise."""
     path = Path(os.environ.get("LEAKGAUGE_DATA", "")) / "cifar10" / "cifar10_subset.npz"
     if path.is_file():
         with np.load(path) as stored:
@@ -78,42 +77,42 @@ def images(count: int) -> tuple[Tensor, Tensor]:
 
 
 def plain_gradient(task: Task, x: Tensor, y: Tensor) -> None:
-    """What a client computes: forward, and backward to the weights."""
+    """Compute the gradient of a client: forward, and backward to the weights."""
     torch.autograd.grad(task.loss(task.model(x[0]), y[0]), list(task.model.parameters()))
 
 
 def double_backward(task: Task, params: Params, x: Tensor, y: Tensor) -> Grads:
     leaves = list(task.model.parameters())
-    found = torch.autograd.grad(task.loss(task.model(x[0]), y[0]), leaves, create_graph=True)
-    return {name: value[None] for name, value in zip(params, found, strict=True)}
+    grads = torch.autograd.grad(task.loss(task.model(x[0]), y[0]), leaves, create_graph=True)
+    return {name: value[None] for name, value in zip(params, grads, strict=True)}
 
 
 def iteration(step: Callable[..., Grads], x: Tensor, y: Tensor, wanted: Grads) -> Tensor:
-    """One iteration of an attack but for the optimiser: the objective's gradient in ``x``."""
+    """Return the objective's gradient in ``x``: an iteration without the optimiser."""
     x = x.detach().requires_grad_()
     return torch.autograd.grad(Cosine()(step(x, y), wanted).sum(), x)[0]
 
 
 def iteration_by_difference(difference: Difference, x: Tensor, y: Tensor) -> Tensor:
-    """The same, by a difference of two gradients."""
+    """Return the objective's gradient in ``x`` by a difference of two gradients."""
     x = x.detach().requires_grad_()
     return torch.autograd.grad(difference(x, y, torch.arange(len(x))).sum(), x)[0]
 
 
 def turns(sides: list[Call], repetitions: int, clock: Clock) -> list[list[float]]:
-    """Seconds of each side in each turn, after one turn that does not count."""
+    """Return the seconds of each side in each turn, after a warm-up turn."""
     for call in sides:
         call()
     return [[seconds(call, clock) for call in sides] for _ in range(repetitions)]
 
 
 def attacks(sides: list[Call], options: argparse.Namespace) -> tuple[list[str], list[Tensor]]:
-    """How much faster each attack is than the last one, and what each rebuilds ``[B, ...]``."""
-    rebuilt = [call() for call in sides]
+    """Return the speed of each attack over the last one, and the records that each rebuilds."""
+    records = [call() for call in sides]
     repetitions = 1 if options.quick else 3
-    found = [[seconds(call, options.clock) for call in sides] for _ in range(repetitions)]
-    ratios = [shown([turn[-1] / turn[side] for turn in found]) for side in range(len(sides) - 1)]
-    return ratios, rebuilt
+    times = [[seconds(call, options.clock) for call in sides] for _ in range(repetitions)]
+    ratios = [shown([turn[-1] / turn[side] for turn in times]) for side in range(len(sides) - 1)]
+    return ratios, records
 
 
 def seconds(call: Call, clock: Clock) -> float:
@@ -122,8 +121,8 @@ def seconds(call: Call, clock: Clock) -> float:
     return clock() - start
 
 
-def shown(found: list[float]) -> str:
-    return f"{statistics.median(found):6.2f}  ({min(found):.2f} to {max(found):.2f})"
+def shown(values: list[float]) -> str:
+    return f"{statistics.median(values):6.2f}  ({min(values):.2f} to {max(values):.2f})"
 
 
 def compare_steps(options: argparse.Namespace) -> None:
@@ -133,7 +132,7 @@ def compare_steps(options: argparse.Namespace) -> None:
     for name in options.nets or nets():
         for batch in (1, 4) if options.quick else (1, 2, 4, 8):
             task, params, x, y, wanted = case(nets()[name](), 1, batch)
-            found = turns(
+            times = turns(
                 [
                     partial(plain_gradient, task, x, y),
                     partial(iteration, partial(double_backward, task, params), x, y, wanted),
@@ -147,13 +146,13 @@ def compare_steps(options: argparse.Namespace) -> None:
                 ],
                 *(options.repetitions, options.clock),
             )
-            ratios = [shown([turn[side] / turn[0] for turn in found]) for side in (1, 2, 3, 4)]
+            ratios = [shown([turn[side] / turn[0] for turn in times]) for side in (1, 2, 3, 4)]
             line = " ".join(f"{ratio:<26}" for ratio in ratios)
             print(f"{f'{name}, batch {batch}':<30} {line}", flush=True)
 
 
 def case(model: nn.Module, count: int, batch: int) -> tuple[Task, Params, Tensor, Tensor, Grads]:
-    """A task, its parameters, a guess ``[count, batch, ...]`` and the gradients of the truth."""
+    """Return a task, its parameters, guesses ``[count, batch, ...]``, labels and true gradients."""
     task, params = Task(model, F.cross_entropy), params_of(model)
     x, y = images(count * batch)
     x, y = x.view(count, batch, *SHAPE), y.view(count, batch)
@@ -176,8 +175,8 @@ def compare_targets(options: argparse.Namespace) -> None:
                 for row, own in zip(rows, apart, strict=True)
             ]
             together = partial(iteration, step, x, y, wanted)
-            found = turns([partial(each, calls), together], options.repetitions, options.clock)
-            ratios = shown([turn[0] / turn[1] for turn in found])
+            times = turns([partial(each, calls), together], options.repetitions, options.clock)
+            ratios = shown([turn[0] / turn[1] for turn in times])
             print(f"{f'{name}, batch {batch}':<30} {ratios}", flush=True)
 
 
@@ -187,7 +186,7 @@ def each(calls: Sequence[Call]) -> None:
 
 
 def compare_local_steps(options: argparse.Namespace) -> None:
-    """AGIC that takes an update for one batch, against the simulation of all local steps."""
+    """Compare AGIC's one-batch approximation with the simulation of all local steps."""
     iterations = 30 if options.quick else options.iterations
     print(f"AGIC on slim, one batch against simulation, {iterations} iterations, rate 1e-4:")
     print(f"{'':<30} times faster               PSNR, dB: one batch, simulated")
@@ -213,8 +212,8 @@ def rebuilt(
     settings: Settings,
     local: LocalSteps | None = None,
 ) -> Tensor:
-    """The records ``[T, B, ...]`` of T updates, their labels ``y [T, B]`` known."""
-    found = reconstruct(
+    """Return the rebuilt records ``[T, B, ...]`` of T updates, with known labels ``y [T, B]``."""
+    reconstruction = reconstruct(
         task,
         params,
         wanted,
@@ -226,26 +225,26 @@ def rebuilt(
         local=local,
         seed=0,
     )
-    return found.x
+    return reconstruction.x
 
 
-def score(found: Tensor, truth: Tensor) -> float:
-    """Mean PSNR in dB, the images ``[T, B, ...]`` of each update paired with the true ones."""
-    found, truth = found.detach() * STD + MEAN, truth * STD + MEAN
-    pairs = zip(found, truth, strict=True)
+def score(images: Tensor, truth: Tensor) -> float:
+    """Return the mean PSNR in dB of images ``[T, B, ...]`` that are matched to the true ones."""
+    images, truth = images.detach() * STD + MEAN, truth * STD + MEAN
+    pairs = zip(images, truth, strict=True)
     return float(torch.cat([psnr(own[align_to_truth(own, x)], x) for own, x in pairs]).mean())
 
 
 def compare_peer(options: argparse.Namespace) -> None:
-    """Inverting Gradients as both programs have it: the same image, net and iterations."""
+    """Compare Inverting Gradients of both programs on equal images, nets and iterations."""
     if importlib.util.find_spec("breaching") is None:
-        print("breaching is not installed; left out.")
+        print("breaching is not installed; skipped.")
         return
     iterations = 30 if options.quick else options.iterations
     print(f"Inverting Gradients against breaching, {iterations} iterations, labels known;")
-    print("breaching has one target after another, here they run at once:")
+    print("breaching runs one target after another, leakgauge runs them at once:")
     print(f"{'':<44} times faster               PSNR, dB: ours, theirs")
-    # With their weight of the total variation, so that the two solve the same problem.
+    # The weight of the total variation is breaching's, so both solve the same problem.
     plain = preset("inverting-gradients", iterations=iterations, total_variation=0.2)
     for name in options.nets or (("slim",) if options.quick else ("slim", "ResNet20 width 64")):
         for count, batch in (1, 1), (1, 4), (8, 1):
@@ -254,9 +253,9 @@ def compare_peer(options: argparse.Namespace) -> None:
             x = images(count * batch)[0].view(count, batch, *SHAPE)
             theirs = prepare_peer(model, wanted, y, iterations)
             own = [partial(rebuilt, task, params, wanted, y, replace(plain, **how)) for how in OURS]
-            ratios, found = attacks([*own, theirs], options)
-            peer = score(found[-1], x)
-            for how, ratio, records in zip(OURS, ratios, found, strict=False):
+            ratios, rebuilt_records = attacks([*own, theirs], options)
+            peer = score(rebuilt_records[-1], x)
+            for how, ratio, records in zip(OURS, ratios, rebuilt_records, strict=False):
                 title = ", ".join([f"{name}, {count} x {batch}", *how.values()])
                 print(f"{title:<44} {ratio:<26} {score(records, x):.2f}, {peer:.2f}", flush=True)
 
@@ -264,8 +263,8 @@ def compare_peer(options: argparse.Namespace) -> None:
 def prepare_peer(
     model: nn.Module, wanted: Grads, labels: Tensor, iterations: int
 ) -> Callable[[], Tensor]:
-    """Their attack on the same updates, told what ours is told."""
-    # It imports torchvision, which asks for two operations that this PyTorch lacks.
+    """Return breaching's attack on the same updates, with the same knowledge as ours."""
+    # breaching imports torchvision, which needs two operations that this PyTorch lacks.
     for name in ("nms", "qnms"):
         with contextlib.suppress(RuntimeError):
             torch.library.define(f"torchvision::{name}", "(Tensor a, Tensor b, float c) -> Tensor")
@@ -287,11 +286,11 @@ def prepare_peer(
     ]
 
     def attack(row: int) -> Tensor:
-        told = {"num_data_points": len(labels[row]), "labels": labels[row]}
+        known = {"num_data_points": len(labels[row]), "labels": labels[row]}
         shared: dict[str, Any] = {"gradients": [v[row] for v in wanted.values()], "buffers": None}
-        shared["metadata"] = {**told, "local_hyperparams": None}
-        found: Tensor = attacker.reconstruct(payload, [shared], {})[0]["data"]
-        return found
+        shared["metadata"] = {**known, "local_hyperparams": None}
+        records: Tensor = attacker.reconstruct(payload, [shared], {})[0]["data"]
+        return records
 
     return lambda: torch.stack([attack(row) for row in range(len(labels))])
 

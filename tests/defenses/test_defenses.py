@@ -795,8 +795,8 @@ REFUSALS = {
     ),
     "not learned": (lambda: make.perturb().update(stack(), []), "call Defense.learned"),
     "vib, no sequence": (coded_refusal(nn.Linear(4, 3)), "write the model as nn.Sequential"),
-    "vib, no head": (coded_refusal(nn.Sequential(nn.ReLU())), "found ReLU; move what follows"),
-    "vib, empty": (coded_refusal(nn.Sequential()), "found NoneType"),
+    "vib, no head": (coded_refusal(nn.Sequential(nn.ReLU())), "got ReLU; move what follows"),
+    "vib, empty": (coded_refusal(nn.Sequential()), "got NoneType"),
     "vib, no noise": (
         lambda: coded()[1].model(torch.zeros(2, 6)),
         "append the noise by with_noise",

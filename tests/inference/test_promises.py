@@ -153,7 +153,7 @@ def test_page_shows_what_a_defense_promises() -> None:
     step = run.guarantees["property"][LOUD]["epsilon"]
     for shown in (
         f"{LOUD} 24.2 (not valid above 1) {step['step_exact']:.1f}",
-        "Epsilon is a promise to a single record",
+        "Epsilon is a guarantee for a single record",
         "certifies nothing about a property that the records of a batch share",
         f"{SILENT} infinite infinite infinite infinite",
         "Poisson sampling",

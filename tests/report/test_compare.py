@@ -1,4 +1,4 @@
-"""Ours beside the paper's: the arithmetic over seeds, the charts' panels, and the page."""
+"""Our figures beside the paper's: the arithmetic over seeds, the charts, and the page."""
 
 import re
 from dataclasses import replace
@@ -180,9 +180,9 @@ def swept() -> dict[str, Played]:
     }
 
 
-def test_panels_are_drawn_along_the_first_axis_and_parted_by_the_others() -> None:
+def test_charts_are_drawn_along_the_first_axis_and_parted_by_the_others() -> None:
     paper = [stated(0.99, "attribute160", "attribute161"), stated(0.9, "attribute40", round=2)]
-    property_, attribute = sweep.panels(groups(swept(), METRICS), paper, METRICS)
+    property_, attribute = sweep.sweep_charts(groups(swept(), METRICS), paper, METRICS)
     assert (property_.title, attribute.title) == ("ask property", "ask attribute")
     assert property_.axis == attribute.axis == "batch_size"
     assert attribute.values == [1, 4, 16, 64]
@@ -192,7 +192,7 @@ def test_panels_are_drawn_along_the_first_axis_and_parted_by_the_others() -> Non
     ours = {mark.value: mark.ours.value for mark in property_.marks}
     assert ours == {size: pytest.approx(0.605 + 0.004 * size) for size in (1, 4, 16, 64)}
     assert "16: 0.669 (the paper: 0.990)" in attribute.says
-    low, high = sweep.ends_of([property_])
+    low, high = sweep.limits_of([property_])
     assert low <= min(mark.ours.low for mark in property_.marks)
     assert high == 1.02
 
@@ -202,21 +202,21 @@ def test_names_along_an_axis_are_numbered_and_two_adversaries_stand_beside_each_
         name: played(record(0.6), record(0.8, knowledge="adaptive"), defense=name)
         for name in ("sign", HOSTILE)
     } | {"none": played(record(0.9))}
-    (panel,) = sweep.panels(groups(cells, METRICS), [], METRICS)
+    (panel,) = sweep.sweep_charts(groups(cells, METRICS), [], METRICS)
     assert panel.two_sided
     assert not panel.numeric
     assert panel.values == ["sign", HOSTILE, "none"]
-    svg = str(sweep.draw(panel, ends=(0.4, 1.02), name="x"))
+    svg = str(sweep.draw(panel, limits=(0.4, 1.02), name="x"))
     assert HOSTILE not in svg
     assert {"1", "2", "3", "defense"} <= set(re.findall(r">([^<>]+)</text>", svg))
 
 
-def test_what_comes_with_the_data_parts_no_panels_and_has_no_column() -> None:
+def test_what_comes_with_the_data_parts_no_charts_and_has_no_column() -> None:
     cells = {
         name: played(record(0.8), data=name, label=f"label of {name}", group=group)
         for name, group in (("adult", None), ("celeba", "identity"))
     }
-    (panel,) = sweep.panels(groups(cells, METRICS), [], METRICS)
+    (panel,) = sweep.sweep_charts(groups(cells, METRICS), [], METRICS)
     assert (panel.axis, panel.values, panel.title) == ("data", ["adult", "celeba"], "")
     page = render_comparison(comparison(cells), METRICS)
     assert re.findall(r'<th scope="col">([^<]+)</th>', page) == ["Data", "Seeds", "AUROC"]
@@ -225,7 +225,7 @@ def test_what_comes_with_the_data_parts_no_panels_and_has_no_column() -> None:
 
 def test_nothing_is_drawn_where_only_the_seed_varies() -> None:
     cells = {str(seed): played(record(0.8), seed=seed) for seed in range(3)}
-    assert sweep.panels(groups(cells, METRICS), [], METRICS) == []
+    assert sweep.sweep_charts(groups(cells, METRICS), [], METRICS) == []
     assert varying([cell.settings for cell in cells.values()]) == []
     assert 'id="charts"' not in render_comparison(comparison(cells), METRICS)
 

@@ -1,4 +1,4 @@
-"""What a client does to its gradients before it sends them, against leakage."""
+"""Defenses that a client applies to its gradients before it sends them."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The defenses by the names that users type. Importing this module loads no torch."""
+"""Names of the defenses on the command line. Importing this module loads no torch."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ DEFENSES = {
     "noise": "leakgauge.defenses.noise:Noise",
     "quantise": "leakgauge.defenses.quantise:Quantise",
 }
-"""Where each defense is; it is imported when it is used."""
+"""Import path of each defense, which is imported on first use."""
 
 EXAMPLES = (
     "prune:rate=0.99, sign, perturb:gamma=0.005,alpha=0.002,steps=5, vib:beta=0.01, "
@@ -34,18 +34,18 @@ REGISTRY = Registry("defense", DEFENSES, "leakgauge.defenses")
 
 
 def parse_defense(text: str, *, batch_size: int) -> "Defense":
-    """The defense that ``NAME[:key=value,...]`` or ``MODULE:NAME[:key=value,...]`` names.
+    """Return the defense of ``NAME[:key=value,...]`` or ``MODULE:NAME[:key=value,...]``.
 
-    NAME is one of ``DEFENSES`` or an entry point of the group ``leakgauge.defenses``. MODULE is
-    imported from the working folder too. What is named is a ``Defense``'s settings, such as
-    ``Prune``, or a function that returns a ``Defense``; both may take ``batch_size``.
+    NAME is one of ``DEFENSES`` or an entry point of the group ``leakgauge.defenses``. MODULE may be
+    in the working folder. The name stands for the settings of a defense, such as ``Prune``, or for
+    a function that returns a ``Defense``; both may take ``batch_size``.
 
     Args:
-        text: as ``prune:rate=0.99``, ``sign`` or ``my_module:build:rate=0.5``.
+        text: such as ``prune:rate=0.99``, ``sign`` or ``my_module:build:rate=0.5``.
         batch_size: records of a batch; DP-SGD's noise depends on it.
 
     Returns:
-        The defense. One that is not built in has ``text`` for its name.
+        The defense. A defense of your own has ``text`` as its name.
 
     Raises:
         InputError: the name, a key or a value is not known.

@@ -1,4 +1,4 @@
-"""Clipping: the gradient of each record is scaled down to a largest norm."""
+"""Clipping: scale each record's gradient down to a largest norm."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from leakgauge.gradients.flattening import norms
 
 @dataclass(frozen=True)
 class Clip(DefenseSettings):
-    """Each record's gradient is clipped, as in DP-SGD, without noise: no guarantee.
+    """Clip each record's gradient, as in DP-SGD, without noise; it gives no guarantee.
 
     Args:
         l2: largest l2 norm of a record's gradient.
@@ -27,7 +27,7 @@ class Clip(DefenseSettings):
     l2: float
 
     def build(self, *, batch_size: int) -> Defense:
-        """The defense; the batch size does not matter."""
+        """Return the defense; the batch size has no effect."""
         return Defense(self.name, per_example=ClipNorm(self.l2))
 
 
@@ -53,10 +53,10 @@ class ClipNorm(Transform):
         )
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
-        """Clip each gradient."""
+        """Return the clipped gradients."""
         return scaled(grads, (self.l2 / norms(grads)).clamp(max=1.0))
 
     @property
     def clip_norm(self) -> float:
-        """``l2``."""
+        """The clipping norm ``l2``."""
         return self.l2

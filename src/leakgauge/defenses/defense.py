@@ -1,4 +1,4 @@
-"""Defenses: where on a client's path something is done to its gradient, and what."""
+"""Defenses: transforms of a client's model, of each record's gradient and of the mean."""
 
 import itertools
 import math
@@ -16,35 +16,35 @@ from leakgauge.privacy.certificates import Release
 
 
 class TaskTransform(Protocol):
-    """A task -> another one, for records ``[n, *shape]``; the first stays as it is."""
+    """Returns a changed copy of a task for records ``[n, *shape]``."""
 
     def __call__(self, task: Task, *, shape: Sequence[int], generator: torch.Generator) -> Task:
-        """Change the model or its loss; initial weights come from ``generator``."""
+        """Return a task with another model or loss; ``generator`` draws initial weights."""
         ...
 
 
 class Learn(Protocol):
-    """Flattened public gradients ``[n, D]`` and their secrets ``[n]`` -> a transform."""
+    """Learns a transform from flattened public gradients ``[n, D]`` and their secrets ``[n]``."""
 
     def __call__(
         self, features: Tensor, secret: Tensor, *, classes: int, generator: torch.Generator
     ) -> Transform:
-        """Learn, at the parameters of one round."""
+        """Return the transform for one round, from gradients at its parameters."""
         ...
 
 
 @dataclass(frozen=True)
 class Defense:
-    """What a client does before it sends: to the model, to each record's gradient, to the mean.
+    """The changes that a client makes before it sends: to the model, to gradients, to the mean.
 
     Attributes:
         name: as ``parse_defense`` reads it.
-        per_example: done to the gradient of each record, before the mean over the batch; the
+        per_example: transforms the gradient of each record, before the mean over the batch; the
             bounded-memory path is ``leakgauge.gradients.clipping``.
-        update: done to the mean.
-        task: done once to the model and its loss, before training.
-        learn: makes ``update`` anew in each round.
-        user_variant: the defense that stands in for this one in user inference; None: itself.
+        update: transforms the mean.
+        task: changes the model and its loss once, before training.
+        learn: learns a new ``update`` in each round.
+        user_variant: the defense that replaces this one in user inference; None for itself.
 
     >>> from leakgauge.defenses import Prune
     >>> defense = Prune(rate=0.5).build(batch_size=16)
@@ -66,7 +66,7 @@ class Defense:
 
     @property
     def noise_std(self) -> float:
-        """Standard deviation of the Gaussian noise on each coordinate of the update; 0 without.
+        """Standard deviation of the Gaussian noise on each coordinate of the update.
 
         >>> from leakgauge.defenses import DPSGD
         >>> DPSGD(clip=2.0, noise=0.1).build(batch_size=16).noise_std, none().noise_std
@@ -75,7 +75,7 @@ class Defense:
         return math.sqrt(self.update.noise_variance)
 
     def without_noise(self) -> "Defense":
-        """The defense without its Gaussian noise, as an adversary computes it.
+        """Return the defense without its Gaussian noise, as an adversary computes it.
 
         >>> from leakgauge.defenses import DPSGD
         >>> DPSGD(clip=2.0, noise=0.1).build(batch_size=16).without_noise().update
@@ -91,10 +91,10 @@ class Defense:
 
     @property
     def release(self) -> Release | None:
-        """Clip norm and noise of a Gaussian release; None where the defense makes none.
+        """Clip norm and noise of a Gaussian release; None where the defense is not one.
 
-        Only noise that comes before any other change of the mean counts. What is done to the
-        update after the noise takes nothing back.
+        Only noise that comes before any other change of the mean counts. Changes after the noise
+        keep the guarantee.
 
         >>> from leakgauge.defenses import DPSGD
         >>> DPSGD(clip=2.0, noise=0.1).build(batch_size=16).release
@@ -110,11 +110,11 @@ class Defense:
         return Release(clip, math.sqrt(sum(variances)))
 
     def adapt(self, objective: Objective) -> Objective | None:
-        """The objective of an attacker who knows the defense; None where no attack adapts."""
+        """Return the objective of an attacker who knows the defense; None where none adapts."""
         return None if self.learn is not None else self.update.adapt(objective)
 
     def for_user_inference(self) -> "Defense":
-        """The defense as clients use it in user inference; most are themselves.
+        """Return the defense that clients use in user inference; most often this one.
 
         >>> from leakgauge.defenses import Perturb
         >>> Perturb().build(batch_size=16).for_user_inference().name
@@ -123,18 +123,19 @@ class Defense:
         return self if self.user_variant is None else self.user_variant
 
     def prepare(self, task: Task, *, shape: Sequence[int], generator: torch.Generator) -> Task:
-        """The task that is trained under this defense, for records ``[n, *shape]``."""
+        """Return the task that clients train under this defense, for records ``[n, *shape]``."""
         return task if self.task is None else self.task(task, shape=shape, generator=generator)
 
     def learned(
         self, features: Tensor, secret: Tensor, *, classes: int, generator: torch.Generator
     ) -> "Defense":
-        """The defense for one round; itself where there is nothing to learn.
+        """Return the defense for one round; itself where it does not learn.
 
         Args:
             features: flattened gradients of public batches at the round's parameters ``[n, D]``.
-            secret: their secrets ``[n]``; ``classes`` is m.
-            generator: all the randomness there is.
+            secret: their secrets ``[n]``.
+            classes: m, number of values of the secret.
+            generator: the only source of randomness.
         """
         if self.learn is None:
             return self
@@ -142,19 +143,24 @@ class Defense:
         return replace(self, update=update, learn=None)
 
     def knowing(self, secret: Tensor) -> "Defense":
-        """The defense for N updates with the secrets ``[N]``, which the defender knows.
+        """Return the defense for N updates whose secrets ``[N]`` the defender knows.
 
-        Itself where that changes nothing. Leave it out for updates without one secret.
+        It is the same defense where that changes nothing. Do not call it for updates that have no
+        single secret.
         """
         return replace(self, update=self.update.knowing(secret))
 
 
 @dataclass(frozen=True)
 class NotLearned(Transform):
-    """Stands where a transform will be, and refuses to let a gradient pass as if defended."""
+    """Placeholder of a transform that is not learned yet; it refuses every gradient."""
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
-        """Refuse."""
+        """Refuse the gradients.
+
+        Raises:
+            InputError: always.
+        """
         raise InputError(
             "this defense is learned from public gradients; "
             "call Defense.learned in each round, and use what it returns"
@@ -162,5 +168,5 @@ class NotLearned(Transform):
 
 
 def none() -> Defense:
-    """No defense: gradients are sent as they are."""
+    """Return the empty defense: clients send their gradients unchanged."""
     return Defense("none")

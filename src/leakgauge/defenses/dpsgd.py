@@ -1,4 +1,4 @@
-"""DP-SGD: each record's gradient is clipped, and noise is added to the mean."""
+"""DP-SGD: clip each record's gradient and add noise to the mean."""
 
 import math
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from leakgauge.defenses.settings import DefenseSettings
 
 @dataclass(frozen=True)
 class DPSGD(DefenseSettings):
-    """DP-SGD: each record's gradient is clipped, and noise is added to the mean.
+    """Clip each record's gradient and add noise to the mean.
 
     The paper's noise on the mean over k records has the standard deviation noise / sqrt(k) in
-    each coordinate. ``noise_multiplier`` says what that is in the words of Opacus. Its scale is
-    that of the batch size the defense is built for: a smaller batch, such as the last of an epoch,
-    would need more noise for the same guarantee.
+    each coordinate; ``noise_multiplier`` converts it for Opacus. The noise fits the batch size of
+    ``build``: a smaller batch, such as the last of an epoch, needs more noise for the same
+    guarantee.
 
     Args:
         clip: largest l2 norm of a record's gradient.
-        noise: sigma; 0 leaves clipping alone.
+        noise: sigma; 0 for clipping without noise.
 
     References:
         Li et al., CCS 2024, section 6.1 (clip 2, sigma 0.1); Abadi et al., CCS 2016.
@@ -36,16 +36,16 @@ class DPSGD(DefenseSettings):
     noise: float = 0.1
 
     def build(self, *, batch_size: int) -> Defense:
-        """The defense for batches of k = ``batch_size`` records."""
+        """Return the defense for batches of k = ``batch_size`` records."""
         require_count(batch_size, "dpsgd's batch size")
         std = GaussianNoise(self.noise).std / math.sqrt(batch_size)
         return Defense(self.name, per_example=ClipNorm(self.clip), update=GaussianNoise(std))
 
 
 def noise_multiplier(clip: float, noise: float, batch_size: int) -> float:
-    """The noise multiplier of Opacus and the accountants for ``DPSGD(clip, noise)``.
+    """Return the noise multiplier of Opacus and the accountants for ``DPSGD(clip, noise)``.
 
-    There, the noise on the *sum* of clipped gradients has the standard deviation
+    In Opacus, the noise on the *sum* of clipped gradients has the standard deviation
     multiplier * clip, so on the mean multiplier * clip / k; here it is noise / sqrt(k). Hence
     multiplier = noise * sqrt(k) / clip. The unit of privacy is one record, added or removed.
 

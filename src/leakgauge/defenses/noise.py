@@ -17,7 +17,7 @@ from leakgauge.defenses.transform import Identity, Objective, Transform, drawn
 
 @dataclass(frozen=True)
 class Noise(DefenseSettings):
-    """Noise is added to the update, which is not clipped: no guarantee.
+    """Add noise to the update without clipping; it gives no guarantee.
 
     Args:
         std: standard deviation of the noise on each coordinate.
@@ -27,7 +27,7 @@ class Noise(DefenseSettings):
     std: float
 
     def build(self, *, batch_size: int) -> Defense:
-        """The defense; the batch size does not matter."""
+        """Return the defense; the batch size has no effect."""
         return Defense(self.name, update=GaussianNoise(self.std))
 
 
@@ -50,7 +50,7 @@ class GaussianNoise(Transform):
         )
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
-        """Add noise to each gradient; none is drawn where ``std`` is 0."""
+        """Return the gradients with noise; without drawing any where ``std`` is 0."""
         if self.std == 0:
             return dict(grads)
         noise = drawn(grads, rngs, _normal)
@@ -58,16 +58,16 @@ class GaussianNoise(Transform):
 
     @property
     def keeps_size(self) -> bool:
-        """True."""
+        """True: noise is not counted."""
         return True
 
     @property
     def noise_variance(self) -> float:
-        """``std`` squared."""
+        """The square of ``std``."""
         return self.std**2
 
     def without_noise(self) -> Identity:
-        """Nothing else is left."""
+        """Return the identity."""
         return Identity()
 
     def adapt(self, objective: Objective) -> Objective:

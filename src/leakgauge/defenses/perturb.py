@@ -1,4 +1,4 @@
-"""Adversarial perturbation of gradients, against a network that reads the secret from them."""
+"""Adversarial perturbation of gradients against a network that predicts the secret."""
 
 import math
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ from leakgauge.defenses.transform import Transform, over_rows
 
 @dataclass(frozen=True)
 class Perturb(DefenseSettings):
-    """The update is perturbed so that a network misreads its secret; see ``PerturbTransform``.
+    """Perturb the update so that a network mispredicts its secret; see ``PerturbTransform``.
 
-    With ``pool=3`` the network reads what the paper's forest reads of a table's gradients, and not
-    every coordinate: see ``train_network``.
+    With ``pool=3`` the network reads the same maxima of a table's gradients as the paper's forest,
+    and not every coordinate; see ``train_network``.
 
     Args:
-        gamma: the most that a coordinate may change.
-        alpha: what a coordinate changes in one step.
-        steps: how many.
-        pool: neighbouring coordinates of which the network reads the maximum.
-        targeted: move towards another secret instead of away from one's own.
+        gamma: largest change of a coordinate.
+        alpha: change of a coordinate in one step.
+        steps: number of steps.
+        pool: number of neighbouring coordinates of which the network reads the maximum.
+        targeted: move towards another secret instead of away from the update's own.
 
     References:
         Li et al., CCS 2024, section 6.1 (0.005, 0.002, 5 steps).
@@ -43,11 +43,11 @@ class Perturb(DefenseSettings):
     targeted: bool = False
 
     def build(self, *, batch_size: int) -> Defense:
-        """The defense, to be learned in each round; the batch size does not matter.
+        """Return the defense, which learns in each round; the batch size has no effect.
 
-        In user inference, a network trained on public users knows none of the private ones. There
-        is no secret of one's own to move away from, so each update moves towards another user
-        (Li et al., section 6.1).
+        In user inference, a network trained on public users knows no private user. An update has
+        no known secret to move away from, so it moves towards another user (Li et al., section
+        6.1).
         """
         require_count(self.pool, "pooling kernel of the perturbation's network")
         learn = LearnPerturb(PGD(self.gamma, self.alpha, self.steps, self.targeted), self.pool)
@@ -62,10 +62,10 @@ class PGD:
     """Projected gradient descent in an l-infinity ball, from its centre.
 
     Args:
-        gamma: radius of the ball: the most that a coordinate may change.
-        alpha: what a coordinate changes in one step.
-        steps: how many.
-        targeted: move towards the label given instead of away from it.
+        gamma: radius of the ball, the largest change of a coordinate.
+        alpha: change of a coordinate in one step.
+        steps: number of steps.
+        targeted: move towards the given label instead of away from it.
 
     References:
         Madry et al., Towards deep learning models resistant to adversarial attacks, ICLR 2018;
@@ -89,45 +89,45 @@ class PGD:
         require_count(self.steps, "number of perturbation steps")
 
     def __call__(self, network: nn.Module, features: Tensor, label: Tensor) -> Tensor:
-        """Perturb ``features [n, D]``, given the label ``[n]`` to avoid (or to be taken for).
+        """Return ``features [n, D]`` moved away from (or, targeted, towards) the label ``[n]``.
 
         A step takes the sign of the gradient of the network's cross-entropy at the label. With
-        logits z, that is softplus(m), m = log sum_{j != label} exp(z_j) - z_label, and m rises
-        wherever the cross-entropy does: its gradient has the same sign, also where the network is
-        so sure that the cross-entropy's own rounds to 0.
+        logits z, the cross-entropy is softplus(m), m = log sum_{j != label} exp(z_j) - z_label. It
+        grows with m, so the gradient of m has the same sign, even where the network is so certain
+        that the gradient of the cross-entropy rounds to 0.
 
         Returns:
-            New features ``[n, D]``, each within ``gamma`` of its own.
+            New features ``[n, D]``, each coordinate within ``gamma`` of the old one.
         """
         step = -self.alpha if self.targeted else self.alpha
         change = torch.zeros_like(features)
         with torch.enable_grad():
             for _ in range(self.steps):
                 moved = (features + change).requires_grad_()
-                rise = torch.autograd.grad(_odds_against(network(moved), label).sum(), moved)[0]
-                change.add_(rise.sign(), alpha=step).clamp_(-self.gamma, self.gamma)
+                slope = torch.autograd.grad(_odds_against(network(moved), label).sum(), moved)[0]
+                change.add_(slope.sign(), alpha=step).clamp_(-self.gamma, self.gamma)
         return features + change
 
 
 @dataclass(frozen=True, eq=False)
 class PerturbTransform(Transform):
-    """Perturbs each gradient so that a network misreads its secret.
+    """Perturbs each gradient so that a network mispredicts its secret.
 
-    The label to move away from is the gradient's secret: the defender knows its own, and says it
-    by ``knowing``. A network that is fooled is not all: the change itself then tells the secret
-    to whoever has seen such changes, as an adaptive adversary has. Without ``knowing``, the label
-    is what the network predicts from the clean gradient. That tells less, but where the network
-    was wrong it is led back; and it is all there is for a batch of mixed secrets, as in training.
+    The gradient moves away from its secret, which the defender passes by ``knowing``. The change
+    itself then depends on the secret, and an adaptive adversary, who knows such changes, can infer
+    the secret from it. Without ``knowing``, the gradient moves away from the label that the
+    network predicts for it. That reveals less, but corrects the network where it is wrong. A batch
+    of mixed secrets, as in training, has no other label.
 
-    In the targeted form each gradient moves towards a label that its own generator draws among
-    the others: for secrets that the network does not know, as the persons in user inference. For
-    targets of your own, call ``PGD`` itself.
+    In the targeted form each gradient moves towards another label, which its own generator draws.
+    That serves secrets that the network does not know, such as the users in user inference. For
+    other targets, call ``PGD`` itself.
 
     Args:
         network: flattened gradients ``[n, D]`` -> logits ``[n, m]``, row by row; as from
-            ``train_network``, fitted in each round.
+            ``train_network``, trained in each round.
         pgd: size and number of steps.
-        secret: of each gradient ``[N]``, where ``knowing`` said so.
+        secret: of each gradient ``[N]``; None unless ``knowing`` sets it.
 
     >>> network = nn.Linear(2, 2, bias=False)
     >>> network.weight = nn.Parameter(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
@@ -140,11 +140,11 @@ class PerturbTransform(Transform):
     secret: Tensor | None = None
 
     def knowing(self, secret: Tensor) -> "PerturbTransform":
-        """The same for N gradients with the secrets ``[N]``, int64 codes of the network."""
+        """Return the transform for N gradients with the secrets ``[N]``, the network's codes."""
         return replace(self, secret=secret)
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
-        """Perturb each gradient; in the network's own precision, float64 from ``train_network``."""
+        """Return the perturbed gradients, computed in the network's precision."""
         precision = next(self.network.parameters()).dtype
         count = len(next(iter(grads.values()), ()))
         if self.pgd.targeted:
@@ -152,8 +152,8 @@ class PerturbTransform(Transform):
         if self.secret is not None:
             _require_each(count, len(self.secret), "secrets")
 
-        def flat(found: Tensor, rows: slice) -> Tensor:
-            features = found.to(precision)
+        def flat(clean: Tensor, rows: slice) -> Tensor:
+            features = clean.to(precision)
             return self.pgd(self.network, features, self._label(features, rows, rngs))
 
         return over_rows(grads, flat)
@@ -171,11 +171,11 @@ class PerturbTransform(Transform):
             )
         if not self.pgd.targeted:
             return own
-        ahead = [
+        offsets = [
             int(torch.randint(1, values, (), generator=rng, device=rng.device))
             for rng in rngs[rows]
         ]
-        return (own + own.new_tensor(ahead)) % values
+        return (own + own.new_tensor(offsets)) % values
 
 
 @dataclass(frozen=True)
@@ -188,19 +188,19 @@ class LearnPerturb:
     def __call__(
         self, features: Tensor, secret: Tensor, *, classes: int, generator: torch.Generator
     ) -> PerturbTransform:
-        """Train it on public gradients."""
+        """Return the transform whose network is trained on public gradients."""
         network = train_network(
             features, secret, classes=classes, generator=generator, pool=self.pool
         )
         return PerturbTransform(network, self.pgd)
 
 
-def _require_each(count: int, found: int, what: str) -> None:
-    require(found == count, f"{count} gradients came with {found} {what}; expected one for each")
+def _require_each(count: int, given: int, what: str) -> None:
+    require(given == count, f"{count} gradients came with {given} {what}; expected one for each")
 
 
 def _odds_against(logits: Tensor, label: Tensor) -> Tensor:
-    """``log sum_{j != label} exp(z_j) - z_label`` ``[n]``: log-odds that it is not the label."""
+    """Return ``log sum_{j != label} exp(z_j) - z_label`` ``[n]``, the log-odds of other labels."""
     index = label[:, None]
     others = logits.scatter(1, index, -math.inf)
     return others.logsumexp(dim=1) - logits.gather(1, index).squeeze(1)

@@ -1,4 +1,4 @@
-"""The network that a perturbation misleads: it reads the secret from flattened gradients."""
+"""The network that a perturbation misleads; it predicts the secret from gradients."""
 
 import torch
 from torch import Tensor, nn
@@ -20,28 +20,29 @@ def train_network(
     batch_size: int = 64,
     lr: float = 1e-3,
 ) -> nn.Module:
-    """A small network that reads the secret from flattened gradients.
+    """Return a small network that predicts the secret from flattened gradients.
 
-    Trained by Adam on the cross-entropy. The paper does not bind the defense to one network.
-    One that reads every coordinate is no stand-in for an adversary that max-pools them: what fools
-    it may leave the maxima in their order. ``pool`` gives the network nearly that adversary's view:
-    its windows run on from one parameter to the next.
+    Adam trains it on the cross-entropy. The paper leaves the choice of the network open. A network
+    that reads every coordinate does not represent an adversary that max-pools them: a perturbation
+    that misleads it may keep the order of the maxima. ``pool`` gives the network nearly the view of
+    that adversary, except that its windows cross from one parameter to the next.
 
     Args:
-        features: flattened public gradients ``[n, D]``; standardised inside.
+        features: flattened public gradients ``[n, D]``; the function standardises them.
         secret: their codes ``[n]``, from 0 to ``classes`` - 1.
         classes: m, at least 2.
-        generator: draws the initial weights and the batches; all the randomness there is.
-        pool: reads the maximum of so many neighbouring coordinates; 1 reads each.
+        generator: draws the initial weights and the batches; the only source of randomness.
+        pool: number of neighbouring coordinates of which the network reads the maximum; 1 for
+            every coordinate.
         hidden: width of each hidden layer.
         epochs: passes over the features.
         batch_size: gradients in a step.
         lr: Adam's learning rate.
 
     Returns:
-        Gradients ``[n, D]`` -> logits ``[n, m]``, frozen. In float64, so that the sign of a
-        derivative does not hang on the rounding of a matrix product, and so on how many rows
-        come at once.
+        A frozen network from gradients ``[n, D]`` to logits ``[n, m]``, in float64. The sign of a
+        derivative then does not depend on the rounding of a matrix product, nor on the number of
+        rows in a call.
 
     Raises:
         InputError: the features or secrets do not fit.
@@ -79,13 +80,13 @@ def train_network(
     network = network.double().requires_grad_(False).eval()
     first = network[0]
     assert isinstance(first, nn.Linear)
-    first.weight.mul_(per_spread)  # Now it standardises by itself.
+    first.weight.mul_(per_spread)  # The first layer now standardises.
     first.bias.sub_(first.weight @ mean.double())
     return network if pool == 1 else nn.Sequential(view, network)
 
 
 def _standard(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean ``[D]`` and one over the spread ``[D]``; 0 where a feature is constant."""
+    """Return the mean ``[D]`` and 1 / spread ``[D]``, 0 where a feature is constant."""
     mean, spread = features.mean(dim=0), features.std(dim=0, correction=0)
     rounding = 8 * torch.finfo(features.dtype).eps * (mean.abs() + spread.max())
     return mean, torch.where(spread > rounding, 1 / spread, 0.0)

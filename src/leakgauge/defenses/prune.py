@@ -1,4 +1,4 @@
-"""Pruning: only the largest coordinates of an update are sent."""
+"""Pruning: send only the largest coordinates of an update."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -17,11 +17,11 @@ from leakgauge.gradients.flattening import norms
 
 @dataclass(frozen=True)
 class Prune(DefenseSettings):
-    """Only the largest coordinates of each parameter, or of the update, are sent.
+    """Send only the largest coordinates of each parameter, or of the update.
 
     Args:
-        rate: the share of coordinates that is set to 0, in [0, 1).
-        whole: let the coordinates of all parameters compete.
+        rate: share of coordinates that become 0, in [0, 1).
+        whole: prune all parameters together instead of each by itself.
 
     >>> defense = Prune(rate=0.5).build(batch_size=16)
     >>> defense.name, defense.update({"w": torch.tensor([[3.0, -1.0]])}, [])
@@ -34,7 +34,7 @@ class Prune(DefenseSettings):
     whole: bool = False
 
     def build(self, *, batch_size: int) -> Defense:
-        """The defense; the batch size does not matter."""
+        """Return the defense; the batch size has no effect."""
         return Defense(self.name, update=PruneTransform(self.rate, self.whole))
 
 
@@ -42,15 +42,14 @@ class Prune(DefenseSettings):
 class PruneTransform(Transform):
     """Sets all but the largest coordinates of each parameter to 0.
 
-    Each parameter of each gradient is pruned by itself, as Lin et al. do, to whom the paper
-    refers; it does not say so itself. At least one coordinate stays; of equal ones, just as many
-    as fit. A static forest is then stopped, as the paper finds; where the coordinates of all
-    parameters compete, its success hangs on the seed.
+    Each parameter of each gradient is pruned by itself, as in Lin et al., to whom the paper
+    refers; the paper itself does not specify it. At least one coordinate stays; of equal
+    coordinates, as many stay as the rate allows. This stops a static forest, as in the paper; with
+    ``whole``, the forest's success depends on the seed.
 
     Args:
-        rate: the share that is set to 0, in [0, 1).
-        whole: let the coordinates of all parameters compete, so that one with small gradients
-            may vanish altogether.
+        rate: share of coordinates that become 0, in [0, 1).
+        whole: prune all parameters together, so a parameter with small gradients may vanish.
 
     References:
         Li et al., CCS 2024, section 6.1 (rate 0.99); Lin et al., Deep Gradient Compression,
@@ -70,7 +69,7 @@ class PruneTransform(Transform):
         require(0 <= self.rate < 1, f"pruning rate is {self.rate:g}; expected 0 <= rate < 1")
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
-        """Prune each gradient."""
+        """Return the pruned gradients."""
         if self.whole:
             return over_rows(grads, self._flat)
         return {
@@ -84,22 +83,22 @@ class PruneTransform(Transform):
         return torch.zeros_like(flat).scatter_(1, index, flat.gather(1, index))
 
     def adapt(self, objective: Objective) -> "Pruned":
-        """Compare what was sent, and bound the rest by it."""
+        """Return the objective that compares sent coordinates and bounds the others."""
         return Pruned(objective, self.whole)
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """Compares what pruning sends, and asks of the rest only that it is too small to be sent.
+    """Compares the coordinates that pruning sends, and bounds the others by a threshold.
 
-    The smallest coordinate that was sent of a parameter is its threshold. Where 0 was sent, the
-    guess counts only by what it has above the threshold. That is measured in units of the
-    gradient's size, so a guess of another size is judged like one of the right size. A static
-    attack takes the zeros for wanted.
+    A parameter's threshold is its smallest coordinate that was sent. Where 0 was sent, only the
+    part of the guess above the threshold counts. Thresholds scale with the norm of the guess, so
+    a guess of the wrong size is judged like one of the right size. A static attack, by contrast,
+    matches the zeros.
 
     Attributes:
-        objective: compares the update with what is left of the guess.
-        whole: all parameters have one threshold, their smallest: as ``PruneTransform.whole``.
+        objective: compares the reduced guess with the update.
+        whole: all parameters share the smallest threshold, as with ``PruneTransform.whole``.
 
     >>> sent = {"w": torch.tensor([[3.0, 2.0, 0.0]])}
     >>> guess = {"w": torch.tensor([[3.0, 2.0, 1.5]])}
@@ -112,31 +111,31 @@ class Pruned:
     objective: Objective
     whole: bool = False
 
-    def __call__(self, found: Grads, wanted: Grads) -> Tensor:
+    def __call__(self, guess: Grads, sent: Grads) -> Tensor:
         """Return the distance of each row ``[N]``."""
-        kept = {name: found[name] * (sent != 0) for name, sent in wanted.items()}
-        size, full = norms({name: leaf.detach() for name, leaf in kept.items()}), norms(wanted)
+        kept = {name: guess[name] * (leaf != 0) for name, leaf in sent.items()}
+        size, full = norms({name: leaf.detach() for name, leaf in kept.items()}), norms(sent)
         scale = size / torch.where(full > 0, full, 1.0)
         left = {
-            name: kept[name] + _excess(found[name] - kept[name], limit * scale)
-            for name, limit in self._limits(wanted).items()
+            name: kept[name] + _excess(guess[name] - kept[name], limit * scale)
+            for name, limit in self._limits(sent).items()
         }
-        return self.objective(left, wanted)
+        return self.objective(left, sent)
 
-    def _limits(self, wanted: Grads) -> dict[str, Tensor]:
-        """The smallest sizes ``[N]`` that were sent; where nothing was, beyond any other."""
+    def _limits(self, sent: Grads) -> dict[str, Tensor]:
+        """Return the smallest sizes ``[N]`` that were sent; the largest float where none was."""
 
-        def smallest(sent: Tensor) -> Tensor:
-            sizes = torch.where(sent != 0, sent.abs(), torch.finfo(sent.dtype).max)
-            return sizes.reshape(len(sent), -1).amin(dim=1)
+        def smallest(leaf: Tensor) -> Tensor:
+            sizes = torch.where(leaf != 0, leaf.abs(), torch.finfo(leaf.dtype).max)
+            return sizes.reshape(len(leaf), -1).amin(dim=1)
 
-        sizes = {name: smallest(sent) for name, sent in wanted.items()}
+        sizes = {name: smallest(leaf) for name, leaf in sent.items()}
         if not self.whole:
             return sizes
         return dict.fromkeys(sizes, torch.stack(list(sizes.values())).amin(dim=0))
 
 
 def _excess(leaf: Tensor, limit: Tensor) -> Tensor:
-    """What goes beyond ``limit [N]``, with its sign."""
+    """Return the part of each coordinate beyond ``limit [N]``, with its sign."""
     bound = alike(limit, leaf)
     return leaf - torch.minimum(torch.maximum(leaf, -bound), bound)

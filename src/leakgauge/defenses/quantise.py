@@ -1,4 +1,4 @@
-"""Quantisation: each coordinate of an update is rounded at random to one of a few levels."""
+"""Quantisation: round each coordinate of an update at random to one of a few levels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from leakgauge.gradients.flattening import norms
 
 @dataclass(frozen=True)
 class Quantise(DefenseSettings):
-    """The update is rounded at random to few levels, right on average.
+    """Round the update at random to a few levels, without bias.
 
     Args:
         levels: above 0; with 1, a coordinate becomes 0 or plus or minus the norm.
@@ -27,13 +27,13 @@ class Quantise(DefenseSettings):
     levels: int
 
     def build(self, *, batch_size: int) -> Defense:
-        """The defense; the batch size does not matter."""
+        """Return the defense; the batch size has no effect."""
         return Defense(self.name, update=StochasticQuantise(self.levels))
 
 
 @dataclass(frozen=True)
 class StochasticQuantise(Transform):
-    """Rounds each coordinate at random to one of a few levels, right on average.
+    """Rounds each coordinate at random to one of a few levels, without bias.
 
     A coordinate's size, in units of its gradient's l2 norm over all leaves, lies between two of
     the levels 0, 1/levels, ..., 1. It becomes the upper one with the probability that makes the
@@ -55,7 +55,7 @@ class StochasticQuantise(Transform):
         require_count(self.levels, "number of quantisation levels")
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
-        """Round each gradient."""
+        """Return the rounded gradients."""
         norm = norms(grads)
         step = norm / self.levels
         per_step = torch.where(norm > 0, 1 / step, 0.0)
@@ -66,7 +66,7 @@ class StochasticQuantise(Transform):
         }
 
     def _rounded(self, value: Tensor, uniform: Tensor) -> Tensor:
-        """``value``, in steps, up or down to a whole number."""
+        """Return ``value``, in steps, rounded up or down to an integer."""
         size = value.abs().clamp(max=self.levels)
         lower = size.floor()
         return (lower + (uniform < size - lower)).mul_(value.sign())

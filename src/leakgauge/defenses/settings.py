@@ -1,4 +1,4 @@
-"""The settings of a defense, from which it is built."""
+"""The base class of defense settings, which build a defense."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
@@ -24,7 +24,7 @@ class DefenseSettings(ABC):
 
     @property
     def name(self) -> str:
-        """The settings as ``parse_defense`` reads them.
+        """The text from which ``parse_defense`` reads these settings.
 
         >>> from leakgauge.defenses import Prune, Sign
         >>> Prune(rate=0.9).name, Prune(whole=True).name, Sign().name
@@ -39,4 +39,4 @@ class DefenseSettings(ABC):
 
     @abstractmethod
     def build(self, *, batch_size: int) -> Defense:
-        """The defense of a client that trains on batches of ``batch_size`` records."""
+        """Return the defense of a client that trains on batches of ``batch_size`` records."""

@@ -1,4 +1,4 @@
-"""Signs: only the sign of each coordinate is sent."""
+"""Signs: send only the sign of each coordinate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ from leakgauge.defenses.transform import Objective, Transform, alike
 
 @dataclass(frozen=True)
 class Sign(DefenseSettings):
-    """Only the signs of the update are sent."""
+    """Send only the signs of the update."""
 
     word: ClassVar[str] = "sign"
 
     def build(self, *, batch_size: int) -> Defense:
-        """The defense; the batch size does not matter."""
+        """Return the defense; the batch size has no effect."""
         return Defense(self.name, update=SignTransform())
 
 
 @dataclass(frozen=True)
 class SignTransform(Transform):
-    """Each coordinate's sign: -1, 0 or 1.
+    """Replaces each coordinate by its sign: -1, 0 or 1.
 
     References:
         Bernstein et al., signSGD, ICML 2018; Li et al., CCS 2024, section 6.1.
@@ -37,11 +37,11 @@ class SignTransform(Transform):
     """
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
-        """Take the signs."""
+        """Return the signs of the gradients."""
         return {name: leaf.sign() for name, leaf in grads.items()}
 
     def adapt(self, objective: Objective) -> "SoftSigns":
-        """Compare soft signs."""
+        """Return the objective that compares soft signs."""
         return SoftSigns(objective)
 
 
@@ -50,13 +50,13 @@ class SoftSigns:
     """Compares signs with soft signs of the guess's gradient, which have a slope.
 
     Each coordinate g becomes tanh(g / scale). The scale is ``softness`` times the mean size of the
-    guess's coordinates in that parameter, so the size of the gradient does not matter; a
-    coordinate well above it and of the right sign is content.
+    guess's coordinates in that parameter, so the size of the gradient has no effect; the
+    objective is nearly constant in a coordinate far above it that has the right sign.
 
     Attributes:
         objective: compares soft signs with the signs that were sent.
         softness: above 0; towards 0 the function becomes the sign, without a slope. On eight
-            training images of CIFAR-10, 0.25 did worse than 0.5, and 1 about as well.
+            training images of CIFAR-10, 0.25 is worse than 0.5, and 1 is about as good.
 
     >>> guess, sent = {"w": torch.tensor([[9.0, -1.0]])}, {"w": torch.tensor([[1.0, -1.0]])}
     >>> def squared(guess, sent):
@@ -71,9 +71,9 @@ class SoftSigns:
     def __post_init__(self) -> None:
         require_positive(self.softness, "softness of signs")
 
-    def __call__(self, found: Grads, wanted: Grads) -> Tensor:
+    def __call__(self, guess: Grads, sent: Grads) -> Tensor:
         """Return the distance of each row ``[N]``."""
-        return self.objective({name: self._soft(found[name]) for name in wanted}, wanted)
+        return self.objective({name: self._soft(guess[name]) for name in sent}, sent)
 
     def _soft(self, leaf: Tensor) -> Tensor:
         scale = self.softness * leaf.abs().reshape(len(leaf), -1).mean(dim=1)

@@ -1,4 +1,4 @@
-"""What is done to a gradient before it is shared: N gradients -> N gradients, row by row."""
+"""Transforms of gradients before a client shares them, row by row."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -12,25 +12,25 @@ from leakgauge.core.types import Grads
 from leakgauge.gradients.flattening import flatten
 
 BLOCK_BYTES = 2**20
-"""Bytes of the rows that are flattened at once: more leave the cache."""
+"""Bytes of the rows that are flattened at once; more rows leave the cache."""
 
 Objective = Callable[[Grads, Grads], Tensor]
-"""(gradients of guesses, gradients received), leaves ``[N, *p]`` -> distances ``[N]``."""
+"""From gradients of guesses and sent gradients, leaf ``[N, *p]``, to distances ``[N]``."""
 
 
 class Transform(ABC):
-    """What a client does to gradients before it sends them, and what others must know of it.
+    """A transform of gradients before a client sends them, with its traits.
 
-    Row i of the result depends on row i of every leaf and on ``rngs[i]`` alone, so that it does not
-    matter how many rows come at once. A transform that draws nothing does not look at ``rngs``.
+    Row i of the result depends on row i of every leaf and on ``rngs[i]`` alone, so the result does
+    not depend on the number of rows in a call. A transform without randomness ignores ``rngs``.
 
-    The properties are what training, adversaries and certificates need to know. A subclass
-    overrides those that differ for it; the defaults promise nothing.
+    Training, adversaries and certificates read the properties. A subclass overrides those that
+    differ from the defaults, which guarantee nothing.
     """
 
     @abstractmethod
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
-        """Transform N gradients, leaf ``[N, *p]``, into new tensors of the same shapes.
+        """Return N transformed gradients, leaf ``[N, *p]``, as new tensors of the same shapes.
 
         Args:
             grads: by parameter name.
@@ -38,7 +38,7 @@ class Transform(ABC):
         """
 
     def knowing(self, secret: Tensor) -> "Transform":
-        """The transform of a defender who knows the secrets ``[N]`` (int64) of N gradients."""
+        """Return the transform of a defender who knows the secrets ``[N]`` (int64)."""
         return self
 
     @property
@@ -53,7 +53,7 @@ class Transform(ABC):
 
     @property
     def clip_norm(self) -> float | None:
-        """The l2 norm above which a gradient is scaled down, if it does just that; else None."""
+        """The l2 norm above which it scales a gradient down, if that is all it does; else None."""
         return None
 
     @property
@@ -62,19 +62,19 @@ class Transform(ABC):
         return 0.0
 
     def without_noise(self) -> "Transform":
-        """The transform without the noise of ``noise_variance``."""
+        """Return the transform without the noise of ``noise_variance``."""
         return self
 
     @property
     def parts(self) -> tuple["Transform", ...]:
-        """The transforms that it applies one after the other."""
+        """The transforms of which it is composed, in order."""
         return (self,)
 
     def adapt(self, objective: Objective) -> Objective | None:
-        """The objective of an attacker who knows the transform.
+        """Return the objective of an attacker who knows the transform.
 
-        Gradient inversion compares the gradient of a guess with the defended gradient. Whoever
-        knows the transform compares only what it lets through, by a function with a slope.
+        Gradient inversion compares the gradient of a guess with the defended gradient. An attacker
+        who knows the transform compares only what it lets through, by a function with a slope.
 
         Args:
             objective: of an attacker who does not know the transform.
@@ -94,7 +94,7 @@ class Identity(Transform):
     """
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
-        """Return the same gradients."""
+        """Return the gradients unchanged."""
         return dict(grads)
 
     @property
@@ -128,14 +128,14 @@ class Chain(Transform):
             require_transform(transform, "in a chain")
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
-        """Apply all transforms, in order."""
+        """Return the gradients after all transforms, in order."""
         sent: Grads = dict(grads)
         for transform in self.transforms:
             sent = transform(sent, rngs)
         return sent
 
     def knowing(self, secret: Tensor) -> "Chain":
-        """The chain whose transforms know the secrets ``[N]``."""
+        """Return the chain whose transforms know the secrets ``[N]``."""
         return Chain(tuple(transform.knowing(secret) for transform in self.transforms))
 
     @property
@@ -154,7 +154,7 @@ class Chain(Transform):
         return sum(transform.noise_variance for transform in self.transforms)
 
     def without_noise(self) -> "Chain":
-        """The chain of the transforms without their noise."""
+        """Return the chain of the transforms without their noise."""
         return Chain(tuple(transform.without_noise() for transform in self.transforms))
 
     @property
@@ -164,7 +164,7 @@ class Chain(Transform):
 
 
 def require_transform(value: object, where: str) -> None:
-    """Refuse what is no ``Transform``.
+    """Refuse a value that is not a ``Transform``.
 
     >>> require_transform(3, "in a chain")
     Traceback (most recent call last):
@@ -175,17 +175,17 @@ def require_transform(value: object, where: str) -> None:
 
 
 def scaled(grads: Grads, factors: Tensor) -> Grads:
-    """Row i of every leaf times ``factors[i]``."""
+    """Return every leaf with row i multiplied by ``factors[i]``."""
     return {name: leaf * alike(factors, leaf) for name, leaf in grads.items()}
 
 
 def alike(values: Tensor, leaf: Tensor) -> Tensor:
-    """``values [N]`` shaped so that they meet the rows of ``leaf [N, *p]``."""
+    """Return ``values [N]`` in a shape that broadcasts over the rows of ``leaf [N, *p]``."""
     return values.view(-1, *[1] * (leaf.dim() - 1))
 
 
 def over_rows(grads: Grads, function: Callable[[Tensor, slice], Tensor]) -> Grads:
-    """``function(flat [n, D], rows) -> [n, D]`` for some rows at a time, in their own leaves."""
+    """Return leaves of ``function(flat [n, D], rows) -> [n, D]``, computed block by block."""
     out = {name: torch.empty_like(leaf) for name, leaf in grads.items()}
     for rows in _blocks(grads):
         flat = function(flatten({name: leaf[rows] for name, leaf in grads.items()}), rows)
@@ -200,7 +200,7 @@ def drawn(
     rngs: Sequence[torch.Generator],
     draw: Callable[[Tensor, torch.Generator], Tensor],
 ) -> dict[str, Tensor]:
-    """``draw(row, rngs[i])``, of the row's shape, for each row of each leaf."""
+    """Return ``draw(row, rngs[i])``, of the row's shape, for each row of each leaf."""
     for name, leaf in grads.items():
         require(
             len(leaf) == len(rngs),

@@ -1,8 +1,8 @@
 """Variational information bottleneck: a noisy code before a model's last layer.
 
-Gradients are pure functions of parameters and data, so the code's noise comes in as data: a
-record is followed by the standard normal numbers that its code uses. ``with_noise`` appends them,
-fresh in each round; ``deployed`` is the task without them, for evaluation.
+Gradients are pure functions of parameters and data, so the code's noise is part of the data: each
+record is followed by the standard normal numbers of its code. ``with_noise`` appends them, fresh in
+each round; ``deployed`` returns the task without them, for evaluation.
 """
 
 import copy
@@ -23,7 +23,7 @@ from leakgauge.models.initialisation import initialise
 
 @dataclass(frozen=True)
 class VIB(DefenseSettings):
-    """The model gets a noisy code before its last layer; see ``Bottleneck``.
+    """Put a noisy code before the model's last layer; see ``Bottleneck``.
 
     Args:
         beta: weight of the code's divergence in the loss.
@@ -33,7 +33,7 @@ class VIB(DefenseSettings):
     beta: float = 0.01
 
     def build(self, *, batch_size: int) -> Defense:
-        """The defense; the batch size does not matter."""
+        """Return the defense; the batch size has no effect."""
         return Defense(self.name, task=Bottleneck(self.beta))
 
 
@@ -41,7 +41,7 @@ class VIB(DefenseSettings):
 class Bottleneck:
     """Puts a stochastic code z = mu + exp(log_variance / 2) * noise before the last layer.
 
-    mu and log_variance are linear in what the last layer took before, and as wide. The loss gains
+    mu and log_variance are linear in the last layer's former input, and as wide. The loss gains
     beta * KL(N(mu, exp(log_variance)) || N(0, I)), the mean over the batch, in nats.
 
     Args:
@@ -49,7 +49,7 @@ class Bottleneck:
 
     References:
         Alemi et al., Deep variational information bottleneck, ICLR 2017; Scheliga et al., PRECODE,
-        WACV 2022 (in this place of the network); Li et al., CCS 2024, section 6.1 (beta 0.01).
+        WACV 2022 (at this place in the network); Li et al., CCS 2024, section 6.1 (beta 0.01).
 
     >>> from torch.nn.functional import cross_entropy
     >>> rng = torch.Generator().manual_seed(0)
@@ -71,7 +71,7 @@ class Bottleneck:
         )
 
     def __call__(self, task: Task, *, shape: Sequence[int], generator: torch.Generator) -> Task:
-        """A task of its own: a copy of the model with the code, and the loss with its divergence.
+        """Return a task with a copy of the model with the code, and the loss with its divergence.
 
         Args:
             task: its model is a ``nn.Sequential`` that ends in ``nn.Linear``.
@@ -79,19 +79,19 @@ class Bottleneck:
             generator: draws the initial weights of the code's two layers.
 
         Raises:
-            InputError: the model is of another kind.
+            InputError: the model is not an ``nn.Sequential`` that ends in ``nn.Linear``.
         """
-        model, found = task.model, type(task.model).__name__
+        model, name = task.model, type(task.model).__name__
         require(
             isinstance(model, nn.Sequential),
             f"vib needs a nn.Sequential that ends in nn.Linear, to put its code before the last "
-            f"layer; found {found}; write the model as nn.Sequential(body, head)",
+            f"layer; got {name}; write the model as nn.Sequential(body, head)",
         )
         assert isinstance(model, nn.Sequential)
         last = model[-1] if len(model) else None
         require(
             isinstance(last, nn.Linear),
-            f"vib needs a last layer nn.Linear, to put its code before it; found "
+            f"vib needs a last layer nn.Linear, to put its code before it; got "
             f"{type(last).__name__}; move what follows the linear layer into the loss",
         )
         return Task(Coded(model, shape, generator=generator), CodedLoss(task.loss, self.beta))
@@ -118,7 +118,7 @@ class Coded(nn.Module):
         self.log_variance = _linear(head, generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs, and divergences in the last column."""
+        """Return the outputs, with the divergences in the last column."""
         if not self.noisy:
             return self._through(self.mean(self._before(x)))
         size = math.prod(self.shape)
@@ -136,7 +136,7 @@ class Coded(nn.Module):
         before: Tensor = self.body(x)
         if before.dim() != 2:
             raise InputError(
-                f"vib needs [B, {self.width}] before the last layer; found {list(before.shape)}; "
+                f"vib needs [B, {self.width}] before the last layer; got {list(before.shape)}; "
                 "put nn.Flatten or a mean before it"
             )
         return before
@@ -154,12 +154,16 @@ class CodedLoss:
     beta: float
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean over a batch."""
+        """Return the mean loss of a batch."""
         return self.loss(outputs[:, :-1], targets) + self.beta * outputs[:, -1].mean()
 
 
 def divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
-    """KL(N(mean, diag exp(log_variance)) || N(0, I)) ``[n]`` of codes ``[n, d]``, in nats.
+    """Return KL(N(mean, diag exp(log_variance)) || N(0, I)) ``[n]`` of codes, in nats.
+
+    Args:
+        mean: ``[n, d]``.
+        log_variance: ``[n, d]``.
 
     >>> divergence(torch.tensor([[0.0, 2.0]]), torch.zeros(1, 2))
     tensor([2.])
@@ -168,13 +172,13 @@ def divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
 
 
 def with_noise(task: Task, x: Tensor, *, generator: torch.Generator) -> Tensor:
-    """Records ``[n, *shape]`` as the task wants them: under vib, ``[n, D + width]`` with noise.
+    """Return records ``[n, *shape]`` as inputs of the task: under vib ``[n, D + width]``.
 
-    Any other task gets ``x`` itself, so it does no harm to call this always. Draw anew in each
-    round, and for each copy of a record whose noise shall be its own.
+    Under vib, each record is flattened and noise is appended; for any other task the result is
+    ``x`` itself. Draw new noise in each round, and for each copy of a record that needs its own.
 
     Raises:
-        InputError: the task is under vib, and the records are not floating or of another shape.
+        InputError: the task is under vib, and the records are not floating or have another shape.
     """
     model = task.model
     if not isinstance(model, Coded) or not model.noisy:
@@ -191,9 +195,9 @@ def with_noise(task: Task, x: Tensor, *, generator: torch.Generator) -> Tensor:
 
 
 def deployed(task: Task) -> Task:
-    """The task for evaluation: plain records, z = mu, outputs and loss without the divergence.
+    """Return the task for evaluation: plain records, z = mu, no divergence.
 
-    It has the same parameters by the same names. A task without a bottleneck is returned itself.
+    The parameters keep their names. A task without a bottleneck is returned unchanged.
     """
     if not isinstance(task.model, Coded) or not task.model.noisy:
         return task

@@ -1,4 +1,4 @@
-"""Gradients of many batches at once, of single records, and of local steps."""
+"""Gradients of many batches at once, of single records, and weight changes of local steps."""
 
 from leakgauge.gradients.gradients import (
     MAX_BYTES,

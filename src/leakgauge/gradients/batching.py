@@ -1,4 +1,4 @@
-"""Many batches through one model: in vectorised blocks or in a loop."""
+"""Gradients of many batches of one model, in vectorised blocks or in a loop."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -24,10 +24,10 @@ from leakgauge.gradients.probing import (
 )
 
 BLOCK_BYTES = 2**24
-"""Of one vectorised step: larger ones leave the cache, and the system hands out fresh pages."""
+"""Memory of one vectorised step; larger steps leave the cache and touch fresh pages."""
 
 GATHERED = 16
-"""Batches that a loop takes from the data at once."""
+"""Number of batches that a loop reads from the data at once."""
 
 LOOPED_BATCH = 8
 """From this batch size on, a convolution is faster in a loop than under ``vmap``."""
@@ -36,12 +36,12 @@ Batches = Callable[[slice], tuple[Tensor, Tensor]]
 """The batches ``x [t, ...]``, ``y [t, ...]`` of some trials."""
 
 Function = Callable[[Tensor, Tensor], Grads]
-"""From the batches of some trials, or of one, to what is wanted of them."""
+"""From the batches of some trials, or of one, to their gradients or weight changes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One call: what is computed, how, and in how much memory."""
+    """The computation of one call: model, parameters and memory bound."""
 
     plan: Probed
     params: Params
@@ -49,26 +49,26 @@ class Job:
 
     @property
     def bytes_per_gradient(self) -> int:
-        """Of one trial."""
+        """Size of the gradient of one trial."""
         return sum(value.numel() * value.element_size() for value in self.params.values())
 
     def empty(self, count: int) -> dict[str, Tensor]:
-        """Room for the gradients of ``count`` trials."""
+        """Return empty tensors for the gradients of ``count`` trials, leaf ``[count, *p]``."""
         return {name: value.new_empty(count, *value.shape) for name, value in self.params.items()}
 
     def block(self, batch: int, *, stacks: int = 1) -> int:
-        """How many trials go through the model at once; an activation has a gradient, too."""
+        """Return how many trials go through the model at once; activations have gradients too."""
         each = stacks * self.bytes_per_gradient + 2 * batch * self.plan.bytes_per_record
         return max(1, min(self.max_bytes // 2, BLOCK_BYTES) // each)
 
     def looped(self, batch: int) -> bool:
-        """Whether batches of this size run one after the other."""
+        """Return whether batches of this size run one after the other."""
         if self.plan.method == "auto" and self.plan.convolves and batch >= LOOPED_BATCH:
             return True
         return not self.plan.vectorises()
 
     def direct(self, batches: Batches, count: int, batch: int) -> Grads:
-        """Gradients of ``count`` batches of ``batch`` records, each by itself."""
+        """Return the gradients of ``count`` batches of ``batch`` records, each batch by itself."""
         if self.looped(batch):
             task = self.plan.looped()
             own = dict(task.model.named_parameters())
@@ -76,24 +76,24 @@ class Job:
             one = lambda x, y: gradient(task, leaves, self._buffers(), x, y)  # noqa: E731
             return self.loop(one, batches, count)
         function = vmap(gradient_function(self.plan.task), in_dims=(None, 0, 0))
-        # At once, where that needs little beside the result: to copy blocks into it costs more.
+        # One step, where that needs little memory besides the result: copying blocks costs more.
         beside = 2 * batch * self.plan.bytes_per_record * count
         size = count if beside <= self.max_bytes // 2 else self.block(batch)
         return self.vectorised(lambda x, y: function(self.params, x, y), batches, count, size)
 
     def updates(self, batches: Batches, count: int, batch: int, steps: int, lr: float) -> Grads:
-        """Weight changes of ``count`` clients after some steps."""
+        """Return the weight changes of ``count`` clients after ``steps`` steps."""
         # After one step the weights differ, and vmap makes a convolution slower still.
         if self.looped(batch if steps == 1 else max(batch, LOOPED_BATCH)):
             return self.loop(lambda x, y: self._client(x, y, lr), batches, count)
         of_batch = gradient_function(self.plan.task)
-        # At once in memory: the weights, their gradient and the change.
+        # Memory holds the weights, their gradient and the change.
         size = self.block(batch, stacks=3)
         function = vmap(lambda x, y: _walk(self.params, of_batch, x, y, lr))
         return self.vectorised(function, batches, count, size)
 
     def vectorised(self, function: Function, batches: Batches, count: int, size: int) -> Grads:
-        """``function`` of ``size`` trials at once."""
+        """Return ``function`` of all trials, ``size`` of them at a time."""
         _keep_freed_blocks()
         with self._explained(), vectorisable_kernels():
             if count <= size:
@@ -105,7 +105,7 @@ class Job:
         return out
 
     def loop(self, function: Function, batches: Batches, count: int) -> Grads:
-        """``function`` of one trial after the other."""
+        """Return ``function`` of all trials, one after the other."""
         out = self.empty(count)
         with self._explained():
             for trials in slices(count, GATHERED):
@@ -116,7 +116,7 @@ class Job:
         return out
 
     def _explained(self) -> AbstractContextManager[None]:
-        # The first records went through; a label without an output may come later.
+        # The probe passed on the first records; a later label may have no output.
         return explained(f"{type(self.plan.task.model).__name__} or its loss fails on some records")
 
     def _buffers(self) -> dict[str, Tensor]:
@@ -135,7 +135,7 @@ class Job:
 def start(
     task: Task, params: Params, x: Tensor, y: Tensor, *, axes: str, method: Method, max_bytes: int
 ) -> Job:
-    """Check what came, with ``axes`` (as ``"T B"``) before a record's own, and try it once."""
+    """Return the checked job; ``axes`` (as ``"T B"``) precede a record's own in ``x``."""
     lead = len(axes.split())
     wanted = f"[{', '.join(axes.split())}, ...]"
     require(
@@ -154,22 +154,22 @@ def start(
 
 
 def stacked(x: Tensor, y: Tensor) -> Batches:
-    """Batches that lie side by side."""
+    """Return the batches of tensors whose first axis is the trial."""
     return lambda trials: (x[trials], y[trials])
 
 
 def slices(count: int, size: int) -> Iterator[slice]:
-    """Consecutive slices of 0, ..., count - 1."""
+    """Yield consecutive slices of 0, ..., count - 1, each of at most ``size``."""
     for first in range(0, count, size):
         yield slice(first, min(first + size, count))
 
 
 @functools.cache
 def _keep_freed_blocks() -> None:
-    """Let glibc keep freed blocks of this size, once and for all; harmless elsewhere.
+    """Make glibc keep freed blocks of this size; without effect on other systems.
 
-    It gives blocks back to the system that are larger than the largest one freed so far (32 MiB
-    at most), and to touch fresh pages again costs more than the arithmetic of a small network.
+    glibc returns blocks to the system that are larger than the largest one freed so far (32 MiB
+    at most), and touching fresh pages again costs more than the arithmetic of a small network.
     """
     torch.empty(2**25 - 2**16, dtype=torch.uint8)
 
@@ -181,10 +181,10 @@ def _walk(
     y: Tensor,
     lr: float,
 ) -> Grads:
-    """The change of ``params`` after one step of SGD for each batch of ``x [S, B, ...]``."""
+    """Return the change of ``params`` after one SGD step for each batch of ``x [S, B, ...]``."""
     change = {name: torch.zeros_like(value) for name, value in params.items()}
     for step in range(len(x)):
         now = {name: value + change[name] for name, value in params.items()}
-        found = of_batch(now, x[step], y[step])
-        change = {name: value - lr * found[name] for name, value in change.items()}
+        grads = of_batch(now, x[step], y[step])
+        change = {name: value - lr * grads[name] for name, value in change.items()}
     return change

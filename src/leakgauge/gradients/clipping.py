@@ -1,8 +1,8 @@
-"""Gradients of batches whose records' gradients are clipped one by one, before the mean.
+"""Gradients of batches that clip each record's gradient before the mean.
 
-The mean of clipped gradients is the gradient of a re-weighted loss: with factors
-c_i = min(1, clip / norm_i), of the mean over i of c_i * loss_i. So a record's norm is measured
-once, its gradient is let go of, and a batch's gradient costs what it would without clipping.
+The mean of clipped gradients is the gradient of a re-weighted loss, the mean over i of
+c_i * loss_i with factors c_i = min(1, clip / norm_i). Each record's norm is computed once and its
+gradient is discarded; a batch's gradient then costs as much as without clipping.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,9 +38,10 @@ def iter_clipped_batch_gradients(
     method: Method = "auto",
     max_bytes: int = MAX_BYTES,
 ) -> Iterator[tuple[slice, Grads]]:
-    """``iter_batch_gradients`` with each record's gradient clipped before the mean.
+    """Return an iterator as ``iter_batch_gradients``, with each record's gradient clipped.
 
-    A record's gradient is that of the loss on a batch of one, as in ``per_example_gradients``.
+    A record's gradient is that of the loss on a batch of one, as in ``per_example_gradients``;
+    it is clipped before the mean.
 
     Args:
         task: the model and its loss.
@@ -50,16 +51,16 @@ def iter_clipped_batch_gradients(
         rows: ``[T, B]`` int64, positions in the pool; a repeated row counts as often.
         clip: largest l2 norm of a record's gradient, over all parameters together.
         method: as for ``per_example_gradients``.
-        max_bytes: working memory, two chunks included. Where chunks end does not move the
-            results.
+        max_bytes: working memory, two chunks included. The results do not depend on the size of
+            the chunks.
 
     Returns:
         Pairs of the trials and their gradients, leaf ``[t, *p]``: the mean over a trial's rows of
         g_i * min(1, clip / norm(g_i)).
 
     Raises:
-        InputError: as for ``iter_batch_gradients``; or ``clip`` is not above 0. At the call, and
-            not at the first chunk.
+        InputError: as for ``iter_batch_gradients``; or ``clip`` is not above 0. It is raised at
+            the call, not at the first chunk.
 
     References:
         Lee and Kifer, Scaling up differentially private deep learning with fast per-example
@@ -91,11 +92,11 @@ def iter_clipped_batch_gradients(
 
     try:
         pool = weighted(vectorised=True)
-    except InputError:  # The loss branches on its data: plain, it was tried above.
+    except InputError:  # The loss branches on its data, so vmap refuses it.
         pool = weighted(vectorised=False)
     if pays(pool.job, pool.rows):
         pool = replace(pool, shared=None)
-    if pool.interact():  # Each record's gradient is of a batch of one, whatever batches do.
+    if pool.interact():  # A record's gradient is always that of a batch of one.
         pool = replace(pool, shared=True)
     return pool.chunks()
 
@@ -104,8 +105,8 @@ def iter_clipped_batch_gradients(
 class WeightedLoss:
     """The mean of ``factors[i] * loss(outputs_i, y[i])`` over the records i of a batch.
 
-    Targets are the records' positions, so that factors come along; a record's own loss is that
-    of a batch of one.
+    Targets are the records' positions, which index the factors; a record's own loss is that of a
+    batch of one.
     """
 
     loss: Callable[[Tensor, Tensor], Tensor]
@@ -114,7 +115,7 @@ class WeightedLoss:
     vectorised: bool
 
     def __call__(self, outputs: Tensor, index: Tensor) -> Tensor:
-        """The loss of outputs ``[B, ...]`` for positions ``[B]``."""
+        """Return the loss of outputs ``[B, ...]`` for positions ``[B]``."""
         outputs, y = outputs[:, None], self.y[index][:, None]
         if self.vectorised:
             each = vmap(self.loss)(outputs, y)
@@ -126,10 +127,10 @@ class WeightedLoss:
 def clipped_gradient_function(
     task: Task, params: Params, x: Tensor, y: Tensor, *, clip: float, method: Method = "auto"
 ) -> Callable[[Params, Tensor, Tensor], dict[str, Tensor]]:
-    """For training: ``(params, x [B, ...], y [B, ...]) -> mean of clipped gradients, leaf [*p]``.
+    """Return a function ``(params, x [B, ...], y [B, ...]) -> mean of clipped gradients, [*p]``.
 
-    The model is tried once, on the first of the records given here, and not at every step. A step
-    holds the gradients of its B records at once.
+    Training uses it. The model is checked once, on the first records of ``x``, and not at every
+    step. A step holds the gradients of its B records at once.
 
     Args:
         task: the model and its loss.
@@ -170,16 +171,16 @@ def clipped_gradient_function(
 def _looped(job: Job) -> Callable[[Params, Tensor, Tensor], Grads]:
     def each(params: Params, x: Tensor, y: Tensor) -> Grads:
         leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
-        task, found = job.plan.task, []
+        task, grads = job.plan.task, []
         for one_x, one_y in zip(x, y, strict=True):
-            found.append(gradient(task, leaves, {**leaves, **fresh_buffers(task)}, one_x, one_y))
-        return {name: torch.stack([grads[name] for grads in found]) for name in leaves}
+            grads.append(gradient(task, leaves, {**leaves, **fresh_buffers(task)}, one_x, one_y))
+        return {name: torch.stack([one[name] for one in grads]) for name in leaves}
 
     return each
 
 
 def _factors(pool: Pool, clip: float) -> Tensor:
-    """min(1, clip / norm) ``[n]`` of the records that the pool's batches hold; 1 of others."""
+    """Return min(1, clip / norm) ``[n]`` of the records in the pool's batches; 1 for others."""
     job = pool.job
     used = torch.unique(pool.rows)
     size = max(1, min(job.max_bytes // 2, BLOCK_BYTES) // job.bytes_per_gradient)

@@ -1,4 +1,4 @@
-"""Stacks of gradients as rows of numbers."""
+"""Stacks of gradients as matrices, one row a gradient."""
 
 import math
 
@@ -11,7 +11,7 @@ _BLOCK = 4096
 
 
 def flat_leaf(leaf: Tensor) -> Tensor:
-    """A leaf ``[N, *p]`` as ``[N, D]``; a parameter may be a single number, and N may be 0.
+    """Return a leaf ``[N, *p]`` as ``[N, D]``; a parameter may be a single number, N may be 0.
 
     >>> flat_leaf(torch.zeros(3)).shape, flat_leaf(torch.zeros(0, 2, 4)).shape
     (torch.Size([3, 1]), torch.Size([0, 8]))
@@ -20,7 +20,7 @@ def flat_leaf(leaf: Tensor) -> Tensor:
 
 
 def flatten(grads: Grads) -> Tensor:
-    """All coordinates ``[N, D]``, leaf after leaf.
+    """Return all coordinates ``[N, D]``, leaf after leaf.
 
     >>> flatten({"w": torch.ones(2, 3, 4), "b": torch.ones(2)}).shape
     torch.Size([2, 13])
@@ -29,21 +29,21 @@ def flatten(grads: Grads) -> Tensor:
 
 
 def norms(grads: Grads) -> Tensor:
-    """The l2 norm ``[N]`` of each row over all leaves together.
+    """Return the l2 norm ``[N]`` of each row over all leaves together.
 
     >>> norms({"w": torch.tensor([[3.0]]), "b": torch.tensor([4.0])})
     tensor([5.])
     """
     each = [_row_norms(flat_leaf(leaf)) for leaf in grads.values()]
-    found: Tensor = torch.linalg.vector_norm(torch.stack(each), dim=0)
-    return found
+    total: Tensor = torch.linalg.vector_norm(torch.stack(each), dim=0)
+    return total
 
 
 def _row_norms(rows: Tensor) -> Tensor:
-    """The l2 norm of each row of ``[N, D]``, in blocks.
+    """Return the l2 norm of each row of ``[N, D]``, computed in blocks.
 
     Torch sums a row in order: in single precision its norm of 20 million numbers is a thousandth
-    too small, and what is clipped by it too large.
+    too small, and a gradient clipped by it is too large.
     """
     norm = torch.linalg.vector_norm
     if rows.shape[1] <= _BLOCK:
@@ -52,5 +52,5 @@ def _row_norms(rows: Tensor) -> Tensor:
     whole = rows.shape[1] - rows.shape[1] % _BLOCK
     of_blocks = norm(rows[:, :whole].view(len(rows), whole // _BLOCK, _BLOCK), dim=2)
     of_rest = norm(rows[:, whole:], dim=1, keepdim=True)
-    found: Tensor = norm(torch.cat([of_blocks, of_rest], dim=1), dim=1)
-    return found
+    total: Tensor = norm(torch.cat([of_blocks, of_rest], dim=1), dim=1)
+    return total

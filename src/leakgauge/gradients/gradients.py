@@ -1,7 +1,7 @@
 """Gradients of many batches at once, as pure functions of parameters and data.
 
-A model goes through ``torch.func`` where that is possible and faster, else through a plain loop.
-Whatever the path, the caller's model stays as it is: weights, mode, buffers, ``.grad``.
+``torch.func`` computes them where that is possible and faster, else a plain loop does. On both
+paths the caller's model stays unchanged: weights, mode, buffers, ``.grad``.
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ MAX_BYTES = 2**28
 
 
 def params_of(model: nn.Module) -> dict[str, Tensor]:
-    """The trainable parameters, detached and cloned, in the module's order.
+    """Return the trainable parameters, detached and cloned, in the module's order.
 
-    Frozen parameters (``requires_grad=False``) are left out: they are taken from the model,
-    like its buffers.
+    Frozen parameters (``requires_grad=False``) are left out: the model supplies them, as it does
+    its buffers.
 
     >>> {name: list(value.shape) for name, value in params_of(nn.Linear(3, 2)).items()}
     {'weight': [2, 3], 'bias': [2]}
@@ -32,7 +32,7 @@ def params_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def check_vectorisable(task: Task, x: Tensor, y: Tensor) -> None:
-    """Refuse what ``torch.func`` cannot take, on the first records of ``x [n, ...]``, ``y [n]``.
+    """Refuse a task that ``torch.func`` cannot vectorise, tried on the first of ``x [n, ...]``.
 
     Raises:
         InputError: the model draws random numbers, writes its buffers, branches on its data, or
@@ -59,23 +59,23 @@ def per_example_gradients(
     method: Method = "auto",
     max_bytes: int = MAX_BYTES,
 ) -> Grads:
-    """The gradient of each record alone: of the loss on a batch of one.
+    """Return the gradient of each record: that of the loss on a batch of one.
 
     Args:
         task: the model and its loss.
         params: all trainable parameters by name, as from ``params_of``.
         x: records ``[n, ...]``.
         y: targets ``[n, ...]``.
-        method: ``"vmap"``, ``"loop"`` (slower; takes any model), or ``"auto"``: the faster one
+        method: ``"vmap"``, ``"loop"`` (slower; accepts any model), or ``"auto"``: the faster one
             that the model allows.
-        max_bytes: working memory, beside the result.
+        max_bytes: working memory, besides the result.
 
     Returns:
         Gradients by parameter, leaf ``[n, *p]``.
 
     Raises:
-        InputError: what ``check_vectorisable`` refuses; with ``method="auto"`` a branch on the
-            data, and with ``"loop"`` also written buffers, are no reason to refuse.
+        InputError: ``check_vectorisable`` refuses the task. ``method="auto"`` accepts a branch on
+            the data, and ``"loop"`` also written buffers.
 
     >>> import torch
     >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
@@ -97,16 +97,16 @@ def batch_gradients(
     method: Method = "auto",
     max_bytes: int = MAX_BYTES,
 ) -> Grads:
-    """The gradient of the mean loss of each of T batches.
+    """Return the gradient of the mean loss of each of T batches.
 
     Args:
         task: the model and its loss.
         params: all trainable parameters by name, as from ``params_of``.
         x: batches ``[T, B, ...]``.
         y: targets ``[T, B, ...]``.
-        method: as for ``per_example_gradients``. With ``"loop"`` each batch meets the model's
-            buffers as they are, so BatchNorm in train mode is taken, too.
-        max_bytes: working memory, beside the result.
+        method: as for ``per_example_gradients``. With ``"loop"`` each batch starts from the
+            model's buffers, so BatchNorm in train mode is accepted too.
+        max_bytes: working memory, besides the result.
 
     Returns:
         Gradients by parameter, leaf ``[T, *p]``.
@@ -135,10 +135,10 @@ def pooled_batch_gradients(
     pooled: bool | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Grads:
-    """The gradient of each of T batches that are drawn from a finite pool.
+    """Return the gradient of each of T batches that are drawn from a finite pool.
 
-    The mean of per-example gradients is the batch's gradient where records do not interact, so
-    each record's gradient is computed once and shared by all batches that hold it.
+    Where records do not interact, a batch's gradient is the mean of its records' gradients. Each
+    record's gradient is then computed once and shared by all batches that contain it.
 
     Args:
         task: the model and its loss.
@@ -149,7 +149,7 @@ def pooled_batch_gradients(
         method: as for ``per_example_gradients``.
         pooled: whether records share their gradients; None takes the cheaper of both ways, and
             the direct one where records interact (a batch statistic, class weights in the loss).
-        max_bytes: working memory, beside the result.
+        max_bytes: working memory, besides the result.
 
     Returns:
         Gradients by parameter, leaf ``[T, *p]``.
@@ -184,10 +184,11 @@ def iter_batch_gradients(
     pooled: bool | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Iterator[tuple[slice, Grads]]:
-    """``pooled_batch_gradients`` in consecutive chunks of trials, in memory that T does not move.
+    """Return an iterator over ``pooled_batch_gradients`` in chunks, in memory independent of T.
 
-    Where the pool's gradients do not fit into half of ``max_bytes``, each chunk computes those of
-    its own records. Let go of a chunk before the next is asked for, or keep what you need of it.
+    Chunks are consecutive trials. Where the pool's gradients do not fit into half of
+    ``max_bytes``, each chunk computes those of its own records. Release a chunk before you take
+    the next one.
 
     Args:
         task: the model and its loss.
@@ -197,14 +198,15 @@ def iter_batch_gradients(
         rows: ``[T, B]`` int64, positions in the pool.
         method: as for ``per_example_gradients``.
         pooled: as for ``pooled_batch_gradients``.
-        max_bytes: working memory, two chunks included. The number of trials does not move where
-            chunks end, and where they end does not move the results.
+        max_bytes: working memory, two chunks included. It decides the size of the chunks, which
+            does not change the results.
 
     Returns:
         Pairs of the trials and their gradients, leaf ``[t, *p]``.
 
     Raises:
-        InputError: as for ``pooled_batch_gradients``, at the call and not at the first chunk.
+        InputError: as for ``pooled_batch_gradients``; it is raised at the call, not at the first
+            chunk.
 
     >>> import torch
     >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
@@ -228,7 +230,7 @@ def local_updates(
     method: Method = "auto",
     max_bytes: int = MAX_BYTES,
 ) -> Grads:
-    """The weight change of each of T clients after S steps of plain SGD.
+    """Return the weight change of each of T clients after S steps of plain SGD.
 
     Args:
         task: the model and its loss.
@@ -238,7 +240,7 @@ def local_updates(
         lr: the clients' learning rate.
         method: as for ``per_example_gradients``. With ``"loop"`` each client keeps its own
             buffers from step to step.
-        max_bytes: working memory, beside the result.
+        max_bytes: working memory, besides the result.
 
     Returns:
         Parameters after minus before, leaf ``[T, *p]``.

@@ -1,4 +1,4 @@
-"""Batches that are drawn from a finite pool, and so can share the gradients of its records."""
+"""Gradients of batches from a finite pool, which can share the gradients of its records."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ FLOPS_PER_SUM = 8
 """Adding one stored number takes as long as this many operations of a matrix product."""
 
 MOST_CLASSES = 256
-"""Targets that ``Pool.interact`` looks at one by one; more are taken for values on a scale."""
+"""Up to this many different targets, ``Pool.interact`` takes a record of each."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Batches ``rows [T, B]`` out of a finite pool of records ``x [n, ...]``, ``y [n, ...]``.
+    """Batches ``rows [T, B]`` from a finite pool of records ``x [n, ...]``, ``y [n, ...]``.
 
     Attributes:
-        shared: whether records share their gradients; None leaves it to the cost of each chunk.
+        shared: whether records share their gradients; None: whichever is cheaper for each chunk.
     """
 
     job: Job
@@ -35,8 +35,8 @@ class Pool:
     shared: bool | None
 
     def chunks(self) -> Iterator[tuple[slice, Grads]]:
-        """The trials in order, at most a quarter of the memory at a time."""
-        # The caller may hold one chunk while the next is made; the other half is for the work.
+        """Yield trials and their gradients in order, at most a quarter of the memory at a time."""
+        # The caller may hold a chunk while the next is computed, in the other half of the memory.
         job, each = self.job, self.job.bytes_per_gradient
         size = job.max_bytes // 4 // each
         held: tuple[Tensor, Grads] | None = None
@@ -45,7 +45,7 @@ class Pool:
             if len(used) * each <= job.max_bytes // 2:
                 held = used, self._direct(used[:, None])
         if held is not None or self.shared is False:
-            # Nothing is gained by more at once; half of a block leaves room for activations.
+            # Larger chunks are no faster; half of a block leaves room for activations.
             size = min(size, BLOCK_BYTES // 2 // each)
         for trials in slices(len(self.rows), max(1, size)):
             chunk = self.rows[trials]
@@ -57,11 +57,10 @@ class Pool:
                 yield trials, self._direct(chunk)
 
     def interact(self) -> bool:
-        """Whether a batch's gradient is not the mean over its records, judged by one batch.
+        """Return whether a batch's gradient is not the mean over its records, tested on one batch.
 
-        Class weights in a loss show only between classes, so the batch holds a record of each
-        target where there are up to ``MOST_CLASSES``, and of 16 different ones where there are
-        more.
+        Class weights in a loss matter only between classes, so the batch holds a record of each
+        target if there are up to ``MOST_CLASSES``, else of 16 different targets.
         """
         picked = self._of_each_target()[None]
         together = self._direct(picked)
@@ -72,7 +71,7 @@ class Pool:
         return not all(_close(value, alone[name]) for name, value in together.items())
 
     def _of_each_target(self) -> Tensor:
-        """Records ``[k]`` of different targets, at least two (of one record, twice the same)."""
+        """Return records ``[k]`` of different targets; a single record is repeated."""
         used = _distinct(self.rows)
         code = torch.unique(flat_leaf(self.y[used]), dim=0, return_inverse=True)[1]
         order = code.argsort(stable=True)
@@ -90,7 +89,7 @@ class Pool:
         return self.job.direct(batches, len(rows), rows.shape[1])
 
     def _means_by_block(self, rows: Tensor) -> Grads:
-        """As ``_means``, where not all gradients fit: over a block of records at a time."""
+        """Return ``_means`` of gradients that do not fit at once, block by block of records."""
         out = {name: value.zero_() for name, value in self.job.empty(len(rows)).items()}
         used, index = torch.unique(rows, return_inverse=True)
         size = max(1, self.job.max_bytes // 4 // self.job.bytes_per_gradient)
@@ -117,7 +116,7 @@ def start_pool(
     pooled: bool | None,
     max_bytes: int,
 ) -> Pool:
-    """Check what came, and choose whether records share their gradients."""
+    """Return the checked pool, with the choice whether records share their gradients."""
     require(
         rows.dim() == 2 and 0 not in rows.shape and rows.dtype == torch.int64,
         f"rows is {list(rows.shape)} {rows.dtype}; expected [T, B] torch.int64, none of them 0",
@@ -148,24 +147,24 @@ def start_pool(
 
 
 def pays(job: Job, rows: Tensor) -> bool:
-    """Whether one gradient for each distinct record is cheaper than one for each batch.
+    """Return whether one gradient for each distinct record is cheaper than one for each batch.
 
-    A backward pass costs twice a forward pass, and a gradient of its own for each record about
-    as much again.
+    A backward pass costs twice a forward pass; separate gradients for each record cost about as
+    much again.
     """
-    once = 3 * job.plan.flops_per_record
+    flops = 3 * job.plan.flops_per_record
     weights = sum(value.numel() for value in job.params.values())
-    apart = 2 * once * len(_distinct(rows)) + FLOPS_PER_SUM * weights * rows.numel()
-    return apart < once * rows.numel()
+    shared = 2 * flops * len(_distinct(rows)) + FLOPS_PER_SUM * weights * rows.numel()
+    return shared < flops * rows.numel()
 
 
 def _distinct(rows: Tensor) -> Tensor:
-    """The rows that occur, ascending; without the sort of ``torch.unique``."""
+    """Return the distinct rows, ascending, without the sort of ``torch.unique``."""
     return torch.bincount(rows.flatten()).nonzero().flatten()
 
 
 def _means(grads: Grads, index: Tensor) -> Grads:
-    """The mean of ``grads`` over each row of ``index [t, B]``."""
+    """Return the mean of ``grads`` over each row of ``index [t, B]``."""
     return {
         name: F.embedding_bag(index, flat_leaf(value), mode="mean").view(-1, *value.shape[1:])
         for name, value in grads.items()
@@ -173,6 +172,6 @@ def _means(grads: Grads, index: Tensor) -> Grads:
 
 
 def _close(a: Tensor, b: Tensor) -> bool:
-    """Equal up to rounding; not where either is NaN."""
+    """Return whether two tensors are equal up to rounding; False where either has NaN."""
     tolerance = torch.finfo(a.dtype).eps ** 0.5
     return bool((a - b).norm() <= tolerance * a.norm() + torch.finfo(a.dtype).tiny)

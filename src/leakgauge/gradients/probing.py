@@ -1,7 +1,7 @@
-"""What a model allows: a trial run on a few records, before the long one.
+"""A trial run of a task on a few records, which shows how its gradients can be computed.
 
-Everything runs on a private copy of the module, so whatever a forward pass leaves behind
-(buffers, cached attributes) never reaches the caller's model, also after an error.
+Everything runs on a private copy of the module, so changes by a forward pass (buffers, cached
+attributes) never reach the caller's model, also after an error.
 """
 
 import copy
@@ -24,7 +24,7 @@ from leakgauge.core.types import Grads, Params, Task
 
 Method = Literal["auto", "vmap", "loop"]
 
-# Torch reports a model that it cannot take by any of these; the probe is too small for the rest.
+# Torch refuses a model with any of these errors.
 _REFUSALS: tuple[type[Exception], ...] = (
     *(RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError),
     *(NotImplementedError, AssertionError, UserWarning),
@@ -33,16 +33,17 @@ _REFUSALS: tuple[type[Exception], ...] = (
 
 @dataclass(frozen=True, eq=False)
 class Probed:
-    """How the gradients of one task are computed.
+    """The ways in which the gradients of one task can be computed.
 
     Attributes:
         task: the caller's loss with a private copy of the model that has the parameters.
-        looped: the same for a loop over batches, laid out for the native kernels.
-        method: as asked for.
-        vectorises: tells whether ``torch.func`` takes the model; tried at the first call.
-        convolves: whether the model convolves; its weight gradients are slow under ``vmap``.
-        writes_buffers: whether forward changes them; only a loop allows it.
-        bytes_per_record: what a forward pass keeps for the backward pass.
+        looped: returns the task for a loop over batches, laid out for the native kernels.
+        method: as the caller chose it.
+        vectorises: returns whether ``torch.func`` accepts the model; tried at the first call.
+        convolves: whether the model has convolutions, whose weight gradients are slow under
+            ``vmap``.
+        writes_buffers: whether forward changes buffers; only a loop allows it.
+        bytes_per_record: memory that a forward pass keeps for the backward pass.
         flops_per_record: of one forward pass.
     """
 
@@ -57,9 +58,9 @@ class Probed:
 
 
 def private(task: Task, params: Params) -> Task:
-    """The task on a copy of the module whose trainable parameters are ``params``, not copied.
+    """Return the task on a copy of the module whose trainable parameters are ``params`` themselves.
 
-    Frozen ones share their numbers with the caller's, no more: a copy may change its layout.
+    Frozen parameters share only their storage with the caller's: the copy may change its layout.
     """
     memo: dict[int, Any] = {
         id(value): nn.Parameter(params.get(name, value.detach()), value.requires_grad)
@@ -75,7 +76,7 @@ def private(task: Task, params: Params) -> Task:
 
 
 def trainable(model: nn.Module, params: Params) -> dict[str, Tensor]:
-    """``params`` detached, checked against the model's trainable parameters by name and shape."""
+    """Return ``params`` detached, checked against the model's trainable parameters."""
     known = {name: value for name, value in model.named_parameters() if value.requires_grad}
     require(bool(known), f"{_name(model)} has no trainable parameters; set requires_grad=True")
     for name in params:
@@ -90,7 +91,7 @@ def trainable(model: nn.Module, params: Params) -> dict[str, Tensor]:
 
 
 def probe(task: Task, params: Params, x: Tensor, y: Tensor, *, method: Method) -> Probed:
-    """Try the task on up to two records ``x [B, ...]``, ``y [B, ...]``.
+    """Return what a trial on up to two records ``x [B, ...]``, ``y [B, ...]`` shows of the task.
 
     Raises:
         InputError: the gradients cannot be computed (by this method).
@@ -124,9 +125,9 @@ def probe(task: Task, params: Params, x: Tensor, y: Tensor, *, method: Method) -
 
 
 def _channels_last(task: Task, x: Tensor, y: Tensor) -> Task | None:
-    """The task with the channels of images and kernels innermost, where the model takes that.
+    """Return the task with the channels of images and kernels innermost; None if the model fails.
 
-    Convolutions are up to 1.7 times as fast so. A model that calls ``view`` on one refuses.
+    Convolutions are up to 1.7 times as fast so. A model that calls ``view`` on their output fails.
     """
     inward = torch.channels_last
     task.model.to(memory_format=inward)  # type: ignore[call-overload]
@@ -143,33 +144,34 @@ def _channels_last(task: Task, x: Tensor, y: Tensor) -> Task | None:
 def gradient(
     task: Task, leaves: Params, replaced: Params, x: Tensor, y: Tensor
 ) -> dict[str, Tensor]:
-    """The gradient of one batch in ``leaves`` by plain autograd, ``replaced`` put into the model.
+    """Return the gradient of one batch in ``leaves`` by plain autograd.
 
-    Writes into replaced buffers what the model writes.
+    Tensors in ``replaced`` take the place of the model's own. Where the model writes a replaced
+    buffer, the write goes into ``replaced``.
     """
     with torch.enable_grad():
         outputs = functional_call(task.model, dict(replaced), (x,)) if replaced else task.model(x)
         loss = task.loss(outputs, y)
-    found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     return {
         name: torch.zeros_like(leaf) if value is None else value
-        for (name, leaf), value in zip(leaves.items(), found, strict=True)
+        for (name, leaf), value in zip(leaves.items(), grads, strict=True)
     }
 
 
 def gradient_function(task: Task) -> Callable[[Params, Tensor, Tensor], Grads]:
-    """``(params, x [B, ...], y [B, ...]) -> gradient``, to be vectorised by ``vmap``."""
+    """Return a function ``(params, x [B, ...], y [B, ...]) -> gradient`` for ``vmap``."""
 
     def loss(params: Params, x: Tensor, y: Tensor) -> Tensor:
         return task.loss(functional_call(task.model, dict(params), (x,)), y)
 
-    found: Callable[[Params, Tensor, Tensor], Grads] = grad(loss)
-    return found
+    of_batch: Callable[[Params, Tensor, Tensor], Grads] = grad(loss)
+    return of_batch
 
 
 @contextmanager
 def vectorisable_kernels() -> Iterator[None]:
-    """Attention by plain matrix products: the fused kernels have no batching rule."""
+    """Compute attention by plain matrix products: the fused kernels have no batching rule."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -180,18 +182,18 @@ def vectorisable_kernels() -> Iterator[None]:
 
 
 def fresh_buffers(task: Task) -> dict[str, Tensor]:
-    """Copies of the model's buffers."""
+    """Return copies of the model's buffers."""
     return {name: value.detach().clone() for name, value in task.model.named_buffers()}
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of what torch said."""
+    """Return the first line of an error's message."""
     text = str(error).strip().splitlines()
     return text[0][:200] if text else type(error).__name__
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes what a forward pass does: the random operation, the buffers written, convolutions."""
+    """Records whether a forward pass draws random numbers, writes buffers or convolves."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -215,7 +217,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _try_once(
     task: Task, params: Params, x: Tensor, y: Tensor, seen: Watch, *, buffers_may_change: bool
 ) -> tuple[int, float]:
-    """One plain forward and backward pass; returns the bytes kept for backward, and the flops."""
+    """Run one forward and backward pass; return the bytes kept for backward and the flops."""
     buffers = fresh_buffers(task)
     leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
     given: dict[str, Tensor] = {**leaves, **buffers}
@@ -252,11 +254,11 @@ def _try_once(
 
 
 def _vectorises(task: Task, params: Params, x: Tensor, y: Tensor, *, required: bool) -> bool:
-    """Whether two trials at once go through ``torch.func``, every step of them batched."""
+    """Return whether ``torch.func`` runs two trials at once, with every operation batched."""
     function = vmap(gradient_function(task), in_dims=(None, 0, 0))
     try:
         with vectorisable_kernels(), warnings.catch_warnings():
-            # Torch would run such a step one trial at a time: the loop does that better.
+            # Torch runs such an operation one trial at a time; the loop is faster.
             warnings.filterwarnings("error", message=".*performance drop")
             function(params, torch.stack([x, x]), torch.stack([y, y]))
     except _REFUSALS as error:
@@ -270,7 +272,7 @@ def _vectorises(task: Task, params: Params, x: Tensor, y: Tensor, *, required: b
 
 
 def refuse_random(model: nn.Module, seen: Watch) -> None:
-    """Refuse a model that was seen drawing random numbers."""
+    """Refuse a model that draws random numbers in ``seen``."""
     active = [
         f"{name} ({_name(module)})"
         for name, module in model.named_modules()
@@ -315,7 +317,7 @@ def _refuse_loss(loss: Any) -> None:
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Say in one line ``what`` failed and why, instead of torch's own error."""
+    """Replace torch's error by one line that names ``what`` failed and why."""
     try:
         yield
     except (InputError, torch.OutOfMemoryError):

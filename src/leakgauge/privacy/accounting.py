@@ -1,8 +1,8 @@
-"""What differential privacy promises for a noise: epsilon of one step, and of a whole run.
+"""Epsilon of differential privacy for Gaussian noise: of one step and of a whole run.
 
-Neighbours differ by one record that is added or removed. One step of DP-SGD clips each record's
-gradient to the norm C and adds noise of standard deviation ``noise_multiplier * C`` to the sum:
-a Gaussian mechanism of sensitivity C.
+Neighbouring data sets differ by one record that is added or removed. One step of DP-SGD clips each
+record's gradient to the norm C and adds noise of standard deviation ``noise_multiplier * C`` to the
+sum: a Gaussian mechanism of sensitivity C.
 
 References:
     Dwork and Roth, The Algorithmic Foundations of Differential Privacy, 2014, Theorem A.1.
@@ -31,11 +31,11 @@ Accountant = Literal["rdp", "pld"]
 CLASSIC = "classic"
 GAUSSIAN = "gaussian"
 EXTRA = "pip install 'leakgauge[dp]'"
-"""Brings dp-accounting; the closed forms need SciPy alone."""
+"""The command that installs dp-accounting; the closed forms need only SciPy."""
 
 RECORD_LEVEL = (
-    "Epsilon is a promise to a single record: whether it was used changes little. It certifies "
-    "nothing about a property that the records of a batch share."
+    "Epsilon is a guarantee for a single record: its use changes little. It certifies nothing "
+    "about a property that the records of a batch share."
 )
 
 
@@ -44,8 +44,8 @@ class Epsilon:
     """An (epsilon, delta) guarantee.
 
     Attributes:
-        value: epsilon; infinite where the accountant finds no finite one.
-        delta: the probability that the guarantee leaves out.
+        value: epsilon; infinite where the accountant has no finite bound.
+        delta: the probability with which the guarantee may fail.
         method: ``"classic"``, ``"gaussian"``, ``"rdp"`` or ``"pld"``.
         valid: False where the formula was used outside the range in which it is proven.
     """
@@ -57,12 +57,13 @@ class Epsilon:
 
 
 def epsilon_classic(sensitivity: float, sigma: float, delta: float) -> Epsilon:
-    """The textbook formula, ``sensitivity * sqrt(2 log(1.25 / delta)) / sigma``, for one release.
+    """Return the textbook epsilon, ``sensitivity * sqrt(2 log(1.25 / delta)) / sigma``.
 
-    It is proven for epsilon up to 1 only; above, the result is marked as not valid.
+    It holds for one release and is proven only for epsilon up to 1; a larger result is marked as
+    not valid.
 
     Args:
-        sensitivity: how far one record moves what is released, in l2 norm.
+        sensitivity: largest change of the release by one record, in l2 norm.
         sigma: standard deviation of the noise on each coordinate.
         delta: in (0, 1).
 
@@ -73,7 +74,7 @@ def epsilon_classic(sensitivity: float, sigma: float, delta: float) -> Epsilon:
     False
 
     References:
-        Dwork and Roth, 2014, Theorem A.1; Li et al., CCS 2024, take it for each step.
+        Dwork and Roth, 2014, Theorem A.1; Li et al., CCS 2024, use it for each step.
     """
     mu = _ratio(sensitivity, sigma)
     _require_delta(delta)
@@ -82,13 +83,13 @@ def epsilon_classic(sensitivity: float, sigma: float, delta: float) -> Epsilon:
 
 
 def epsilon_gaussian(sensitivity: float, sigma: float, delta: float) -> Epsilon:
-    """The exact epsilon of the Gaussian mechanism, for any epsilon.
+    """Return the exact epsilon of the Gaussian mechanism.
 
     T releases with fresh noise, each computed from all the records, are one release with
     ``sqrt(T)`` times the sensitivity.
 
     Args:
-        sensitivity: how far one record moves what is released, in l2 norm.
+        sensitivity: largest change of the release by one record, in l2 norm.
         sigma: standard deviation of the noise on each coordinate.
         delta: in (0, 1).
 
@@ -107,7 +108,7 @@ def epsilon_gaussian(sensitivity: float, sigma: float, delta: float) -> Epsilon:
         return Epsilon(0.0, delta, GAUSSIAN)
     # delta <= Phi(-t) < exp(-t^2 / 2) for epsilon = mu^2 / 2 + mu t: there it is small enough.
     high = mu * (mu / 2 + math.sqrt(-2 * target))
-    if _log_delta(high, mu) > target:  # so large that rounding hides it: the bound stands
+    if _log_delta(high, mu) > target:  # beyond rounding: the upper bound is the result
         return Epsilon(high, delta, GAUSSIAN)
     value = optimize.brentq(lambda e: _log_delta(e, mu) - target, 0.0, high, xtol=1e-14, rtol=1e-13)
     return Epsilon(float(value), delta, GAUSSIAN)
@@ -121,22 +122,22 @@ def epsilon_passes(
     last_multiplier: float | None = None,
     last_share: float = 0.0,
 ) -> Epsilon:
-    """The epsilon of epochs in which each record is in one batch, however the batches are made.
+    """Return the epsilon of epochs in which each record is in one batch.
 
-    A record moves one release an epoch, so T epochs are T releases of the Gaussian mechanism to
-    it, and nothing is gained from not knowing its batch. A removed record counts as a gradient of
-    zero; the others stay in their batches.
+    It holds for any way to form the batches. A record changes one release an epoch, so T epochs
+    are T releases of the Gaussian mechanism for it; the bound gains nothing from the secrecy of
+    its batch. A removed record counts as a gradient of zero; the others stay in their batches.
 
-    The last batch of an epoch may be smaller, and the same noise on its mean is then less noise on
-    its sum. A record is in it with a fixed chance, which depends on no record, so that its delta
-    is at most the mean of the deltas over the number of epochs in which it is there.
+    The last batch of an epoch may be smaller; the same noise on its mean is then less noise on its
+    sum. A record is in it with a fixed probability that depends on no record, so its delta is at
+    most the mean of the deltas over the number of epochs in which it is in that batch.
 
     Args:
         noise_multiplier: of a full batch; see ``noise_multiplier_of``.
         passes: T, number of epochs.
         delta: in (0, 1).
         last_multiplier: of the smaller batch; None where all are full.
-        last_share: the chance of a record to be in it, in each epoch by itself.
+        last_share: probability that a record is in it, independent in each epoch.
 
     >>> round(epsilon_passes(2.0, 4, 1e-5).value, 3), round(epsilon_gaussian(1, 1, 1e-5).value, 3)
     (4.377, 4.377)
@@ -170,9 +171,9 @@ def epsilon_passes(
 
 
 def delta_gaussian(epsilon: float, mu: float) -> float:
-    """The exact delta of the Gaussian mechanism at ``epsilon``.
+    """Return the exact delta of the Gaussian mechanism at ``epsilon``.
 
-    ``Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)``, without the overflow.
+    ``Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)``, without overflow.
 
     Args:
         epsilon: at least 0.
@@ -190,18 +191,18 @@ def delta_gaussian(epsilon: float, mu: float) -> float:
 
 
 def noise_multiplier_of(sigma: float, clip: float, batch_size: int) -> float:
-    """The ``noise_multiplier`` of DP-SGD for the noise as Li et al. write it.
+    """Return the ``noise_multiplier`` of DP-SGD for the ``sigma`` of Li et al.
 
     They add noise of standard deviation ``sigma / sqrt(k)`` to each coordinate of the *mean* of k
     clipped gradients. On the *sum*, k times the mean, that is ``sigma * sqrt(k)``; one record
-    moves the sum by at most ``clip``. Accountants and Opacus want the ratio of the two,
+    moves the sum by at most ``clip``. Accountants and Opacus use the ratio of the two,
     ``sigma * sqrt(k) / clip``.
 
     Args:
         sigma: as in the paper, before it is divided by sqrt(k).
         clip: C, the norm to which each record's gradient is clipped.
-        batch_size: k, number of gradients in the mean (under Poisson sampling: expected number,
-            by which the sum is divided whatever is drawn).
+        batch_size: k, number of gradients in the mean (under Poisson sampling the expected number,
+            by which the sum is always divided).
 
     >>> noise_multiplier_of(0.1, clip=2.0, batch_size=16)
     0.2
@@ -223,10 +224,10 @@ def epsilon_composed(
     *,
     accountant: Accountant = "pld",
 ) -> Epsilon:
-    """The epsilon of a whole run of DP-SGD, by the accountants of dp-accounting.
+    """Return the epsilon of a whole run of DP-SGD, by the accountants of dp-accounting.
 
     It holds where each step draws every record independently with probability ``sampling_rate``
-    (Poisson sampling) and adds fresh noise. Batches of a shuffled epoch are not drawn so, and
+    (Poisson sampling) and adds fresh noise. Batches of a shuffled epoch are drawn differently, and
     their epsilon can be larger.
 
     Args:
@@ -235,10 +236,11 @@ def epsilon_composed(
         sampling_rate: in (0, 1].
         steps: number of steps.
         delta: in (0, 1).
-        accountant: ``"pld"``, numerical composition of privacy losses, tight and from above;
-            ``"rdp"``, by Renyi divergences, looser. At fractional orders dp-accounting counts the
-            alternating terms of a series as positive, which stays from above; Opacus keeps their
-            signs and gets slightly less (7.32911 where the example below gives 7.32933).
+        accountant: ``"pld"``, numerical composition of privacy losses, a tight upper bound;
+            ``"rdp"``, by Renyi divergences, a looser one. At fractional orders dp-accounting
+            counts the alternating terms of a series as positive, which keeps an upper bound;
+            Opacus keeps their signs and gets slightly less (7.32911 where the example below
+            gives 7.32933).
 
     >>> round(epsilon_composed(1.5, 0.04, 2250, 1e-5, accountant="rdp").value, 3)
     7.329
@@ -268,7 +270,7 @@ def epsilon_composed(
 
 
 def accountants_installed() -> bool:
-    """Whether ``epsilon_composed`` has what it needs: dp-accounting is an extra."""
+    """Return whether dp-accounting is installed, which ``epsilon_composed`` needs."""
     return importlib.util.find_spec("dp_accounting") is not None
 
 
@@ -284,7 +286,7 @@ def _rdp(noise_multiplier: float, sampling_rate: float, steps: int, delta: float
 def _pld(
     noise_multiplier: float, sampling_rate: float, steps: int, delta: float, *, about: float
 ) -> float:
-    """At most ``about``, the RDP epsilon, which also sets how finely losses are discretised."""
+    """Return epsilon, at most ``about``, the RDP epsilon, which sets the discretisation."""
     from dp_accounting import pld
 
     accountant = pld.PLDAccountant(value_discretization_interval=max(1e-4, 1e-5 * about))
@@ -304,7 +306,7 @@ def _training(noise_multiplier: float, sampling_rate: float, steps: int) -> "dp_
 
 @contextmanager
 def _muted() -> Iterator[None]:
-    """Without the warnings that a Renyi order was left out: the others give epsilon."""
+    """Mute the warnings that a Renyi order is left out: the other orders give epsilon."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -315,7 +317,7 @@ def _muted() -> Iterator[None]:
 
 
 def _log_delta(epsilon: float, mu: float) -> float:
-    """log of delta; the scaled erfcx keeps its digits where exp(epsilon) would overflow."""
+    """Return log(delta); the scaled erfcx keeps its digits where exp(epsilon) overflows."""
     z = mu / 2 - epsilon / mu
     lost = special.erfcx((mu / 2 + epsilon / mu) / math.sqrt(2))
     if z > 0:

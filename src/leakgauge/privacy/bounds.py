@@ -1,13 +1,13 @@
-"""What any adversary could do at most, given how much information a gradient carries.
+"""Bounds on the success of any adversary, given how much information a gradient carries.
 
 A bound is a certificate only where the information is *known*: from the channel itself
 (``mutual_information``) or from a limit that holds for every input
-(``gaussian_channel_information``). What a measured success implies (``information_from_success``)
-bounds the information from the other side and certifies nothing.
+(``gaussian_channel_information``). A measured success (``information_from_success``) bounds the
+information from below and certifies nothing.
 
 The exact bounds rest on the data-processing inequality: an adversary whose guess succeeds with
-probability s, where guessing without the gradient succeeds with probability q, has learnt at least
-the binary divergence d(s || q) = s log(s/q) + (1-s) log((1-s)/(1-q)). For a uniform secret,
+probability s, where guessing without the gradient succeeds with probability q, learns at least the
+binary divergence d(s || q) = s log(s/q) + (1-s) log((1-s)/(1-q)). For a uniform secret,
 q = 1/m, this is Fano's inequality: d(s || 1/m) = log m - h(1-s) - (1-s) log(m-1). All logarithms
 are natural, all information is in nats.
 
@@ -29,17 +29,17 @@ Floats = NDArray[np.float64]
 
 
 def mutual_information(channel: ArrayLike, prior: ArrayLike) -> float:
-    """I(secret; observation) of a known discrete channel, in nats.
+    """Return I(secret; observation) of a known discrete channel, in nats.
 
     Args:
-        channel: ``[m, k]``, row a holds the probabilities of the k observations given secret a.
+        channel: ``[m, k]``; row a holds the probabilities of the k observations given secret a.
         prior: ``[m]``, the secret's probabilities.
 
     Returns:
         Between 0 and the entropy of the prior.
 
     Raises:
-        InputError: shapes that do not fit, or numbers that are no probabilities.
+        InputError: the shapes do not fit, or numbers are not probabilities.
 
     >>> round(mutual_information([[0.9, 0.1], [0.1, 0.9]], [0.5, 0.5]), 6)
     0.368064
@@ -58,13 +58,13 @@ def mutual_information(channel: ArrayLike, prior: ArrayLike) -> float:
 
 
 def success_bound(information_nats: float, classes: int, *, majority: float | None = None) -> float:
-    """The largest success rate that any adversary can reach: Fano's inequality solved exactly.
+    """Return the largest success rate that any adversary can reach, by Fano's inequality.
 
-    The largest s with ``information_nats >= log m - h(1-s) - (1-s) log(m-1)`` (Li et al., Eq. 5).
-    Channels that err symmetrically reach it.
+    It is the largest s with ``information_nats >= log m - h(1-s) - (1-s) log(m-1)`` (Li et al.,
+    Eq. 5). Channels that err symmetrically reach it.
 
     Args:
-        information_nats: I(secret; what the adversary sees), or an upper limit of it.
+        information_nats: I(secret; observation of the adversary), or an upper limit of it.
         classes: m, number of values of the secret.
         majority: the prior probability of the most probable secret; None for a uniform secret,
             1/m. The bound for a uniform secret does not hold for an uneven one.
@@ -93,12 +93,12 @@ def success_bound(information_nats: float, classes: int, *, majority: float | No
 def advantage_bound(
     information_nats: float, classes: int, *, majority: float | None = None
 ) -> float:
-    """The largest advantage that any adversary can reach, ``(s - 1/m) / (1 - 1/m)``.
+    """Return the largest advantage that any adversary can reach, ``(s - 1/m) / (1 - 1/m)``.
 
     Args:
         information_nats: as for ``success_bound``.
         classes: m, number of values of the secret.
-        majority: as for ``success_bound``; it takes the place of 1/m.
+        majority: as for ``success_bound``; it replaces 1/m.
 
     Returns:
         In [0, 1]; 1 is vacuous.
@@ -113,7 +113,7 @@ def advantage_bound(
 
 
 def advantage_bound_paper(information_nats: float, classes: int) -> float:
-    """The paper's looser closed form (Eq. 7), for a uniform secret of more than 2 values.
+    """Return the paper's looser bound (Eq. 7) for a uniform secret of more than 2 values.
 
     With h(error) replaced by its largest value log 2, Fano gives
     ``error >= (log m - I - log 2) / log(m - 1)``, hence
@@ -128,7 +128,7 @@ def advantage_bound_paper(information_nats: float, classes: int) -> float:
         ``I = log m - log 2`` on.
 
     Raises:
-        InputError: two classes, where log(m - 1) is 0.
+        InputError: ``classes`` is 2, where log(m - 1) is 0.
 
     >>> round(advantage_bound_paper(0.698064, 6), 5)
     0.70135
@@ -147,16 +147,16 @@ def advantage_bound_paper(information_nats: float, classes: int) -> float:
 
 
 def gaussian_channel_information(power: float, sigma: float, dimensions: int) -> float:
-    """The most that Gaussian noise lets through, ``n/2 log(1 + P / sigma^2)``, in nats.
+    """Return the capacity of Gaussian noise, ``n/2 log(1 + P / sigma^2)``, in nats.
 
-    Holds for every distribution of gradients within the power, hence for every secret and model.
-    Gradients clipped to the norm C have ``P <= C^2 / n``. Over T rounds with fresh noise take
-    ``T * n`` dimensions and the average power over all of them.
+    It bounds the information for every distribution of gradients within the power, hence for
+    every secret and model. Gradients clipped to the norm C have ``P <= C^2 / n``. For T rounds
+    with fresh noise pass ``T * n`` dimensions and the average power over all of them.
 
     Args:
         power: P, the mean square of a coordinate of the noiseless gradient, averaged over the
-            coordinates (what is the same for all secrets may be subtracted first).
-        sigma: standard deviation of the noise on each coordinate of what the adversary sees.
+            coordinates (a part that is the same for all secrets may be subtracted first).
+        sigma: standard deviation of the noise on each coordinate that the adversary sees.
         dimensions: n, number of coordinates.
 
     >>> round(gaussian_channel_information(power=3.0, sigma=1.0, dimensions=2), 6)
@@ -177,15 +177,15 @@ def gaussian_channel_information(power: float, sigma: float, dimensions: int) ->
 def information_from_success(
     success: float, classes: int, *, majority: float | None = None
 ) -> float:
-    """The least information that a success rate implies, in nats: the inverse of Fano.
+    """Return the least information that a success rate implies, in nats: the inverse of Fano.
 
-    Whoever succeeds this often has learnt at least this much. It is a *lower* bound: a better
-    adversary may learn more, so that no success rate measured with a classifier, and no mutual
-    information derived from one, certifies anything. For a measured rate pass the lower end of its
-    interval. A rate at or below that of guessing implies nothing.
+    An adversary with this success rate learns at least this much. It is a *lower* bound: a better
+    adversary may learn more, so no measured success rate, and no mutual information derived from
+    one, certifies anything. For a measured rate pass the lower end of its interval. A rate at or
+    below that of guessing implies no information.
 
     Args:
-        success: share of secrets that were guessed, in [0, 1].
+        success: share of secrets that the adversary guesses, in [0, 1].
         classes: m, number of values of the secret.
         majority: as for ``success_bound``.
 
@@ -206,14 +206,14 @@ def describe_bound(
     majority: float | None = None,
     measured: bool = False,
 ) -> str:
-    """The bound in plain words, also where it says nothing.
+    """Return the bound in plain words, also where it is vacuous.
 
     Args:
-        information_nats: as for ``success_bound``; with ``measured``, what
-            ``information_from_success`` returned.
+        information_nats: as for ``success_bound``; with ``measured``, as from
+            ``information_from_success``.
         classes: m, number of values of the secret.
         majority: as for ``success_bound``.
-        measured: the information was measured with an adversary, so that it certifies nothing.
+        measured: whether an adversary measured the information, which then certifies nothing.
 
     >>> describe_bound(0.368064, 2)
     'At most 0.368 nats about a secret of 2 values get through, so no adversary is right more often than 90.0 % of the time (advantage at most 0.800; guessing is right 50.0 % of the time).'
@@ -247,20 +247,20 @@ def describe_bound(
 
 
 def _divergence(gain: float, guess: float) -> float:
-    """d(guess + gain || guess), in nats, without the plain form's cancellation."""
+    """Return d(guess + gain || guess) in nats, without cancellation."""
     rest = 1.0 - guess
     return guess * _excess(gain / guess) + rest * _excess(-gain / rest)
 
 
 def _excess(x: float) -> float:
-    """(1 + x) log(1 + x) - x, which is about x^2 / 2 for small x."""
+    """Return (1 + x) log(1 + x) - x, which is about x^2 / 2 for small x."""
     if abs(x) < 0.01:
         return math.fsum((-x) ** k / (k * (k - 1)) for k in range(2, 11))
     return float(special.xlog1py(1.0 + x, x)) - x
 
 
 def _guess(classes: int, majority: float | None) -> float:
-    """How often guessing without the gradient is right."""
+    """Return the success rate of guessing without the gradient."""
     require_count(classes, "number of classes")
     require(classes >= 2, f"number of classes is {classes}; a secret has at least 2 values")
     if majority is None:
@@ -277,7 +277,7 @@ def _require_information(nats: float) -> None:
 
 
 def _probabilities(values: ArrayLike, name: str, *, dimensions: int) -> Floats:
-    """Checked, and with rounding errors of the sums removed."""
+    """Return checked probabilities, divided by their sums to remove rounding errors."""
     p = np.asarray(values, dtype=np.float64)
     require(
         p.ndim == dimensions and p.size > 0,

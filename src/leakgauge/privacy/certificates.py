@@ -1,14 +1,14 @@
-"""What clipping and noise guarantee before anything is measured, as values for ``run.yaml``.
+"""Guarantees of clipping and noise that need no measurement, as values for ``run.yaml``.
 
-Two promises are known, both of DP-SGD, where each record's gradient is clipped to the l2 norm C and
-Gaussian noise is added to the mean:
+DP-SGD clips each record's gradient to the l2 norm C and adds Gaussian noise to the mean. It gives
+two guarantees:
 
-- *epsilon*, to a single record (``accounting``);
+- *epsilon*, for a single record (``accounting``);
 - *channel*, about the secret of a whole batch (``bounds``): the clipped mean lies in a ball of
   radius C, and noise of the standard deviation s in each of D coordinates lets at most
   ``D/2 log(1 + C^2 / (D s^2))`` nats through. The noise is fresh in each round and independent of
-  all the rest, so that R rounds let at most R times as much through, by the chain rule. That
-  holds for every secret of the batch and every adversary, whatever else it knows.
+  all else, so R rounds let at most R times as much through, by the chain rule. This holds for
+  every secret of the batch and every adversary, whatever else it knows.
 
 References:
     Li et al., CCS 2024, section 6.3.
@@ -40,21 +40,21 @@ from leakgauge.privacy.bounds import (
 Plain = dict[str, Any]
 
 LEAST = 1e-6
-"""Less noise than this, as a noise multiplier, counts as none: epsilon is beyond 10^11."""
+"""A smaller noise multiplier counts as no noise: its epsilon is beyond 10^11."""
 
 UNIT = "record, added or removed"
 UNLIMITED = (
-    "Nothing is promised: no noise of known size is added to gradients of a limited norm, and "
-    "without that a gradient may carry any amount of information."
+    "No guarantee: the defense does not add noise of known size to gradients of a limited norm, "
+    "and without that a gradient may carry any amount of information."
 )
 NO_NOISE = "Without noise epsilon is infinite, and a gradient may carry any amount of information."
 NOT_VALID = "not valid above 1: the formula is proven for an epsilon of at most 1 only"
 SAMPLED = (
     "by dp-accounting, as if each step drew every record independently (Poisson sampling); the "
-    "batches of a shuffled epoch are not drawn so, and this is no promise for them"
+    "batches of a shuffled epoch are drawn differently, and this is no guarantee for them"
 )
 UNSAMPLED = (
-    "each record is in one batch of each round, and nothing is gained from not knowing in which; "
+    "each record is in one batch of each round, and the secrecy of its batch gains nothing; "
     "this holds for shuffled epochs too (a removed record counts as a gradient of zero)"
 )
 
@@ -65,7 +65,7 @@ class Release:
 
     Attributes:
         clip: C, the largest l2 norm of a record's gradient.
-        noise_std: s, standard deviation of the noise on each coordinate of the mean; 0: none.
+        noise_std: s, standard deviation of the noise on each coordinate of the mean; 0 for none.
     """
 
     clip: float
@@ -90,27 +90,27 @@ def guarantees(
     majority: float,
     delta: float = 1e-5,
 ) -> Plain:
-    """What is known of a defense without any measurement; JSON values throughout.
+    """Return the guarantees of a defense that need no measurement, as JSON values.
 
     Args:
-        release: clip norm and noise of the defense; None: it limits nothing.
+        release: clip norm and noise of the defense; None if it limits nothing.
         batch_size: k, records of a batch.
-        records: n, private records that are trained on.
+        records: n, number of private training records.
         rounds: R; each passes once over the records.
         parameters: D, coordinates of a gradient.
         classes: m, number of values of the secret.
-        majority: the prior probability of the most probable one.
+        majority: the prior probability of the most probable value.
         delta: of epsilon.
 
     Returns:
-        ``{"epsilon": {...} | None, "channel": {...} | None, "note": str}``. Values that are
-        infinite are None, and a note says why; the note is empty where both promises are there.
+        ``{"epsilon": {...} | None, "channel": {...} | None, "note": str}``. Infinite values
+        are None, and a note gives the reason; the note is empty where both guarantees exist.
 
-    >>> asked = dict(batch_size=16, records=1600, rounds=1, parameters=9, classes=2, majority=0.5)
-    >>> found = guarantees(Release(clip=1.0, noise_std=2.0), **asked)
-    >>> round(found["channel"]["information_nats"], 4), found["epsilon"]["noise_multiplier"]
+    >>> run = dict(batch_size=16, records=1600, rounds=1, parameters=9, classes=2, majority=0.5)
+    >>> known = guarantees(Release(clip=1.0, noise_std=2.0), **run)
+    >>> round(known["channel"]["information_nats"], 4), known["epsilon"]["noise_multiplier"]
     (0.1233, 32.0)
-    >>> guarantees(None, **asked)["channel"] is None
+    >>> guarantees(None, **run)["channel"] is None
     True
     """
     require_count(parameters, "parameters")
@@ -146,7 +146,7 @@ def _channel(nats: float, rounds: int, classes: int, majority: float) -> Plain:
 
 
 def _paper(nats: float, classes: int, majority: float) -> Plain:
-    """The paper's Eq. 7, where it is defined."""
+    """Return the bound of the paper's Eq. 7, with a note where it is not defined."""
     why = "not defined for 2 values: it divides by log(m - 1)" if classes == 2 else ""
     if not why and majority > 1 / classes + 1e-9:
         why = "not defined for an uneven prior"
@@ -156,9 +156,9 @@ def _paper(nats: float, classes: int, majority: float) -> Plain:
 
 
 def _epsilon(multiplier: float, batch_size: int, records: int, rounds: int, delta: float) -> Plain:
-    """Of one step of a full batch and of the whole run."""
+    """Return epsilon of one step of a full batch and of the whole run."""
     rate, steps = min(1.0, batch_size / records), rounds * math.ceil(records / batch_size)
-    found: Plain = {
+    known: Plain = {
         "delta": delta,
         "unit": UNIT,
         "noise_multiplier": multiplier,
@@ -171,14 +171,14 @@ def _epsilon(multiplier: float, batch_size: int, records: int, rounds: int, delt
         "note": RECORD_LEVEL,
     }
     if multiplier < LEAST:
-        return found
+        return known
     classic = epsilon_classic(1.0, multiplier, delta)
-    found["step_classic"] |= {"value": _finite(classic.value), "valid": classic.valid}
-    found["step_classic"]["note"] = "" if classic.valid else NOT_VALID
-    found["step_exact"] = _finite(epsilon_gaussian(1.0, multiplier, delta).value)
-    found["run"] |= _composed(multiplier, rate, steps, delta)
-    found["run_unamplified"] |= _passes(multiplier, batch_size, records, rounds, delta)
-    return found
+    known["step_classic"] |= {"value": _finite(classic.value), "valid": classic.valid}
+    known["step_classic"]["note"] = "" if classic.valid else NOT_VALID
+    known["step_exact"] = _finite(epsilon_gaussian(1.0, multiplier, delta).value)
+    known["run"] |= _composed(multiplier, rate, steps, delta)
+    known["run_unamplified"] |= _passes(multiplier, batch_size, records, rounds, delta)
+    return known
 
 
 def _composed(multiplier: float, rate: float, steps: int, delta: float) -> Plain:

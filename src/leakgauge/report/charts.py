@@ -1,6 +1,6 @@
-"""Charts as inline SVG that takes its colours and its font from the page.
+"""Charts as inline SVG with the colours and the font of the page.
 
-The charts carry no text of the user's: names stand in the HTML around them, where they are escaped.
+The charts contain no text of the user: names are in the HTML around them, which escapes them.
 """
 
 import io
@@ -46,7 +46,7 @@ _WIDTH, _HEIGHT = 5.0, 3.55  # inches; 72 units each, so a unit is about a pixel
 def chart(
     name: str, size: tuple[float, float] = (_WIDTH, _HEIGHT)
 ) -> Iterator[tuple[Axes, list[Markup]]]:
-    """Axes to draw on; on leaving, the list holds their SVG. No global figure is touched."""
+    """Yield axes and a list that holds their SVG on exit; no global figure changes."""
     with style.context(["default", _STYLE]):
         figure = Figure(figsize=size, dpi=72)
         axes = figure.add_axes((0.115, 0.19, 0.835, 0.785))
@@ -58,7 +58,7 @@ def chart(
 
 
 def _inline(text: str, name: str, inches: tuple[float, float]) -> Markup:
-    """SVG to stand in HTML: no prologue, metadata or style of its own, and ids of its own."""
+    """Return SVG for HTML: without prologue, metadata or style, and with unique ids."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.S)
     body = text[text.index(">") + 1 :]
@@ -71,15 +71,15 @@ def _inline(text: str, name: str, inches: tuple[float, float]) -> Markup:
     text = re.sub(r"url\(#", f"url(#{name}-", text)
     text = re.sub(r"font-family: [^;]*; ", "", text)  # the page has the font
     text = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", text)
-    # A hundredth of a pixel is enough; what stands between tags is for readers.
-    text = re.sub(r'="[^"]*"', lambda found: re.sub(r"(\d\.\d\d)\d+", r"\1", found[0]), text)
+    # A hundredth of a pixel is enough in attributes; text between tags stays.
+    text = re.sub(r'="[^"]*"', lambda match: re.sub(r"(\d\.\d\d)\d+", r"\1", match[0]), text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, f"var({variable})")
-    # Every part of it was drawn here from numbers; nothing of the user's is in it.
+    # This module draws all of it from numbers; it contains no text of the user.
     return Markup(re.sub(r"\s*\n\s*", "\n", text))
 
 
 def _with_used_ids(text: str) -> str:
     used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
-    text = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", text)
+    text = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in used else "", text)
     return re.sub(r"<g/>", "", text)

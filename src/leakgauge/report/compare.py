@@ -1,4 +1,4 @@
-"""A grid's cells over their seeds, beside the figures that a paper states."""
+"""Comparison of a grid's cells, as means over seeds, with the figures of a paper."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ class Played:
     """A finished cell of a grid.
 
     Attributes:
-        settings: by name, plain values.
-        measurements: of its answer.
+        settings: plain values by name.
+        measurements: the figures of its answer.
     """
 
     settings: Mapping[str, Any]
@@ -30,12 +30,13 @@ class PaperFigure:
     """A figure that the paper states.
 
     Attributes:
-        where: settings by name, which say what the figure is about.
+        where: the settings that it belongs to, by name.
         knowledge: of the adversary.
-        metric: of which metric, round: ``"accumulated"`` or a single one.
-        value: what the paper says.
-        note: anything that a reader should know.
-        cells: the keys of the cells that it is about, one a seed.
+        metric: name of the metric.
+        round: ``"accumulated"`` or a single round.
+        value: the paper's value.
+        note: a remark for readers.
+        cells: keys of the cells with these settings, one a seed.
     """
 
     where: Mapping[str, Any]
@@ -48,7 +49,7 @@ class PaperFigure:
 
     @property
     def title(self) -> str:
-        """What it is about, in a few words."""
+        """The settings of the figure in a few words."""
         words = [f"{name.replace('_', ' ')} {plain(value)}" for name, value in self.where.items()]
         if "defense" in self.where and self.where["defense"] != "none":
             words.append(f"{self.knowledge} knowledge")
@@ -59,14 +60,16 @@ class PaperFigure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a grid's page shows.
+    """The contents of a grid's page.
 
     Attributes:
-        name: of the grid; about, in a few sentences; size, the word that chose its settings.
-        asked: how many cells there are to be.
-        cells: the finished ones by key.
-        grids: the keys of the cells of each of the file's grids; unfinished ones among them.
-        paper: what the paper states.
+        name: name of the grid.
+        about: a description in a few sentences.
+        size: the word that selects its settings.
+        asked: number of cells of the grid, finished or not.
+        cells: the finished cells by key.
+        grids: for each grid of the file, the keys of its cells, finished or not.
+        paper: the figures of the paper.
     """
 
     name: str
@@ -80,11 +83,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Row:
-    """A figure of the paper and ours.
+    """A figure of the paper beside our own.
 
     Attributes:
-        stated: the paper's.
-        ours: over the seeds (its ``n``); None where no such cell is finished.
+        stated: the paper's figure.
+        ours: our mean over ``n`` seeds; None where no such cell is finished.
     """
 
     stated: PaperFigure
@@ -92,19 +95,19 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the paper's."""
+        """Our figure minus the paper's; None without ours."""
         return None if self.ours is None else self.ours.value - self.stated.value
 
 
 @dataclass(frozen=True)
 class Group:
-    """Cells that differ in nothing but the seed, seen by one adversary's knowledge.
+    """Cells that differ only in the seed, with the figures of one adversary's knowledge.
 
     Attributes:
-        settings: what they share, without the seed.
+        settings: the settings that they share, without the seed.
         knowledge: of the adversary.
-        keys: of the cells, one a seed.
-        figures: by metric, over the seeds: the accumulated ones, and those of the model.
+        keys: keys of the cells, one a seed.
+        figures: means over the seeds by metric: accumulated figures, and those of the model.
     """
 
     settings: Mapping[str, Any]
@@ -114,7 +117,7 @@ class Group:
 
 
 def beside_paper(comparison: Comparison, metrics: Mapping[str, Metric]) -> list[Row]:
-    """Return every figure of the paper with ours.
+    """Return every figure of the paper beside ours.
 
     Args:
         comparison: the finished cells and the paper's figures.
@@ -141,7 +144,7 @@ def groups(cells: Mapping[str, Played], metrics: Mapping[str, Metric]) -> list[G
 
 
 def varying(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of the settings that are not the same in all, but for the seed.
+    """Return the names of the settings that vary, without the seed.
 
     >>> varying([{"ask": "property", "seed": 0, "lr": 1}, {"ask": "user", "seed": 1, "lr": 1}])
     ['ask']
@@ -174,10 +177,10 @@ def by_knowledge(
         cells: finished cells that differ in their seed.
         metrics: as for ``beside_paper``.
     """
-    all_ = [one for played in cells for one in played.measurements]
+    measured = [one for played in cells for one in played.measurements]
     of_model = {name for name, metric in metrics.items() if metric.of_model}
-    whole = [one for one in all_ if one.round == ACCUMULATED]
-    shared = _figures([one for one in all_ if one.metric in of_model], metrics)
+    whole = [one for one in measured if one.round == ACCUMULATED]
+    shared = _figures([one for one in measured if one.metric in of_model], metrics)
     return {
         knowledge: {
             **_figures([one for one in whole if one.knowledge == knowledge], metrics),
@@ -190,7 +193,7 @@ def by_knowledge(
 def _figures(
     measurements: Sequence[Measurement], metrics: Mapping[str, Metric]
 ) -> dict[str, Estimate]:
-    """The mean over the seeds of each metric."""
+    """Return the mean of each metric over the seeds."""
     by_metric: dict[str, list[Measurement]] = {}
     for one in measurements:
         by_metric.setdefault(one.metric, []).append(one)

@@ -1,4 +1,4 @@
-"""The page of a grid: ours beside the paper's, charts, and every cell."""
+"""The page of a grid: a comparison with the paper, charts, and all cells."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -32,9 +32,9 @@ def render_comparison(
     """Return one self-contained HTML page; the same cells give the same bytes.
 
     Args:
-        comparison: what the page shows.
+        comparison: contents of the page.
         metrics: of the question, by name.
-        charts: of the question, beside those that every grid has.
+        charts: draws charts of the question, besides those that every grid has.
     """
     each = groups(comparison.cells, metrics)
     settings = [group.settings for group in each]
@@ -76,29 +76,29 @@ def signed(difference: float) -> str:
 def _charts(
     comparison: Comparison, each: Sequence[Group], metrics: Mapping[str, Metric]
 ) -> list[dict[str, Any]]:
-    """The charts of each grid in which a setting varies."""
+    """Return the charts of each grid in which a setting varies."""
     shown = []
     for number, keys in enumerate(comparison.grids, start=1):
-        panels = sweep.panels(
+        drawn = sweep.sweep_charts(
             [group for group in each if set(group.keys) & set(keys)], comparison.paper, metrics
         )
-        ends = sweep.ends_of(panels)
+        limits = sweep.limits_of(drawn)
         shown += [
             {
-                "panel": panel,
-                "metric": panel.metric.label,
-                "guess": panel.metric.chance is not None,
-                "svg": sweep.draw(panel, ends=ends, name=f"g{number}-{at}"),
-                "names": [] if panel.numeric else panel.values,
-                "paper": any(mark.paper is not None for mark in panel.marks),
+                "sweep": one,
+                "metric": one.metric.label,
+                "guess": one.metric.chance is not None,
+                "svg": sweep.draw(one, limits=limits, name=f"g{number}-{position}"),
+                "names": [] if one.numeric else one.values,
+                "paper": any(mark.paper is not None for mark in one.marks),
             }
-            for at, panel in enumerate(panels)
+            for position, one in enumerate(drawn)
         ]
     return shown
 
 
 def _columns(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The settings that vary, the telling ones first, without those that come with the data."""
+    """Return the settings that vary, the main ones first, without those the data determine."""
     names = varying(settings)
     first = [name for name in _FIRST if name in names]
     rest = [name for name in names if name not in first]
@@ -108,17 +108,17 @@ def _columns(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _measured(each: Sequence[Group], metrics: Mapping[str, Metric]) -> dict[str, str]:
-    """Labels of the measured metrics by name, those of the model last."""
+    """Return the labels of the measured metrics by name, those of the model last."""
     measured = {name for group in each for name in group.figures}
     labels = {name: label for name, label in titles(metrics).items() if name in measured}
     return dict(sorted(labels.items(), key=lambda item: metrics[item[0]].of_model))
 
 
 def _versions(comparison: Comparison) -> dict[str, str]:
-    """Versions of the packages that computed the figures; cells of one grid may differ in them."""
+    """Return the versions of the packages that computed the figures, all those of the cells."""
     several: dict[str, list[str]] = {}
     for played in comparison.cells.values():
         for one in played.measurements[:1]:
             for package, version in one.versions.items():
                 several.setdefault(package, []).append(version)
-    return {package: ", ".join(sorted(set(all_))) for package, all_ in several.items()}
+    return {package: ", ".join(sorted(set(each))) for package, each in several.items()}

@@ -1,12 +1,12 @@
-"""What a report says of a run's data."""
+"""The facts about a run's data that a report shows."""
 
 from collections.abc import Mapping
 from typing import Any
 
 PARTS = ("records", "columns", "private", "public", "test", "users")
-"""Keys of a run's data that are sizes, in the order in which they are shown."""
+"""Keys of a run's data that are sizes, in the order of the report."""
 
-_PLACED = {*PARTS, "secret_values", "fingerprint", "games"}
+_SHOWN_ELSEWHERE = {*PARTS, "secret_values", "fingerprint", "games"}
 
 
 def parts(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -15,11 +15,11 @@ def parts(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def other_facts(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what else is known of the data, without what has a place of its own."""
+    """Return the facts about the data that no other part of the report shows."""
     facts: dict[str, Any] = {}
     for key, value in data.items():
-        if isinstance(value, Mapping) and key not in _PLACED:
+        if isinstance(value, Mapping) and key not in _SHOWN_ELSEWHERE:
             facts |= {f"{key}, {name}": item for name, item in value.items()}
-        elif key not in _PLACED:
+        elif key not in _SHOWN_ELSEWHERE:
             facts[key] = value
     return facts

@@ -1,4 +1,4 @@
-"""Measurements grouped into the tests that made them, in the order in which they were written."""
+"""Measurements grouped by the test that produced them, in the order of the file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Test:
 
     @property
     def metrics(self) -> list[str]:
-        """The metrics that were measured, in the order of the measurements."""
+        """The measured metrics, in the order of the measurements."""
         return list(dict.fromkeys(metric for metric, _ in self.figures))
 
     @property
@@ -34,11 +34,11 @@ class Test:
         return sorted({when for _, when in self.figures if isinstance(when, int)})
 
     def has(self, when: int | str) -> bool:
-        """Return whether a round (or a sum of them) was scored."""
+        """Return whether figures of a round (or of a sum of rounds) exist."""
         return any(when == other for _, other in self.figures)
 
     def at(self, metric: str, when: int | str = ACCUMULATED) -> Measurement | None:
-        """Return the measurement of ``metric`` in a round, or None where there is none."""
+        """Return the measurement of ``metric`` in a round; None without one."""
         return self.figures.get((metric, when))
 
     def single(self, metric: str) -> list[Measurement]:
@@ -47,19 +47,19 @@ class Test:
         return [one for one in each if one is not None]
 
     def whole(self, metric: str) -> Measurement | None:
-        """Return the accumulated measurement; where nothing was accumulated, the last round's.
+        """Return the accumulated measurement; without one, that of the last round.
 
-        Which of them it is does not depend on the figures, so nothing is picked by its result.
+        The choice does not depend on the figures, so it does not select a favourable result.
         """
         return self.at(metric) or next(iter(self.single(metric)[::-1]), None)
 
 
 def group_tests(measurements: Sequence[Measurement], *, without: Sequence[str] = ()) -> list[Test]:
-    """Return the tests behind the measurements, in the order of their first measurement.
+    """Return the tests that produced the measurements, in the order of their first one.
 
     Args:
         measurements: of one question in one run.
-        without: metrics that are left out, such as those of the model.
+        without: metrics to leave out, such as those of the model.
 
     Raises:
         InputError: two measurements are the same figure of the same test.

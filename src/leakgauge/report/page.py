@@ -1,4 +1,4 @@
-"""The frame of a report: a summary of all questions, what to do next, and their sections."""
+"""The page of a report: a summary of all questions, next steps, and their sections."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,22 +12,22 @@ from leakgauge.report.wording import interval, number
 from leakgauge.results.measurements import Measurement
 
 LEAKS = ("strong", "clear", "weak")
-"""The levels that are leaks."""
+"""The levels that count as a leak."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """What the report of an audit shows.
+    """The contents of an audit's report.
 
     Attributes:
-        command: that made the run.
+        command: the command of the run.
         sections: one for each answered question.
         measurements: of all questions.
         data: name and fingerprint.
         versions: of the packages that computed the figures.
-        repeat: the command that repeats the run; empty where none does.
-        not_asked: for each question that was not asked, why, and what would allow it.
-        refused: the questions that could not be answered, and why.
+        repeat: the command that repeats the run; empty where no command does.
+        not_asked: for each question that was not asked, the reason and what would allow it.
+        refused: reasons by question, for questions that could not be answered.
     """
 
     command: str
@@ -41,7 +41,7 @@ class Page:
 
 
 def render_page(page: Page) -> str:
-    """Return one self-contained HTML page. The same measurements give the same bytes.
+    """Return one self-contained HTML page; equal measurements give equal bytes.
 
     Raises:
         InputError: there is no section.
@@ -62,11 +62,11 @@ def render_page(page: Page) -> str:
             versions=page.versions,
         )
     )
-    return re.sub(r"\n\s+<", "\n<", html)  # what the templates indent; a user's < is escaped
+    return re.sub(r"\n\s+<", "\n<", html)  # no indentation; a user's < is escaped
 
 
 def missing_of(page: Page) -> list[str]:
-    """Return what was requested and not completed, with the reasons."""
+    """Return the requested parts that were not completed, with the reasons."""
     parts = [text for section in page.sections for text in section.missing]
     return [*parts, *(f"{name}: {reason}" for name, reason in page.refused.items())]
 
@@ -78,7 +78,7 @@ def strongest(sections: Sequence[Section]) -> Row | None:
 
 
 def next_steps(sections: Sequence[Section]) -> list[str]:
-    """Return what a reader should know first and do next, one sentence each."""
+    """Return the strongest finding and the next steps, one sentence each."""
     top = strongest(sections)
     if top is None:
         return []

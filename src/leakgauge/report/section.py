@@ -9,12 +9,12 @@ from markupsafe import Markup
 from leakgauge.results.measurements import Estimate
 
 Level = Literal["strong", "clear", "weak", "none", "below", "unknown"]
-"""How much leaks: the colour of a badge. ``below`` is an invalid result, ``unknown`` no verdict."""
+"""Amount of leakage, which colours a badge; ``below`` is invalid, ``unknown`` has no verdict."""
 
 LEVELS: Mapping[str, int] = {
     "strong": 5, "clear": 4, "weak": 3, "unknown": 2, "below": 1, "none": 0,
 }  # fmt: skip
-"""The levels by how urgent they are."""
+"""The urgency of each level."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Row:
         text: the result in one or two sentences, for a reader who is no specialist.
         metric: title of the headline figure; empty without one.
         estimate: the headline figure.
-        chance: its value where nothing leaks; None where that is not known.
-        strength: between 0 (nothing leaks) and 1 (everything does): orders rows of one level.
+        chance: its value where nothing leaks; None where that is unknown.
+        strength: from 0 (nothing leaks) to 1 (everything leaks); orders the rows of one level.
     """
 
     ask: str
@@ -44,11 +44,11 @@ class Row:
 
 @dataclass(frozen=True)
 class DefenseEffect:
-    """What the best defense of a section changed, against an adversary that knows it.
+    """The effect of a section's best defense against an adversary that knows it.
 
     Attributes:
         defense: its name.
-        text: what it lowered, from where to where, and what it cost, in one sentence.
+        text: the leakage without and with it and its cost, in one sentence.
         helps: whether it lowered the leakage beyond the intervals.
     """
 
@@ -64,8 +64,8 @@ class Line:
     Attributes:
         text: plain text.
         level: colours the first line.
-        heading: stands before the text on a line of its own; empty for none.
-        detail: stands dimmed behind the heading.
+        heading: a line above the text; empty for none.
+        detail: dimmed text behind the heading.
     """
 
     text: str
@@ -84,11 +84,11 @@ class Section:
         html: its content, without the heading.
         rows: its lines in the summary.
         lines: the answer for the terminal.
-        missing: what was requested and not completed, one sentence each.
-        effect: what the best defense changed; None without defenses.
-        next_command: the command that would make this answer better; empty for none.
+        missing: requested parts that were not completed, one sentence each.
+        effect: effect of the best defense; None without defenses.
+        next_command: the command that improves this answer; empty for none.
         nav: anchors inside and their titles.
-        style: CSS of its own.
+        style: CSS of this section.
         private: whether it shows private records.
     """
 
@@ -110,9 +110,9 @@ class Chart:
     """A chart of a grid's page.
 
     Attributes:
-        caption: stands above it.
-        says: the chart in words, for readers who do not see it.
-        svg: the chart; None where there is nothing to draw.
+        caption: text above it.
+        says: the chart in words, for screen readers.
+        svg: the chart; None without data.
         legend: HTML below it.
         note: a sentence below it.
     """

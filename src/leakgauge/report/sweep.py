@@ -1,4 +1,4 @@
-"""How leakage moves along a setting of a grid: its panels and their charts."""
+"""Charts of leakage along a setting of a grid."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,21 +32,21 @@ _AXES = (
     "ask",
     "method",
 )
-"""What a chart is drawn along, if several settings vary: the first of these that does."""
+"""The horizontal axis of a chart is the first of these settings that varies."""
 
-_APART = 0.13  # of static and adaptive marks, of the step between two names
-_LOG_FROM = 8.0  # the ratio of the largest to the smallest number from which the axis is a log one
+_APART = 0.13  # offset of static and adaptive marks, as a share of the step between values
+_LOG_FROM = 8.0  # ratio of the largest to the smallest number from which the axis is logarithmic
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A point of a panel.
+    """A point of a chart.
 
     Attributes:
-        value: of the setting along the axis.
+        value: value of the setting along the axis.
         knowledge: of the adversary.
-        ours: the metric over the seeds.
-        paper: the paper's, where it states one.
+        ours: mean of the metric over the seeds.
+        paper: the paper's figure; None without one.
     """
 
     value: Any
@@ -56,11 +56,11 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Panel:
-    """One chart: what varies along it, all else being equal.
+class SweepChart:
+    """One chart along a setting, with all other settings fixed.
 
     Attributes:
-        axis: the setting along it.
+        axis: the setting along the horizontal axis.
         metric: the metric of all marks.
         title: the other settings that vary in the grid, in words.
         marks: in the order of the axis.
@@ -74,11 +74,11 @@ class Panel:
     @property
     def values(self) -> list[Any]:
         """The different values along the axis, numbers ascending."""
-        found: list[Any] = []
+        distinct: list[Any] = []
         for mark in self.marks:
-            if mark.value not in found:
-                found.append(mark.value)
-        return sorted(found) if self.numeric else found
+            if mark.value not in distinct:
+                distinct.append(mark.value)
+        return sorted(distinct) if self.numeric else distinct
 
     @property
     def numeric(self) -> bool:
@@ -90,41 +90,41 @@ class Panel:
 
     @property
     def two_sided(self) -> bool:
-        """Whether static and adaptive adversaries stand beside each other."""
+        """Whether the chart shows both static and adaptive adversaries."""
         return len({mark.knowledge for mark in self.marks}) > 1
 
     @property
     def says(self) -> str:
-        """The panel in words, for readers who do not see it."""
+        """The chart in words, for screen readers."""
         ours = "; ".join(
             f"{plain(mark.value)}{f' ({mark.knowledge})' if self.two_sided else ''}: "
-            f"{number(mark.ours.value)}{_said(mark.paper)}"
+            f"{number(mark.ours.value)}{_paper_words(mark.paper)}"
             for mark in self.marks
         )
         return f"{self.metric.label} along {self.axis.replace('_', ' ')}. {ours}."
 
 
-def panels(
-    found: Sequence[Group], paper: Sequence[PaperFigure], metrics: Mapping[str, Metric]
-) -> list[Panel]:
-    """The panels of one grid; none where nothing but the seed varies.
+def sweep_charts(
+    cells: Sequence[Group], paper: Sequence[PaperFigure], metrics: Mapping[str, Metric]
+) -> list[SweepChart]:
+    """Return the charts of one grid; none where only the seed varies.
 
     Args:
-        found: the grid's cells over their seeds.
+        cells: the grid's cells, grouped over their seeds.
         paper: the paper's figures.
-        metrics: by name; the first headline metric that the grid measured is shown.
+        metrics: by name; charts show the first headline metric that the grid measured.
     """
-    settings = [group.settings for group in found]
+    settings = [group.settings for group in cells]
     names = varying(settings)
     if not names:
         return []
     axis = next((name for name in _AXES if name in names), names[0])
     others = [name for name in names if not follows(name, axis, settings)]
-    metric = _headline(found, metrics)
+    metric = _headline(cells, metrics)
     if metric is None:
         return []
     by_title: dict[str, list[Mark]] = {}
-    for group in found:
+    for group in cells:
         if metric in group.figures:
             by_title.setdefault(_title(group.settings, others), []).append(
                 Mark(
@@ -134,75 +134,77 @@ def panels(
                     _paper(group, metric, paper),
                 )
             )
-    made = (Panel(axis, metrics[metric], title, tuple(at)) for title, at in by_title.items())
-    return [panel for panel in made if len(panel.values) > 1]
+    made = [
+        SweepChart(axis, metrics[metric], title, tuple(marks)) for title, marks in by_title.items()
+    ]
+    return [one for one in made if len(one.values) > 1]
 
 
-def _headline(found: Sequence[Group], metrics: Mapping[str, Metric]) -> str | None:
-    """The first headline metric that was measured, by name."""
-    measured = {name for group in found for name in group.figures}
+def _headline(cells: Sequence[Group], metrics: Mapping[str, Metric]) -> str | None:
+    """Return the name of the first headline metric that was measured."""
+    measured = {name for group in cells for name in group.figures}
     named = (name for name, metric in metrics.items() if metric.headline and name in measured)
     return next(named, None)
 
 
-def ends_of(shown: Sequence[Panel]) -> tuple[float, float]:
-    """Ends for the axes of several panels of a grid that hold all that they draw."""
-    chances = [panel.metric.chance for panel in shown if panel.metric.chance is not None]
+def limits_of(charts: Sequence[SweepChart]) -> tuple[float, float]:
+    """Return vertical limits that hold all that several charts of a grid draw."""
+    chances = [one.metric.chance for one in charts if one.metric.chance is not None]
     drawn = chances[:1]
-    for mark in (mark for panel in shown for mark in panel.marks):
+    for mark in (mark for one in charts for mark in one.marks):
         drawn += [mark.ours.low, mark.ours.high, *([] if mark.paper is None else [mark.paper])]
-    if not drawn or (chances and all(panel.metric.is_share for panel in shown)):
+    if not drawn or (chances and all(one.metric.is_share for one in charts)):
         return math.floor(10 * (min(drawn, default=0.0) - 0.02)) / 10, 1.02
     return math.floor(min(drawn)) - 1, math.ceil(max(drawn)) + 1
 
 
-def draw(panel: Panel, *, ends: tuple[float, float], name: str) -> Markup:
-    """The panel as inline SVG; names along the axis are numbered, and stand in the page.
+def draw(sweep: SweepChart, *, limits: tuple[float, float], name: str) -> Markup:
+    """Return a chart as inline SVG; names along the axis are numbers, which the page explains.
 
     Args:
-        panel: what to draw.
-        ends: of the axis.
-        name: a word that no other chart of the page has.
+        sweep: the chart.
+        limits: of the vertical axis.
+        name: prefix of ids, unique on the page.
     """
-    places = _places(panel)
+    places = _places(sweep)
     with chart(name) as (axes, svg):
-        if panel.metric.chance is not None:
-            axes.axhline(panel.metric.chance, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
-        for knowledge in dict.fromkeys(mark.knowledge for mark in panel.marks):
-            _draw_side(axes, panel, knowledge, places)
-        axes.set_ylim(*ends)
+        if sweep.metric.chance is not None:
+            axes.axhline(sweep.metric.chance, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
+        for knowledge in dict.fromkeys(mark.knowledge for mark in sweep.marks):
+            _draw_side(axes, sweep, knowledge, places)
+        axes.set_ylim(*limits)
         axes.xaxis.set_minor_locator(NullLocator())
-        ticks = [places[i] for i in range(len(panel.values))]
-        words = [f"{v:g}" for v in panel.values] if panel.numeric else _numbers(panel)
+        ticks = [places[i] for i in range(len(sweep.values))]
+        words = [f"{v:g}" for v in sweep.values] if sweep.numeric else _numbers(sweep)
         axes.set_xticks(ticks, words)
         pad = max(0.06 * (ticks[-1] - ticks[0]), 2 * _APART * _step(ticks))
         axes.set_xlim(ticks[0] - pad, ticks[-1] + pad)
         axes.grid(visible=False, axis="x")
-        axes.set_xlabel(panel.axis.replace("_", " ") + (" (log scale)" if _is_log(panel) else ""))
+        axes.set_xlabel(sweep.axis.replace("_", " ") + (" (log scale)" if _is_log(sweep) else ""))
     return svg[0]
 
 
-def _draw_side(axes: Axes, panel: Panel, knowledge: str, places: Sequence[float]) -> None:
+def _draw_side(axes: Axes, sweep: SweepChart, knowledge: str, places: Sequence[float]) -> None:
     marks = sorted(
-        (mark for mark in panel.marks if mark.knowledge == knowledge),
-        key=lambda mark: panel.values.index(mark.value),
+        (mark for mark in sweep.marks if mark.knowledge == knowledge),
+        key=lambda mark: sweep.values.index(mark.value),
     )
     aside = _APART * _step(places) * (-1 if knowledge == STATIC else 1)
-    beside = [mark.value for mark in panel.marks if mark.knowledge != knowledge]
+    beside = [mark.value for mark in sweep.marks if mark.knowledge != knowledge]
     x = [
-        places[panel.values.index(mark.value)] + (aside if mark.value in beside else 0.0)
+        places[sweep.values.index(mark.value)] + (aside if mark.value in beside else 0.0)
         for mark in marks
     ]
     for at, mark in zip(x, marks, strict=True):
         axes.plot([at, at], [mark.ours.low, mark.ours.high], color=ACCENT, linewidth=1.6, alpha=0.6)
         if mark.paper is not None:
             axes.plot([at], [mark.paper], color=INK, marker="_", markersize=17, markeredgewidth=2.4)
-    hollow = panel.two_sided and knowledge == STATIC
+    hollow = sweep.two_sided and knowledge == STATIC
     axes.plot(
         x,
         [mark.ours.value for mark in marks],
         color=ACCENT,
-        linestyle="-" if panel.numeric else "",
+        linestyle="-" if sweep.numeric else "",
         linewidth=2,
         marker="o",
         markersize=6.5,
@@ -211,24 +213,24 @@ def _draw_side(axes: Axes, panel: Panel, knowledge: str, places: Sequence[float]
     )
 
 
-def _places(panel: Panel) -> list[float]:
-    """Where the values stand: numbers by their size, names in even steps."""
-    if not panel.numeric:
-        return [float(i) for i in range(len(panel.values))]
-    return [math.log(value) if _is_log(panel) else float(value) for value in panel.values]
+def _places(sweep: SweepChart) -> list[float]:
+    """Return the places of the values: numbers by their size, names in even steps."""
+    if not sweep.numeric:
+        return [float(i) for i in range(len(sweep.values))]
+    return [math.log(value) if _is_log(sweep) else float(value) for value in sweep.values]
 
 
 def _step(places: Sequence[float]) -> float:
     return min(b - a for a, b in pairwise(places))
 
 
-def _is_log(panel: Panel) -> bool:
-    values = panel.values if panel.numeric else [0]
+def _is_log(sweep: SweepChart) -> bool:
+    values = sweep.values if sweep.numeric else [0]
     return min(values) > 0 and max(values) / min(values) >= _LOG_FROM
 
 
-def _numbers(panel: Panel) -> list[str]:
-    return [str(i) for i in range(1, len(panel.values) + 1)]
+def _numbers(sweep: SweepChart) -> list[str]:
+    return [str(i) for i in range(1, len(sweep.values) + 1)]
 
 
 def _title(settings: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -236,15 +238,15 @@ def _title(settings: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _paper(group: Group, metric: str, paper: Sequence[PaperFigure]) -> float | None:
-    found = (
+    values = (
         stated.value
         for stated in paper
         if (stated.metric, stated.round) == (metric, ACCUMULATED)
         and stated.knowledge == group.knowledge
         and set(stated.cells) & set(group.keys)
     )
-    return next(found, None)
+    return next(values, None)
 
 
-def _said(paper: float | None) -> str:
+def _paper_words(paper: float | None) -> str:
     return "" if paper is None else f" (the paper: {number(paper)})"

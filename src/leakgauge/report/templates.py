@@ -1,4 +1,4 @@
-"""The templates of the report: filters, and that everything is escaped."""
+"""The template environment of the report, with its filters and escaping."""
 
 import functools
 import re
@@ -13,15 +13,15 @@ from leakgauge.report import wording
 
 @functools.cache
 def environment(package: str = "leakgauge.report") -> jinja2.Environment:
-    """Return the templates of a package; those of ``leakgauge.report`` can be imported there too.
+    """Return the template environment of a package, with the templates of ``leakgauge.report``.
 
     Args:
-        package: holds the templates beside its modules.
+        package: a package whose folder holds templates.
     """
     packages = dict.fromkeys((package, "leakgauge.report"))
     made = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(one, ".") for one in packages]),
-        autoescape=True,  # for every template: names, values and notes are the user's
+        autoescape=True,  # in every template: names, values and notes come from the user
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

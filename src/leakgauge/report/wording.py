@@ -1,4 +1,4 @@
-"""How numbers and settings are written."""
+"""Text of numbers and settings in reports."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _NAMES = {"lr": "learning rate", "max_bytes": "memory bound in bytes"}
 
 
 def number(value: float) -> str:
-    """A figure with three decimals, or as many as tell it from 0 and 1, and a true minus sign.
+    """Return a figure with three decimals, or as many as distinguish it from 0 and 1.
 
     >>> number(0.99712), number(0.99996), number(1.0)
     ('0.997', '0.99996', '1.000')
@@ -21,7 +21,7 @@ def number(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    """A share in per cent, with as many decimals as tell it from 0 and 100.
+    """Return a share in per cent, with as many decimals as distinguish it from 0 and 100.
 
     >>> percent(0.99712), percent(0.99996), percent(0.5)
     ('99.7 %', '99.996 %', '50 %')
@@ -30,7 +30,7 @@ def percent(value: float) -> str:
 
 
 def _fixed(value: float, decimals: int, top: float) -> str:
-    """Rounded, but never to 0 or the top what is not: a figure of 1 would claim certainty."""
+    """Return a rounded value, rounded to 0 or the top only if exact: 1 claims certainty."""
     for places in range(decimals, decimals + 4):
         text = f"{value:.{places}f}"
         if float(text) == value or float(text) not in (0.0, top):
@@ -39,7 +39,7 @@ def _fixed(value: float, decimals: int, top: float) -> str:
 
 
 def count(value: object) -> str:
-    """A whole number in groups of three; anything else as ``plain`` writes it.
+    """Return a whole number in groups of three digits; other values as ``plain`` does.
 
     >>> count(45222)
     '45,222'
@@ -50,7 +50,7 @@ def count(value: object) -> str:
 
 
 def plain(value: Any) -> str:
-    """Any setting's value as a reader would write it.
+    """Return the value of a setting as text for readers.
 
     >>> plain(["property", "attribute"]), plain(None), plain(True), plain({"F": 0.5})
     ('property, attribute', 'not set', 'yes', 'F: 0.5')
@@ -69,7 +69,7 @@ def plain(value: Any) -> str:
 
 
 def short(value: float) -> str:
-    """Three digits, for figures of any size.
+    """Return a figure of any size with three digits.
 
     >>> short(24787.7), short(0.012345), short(0.0), short(4.3e14)
     ('24,800', '0.0123', '0', 'above a million')
@@ -82,7 +82,7 @@ def short(value: float) -> str:
 
 
 def interval(estimate: Estimate) -> str:
-    """The interval's two ends.
+    """Return the two ends of the interval.
 
     >>> interval(Estimate(0.9, 0.85, 0.95, 100))
     '0.850 to 0.950'
@@ -91,7 +91,7 @@ def interval(estimate: Estimate) -> str:
 
 
 def label(name: str) -> str:
-    """A key as a reader would write it.
+    """Return a key as text for readers.
 
     >>> label("shadow_trials")
     'Shadow trials'
@@ -101,7 +101,7 @@ def label(name: str) -> str:
 
 
 def marked(text: str) -> Markup:
-    """Plain text as HTML: escaped, `backticks` as code, numbers kept with their per cent sign.
+    """Return text as escaped HTML, with `backticks` as code and no break before per cent signs.
 
     >>> marked("can tell `<b>`: 5 %")
     Markup('can tell <code>&lt;b&gt;</code>: 5\\xa0%')

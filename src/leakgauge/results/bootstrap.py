@@ -1,8 +1,8 @@
 """Block bootstrap: intervals that resample whole blocks of trials.
 
-Trials of one block draw on the same records, trials of different blocks share none, so the blocks
-are what is independent. Resampling single trials instead would count one record that stands in
-many batches as many records, and give intervals that are too narrow.
+Trials of one block draw on the same records and trials of different blocks share none, so blocks
+are independent and trials are not. Resampling single trials would count a record that is in many
+batches as many records, and give intervals that are too narrow.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from leakgauge.results.statistics import SHARE, Floats, Ints, student_t, unseen
 
 
 def draw_blocks(count: int, replicates: int, rng: np.random.Generator) -> Floats:
-    """How often each of ``count`` blocks is drawn, ``[replicates, count]``."""
+    """Return how often each of ``count`` blocks is drawn, ``[replicates, count]``."""
     return rng.multinomial(count, np.full(count, 1 / count), size=replicates).astype(np.float64)
 
 
@@ -27,17 +27,17 @@ def bootstrap_interval(
     confidence: float = 0.95,
     bounds: tuple[float, float] = SHARE,
 ) -> tuple[float, float]:
-    """Percentile interval from block-bootstrap replicates, honest for few blocks and at a bound.
+    """Return a percentile interval of block-bootstrap replicates, valid for few blocks too.
 
-    The percentiles are widened as a t interval with ``blocks - 1`` degrees of freedom is (expanded
+    The percentiles are widened like a t interval with ``blocks - 1`` degrees of freedom (expanded
     percentile interval; Hesterberg 2015, "What teachers should know about the bootstrap"). Where
-    every replicate is the same (no block showed a single error, or all said the same), the
-    bootstrap sees no spread; the interval then reaches as far as ``unseen``.
+    all replicates are equal (no block has an error, for example), the bootstrap sees no spread;
+    the interval then extends by ``unseen`` to each side.
 
     Args:
         value: the estimate on all trials.
         replicates: ``[b]``, the estimate on resampled blocks; nan are left out.
-        blocks: how many blocks were resampled.
+        blocks: number of blocks that were resampled.
         confidence: two-sided.
         bounds: the smallest and largest possible value.
 
@@ -70,12 +70,12 @@ def share(
     replicates: int = 1000,
     confidence: float = 0.95,
 ) -> Estimate:
-    """The share of true entries, with an interval that resamples blocks.
+    """Return the share of true entries, with an interval that resamples blocks.
 
     Args:
         correct: ``[n]``.
-        block: ``[n]``, for example the user of each record. A single block says nothing of
-            others: the interval is then 0 to 1.
+        block: ``[n]``, for example the user of each record. With a single block the interval is
+            0 to 1, since one block does not show how blocks differ.
         rng: draws the resamples.
         replicates: number of resamples.
         confidence: two-sided.
@@ -83,12 +83,12 @@ def share(
     values = correct.astype(np.float64)
     _, index = np.unique(block, return_inverse=True)
     size = np.bincount(index).astype(np.float64)
-    right = np.bincount(index, weights=values)
+    hits = np.bincount(index, weights=values)
     drawn = draw_blocks(len(size), replicates, rng)
     value = float(values.mean())
     if len(size) < 2:
         return Estimate(value, *SHARE, n=len(values), confidence=confidence)
     low, high = bootstrap_interval(
-        value, (drawn @ right) / (drawn @ size), blocks=len(size), confidence=confidence
+        value, (drawn @ hits) / (drawn @ size), blocks=len(size), confidence=confidence
     )
     return Estimate(value, low, high, n=len(values), confidence=confidence)

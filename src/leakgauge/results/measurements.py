@@ -1,4 +1,4 @@
-"""What an audit found, one record a figure, and how it is written down."""
+"""The figures and the settings of a run, and the files that hold them."""
 
 import json
 import os
@@ -22,12 +22,14 @@ ACCUMULATED, STACKED = "accumulated", "stacked"
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure that was estimated from data.
+    """A figure that is estimated from data, with its interval.
 
     Attributes:
-        value: the point estimate; low and high bound its interval.
+        value: the point estimate.
+        low: lower end of the interval.
+        high: upper end of the interval.
+        n: number of trials (or records) that the figure was computed from.
         confidence: of the interval, two-sided.
-        n: the number of trials (or records) behind it.
         unit: what the figure counts, where its name does not say it.
     """
 
@@ -43,12 +45,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How the scores of a test lie, without their single values.
+    """The distribution of the scores of a test, without the single scores.
 
     Attributes:
         edges: of the bins, ascending, one more than there are bins.
         null: how many scores under H0 fall into each bin.
-        alternative: as many under H1.
+        alternative: how many scores under H1 fall into each bin.
     """
 
     edges: tuple[float, ...]
@@ -61,27 +63,27 @@ class Measurement:
     """One figure of one cell.
 
     Attributes:
-        question: the room that asked, for example ``"inference"``.
+        question: name of the question, for example ``"inference"``.
         game: ``"property"``, ``"attribute"``, ...
-        dataset: the data's name, label, secret: as the report shows them.
+        dataset: name of the data, as the report shows it; ``label`` and ``secret`` likewise.
         defense: the defense's name; ``"none"`` without one.
-        knowledge: ``"static"`` or ``"adaptive"``: what the adversary knew of the defense.
-        adversary: the adversary's name as asked for.
+        knowledge: ``"static"`` or ``"adaptive"``: what the adversary knows of the defense.
+        adversary: the adversary's name as the user typed it.
         metric: ``"auroc"``, ``"tpr_at_1_fpr"``, ``"success"``, ``"advantage"``, ``"accuracy"``; of
             a guarantee ``"epsilon"``, ``"epsilon_gaussian"``, ...
         round: 1, 2, ... for a single round; over all of them, ``"accumulated"`` (their plain
             sum) or ``"stacked"`` (weighted, with weights learnt on shadow data).
         seed: the run's seed.
         estimate: the figure with its interval.
-        chance: what the metric shows where nothing leaks (for accuracy: the majority class).
+        chance: the metric's value where nothing leaks (for accuracy: the majority class).
         curve: for ``auroc``, points (FPR, TPR) of the ROC, both ascending; of a reconstruction,
             points (iteration, mean figure).
-        details: reprs of what was used (``"adversary": "Forest(trees=50, ...)"``), or what an
-            automatic choice picked.
-        theory: what is known of the same figure without a measurement, by name.
-        histogram: for ``epsilon``, of the scores behind it.
+        details: reprs of the objects that computed the figure
+            (``"adversary": "Forest(trees=50, ...)"``), and results of automatic choices.
+        theory: values of the same figure that follow from theory, by name.
+        histogram: for ``epsilon``, of the scores that it was computed from.
         versions: of the packages that computed it.
-        seconds: what it took; the one field that differs between equal runs.
+        seconds: computing time; the only field that differs between equal runs.
     """
 
     question: str
@@ -107,16 +109,16 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Run:
-    """Everything that is needed to repeat a run, and what its report says of its origin.
+    """Everything that repeats a run, and the facts about its data that its report shows.
 
     Attributes:
         command: ``"audit"``, ``"demo"``, ``"guarantee"`` or ``"invert"``.
-        settings: every setting by name, plain values.
+        settings: all settings by name, as plain values.
         data: name, fingerprint (sha256), records and columns; sizes of the private, public and
-            test parts; the secret's values; how many records of each.
-        notes: what was done to the data and should be known (dropped columns, ...).
+            test parts; the secret's values and the number of records of each.
+        notes: changes of the data that a reader must know (dropped columns, ...).
         versions: of Python, leakgauge and the packages that compute.
-        guarantees: by game and defense, what is known of the defense without any measurement:
+        guarantees: by game and defense, what the defense guarantees without any measurement:
             ``{game: {defense: {"epsilon": {...} | None, "channel": {...} | None}}}``.
     """
 
@@ -128,41 +130,42 @@ class Run:
     guarantees: Mapping[str, Any] = field(default_factory=dict)
 
 
-_RECORD = pydantic.TypeAdapter(Measurement)
+_MEASUREMENT = pydantic.TypeAdapter(Measurement)
 _RUN = pydantic.TypeAdapter(Run)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole file or none of it: a kill leaves the old one in place."""
+    """Write a file in one step; a kill leaves the old file in place."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)
 
 
-def write_measurements(folder: Path, records: Iterable[Measurement]) -> None:
-    """Write ``measurements.jsonl``, one record a line."""
-    lines = [json.dumps(asdict(record), sort_keys=True, allow_nan=False) for record in records]
+def write_measurements(folder: Path, measurements: Iterable[Measurement]) -> None:
+    """Write ``measurements.jsonl``, one measurement a line."""
+    lines = [json.dumps(asdict(one), sort_keys=True, allow_nan=False) for one in measurements]
     write_text(folder / MEASUREMENTS_FILE, "".join(f"{line}\n" for line in lines))
 
 
 def read_measurements(folder: Path) -> list[Measurement]:
-    """Read ``measurements.jsonl``.
+    """Return the measurements in ``measurements.jsonl``.
 
     Raises:
-        InputError: the file is missing or a line is no record.
+        InputError: the file is missing or a line is not a measurement.
     """
     path = folder / MEASUREMENTS_FILE
     if not path.is_file():
         raise InputError(
             f"no {MEASUREMENTS_FILE} in {str(folder)!r}; expected the --out of a finished run"
         )
-    records = []
+    measurements = []
     for number, line in enumerate(_text(path).splitlines(), start=1):
         try:
-            records.append(_RECORD.validate_json(line))
+            measurements.append(_MEASUREMENT.validate_json(line))
         except pydantic.ValidationError as error:
-            raise InputError(f"{path}, line {number} is no record: {_first(error)}") from error
-    return records
+            message = f"{path}, line {number} is not a measurement: {_first(error)}"
+            raise InputError(message) from error
+    return measurements
 
 
 def write_run(folder: Path, run: Run) -> None:
@@ -172,10 +175,10 @@ def write_run(folder: Path, run: Run) -> None:
 
 
 def read_run(folder: Path) -> Run:
-    """Read ``run.yaml``.
+    """Return the run that ``run.yaml`` describes.
 
     Raises:
-        InputError: the file is missing or is not one that ``write_run`` wrote.
+        InputError: the file is missing or ``write_run`` did not write it.
     """
     path = folder / RUN_FILE
     if not path.is_file():

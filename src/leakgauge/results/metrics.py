@@ -1,4 +1,4 @@
-"""What a metric is: its title, unit and bounds; and one figure over several seeds."""
+"""Metrics with their title, unit and bounds; and the mean of a figure over several seeds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,18 +18,18 @@ class Metric:
     """A metric of a question.
 
     Attributes:
-        title: as tables show it.
-        unit: what the figure counts, where the title does not say it.
+        title: the metric's name in tables.
+        unit: of the figure, where the title does not say it.
         low: smallest possible value; may be ``-inf``.
         high: largest possible value; may be ``inf``.
         chance: the value where nothing leaks; None where it depends on the data.
         higher_is_worse: a higher value means more leakage.
-        headline: a grid's charts show this metric; of several, the first that was measured.
-        tabled: tables of figures have a column for it.
-        of_model: it measures the model, whoever attacks it, as an accuracy does.
+        headline: whether a grid's charts show it; of several, they show the first measured one.
+        tabled: whether tables of figures have a column for it.
+        of_model: whether it measures the model and not an attack, as an accuracy does.
 
     Raises:
-        InputError: there is no title, ``low`` is not below ``high``, or ``chance`` is outside.
+        InputError: the title is empty, ``low`` is not below ``high``, or ``chance`` is outside.
 
     >>> Metric(title="PSNR", unit="dB", low=-math.inf, high=math.inf).label
     'PSNR, dB'
@@ -75,9 +75,9 @@ class Metric:
 
 
 def metric_named(name: str, metrics: Mapping[str, Metric]) -> Metric:
-    """The metric of a name; ``"columns: age"`` has the bounds of ``"columns"``.
+    """Return the metric of a name; ``"columns: age"`` has the bounds of ``"columns"``.
 
-    A name that the table does not know has no bounds, and no column in tables.
+    An unknown name gives a metric without bounds and without a column in tables.
 
     >>> metric_named("columns: age", {"columns": Metric(title="Columns right")}).bounds
     (0.0, 1.0)
@@ -91,16 +91,15 @@ def metric_named(name: str, metrics: Mapping[str, Metric]) -> Metric:
 
 
 def titles(metrics: Mapping[str, Metric]) -> dict[str, str]:
-    """The labels of the metrics that have a column in tables, by name."""
+    """Return the labels of the metrics that have a column in tables, by name."""
     return {name: metric.label for name, metric in metrics.items() if metric.tabled}
 
 
 def over_seeds(measurements: Sequence[Measurement], metric: Metric) -> Estimate:
-    """The mean of one figure over several seeds, with a Student t interval of that mean.
+    """Return the mean of one figure over several seeds, with a Student t interval.
 
     A single seed keeps its own interval. Where all seeds agree to the last digit (all are
-    perfect, for example), a t interval would have no width; then the widest of the seeds' own
-    ends stand.
+    perfect, for example), a t interval has no width; the interval then covers those of all seeds.
 
     Args:
         measurements: the same figure of runs that differ in their seed; at least one.

@@ -1,8 +1,8 @@
 """Scores of an adversary's posteriors, with intervals that resample whole blocks of trials.
 
 Every score is a function of the trials' true secrets, the adversary's log posteriors and a weight
-for each trial. Trials of different blocks share no record; ``results.bootstrap`` says why that
-matters.
+for each trial. Trials of different blocks share no record; ``results.bootstrap`` explains why
+that matters.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ MAX_WEIGHTS = 4_000_000
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Trials that were judged.
+    """True secrets of trials and the posteriors that an adversary gives them.
 
     Attributes:
         truth: the secrets ``[n]``, codes below m.
@@ -51,9 +51,9 @@ class Judged:
         )
 
     def log_odds(self, value: int) -> Floats:
-        """The log-odds ``[n]`` of secret ``value`` against all others.
+        """Return the log-odds ``[n]`` of secret ``value`` against all others.
 
-        Log-odds rather than probabilities, which round to 1 and make ties where they saturate.
+        Probabilities would round to 1 and make ties where they saturate.
         """
         others = np.delete(self.log_posterior, value, axis=1)
         odds: Floats = self.log_posterior[:, value] - special.logsumexp(others, axis=1)
@@ -61,7 +61,7 @@ class Judged:
 
 
 def hits(judged: Judged) -> Floats:
-    """1 where the most probable secret is the true one; a tie of k that holds it counts 1/k.
+    """Return 1 for each trial whose most probable secret is true; 1/k for a tie of k with it.
 
     >>> lp = np.log([[0.5, 0.5], [0.9, 0.1]])
     >>> hits(Judged(np.array([0, 1]), lp, np.array([0, 1]))).tolist()
@@ -74,14 +74,14 @@ def hits(judged: Judged) -> Floats:
 
 
 def _one_against_rest(judged: Judged) -> Iterator[tuple[NDArray[np.bool_], Floats]]:
-    """(which trials are positive, their log-odds) for each value; for two values value 1 alone."""
+    """Yield (positive trials, log-odds) for each value; of two values, only for value 1."""
     m = judged.log_posterior.shape[1]
     for value in [1] if m == 2 else range(m):
         yield judged.truth == value, judged.log_odds(value)
 
 
 def figures(judged: Judged, weights: Floats | None = None) -> dict[str, Floats]:
-    """AUROC, TPR at 1 % FPR and success rate (Li et al., CCS 2024, section 5.1.2).
+    """Return AUROC, TPR at 1 % FPR and success rate (Li et al., CCS 2024, section 5.1.2).
 
     AUROC and TPR are means over the secrets, one against the rest, where there are more than two.
 
@@ -90,7 +90,7 @@ def figures(judged: Judged, weights: Floats | None = None) -> dict[str, Floats]:
         weights: of the trials ``[..., n]``, or None for all ones.
 
     Returns:
-        Each ``[...]``.
+        By name, each ``[...]``.
     """
     weights = np.ones(len(judged.truth)) if weights is None else weights
     areas, rates = [], []
@@ -106,7 +106,7 @@ def figures(judged: Judged, weights: Floats | None = None) -> dict[str, Floats]:
 
 
 def advantage(success: float, majority: float) -> float:
-    """Success above always guessing the most probable secret, scaled to at most 1.
+    """Return the success above that of guessing the most probable secret, scaled to at most 1.
 
     >>> advantage(0.75, 0.5)
     0.5
@@ -120,7 +120,7 @@ def advantage(success: float, majority: float) -> float:
 def roc(
     judged: Judged, *, floor: float = 1e-3, points: int = 60
 ) -> tuple[tuple[float, float], ...]:
-    """ROC points (FPR, TPR) on a logarithmic grid of FPR from ``floor`` to 1.
+    """Return ROC points (FPR, TPR) on a logarithmic grid of FPR from ``floor`` to 1.
 
     Macro-averaged over the secrets, one against the rest, where there are more than two.
     """
@@ -138,11 +138,11 @@ def score(
     replicates: int = 1000,
     confidence: float = 0.95,
 ) -> dict[str, Estimate]:
-    """All four scores of Li et al., section 5.1.2, with block-bootstrap intervals.
+    """Return the four scores of Li et al., section 5.1.2, with block-bootstrap intervals.
 
     Args:
         judged: the trials; at least two blocks.
-        majority: the prior probability of the most probable secret (what a guess achieves).
+        majority: the prior probability of the most probable secret (the success of guessing).
         rng: draws the resamples.
         replicates: number of resamples.
         confidence: of the two-sided intervals.
@@ -175,7 +175,7 @@ def score(
 
 
 def chance(truth: Ints, majority: float) -> dict[str, float]:
-    """What each metric shows on average where nothing leaks.
+    """Return the mean of each metric where nothing leaks.
 
     With n negatives, floor(n / 100) of them may be accepted at 1 % FPR, and a positive lies above
     the next one with probability (floor(n / 100) + 1) / (n + 1): more than 1 % where n is small.
@@ -194,10 +194,10 @@ def chance(truth: Ints, majority: float) -> dict[str, float]:
 
 
 def smallest_detectable(estimate: Estimate, chance: float, *, power: float = 0.8) -> float:
-    """The smallest true value above chance that a test like this one would have shown.
+    """Return the smallest true value above chance that such a test detects.
 
-    Shown means: the interval lies above chance, with probability ``power``. Normal approximation
-    with the standard error that the interval implies.
+    A test detects a value if its interval lies above chance with probability ``power``. The normal
+    approximation uses the standard error that the interval implies.
 
     >>> round(smallest_detectable(Estimate(0.5, 0.48, 0.52, n=100), 0.5), 4)
     0.5286

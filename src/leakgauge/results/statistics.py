@@ -1,7 +1,6 @@
 """Student t intervals of a mean and exact binomial intervals of a rate.
 
-Each formula stands here once. Intervals that resample blocks of trials are in
-``results.bootstrap``.
+Intervals that resample blocks of trials are in ``results.bootstrap``.
 """
 
 import math
@@ -22,7 +21,7 @@ SHARE = (0.0, 1.0)
 
 
 def student_t(degrees: int, confidence: float = 0.95) -> float:
-    """Half width of a two-sided Student t interval, in standard errors.
+    """Return half the width of a two-sided Student t interval, in standard errors.
 
     Args:
         degrees: degrees of freedom, 1 or more.
@@ -41,10 +40,10 @@ def mean_estimate(
     unit: str = "",
     bounds: tuple[float, float] = UNBOUNDED,
 ) -> Estimate:
-    """The mean of independent values, with a Student t interval.
+    """Return the mean of independent values, with a Student t interval.
 
-    The interval is about other records of the same kind; records of one batch are not quite
-    independent. A single value has no interval: low and high are the value, and ``n`` is 1.
+    The interval covers the mean over other records of the same kind; records of one batch are not
+    fully independent. A single value has no interval: low and high are the value, and ``n`` is 1.
 
     Args:
         values: one for each record ``[n]``.
@@ -77,10 +76,9 @@ def mean_estimate(
 
 
 def share_estimate(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
-    """The mean of shares, as ``mean_estimate``, with an interval within 0 and 1.
+    """Return the mean of shares, as ``mean_estimate``, with an interval within 0 and 1.
 
-    Where all values agree, Student's t sees no spread; the interval then reaches as far as
-    ``unseen``.
+    Where all values agree, Student's t sees no spread; the interval then extends by ``unseen``.
 
     Args:
         values: one for each record ``[n]``, each from 0 to 1.
@@ -99,7 +97,7 @@ def share_estimate(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
 def paired_difference(
     first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95, unit: str = ""
 ) -> Estimate:
-    """The mean of ``first - second``, as ``mean_estimate``.
+    """Return the mean of ``first - second``, as ``mean_estimate``.
 
     Args:
         first: one value for each record ``[n]``.
@@ -124,7 +122,7 @@ def paired_difference(
 
 
 def clopper_pearson(wrong: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The exact two-sided interval (low, high) of a rate.
+    """Return the exact two-sided interval (low, high) of a rate.
 
     Args:
         wrong: number of errors, 0 to ``of``.
@@ -138,13 +136,13 @@ def clopper_pearson(wrong: int, of: int, confidence: float = 0.95) -> tuple[floa
     [0.0025, 0.445]
     """
     upper = float(clopper_pearson_upper(np.array([wrong]), of, confidence)[0])
-    # The lower end is one minus the upper end of the rate of being right.
+    # The lower end is one minus the upper end of the rate of successes.
     lower = 1 - float(clopper_pearson_upper(np.array([of - wrong]), of, confidence)[0])
     return lower, upper
 
 
 def clopper_pearson_upper(wrong: Ints, of: int, confidence: float = 0.95) -> Floats:
-    """The upper ends of the two-sided Clopper-Pearson intervals of many rates.
+    """Return the upper ends of the two-sided Clopper-Pearson intervals of many rates.
 
     Args:
         wrong: numbers of errors ``[...]``.
@@ -152,7 +150,7 @@ def clopper_pearson_upper(wrong: Ints, of: int, confidence: float = 0.95) -> Flo
         confidence: two-sided.
 
     Returns:
-        ``[...]``; 1 where every trial went wrong.
+        ``[...]``; 1 where every trial is an error.
 
     >>> clopper_pearson_upper(np.array([0, 8]), 8).round(4).tolist()
     [0.3694, 1.0]
@@ -163,9 +161,9 @@ def clopper_pearson_upper(wrong: Ints, of: int, confidence: float = 0.95) -> Flo
 
 
 def unseen(n: int, confidence: float = 0.95) -> float:
-    """The largest rate of exceptions at which n trials may well show none.
+    """Return the largest error rate that is consistent with n trials without an error.
 
-    The closed form of the Clopper-Pearson upper end at 0 exceptions, two-sided.
+    This is the two-sided Clopper-Pearson upper end at 0 errors, in closed form.
 
     >>> round(unseen(8), 4), round(unseen(100), 4)
     (0.3694, 0.0362)

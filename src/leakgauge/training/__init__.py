@@ -1,4 +1,4 @@
-"""Rounds of training."""
+"""Training: local SGD, the update that a client sends, and its validity."""
 
 from leakgauge.training.sgd import predict, train_epoch
 from leakgauge.training.update import Update

@@ -1,4 +1,4 @@
-"""What a client sends: the gradients and updates that an attack sees."""
+"""The gradients and updates that clients send, which an attack sees."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,14 +18,14 @@ from leakgauge.training.validity import Validity
 
 @dataclass(frozen=True)
 class Client:
-    """How a client trains before it sends.
+    """Settings of a client's local training and of its defense.
 
     Attributes:
         batch_size: B, records of a step.
-        local_steps: S, steps of plain SGD over consecutive batches; with one, the gradient itself
-            is sent, and ``local_lr`` does not matter.
-        local_lr: of these steps.
-        defense: what is done to what is sent.
+        local_steps: S, steps of plain SGD over consecutive batches; with one, the client sends the
+            gradient itself, and ``local_lr`` has no effect.
+        local_lr: learning rate of these steps.
+        defense: changes the gradient or update before the client sends it.
     """
 
     batch_size: int = 1
@@ -40,13 +40,13 @@ class Client:
         name = self.defense.name
         require(
             self.defense.learn is None,
-            f"{name!r} is learnt from public gradients against the inference of a secret; it does "
-            "nothing defined here; choose another --defense",
+            f"{name!r} is learnt from public gradients against the inference of a secret, and no "
+            "secret is defined here; choose another --defense",
         )
         require(
             self.defense.task is None,
-            f"{name!r} puts noise of its own into the code of each record; no attack here rebuilds "
-            "records through that; choose another --defense",
+            f"{name!r} adds noise to the code of each record; no attack rebuilds records through "
+            "it; choose another --defense",
         )
         per_example = self.defense.per_example
         require(
@@ -57,41 +57,41 @@ class Client:
 
     @property
     def records(self) -> int:
-        """Behind one update."""
+        """Number of records of one update."""
         return self.batch_size * self.local_steps
 
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """What T clients sent, and what can be known of it without their records.
+    """The gradients of T clients, and their validity, which needs no private records.
 
     Attributes:
         grads: on the scale of a gradient, leaf ``[T, *p]``.
-        validity: of local steps, how far they are from one gradient, of the client that is
-            furthest; None where gradients were sent.
+        validity: distance of the local steps from one gradient, the largest of all clients; None
+            where the clients sent gradients.
     """
 
     grads: Grads
     validity: Validity | None = None
 
     def warnings(self, *, simulated: bool = False) -> tuple[str, ...]:
-        """Why that scale may not mean a gradient, in plain sentences; as ``Validity.warnings``."""
+        """Return why an update may not stand for a gradient; see ``Validity.warnings``."""
         return () if self.validity is None else self.validity.warnings(simulated=simulated)
 
 
 def send(task: Task, params: Params, x: Tensor, y: Tensor, client: Client, *, seed: int) -> Sent:
-    """What T clients send that hold the records ``x [T, S * B, ...]``, ``y [T, S * B]``.
+    """Return what T clients send that hold the records ``x [T, S * B, ...]``, ``y [T, S * B]``.
 
     Args:
         task: the model and its loss.
-        params: where every client starts, leaf ``[*p]``.
+        params: initial parameters of every client, leaf ``[*p]``.
         x: records; the first B are the first step's batch, and so on.
         y: their labels.
-        client: how they train.
+        client: settings of their training.
         seed: of the defense's noise.
 
     Raises:
-        InputError: the model's gradients cannot be had.
+        InputError: the model's gradients cannot be computed.
     """
     if client.local_steps == 1:
         per_example = client.defense.per_example
@@ -115,7 +115,7 @@ def send(task: Task, params: Params, x: Tensor, y: Tensor, client: Client, *, se
 def _transformed(
     task: Task, params: Params, x: Tensor, y: Tensor, per_example: Transform, seed: int
 ) -> Grads:
-    """The mean of each batch's transformed gradients, leaf ``[T, *p]``."""
+    """Return the mean of each batch's transformed gradients, leaf ``[T, *p]``."""
     each = []
     for row, (records, labels) in enumerate(zip(x, y, strict=True)):
         names = ("defense", row, "record")
@@ -148,6 +148,6 @@ def _defended(grads: Grads, client: Client, seed: int) -> Grads:
 
 
 def _stand_in(x: Tensor, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Noise of the records' shape, with any labels: nothing private is looked at."""
+    """Return noise of the records' shape and labels of 0, which hold nothing private."""
     noise = torch.randn(x.shape, generator=torch_stream(seed, "stand-in"), dtype=x.dtype)
     return noise.to(x.device), torch.zeros_like(y)

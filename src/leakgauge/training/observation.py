@@ -1,4 +1,4 @@
-"""What leaves a client: the gradients of batches, after the defense."""
+"""The gradients of batches that a client sends, after the defense."""
 
 import hashlib
 from collections.abc import Iterator
@@ -24,36 +24,36 @@ def sent_gradients(
     secret: Tensor | None = None,
     only: Tensor | None = None,
 ) -> Iterator[Grads]:
-    """The defended gradients of batches, chunk by chunk in order.
+    """Yield the defended gradients of batches, chunk by chunk in order.
 
     Args:
         task: the model and its loss.
         params: the parameters of the round.
         data: the pool that the batches are drawn from.
         rows: ``[n, B]`` positions in it.
-        defense: what the client does to its gradient before it sends.
-        noise_seed: the defense's randomness in this round follows from it and from ``rows``; each
-            batch has a generator of its own, so chunks do not matter.
+        defense: changes the gradient before the client sends it.
+        noise_seed: determines, with ``rows``, the defense's randomness in this round; each batch
+            has its own generator, so the result does not depend on the chunks.
         max_bytes: bound on the gradients held at once.
-        secret: of each batch ``[n]``, for a defense that makes use of it.
-        only: positions in ``rows`` ``[k]`` of the batches that are wanted, sent as they are among
-            all; None: all of them.
+        secret: of each batch ``[n]``, for a defense that uses it.
+        only: positions in ``rows`` ``[k]`` of the batches to compute, with the same noise as among
+            all; None for all of them.
 
     Yields:
         Leaves ``[chunk, *p]``.
     """
-    wanted = torch.arange(len(rows), device=rows.device) if only is None else only
+    positions = torch.arange(len(rows), device=rows.device) if only is None else only
     drawn = hashlib.sha256(rows.cpu().numpy().tobytes()).hexdigest()
 
     def of_records(position: int) -> list[torch.Generator]:
-        seed = derive(noise_seed, drawn, int(wanted[position]), "record")
+        seed = derive(noise_seed, drawn, int(positions[position]), "record")
         return [torch_stream(seed, one, device=data.x.device) for one in range(rows.shape[1])]
 
     chunks = iter_gradients(
         task,
         params,
         data,
-        rows[wanted],
+        rows[positions],
         per_example=defense.per_example,
         rngs=of_records,
         max_bytes=max_bytes,
@@ -62,9 +62,9 @@ def sent_gradients(
         device = next(iter(grads.values())).device
         generators = [
             torch.Generator(device).manual_seed(derive(noise_seed, drawn, number))
-            for number in wanted[trials].tolist()
+            for number in positions[trials].tolist()
         ]
-        knowing = defense
+        informed = defense
         if secret is not None:
-            knowing = defense.knowing(secret.to(device)[wanted[trials].to(device)])
-        yield knowing.update(grads, generators)
+            informed = defense.knowing(secret.to(device)[positions[trials].to(device)])
+        yield informed.update(grads, generators)

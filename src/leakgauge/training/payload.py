@@ -1,4 +1,4 @@
-"""The dictionaries of the library breaching, read as the parts of an ``Update``."""
+"""Readers for the dictionaries of the library breaching, as parts of an ``Update``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,21 +18,21 @@ def read_payload(
     lr: float | None = None,
     steps: int | None = None,
 ) -> dict[str, Any]:
-    """The arguments of the ``Update`` that a user of breaching 0.1.2 sends.
+    """Return the arguments of the ``Update`` that a user of breaching 0.1.2 sends.
 
-    Both its kinds of update lie under ``"gradients"``. What ``UserSingleStep`` puts there is a
-    gradient; ``UserMultiStep`` puts after - before, the negative of a gradient's direction, and
-    a ``"data_key"`` beside it, also where it keeps its local settings to itself.
+    Both kinds of update are under ``"gradients"``. ``UserSingleStep`` stores a gradient there;
+    ``UserMultiStep`` stores after - before, the negative of a gradient's direction, and adds a
+    ``"data_key"``, even where it hides its local settings.
 
     Args:
         server_payload: ``{"parameters", ...}``, or a list of one.
         shared_data: ``{"gradients", "buffers", "metadata"}``, or a list of one.
-        model: names the tensors, which come in the order of its parameters.
-        lr: the local rate, where ``local_hyperparams`` does not say.
+        model: gives the names of the tensors, which are in the order of its parameters.
+        lr: the local learning rate, where ``local_hyperparams`` lacks it.
         steps: local steps, likewise.
 
     Raises:
-        InputError: keys or tensors are missing, or the local settings are nowhere to be had.
+        InputError: keys, tensors or the local settings are missing.
     """
     payload, shared = _only(server_payload, "server_payload"), _only(shared_data, "shared_data")
     metadata = _key(shared, "metadata", "shared_data")
@@ -53,14 +53,14 @@ def read_payload(
         "the update of breaching is a weight change without local_hyperparams; pass lr and steps",
     )
     if records is not None and each is not None:
-        # Fewer steps than an epoch see only the first records.
+        # Fewer steps than an epoch use only the first records.
         records = min(records, metadata.get("num_users", 1) * known["steps"] * each)
         each *= metadata.get("num_users", 1)
     return {**common, **known, "kind": "change", "batch_size": each, "records": records}
 
 
 def _is_change(metadata: Mapping[str, Any], lr: float | None, steps: int | None) -> bool:
-    if "num_users" in metadata:  # An aggregate: its users of one step send gradients.
+    if "num_users" in metadata:  # An aggregate; users with one step send gradients.
         require(
             steps is not None,
             "an aggregate of breaching does not say whether it is of gradients; pass steps (1: "
@@ -86,7 +86,7 @@ def _key(given: Mapping[str, Any], key: str, name: str) -> Any:
 
 
 def _named(values: Any, named: Any, model: nn.Module) -> dict[str, Tensor]:
-    """Tensors by name; ``named`` gives the names in the order of the tensors."""
+    """Return tensors by name; ``named`` gives the names in the order of the tensors."""
     names = [name for name, _ in named]
     tensors = list(values)
     if len(tensors) != len(names):

@@ -1,4 +1,4 @@
-"""Gradients of batches whose records' gradients are transformed one by one, before the mean."""
+"""Gradients of batches that transform each record's gradient before the mean."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -12,7 +12,7 @@ from leakgauge.gradients.batching import slices
 from leakgauge.gradients.clipping import iter_clipped_batch_gradients
 
 RecordGenerators = Callable[[int], Sequence[torch.Generator]]
-"""The position of a batch -> a generator for each of its records."""
+"""From the position of a batch to a generator for each of its records."""
 
 
 def iter_gradients(
@@ -25,22 +25,22 @@ def iter_gradients(
     rngs: RecordGenerators,
     max_bytes: int,
 ) -> Iterator[tuple[slice, Grads]]:
-    """The gradients of batches, each the mean of its records' transformed gradients.
+    """Return an iterator over batch gradients, the means of transformed record gradients.
 
-    Clipping takes a path of its own that never holds the records' gradients; any other transform
-    holds those of one batch at least.
+    Clipping has its own path, which never stores the records' gradients; any other transform
+    stores those of at least one batch.
 
     Args:
         task: the model and its loss.
-        params: at which the gradients are taken.
+        params: parameters at which the gradients are computed.
         data: the pool that the batches are drawn from.
         rows: ``[n, B]`` positions in it.
-        per_example: the transform of a record's gradient; None: none.
+        per_example: the transform of a record's gradient; None for no transform.
         rngs: the transform's randomness.
         max_bytes: bound on the gradients held at once.
 
-    Yields:
-        Slices of ``rows``, in order, and their gradients, leaf ``[chunk, *p]``.
+    Returns:
+        Pairs of a slice of ``rows``, in order, and its gradients, leaf ``[chunk, *p]``.
     """
     if per_example is None:
         return iter_batch_gradients(task, params, data.x, data.y, rows, max_bytes=max_bytes)
@@ -59,11 +59,11 @@ def mean_of_transformed(
     per_example: Transform,
     rngs: Sequence[torch.Generator],
 ) -> Grads:
-    """The mean ``[*p]`` of a batch's transformed gradients.
+    """Return the mean ``[*p]`` of a batch's transformed gradients.
 
     Args:
         task: the model and its loss.
-        params: at which the gradients are taken.
+        params: parameters at which the gradients are computed.
         x: records ``[B, ...]``.
         y: their labels ``[B, ...]``.
         per_example: the transform of a record's gradient.

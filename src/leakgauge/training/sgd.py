@@ -1,4 +1,4 @@
-"""Plain SGD as a pure function: parameters in, parameters out."""
+"""Plain SGD as a pure function from parameters to parameters."""
 
 from collections.abc import Callable
 
@@ -25,20 +25,24 @@ def train_epoch(
     defense: Defense | None = None,
     noise_seed: int = 0,
 ) -> dict[str, torch.Tensor]:
-    """One pass over ``data`` in shuffled batches (Li et al., CCS 2024, section 5.1.4).
+    """Return the parameters after a pass over ``data`` in shuffled batches.
 
     Args:
         task: the model and its loss; the module is not changed.
         params: the parameters to start from.
         data: the private training records.
-        lr: the learning rate; the paper takes 0.01.
-        batch_size: records a step; the last batch of an epoch may be smaller.
+        lr: the learning rate; the paper uses 0.01.
+        batch_size: records of a step; the last batch of an epoch may be smaller.
         rng: shuffles the records.
-        defense: acts on every step's gradient, as on what is sent (game step 7 of the paper).
+        defense: changes every step's gradient, as it changes what the client sends (game step 7 of
+            the paper).
         noise_seed: of the defense.
 
     Returns:
-        The parameters after the pass, new tensors without gradients.
+        New tensors without gradients.
+
+    References:
+        Li et al., CCS 2024, section 5.1.4.
     """
     order = torch.from_numpy(rng.permutation(len(data))).to(data.y.device)
     current = {name: value.detach().clone().requires_grad_() for name, value in params.items()}
@@ -58,7 +62,7 @@ def train_epoch(
 def _gradient_of(
     task: Task, params: Params, data: Dataset, defense: Defense | None, noise: torch.Generator
 ) -> Callable[[Params, torch.Tensor, torch.Tensor], dict[str, torch.Tensor]]:
-    """``(params, x [B, ...], y [B]) -> gradient``, each record's transformed by the defense."""
+    """Return a function ``(params, x [B, ...], y [B]) -> gradient`` under the defense."""
     per_example = None if defense is None else defense.per_example
     if per_example is not None and per_example.clip_norm is not None:
         return clipped_gradient_function(task, params, data.x, data.y, clip=per_example.clip_norm)
@@ -73,12 +77,12 @@ def _gradient_of(
 
 
 def predict(task: Task, params: Params, data: Dataset, *, chunk: int = 4096) -> torch.Tensor | None:
-    """The most probable class ``[n]`` of each record.
+    """Return the most probable class ``[n]`` of each record.
 
-    None where the model's outputs are no scores ``[n, classes]`` of two classes or more: what
-    they mean is between the model and its loss.
+    The result is None where the model's outputs are not scores ``[n, classes]`` of two classes or
+    more: only the loss knows what such outputs mean.
     """
-    found = []
+    classes = []
     with torch.no_grad():
         for x in torch.split(data.x, chunk):
             outputs = functional_call(task.model, dict(params), (x,))
@@ -86,5 +90,5 @@ def predict(task: Task, params: Params, data: Dataset, *, chunk: int = 4096) -> 
                 return None
             if outputs.shape[1] < 2:
                 return None
-            found.append(outputs.argmax(dim=1))
-    return torch.cat(found) if found else None
+            classes.append(outputs.argmax(dim=1))
+    return torch.cat(classes) if classes else None

@@ -1,4 +1,4 @@
-"""An update's parts in a safetensors file, with its figures in the header."""
+"""Files of updates: safetensors with the numbers of the update in the header."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _GROUPS = ("values", "before", *_ASIDE)
 
 
 def write_parts(path: Path, parts: Mapping[str, Any]) -> None:
-    """Write the attributes of an ``Update``, by name."""
+    """Write the attributes of an ``Update``, given by name."""
     tensors = {
         f"{group}/{name}": leaf.detach().cpu().contiguous().clone()
         for group in _GROUPS
@@ -38,10 +38,10 @@ def write_parts(path: Path, parts: Mapping[str, Any]) -> None:
 
 
 def read_parts(path: Path) -> dict[str, Any]:
-    """The attributes of the ``Update`` that was written.
+    """Return the attributes of the ``Update`` that a file holds.
 
     Raises:
-        InputError: there is no such file, it is a pickle, or it holds something else.
+        InputError: the file is missing, is a pickle, or does not hold an update.
     """
     what = f"update {str(path)!r}"
     header, tensors = _read(path, what)
@@ -50,28 +50,28 @@ def read_parts(path: Path) -> dict[str, Any]:
         f"{what} has no header of ours; write it with Update.save, which keeps kind and lr",
     )
     try:
-        found: dict[str, Any] = {
+        parts: dict[str, Any] = {
             name: convert(header[name]) for name, convert in _FIGURES.items() if name in header
         }
         order = json.loads(header["names"])
         for group in ("values", "before"):
-            found[group] = {name: tensors[f"{group}/{name}"] for name in order}
-        found["kind"] = header["kind"]
+            parts[group] = {name: tensors[f"{group}/{name}"] for name in order}
+        parts["kind"] = header["kind"]
     except (KeyError, ValueError, TypeError) as error:
         raise InputError(f"{what} has a damaged header; write it anew") from error
-    found["labels"] = tensors.get("labels")
+    parts["labels"] = tensors.get("labels")
     for group in _ASIDE:
         prefix = f"{group}/"
-        found[group] = {
+        parts[group] = {
             name.removeprefix(prefix): leaf
             for name, leaf in tensors.items()
             if name.startswith(prefix)
         }
-    return found
+    return parts
 
 
 def _read(path: Path, what: str) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """The header and the tensors of a safetensors file."""
+    """Return the header and the tensors of a safetensors file."""
     require(path.is_file(), f"{what}: no such file")
     try:
         with safe_open(path, framework="pt") as file:

@@ -1,4 +1,4 @@
-"""What one client sends, and the one place that knows its sign and scale."""
+"""The update that one client sends, with its sign and scale."""
 
 import copy
 from collections.abc import Mapping
@@ -27,24 +27,24 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """What one client sends, by parameter name; leaf ``[*p]``.
+    """The update that one client sends, by parameter name; leaf ``[*p]``.
 
-    Local training is plain SGD, without momentum or decay. Tensors are taken over without
-    their history, not copied.
+    Local training is plain SGD, without momentum or decay. The update holds the tensors without
+    their history; it does not copy them.
 
     Attributes:
         kind: ``"gradient"`` of the mean loss of a batch; ``"change"`` of the weights, after minus
             before; or the ``"weights"`` after local training.
-        values: what was sent.
-        before: the weights that the client began with, all trainable ones by name.
-        lr: local learning rate; needed for all but a gradient.
+        values: the tensors that the client sent.
+        before: the client's initial weights, all trainable ones by name.
+        lr: local learning rate; needed for all kinds but a gradient.
         steps: local steps.
-        batch_size: records of a step; taken for 1 by ``validity`` where it is not known.
-        records: different records of the client.
-        labels: of the records ``[n]``, int64, where the client told them: granted knowledge.
-        buffers: what else was sent, such as running statistics; kept aside.
-        held: what else the model had where the client began: running statistics, frozen weights.
-            ``in_place`` puts them into a model, where they are known.
+        batch_size: records of a step; ``validity`` uses 1 where it is not known.
+        records: number of different records of the client.
+        labels: of the records ``[n]``, int64, where the client revealed them.
+        buffers: other tensors that the client sent, such as running statistics.
+        held: other tensors of the initial model: running statistics, frozen weights.
+            ``in_place`` puts them into a model.
 
     Raises:
         InputError: the parts do not fit one another, a value is not finite, all are zero, or the
@@ -77,7 +77,7 @@ class Update:
         sent = {name: self.values[name].detach().to(leaf.device) for name, leaf in own.items()}
         object.__setattr__(self, "before", own)
         object.__setattr__(self, "values", sent)
-        still = not any(bool(leaf.any()) for leaf in self._moved().values())
+        still = not any(bool(leaf.any()) for leaf in self._difference().values())
         same = "equals the weights before" if self.kind == "weights" else "is all zeros"
         require(not still, f"the update {same}, so it tells nothing; was the client trained?")
         self._check_counts()
@@ -109,11 +109,11 @@ class Update:
             require(sound, f"labels are {came}; expected one int64 code for each record")
 
     def as_gradient(self) -> Grads:
-        """The gradient at ``before``, leaf ``[1, *p]``: of the mean loss of all records.
+        """Return the gradient at ``before`` of the mean loss of all records, leaf ``[1, *p]``.
 
-        A gradient is itself. A change or weights become (before - after) / (lr * steps), the mean
-        of the gradients along the way: exact for one step, else AGIC's one-batch approximation,
-        whose validity ``warnings`` judges.
+        A gradient is returned unchanged. A change or weights become (before - after) /
+        (lr * steps), the mean of the gradients of all steps: exact for one step, else AGIC's
+        one-batch approximation, whose validity ``warnings`` checks.
 
         References:
             Xu et al., "AGIC: Approximate Gradient Inversion Attack on Federated Learning",
@@ -122,22 +122,22 @@ class Update:
         return {name: leaf[None] for name, leaf in self._gradient().items()}
 
     def drift(self) -> float:
-        """l2 norm of the change of the weights over that of the weights; 0 for a gradient."""
+        """Return the l2 norm of the weights' change over that of the weights."""
         return self.validity().drift
 
     def validity(
         self, task: Task | None = None, x: Tensor | None = None, y: Tensor | None = None
     ) -> Validity:
-        """How far this is from one gradient step, without any private record.
+        """Return the distance of the update from one gradient step; it needs no private record.
 
         Args:
             task: with ``x`` and ``y``, the change of the gradient itself is measured.
-            x: records ``[B, ...]`` of the right shape, private to nobody. Noise does well; on a
-                trained net better than public records, whose gradient there is almost 0.
+            x: inputs ``[B, ...]`` of the right shape, not private ones. Noise works well; on a
+                trained network it works better than public records, whose gradient is almost 0.
             y: targets ``[B]``.
 
         Raises:
-            InputError: the update does not fit the task's model, or only some were passed.
+            InputError: the update does not fit the task's model, or an argument is missing.
         """
         if task is not None:
             self.check_fits(task.model)
@@ -146,10 +146,10 @@ class Update:
             if task is None or x is None or y is None:
                 raise InputError("the change of the gradient needs a task, x and y; pass all three")
             changed = gradient_change(task, self.before, self.after(), x, y)
-        moved = self._change()
+        change = self._change()
         return measure(
             self.before,
-            moved,
+            change,
             lr=self.lr or 1.0,
             steps=self.steps,
             batch_size=self.batch_size or 1,
@@ -159,43 +159,43 @@ class Update:
     def warnings(
         self, task: Task | None = None, x: Tensor | None = None, y: Tensor | None = None
     ) -> tuple[str, ...]:
-        """What speaks against ``as_gradient``, a plain sentence each; arguments as ``validity``."""
+        """Return reasons against ``as_gradient``, one sentence each; arguments as ``validity``."""
         return self.validity(task, x, y).warnings()
 
     def after(self) -> Params:
-        """The weights that the client ended with; those before, where it sent a gradient."""
+        """Return the client's final weights; the initial ones where it sent a gradient."""
         if self.kind == "weights":
             return self.values
-        moved = self._change()
-        return {name: leaf + moved[name].to(leaf.dtype) for name, leaf in self.before.items()}
+        change = self._change()
+        return {name: leaf + change[name].to(leaf.dtype) for name, leaf in self.before.items()}
 
     def check_fits(self, model: nn.Module) -> None:
         """Refuse a model whose trainable parameters have other names or shapes.
 
         Raises:
-            InputError: says which.
+            InputError: a name is missing or unknown, or a shape differs.
         """
         wanted = {name: value for name, value in model.named_parameters() if value.requires_grad}
         _check_names(self.before, wanted, "the update", type(model).__name__)
 
     def in_place(self, model: nn.Module) -> nn.Module:
-        """The model with what the client's had beside the weights ``before``.
+        """Return the model with the tensors ``held`` of the client's initial model.
 
         Returns:
-            A copy; the model itself where nothing of the kind is known.
+            A copy; the model itself where ``held`` is empty.
 
         Raises:
-            InputError: the model has nothing of such a name, or of another shape.
+            InputError: the model has no such name, or another shape.
         """
         if not self.held:
             return model
-        found = copy.deepcopy(model)
-        own = dict(found.state_dict(keep_vars=True))
+        copied = copy.deepcopy(model)
+        own = dict(copied.state_dict(keep_vars=True))
         _check_shapes(self.held, own, "the update", type(model).__name__)
         with torch.no_grad():
             for name, leaf in self.held.items():
                 own[name].copy_(leaf)
-        return found
+        return copied
 
     @classmethod
     def from_state_dicts(
@@ -209,17 +209,18 @@ class Update:
         records: int | None = None,
         model: nn.Module | None = None,
     ) -> "Update":
-        """From the state dicts of a model before and after local training.
+        """Return the update between a model's state dicts before and after local training.
 
         Args:
-            before: as from ``model.state_dict()``; running statistics and whole numbers are left
-                out of the weights, and held.
-            after: of the same names.
-            lr: as for ``Update``, like the other figures.
+            before: as from ``model.state_dict()``; running statistics and integers go to ``held``,
+                not to the weights.
+            after: with the same names.
+            lr: local learning rate.
             steps: local steps.
             batch_size: records of a step.
-            records: different records of the client.
-            model: tells which parameters are trained; without it, all but the statistics.
+            records: number of different records of the client.
+            model: its trainable parameters are the weights; without it, all tensors but the
+                statistics.
 
         Raises:
             InputError: as ``Update``.
@@ -228,7 +229,7 @@ class Update:
         if model is not None:
             trained &= {name for name, leaf in model.named_parameters() if leaf.requires_grad}
         aside = {name for name in before if name not in trained}
-        found = cls(
+        update = cls(
             "weights",
             {name: leaf for name, leaf in after.items() if name not in aside},
             {name: leaf for name, leaf in before.items() if name in trained},
@@ -240,8 +241,8 @@ class Update:
             held={name: leaf for name, leaf in before.items() if name in aside},
         )
         if model is not None:
-            found.check_fits(model)
-        return found
+            update.check_fits(model)
+        return update
 
     @classmethod
     def from_breaching(
@@ -253,55 +254,55 @@ class Update:
         lr: float | None = None,
         steps: int | None = None,
     ) -> "Update":
-        """From the dictionaries of breaching 0.1.2; arguments as ``read_payload``."""
+        """Return the update in dictionaries of breaching 0.1.2; arguments as ``read_payload``."""
         return cls(**read_payload(server_payload, shared_data, model, lr=lr, steps=steps))
 
     def save(self, path: Path | str) -> None:
-        """Write safetensors whose header holds the figures."""
+        """Write a safetensors file whose header holds the learning rate and the counts."""
         write_parts(Path(path), {part.name: getattr(self, part.name) for part in fields(self)})
 
     @classmethod
     def load(cls, path: Path | str) -> "Update":
-        """Read what ``save`` wrote.
+        """Return the update that ``save`` wrote.
 
         Raises:
-            InputError: there is no such file, or it holds something else.
+            InputError: the file is missing, or does not hold an update.
         """
         return cls(**read_parts(Path(path)))
 
-    def _moved(self) -> Params:
-        """What was sent, as a difference."""
+    def _difference(self) -> Params:
+        """Return the values, weights as their difference from ``before``."""
         if self.kind != "weights":
             return self.values
         return {name: self.values[name] - leaf for name, leaf in self.before.items()}
 
     def _change(self) -> Params:
-        """After minus before; nothing moved where a gradient was sent."""
+        """Return after minus before; zeros where the client sent a gradient."""
         if self.kind == "gradient":
             return {name: torch.zeros_like(leaf) for name, leaf in self.before.items()}
-        return self._moved()
+        return self._difference()
 
     def _gradient(self) -> Params:
         if self.kind == "gradient" or self.lr is None:
             return self.values
         scale = -1 / (self.lr * self.steps)
-        return {name: leaf * scale for name, leaf in self._moved().items()}
+        return {name: leaf * scale for name, leaf in self._difference().items()}
 
 
 def _is_statistic(name: str, leaf: Tensor) -> bool:
     return name.rpartition(".")[2] in _STATISTICS or not leaf.is_floating_point()
 
 
-def _check_names(found: Params, wanted: Params, what: str, whole: str) -> None:
-    """Refuse other names or shapes."""
+def _check_names(leaves: Params, wanted: Params, what: str, whole: str) -> None:
+    """Refuse leaves with other names or shapes than the wanted ones."""
     for name in wanted:
-        require(name in found, f"{what} has no {name!r}, which {whole} has{nearest(name, found)}")
-    _check_shapes(found, wanted, what, whole)
+        require(name in leaves, f"{what} has no {name!r}, which {whole} has{nearest(name, leaves)}")
+    _check_shapes(leaves, wanted, what, whole)
 
 
-def _check_shapes(found: Params, wanted: Params, what: str, whole: str) -> None:
-    """Refuse names that are not among the wanted ones, and other shapes than theirs."""
-    for name, leaf in found.items():
+def _check_shapes(leaves: Params, wanted: Params, what: str, whole: str) -> None:
+    """Refuse leaves that are not among the wanted ones or have other shapes."""
+    for name, leaf in leaves.items():
         require(name in wanted, f"{what} has {name!r}, not in {whole}{nearest(name, wanted)}")
         came, expected = list(leaf.shape), list(wanted[name].shape)
         require(came == expected, f"{what}: {name!r} is {came}; expected {expected} as {whole}")

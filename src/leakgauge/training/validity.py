@@ -1,8 +1,8 @@
-"""Whether the mean gradient of several local steps still stands for one gradient.
+"""Validity of the mean gradient of several local steps as a single gradient.
 
-A client that walks ``steps`` steps of SGD sends the sum of gradients at weights that moved on
-the way. Taken at the first weights alone (the one-batch approximation) that sum is exact for one
-step, and the worse the more the gradient changed meanwhile. Nothing here needs private records.
+A client that takes ``steps`` steps of SGD sends the sum of gradients at weights that change from
+step to step. The one-batch approximation takes all of them at the first weights. It is exact for
+one step, and worse the more the gradient changes. This module needs no private records.
 """
 
 import math
@@ -15,10 +15,10 @@ from torch import Tensor
 from leakgauge.core.types import Params, Task
 from leakgauge.gradients import batch_gradients
 
-# Between what was measured on CIFAR-10 (slim net, PyTorch's initialisation, 4 and 8 local steps of
-# 1, 4 and 8 records, pixels standardised or not, 4 draws each): the greatest at rate 1e-3, where
-# the approximated gradient is off by 0.02 to 0.04 of its norm (0.0225 nats; 0.087 on noise), and
-# the least at 1e-2, where it is off by 0.07 to 0.20 (0.026 nats; 0.072).
+# The limits lie between figures on CIFAR-10 (slim net, PyTorch's initialisation, 4 and 8 local
+# steps of 1, 4 and 8 records, pixels standardised or not, 4 draws each): the largest at rate 1e-3,
+# where the approximated gradient is off by 0.02 to 0.04 of its norm (0.0225 nats; 0.087 on noise),
+# and the smallest at 1e-2, where it is off by 0.07 to 0.20 (0.026 nats; 0.072).
 DESCENT_LIMIT = 0.024  # nats
 CHANGE_LIMIT = 0.08
 ROUNDING_LIMIT = 0.1
@@ -26,19 +26,19 @@ ROUNDING_LIMIT = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Validity:
-    """How far an update is from one gradient step.
+    """Measures of the distance of an update from one gradient step.
 
     Attributes:
         drift: l2 norm of the change of the weights, over that of the weights before.
-        layers: the same for each parameter; infinite where zeros changed.
-        descent: about what as many steps on one record would take off its loss if its gradient
-            stayed as it is, in the loss's unit (nats): the change's squared norm over rate times
-            steps, times the batch size, since records' gradients nearly cancel in a mean. A loss
-            of a few nats cannot fall far without its gradient changing.
-        rounding: about the relative error of the approximated gradient that comes from storing
-            the weights in their number format.
+        layers: drift of each parameter; infinite where a parameter of zeros changed.
+        descent: estimate of how far as many steps on one record lower its loss if its gradient
+            stays constant, in nats: the change's squared norm over rate times steps, times the
+            batch size, since records' gradients nearly cancel in a mean. A loss of a few nats
+            cannot fall far while its gradient stays constant.
+        rounding: estimate of the relative error of the approximated gradient that results from
+            the weights' number format.
         gradient_change: l2 norm of the difference between the model's gradients after and
-            before, over that before, on the inputs that were given; None without any.
+            before, over that before, on the inputs of ``gradient_change``; None without inputs.
         steps: local steps; the approximation is exact for one.
     """
 
@@ -51,7 +51,7 @@ class Validity:
 
     @classmethod
     def worst(cls, several: Sequence["Validity"]) -> "Validity":
-        """Of several updates of as many steps, the largest of each measure."""
+        """Return the largest of each measure over updates with the same number of steps."""
         changes = [one.gradient_change for one in several if one.gradient_change is not None]
         return cls(
             drift=max(one.drift for one in several),
@@ -63,34 +63,34 @@ class Validity:
         )
 
     def warnings(self, *, simulated: bool = False) -> tuple[str, ...]:
-        """What no longer holds, a sentence each; none for a gradient or a single step.
+        """Return the approximations that fail, one sentence each.
 
         The change of the gradient decides where it was measured, else the descent does.
 
         Args:
-            simulated: the steps are gone through one by one, and not taken for one.
+            simulated: whether the attack simulates each step instead of taking them for one.
         """
-        found = []
+        sentences = []
         many = self.steps > 1 and not simulated
         moved = f"the weights drift by {self.drift:.2g} of their norm over {self.steps} steps"
         advice = "the one-batch approximation is not valid; simulate the local steps"
         if many and self.gradient_change is None and self.descent > DESCENT_LIMIT:
-            found.append(
+            sentences.append(
                 f"{moved}, enough to take about {self.descent:.2g} nats off a record's loss (limit "
                 f"{DESCENT_LIMIT:g}): {advice}"
             )
         if many and (self.gradient_change or 0) > CHANGE_LIMIT:
-            found.append(
+            sentences.append(
                 f"{moved}, and the gradient changes by {self.gradient_change:.2g} of its norm "
                 f"(limit {CHANGE_LIMIT:g}): {advice}"
             )
         if self.rounding > ROUNDING_LIMIT:
-            found.append(
+            sentences.append(
                 f"the change of the weights is near their rounding (relative error "
-                f"{self.rounding:.2g}, limit {ROUNDING_LIMIT:g}): what is found from it shows less "
-                "than a gradient itself would"
+                f"{self.rounding:.2g}, limit {ROUNDING_LIMIT:g}): an attack on it shows less "
+                "leakage than one on the gradient itself"
             )
-        return tuple(found)
+        return tuple(sentences)
 
 
 def measure(
@@ -102,37 +102,39 @@ def measure(
     batch_size: int,
     gradient_change: float | None,
 ) -> Validity:
-    """The measures of a change of weights; leaf ``[*p]``."""
+    """Return the measures of a change of weights, leaf ``[*p]``."""
     squared = {name: float(leaf.double().square().sum()) for name, leaf in change.items()}
     weights = {name: float(leaf.double().square().sum()) for name, leaf in before.items()}
-    moved = sum(squared.values())
+    total = sum(squared.values())
     return Validity(
-        drift=_ratio(moved, sum(weights.values())),
+        drift=_ratio(total, sum(weights.values())),
         layers={name: _ratio(value, weights[name]) for name, value in squared.items()},
-        descent=batch_size * moved / (lr * steps),
-        # A gradient moves no weights, so it is not rounded with them.
-        rounding=_ratio(steps * sum(map(_rounding, before.values())), moved) if moved else 0.0,
+        descent=batch_size * total / (lr * steps),
+        # A gradient changes no weights, so it is not rounded with them.
+        rounding=_ratio(steps * sum(map(_rounding, before.values())), total) if total else 0.0,
         gradient_change=gradient_change,
         steps=steps,
     )
 
 
 def gradient_change(task: Task, before: Params, after: Params, x: Tensor, y: Tensor) -> float:
-    """How much the gradient of a batch ``x [B, ...]``, ``y [B]`` differs, relative to before."""
-    there, here = (batch_gradients(task, params, x[None], y[None]) for params in (before, after))
-    moved = sum(float((here[name] - leaf).double().square().sum()) for name, leaf in there.items())
-    return _ratio(moved, sum(float(leaf.double().square().sum()) for leaf in there.values()))
+    """Return the relative change of the gradient of a batch ``x [B, ...]``, ``y [B]``."""
+    first, last = (batch_gradients(task, params, x[None], y[None]) for params in (before, after))
+    squared = sum(
+        float((last[name] - leaf).double().square().sum()) for name, leaf in first.items()
+    )
+    return _ratio(squared, sum(float(leaf.double().square().sum()) for leaf in first.values()))
 
 
 def _rounding(leaf: Tensor) -> float:
-    """The squared norm of the errors of one rounding, each uniform within half a spacing."""
+    """Return the squared norm of rounding errors, each uniform within half a spacing."""
     _, exponent = torch.frexp(leaf.double())
     spacing = torch.finfo(leaf.dtype).eps / 2 * 2.0 ** exponent.double()
     return float(torch.where(leaf == 0, 0, spacing).square().sum()) / 12
 
 
 def _ratio(squared: float, reference: float) -> float:
-    """The root of a ratio of squared norms."""
+    """Return the root of a ratio of squared norms; infinite for a positive one over 0."""
     if reference > 0:
         return math.sqrt(squared / reference)
     return math.inf if squared > 0 else 0.0
