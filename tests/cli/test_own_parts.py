@@ -127,3 +127,15 @@ def test_refusals_are_one_line(folder: Path, words: tuple[str, ...], says: str) 
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.strip().splitlines()
     assert says in line
+
+
+def test_a_folder_of_other_code_is_refused(folder: Path, tmp_path: Path) -> None:
+    """Figures of a defense that was edited since are not taken for its own."""
+    (tmp_path / "edited_parts.py").write_text(MODULE)
+    words = (folder / "people.csv", "--label", "income", "--secret", "sex", *SMALL)
+    words = (*words, "--defense", "edited_parts:build", "--out", "out")
+    assert command.run("audit", *words, cwd=tmp_path).returncode == 0
+    (tmp_path / "edited_parts.py").write_text(MODULE + "\n# edited\n")
+    done = command.run("audit", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "holds another run (edited_parts:build is " in done.stderr

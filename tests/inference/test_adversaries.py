@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -150,8 +150,14 @@ def test_logistic_never_rules_out_a_secret() -> None:
 
 @pytest.mark.calibration
 def test_logistic_is_humble_where_nothing_leaks() -> None:
-    fitted = Logistic(batches=400).fit(bench(0.0), UNIFORM, rng=stream(0, "fit"))
-    assert fitted.slope < 0.2
+    """On average over eight draws of the folds: a single one scatters from 0 to 0.26."""
+    slopes = [
+        Logistic(batches=400)
+        .fit(replace(bench(0.0), held_out_seed=seed), UNIFORM, rng=stream(0, "fit"))
+        .slope
+        for seed in range(8)
+    ]
+    assert np.mean(slopes) < 0.2
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def test_each_game_refuses_the_other_ones_data() -> None:
         return Dataset(data.x, data.y, data.secrets, schema=schema)
 
     kwargs = {"batch_size": 4, "mix": Pure(2), "rng": stream(0, "deal")}
-    with pytest.raises(InputError, match="'sex' is one"):
+    with pytest.raises(InputError, match="'sex' is a feature"):
         PropertyInference.deal(with_columns("age", "sex"), "sex", **kwargs)
     with pytest.raises(InputError, match="'sex' is not among the encoded features"):
         AttributeInference.deal(with_columns("age"), "sex", **kwargs)

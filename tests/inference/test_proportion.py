@@ -127,7 +127,7 @@ def test_the_prior_of_a_question_counts_all_values_above_it() -> None:
     bench = stage.game.shadow(
         stage.task, dict(stage.task.model.named_parameters()), stage.public, max_bytes=2**26
     )
-    asked = bench.asking_above(1)
+    asked = bench.split_above(1)
     rows, above = asked.draw(600, rng=stream(0, "draw"))
     codes = stage.public.secrets["s"].numpy()[rows]
     assert np.array_equal(asked.mixture.secret_of(codes) > 1, above == 1)

@@ -229,7 +229,9 @@ def test_each_defense_has_its_attacker(text: str, kind: type) -> None:
 
 @pytest.mark.parametrize("text", ["quantise:levels=2", "perturb"])
 def test_a_defense_without_an_attacker_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"no attack adapts to the defense '.*attack this one"):
+    with pytest.raises(
+        InputError, match=r"no attack adapts to the defense '.*attack it with static"
+    ):
         adapted(Cosine(), parse_defense(text, batch_size=1))
 
 

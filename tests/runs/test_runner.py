@@ -307,7 +307,7 @@ def _changed(text: str) -> str:
         ("cells/*/cell.yaml", lambda text: "identity: 2020-01-01", "is damaged"),
         ("cells/*/cell.yaml", lambda text: "- [", "run the command again"),
         ("cells/*/measurements.jsonl", lambda text: "", "is empty; remove the folder"),
-        ("cells/*/measurements.jsonl", lambda text: "{}", "is no measurement"),
+        ("cells/*/measurements.jsonl", lambda text: "{}", "measurement"),
         ("run.yaml", lambda text: text.replace("  asked: 6\n", ""), "is damaged"),
         ("run.yaml", lambda text: text.replace("cells:", "sells:", 1), "is damaged"),
         ("run.yaml", lambda text: text.replace("paper: []", "paper: [{where: 3}]"), "is damaged"),

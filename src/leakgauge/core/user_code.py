@@ -1,9 +1,13 @@
 """Import the user's own functions and classes, written as ``MODULE:NAME``."""
 
+import hashlib
 import importlib
+import importlib.util
 import os
+import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from leakgauge.core.checks import InputError, nearest, require
@@ -47,3 +51,23 @@ def one_line(error: BaseException) -> str:
     """
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+
+
+def source_hash(text: str) -> str | None:
+    """Return the sha256 of the file of MODULE where ``text`` begins with MODULE:NAME, else None.
+
+    >>> source_hash("prune:rate=0.9") is None, source_hash("sign") is None
+    (True, True)
+    """
+    match = re.match(r"\s*([A-Za-z_][\w.]*):[A-Za-z_]\w*\s*(:|$)", text)
+    if match is None:
+        return None
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.util.find_spec(match[1])
+    except (ImportError, ValueError):
+        return None
+    if module is None or module.origin is None or not Path(module.origin).is_file():
+        return None
+    return hashlib.sha256(Path(module.origin).read_bytes()).hexdigest()

@@ -49,12 +49,10 @@ class DefenseEffect:
     Attributes:
         defense: its name.
         text: the leakage without and with it and its cost, in one sentence.
-        helps: whether it lowered the leakage beyond the intervals.
     """
 
     defense: str
     text: str
-    helps: bool
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pydantic
-import yaml
 
 from leakgauge.core.checks import InputError
 
@@ -131,7 +130,6 @@ class Run:
 
 
 _MEASUREMENT = pydantic.TypeAdapter(Measurement)
-_RUN = pydantic.TypeAdapter(Run)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -166,29 +164,6 @@ def read_measurements(folder: Path) -> list[Measurement]:
             message = f"{path}, line {number} is not a measurement: {_first(error)}"
             raise InputError(message) from error
     return measurements
-
-
-def write_run(folder: Path, run: Run) -> None:
-    """Write ``run.yaml``."""
-    plain = json.loads(json.dumps(asdict(run)))
-    write_text(folder / RUN_FILE, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
-
-
-def read_run(folder: Path) -> Run:
-    """Return the run that ``run.yaml`` describes.
-
-    Raises:
-        InputError: the file is missing or ``write_run`` did not write it.
-    """
-    path = folder / RUN_FILE
-    if not path.is_file():
-        raise InputError(f"no {RUN_FILE} in {str(folder)!r}; expected the --out of a run")
-    try:
-        return _RUN.validate_python(yaml.safe_load(_text(path)))
-    except pydantic.ValidationError as error:
-        raise InputError(f"{path} is not the description of a run: {_first(error)}") from error
-    except yaml.YAMLError as error:
-        raise InputError(f"{path} is not YAML: {str(error).splitlines()[0]}") from error
 
 
 def _text(path: Path) -> str:

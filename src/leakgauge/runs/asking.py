@@ -77,6 +77,7 @@ def all_allowed(
         if word != ALL:
             _question(word, questions)  # refuses an unknown one
     _refuse_unknown_adversaries(wanted, questions)
+    _check_defenses(wanted)
     asked: Asked = {}
     reasons = {}
     for question in questions.values():
@@ -96,6 +97,14 @@ def all_allowed(
         why = "; ".join(f"{word}: {reason}" for word, reason in reasons.items())
         raise InputError(f"the data allow no question ({why})")
     return asked, reasons
+
+
+def _check_defenses(wanted: Wanted) -> None:
+    """A wrong defense is no reason of the data not to ask a question."""
+    from leakgauge.defenses.catalog import parse_defense
+
+    for text in wanted.options.get("defense", ()):
+        parse_defense(text, batch_size=1)
 
 
 def read_sets(

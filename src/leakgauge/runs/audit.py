@@ -12,7 +12,7 @@ from leakgauge.data.source import Source
 from leakgauge.results.measurements import Measurement, write_measurements
 from leakgauge.runs.question import Answer, Progress, Question
 from leakgauge.runs.sources import source_of
-from leakgauge.runs.spec import Spec, plain
+from leakgauge.runs.spec import Spec, own_code, plain
 from leakgauge.runs.store import Description, Store
 
 REFUSED_FILE = "refused.yaml"
@@ -163,5 +163,10 @@ def _identity(one: Resolved) -> dict[str, Any]:
 
 
 def _identifying(spec: Spec) -> dict[str, Any]:
-    """The settings without where the data lie: their fingerprint says which they are."""
-    return {name: value for name, value in plain(spec).items() if name != "data"}
+    """The settings without where the data lie: their fingerprint says which they are.
+
+    The user's own code counts by its content.
+    """
+    settings = {name: value for name, value in plain(spec).items() if name != "data"}
+    code = own_code(spec)
+    return {**settings, "code": code} if code else settings

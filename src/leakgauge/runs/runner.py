@@ -16,7 +16,7 @@ from leakgauge.runs.executors import spread
 from leakgauge.runs.grid import Grid
 from leakgauge.runs.question import Question, Silent
 from leakgauge.runs.sources import source_of, unchanged
-from leakgauge.runs.spec import Spec, plain
+from leakgauge.runs.spec import Spec, own_code, plain
 from leakgauge.runs.store import GRID, Description, Store, key_of
 
 Progress = Callable[[int, int, float | None], None]
@@ -42,10 +42,12 @@ class Job:
     @property
     def identity(self) -> dict[str, Any]:
         """All that the figures depend on, as plain values; not where the data lie."""
+        code = own_code(self.spec)
         return {
             "settings": {**plain(self.spec), "data": self.data},
             "fingerprint": self.fingerprint,
             "versions": versions(),
+            **({"code": code} if code else {}),
         }
 
     @functools.cached_property

@@ -23,6 +23,7 @@ import pydantic
 
 from leakgauge.core.checks import LARGEST, InputError, nearest, require, require_choice
 from leakgauge.core.strict import Truth, Whole
+from leakgauge.core.user_code import source_hash
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
@@ -207,6 +208,18 @@ def plain(spec: Spec) -> dict[str, Any]:
         if one.kind is tuple and one.setting.cells and len(settings[name]) < 2:
             settings[name] = settings[name][0] if settings[name] else None
     return settings
+
+
+def own_code(spec: Spec) -> dict[str, str]:
+    """Return the sha256 of each file that a setting names as MODULE:NAME, by the setting's text."""
+    texts = [
+        text
+        for value in asdict(spec).values()
+        for text in (value if isinstance(value, tuple) else (value,))
+        if isinstance(text, str)
+    ]
+    hashes = {text: source_hash(text) for text in texts}
+    return {text: one for text, one in hashes.items() if one is not None}
 
 
 def added(one: Declared, value: Any) -> Any:

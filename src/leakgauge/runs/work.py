@@ -42,7 +42,11 @@ class WorkFolder:
         return folder
 
     def guard(self, run: "Run") -> None:
-        """Remove the checkpoints if another description made them, as another model would."""
+        """Call this before any other: it removes what cannot be used any more.
+
+        That is files of a cell that was killed while it was written, and checkpoints that another
+        description made, as another model would.
+        """
         about = self.path / "made-by.yaml"
         plain = json.loads(json.dumps(asdict(run)))
         try:
@@ -52,6 +56,7 @@ class WorkFolder:
         if not same:
             shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
             write_yaml(about, plain)
+        shutil.rmtree(self.path / "finished", ignore_errors=True)  # half of what a kill left
 
     def tensors(self, name: str, *, like: "Mapping[str, Tensor]") -> "dict[str, Tensor] | None":
         """Return kept tensors in the order and on the devices of ``like``, or None."""

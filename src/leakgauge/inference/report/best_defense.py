@@ -38,11 +38,8 @@ def answer(table: DefenseTable) -> str:
 
 def effect(table: DefenseTable) -> DefenseEffect | None:
     """Return what the best defense changed; None where none can be compared."""
-    best, bare = _best(table), _undefended(table)
-    if best is None:
-        return None
-    helps = bare is not None and _clearly(best, bare)
-    return DefenseEffect(best.defense, answer(table), helps)
+    best = _best(table)
+    return None if best is None else DefenseEffect(best.defense, answer(table))
 
 
 def how_chosen(table: DefenseTable) -> str:

@@ -29,7 +29,7 @@ def effect_of(tests: Sequence[Test]) -> DefenseEffect | None:
     best = min(measured, key=lambda name: measured[name].estimate.value)
     against = [test for test in tests if test.defense == best]
     helps = measured[best].estimate.high < baseline.estimate.low
-    return DefenseEffect(best, _text(best, baseline, measured[best], against, helps=helps), helps)
+    return DefenseEffect(best, _text(best, baseline, measured[best], against, helps=helps))
 
 
 def _nearest(tests: list[Test]) -> Measurement | None:
