@@ -46,11 +46,12 @@ def _text(
 ) -> str:
     tried = any(test.knowledge == ADAPTIVE for test in against)
     attacker = "an attacker that knows it" if tried else "an attacker that does not know it"
-    verb = "lowers" if helps else "does not clearly lower"
-    return (
-        f"`{defense}` {verb} {_figure(before)[0]} from {_figure(before)[1]} to "
-        f"{_figure(after)[1]} against {attacker}. {_COST}"
-    )
+    name, old, new = _figure(before)[0], _figure(before)[1], _figure(after)[1]
+    if helps:
+        change = f"lowers {name} from {old} to {new}"
+    else:
+        change = f"does not clearly lower {name}: it is {old} without a defense and {new} with it"
+    return f"`{defense}` {change}, against {attacker}. {_COST}"
 
 
 def _figure(one: Measurement) -> tuple[str, str]:
