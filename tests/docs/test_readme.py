@@ -169,7 +169,11 @@ def test_every_command_is_run_or_installs() -> None:
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_make_demo_runs_the_demo() -> None:
     recipe = subprocess.run(
-        ["make", "--dry-run", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "--no-print-directory", "--dry-run", "demo"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert recipe.stdout.rstrip().endswith("leakgauge demo")
 

@@ -174,7 +174,7 @@ def test_pruning_and_signs_act_on_what_is_sent(steps: int) -> None:
         ({"local_steps": 0}, "number of local steps is 0"),
         ({"local_lr": -1.0}, "local learning rate is -1"),
         ({"defense": parse_defense("perturb", batch_size=1)}, "learnt from public gradients"),
-        ({"defense": parse_defense("vib", batch_size=1)}, "no attack here rebuilds records"),
+        ({"defense": parse_defense("vib", batch_size=1)}, "no attack rebuilds records through it"),
         (
             {"defense": parse_defense("dpsgd", batch_size=1), "local_steps": 2},
             "take --local-steps 1 or another --defense",
