@@ -1,6 +1,5 @@
 """The page of a grid: a comparison with the paper, charts, and all cells."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from leakgauge.report.compare import (
     varying,
 )
 from leakgauge.report.section import Chart
-from leakgauge.report.templates import environment
+from leakgauge.report.templates import render
 from leakgauge.results.metrics import CONFIDENCE, Metric, titles
 
 OwnCharts = Callable[[Comparison, Sequence[Group]], Sequence[Chart]]
@@ -39,29 +38,25 @@ def render_comparison(
     each = groups(comparison.cells, metrics)
     settings = [group.settings for group in each]
     same = settings[0] if settings else {}
-    html = (
-        environment()
-        .get_template("compare.html.j2")
-        .render(
-            grid=comparison,
-            done=len(comparison.cells),
-            rows=beside_paper(comparison, metrics),
-            confidence=CONFIDENCE,
-            charts=_charts(comparison, each, metrics),
-            own=charts(comparison, each),
-            groups=each,
-            names=_columns(settings),
-            metrics=_measured(each, metrics),
-            metric_names=titles(metrics),
-            signed=signed,
-            knowledge=len({group.knowledge for group in each}) > 1,
-            of_model=any(metrics[name].of_model for name in _measured(each, metrics)),
-            shared={name: same[name] for name in same if name not in varying(settings)},
-            seeds=sorted({played.settings["seed"] for played in comparison.cells.values()}),
-            versions=_versions(comparison),
-        )
-    )
-    return re.sub(r"\n\s+<", "\n<", html)
+    values = {
+        "grid": comparison,
+        "done": len(comparison.cells),
+        "rows": beside_paper(comparison, metrics),
+        "confidence": CONFIDENCE,
+        "charts": _charts(comparison, each, metrics),
+        "own": charts(comparison, each),
+        "groups": each,
+        "names": _columns(settings),
+        "metrics": _measured(each, metrics),
+        "metric_names": titles(metrics),
+        "signed": signed,
+        "knowledge": len({group.knowledge for group in each}) > 1,
+        "of_model": any(metrics[name].of_model for name in _measured(each, metrics)),
+        "shared": {name: same[name] for name in same if name not in varying(settings)},
+        "seeds": sorted({played.settings["seed"] for played in comparison.cells.values()}),
+        "versions": _versions(comparison),
+    }
+    return str(render("leakgauge.report", "compare.html.j2", values))
 
 
 def signed(difference: float) -> str:

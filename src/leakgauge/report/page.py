@@ -1,13 +1,12 @@
 """The page of a report: a summary of all questions, next steps, and their sections."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from leakgauge.core.checks import require
 from leakgauge.report.section import LEVELS, Row, Section
-from leakgauge.report.templates import environment
+from leakgauge.report.templates import render
 from leakgauge.report.wording import interval, number
 from leakgauge.results.measurements import Measurement
 
@@ -48,21 +47,17 @@ def render_page(page: Page) -> str:
     """
     require(len(page.sections) > 0, "got no answers; a report needs at least one")
     rows = [(section.name, row) for section in page.sections for row in section.rows]
-    html = (
-        environment()
-        .get_template("page.html.j2")
-        .render(
-            page=page,
-            first=next(iter(page.measurements), None),
-            rows=rows,
-            next_steps=next_steps(page.sections),
-            next_commands=[one.next_command for one in page.sections if one.next_command],
-            missing=missing_of(page),
-            private=any(section.private for section in page.sections),
-            versions=page.versions,
-        )
-    )
-    return re.sub(r"\n\s+<", "\n<", html)  # no indentation; a user's < is escaped
+    values = {
+        "page": page,
+        "first": next(iter(page.measurements), None),
+        "rows": rows,
+        "next_steps": next_steps(page.sections),
+        "next_commands": [one.next_command for one in page.sections if one.next_command],
+        "missing": missing_of(page),
+        "private": any(section.private for section in page.sections),
+        "versions": page.versions,
+    }
+    return str(render("leakgauge.report", "page.html.j2", values))
 
 
 def missing_of(page: Page) -> list[str]:
