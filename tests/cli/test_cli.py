@@ -15,6 +15,7 @@ from support.command import figures
 from support.tables import frame
 
 SMALL = ("--rounds", "2", "--trials", "200", "--batch-size", "4", "--shadow", "120")
+QUICK = (*SMALL, "--adversary", "energies", "--workers", 1)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def test_report_rebuilds_the_same_page(finished: tuple[Path, dict]) -> None:
 @pytest.mark.process
 def test_terminal_shows_verdict_and_report(table: Path, tmp_path: Path) -> None:
     done = command.process(
-        "audit", table, "--label", "income", "--secret", "sex", *SMALL, cwd=tmp_path
+        "audit", table, "--label", "income", "--secret", "sex", *QUICK, cwd=tmp_path
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "'sex'" in done.stdout
@@ -91,13 +92,14 @@ def test_terminal_shows_verdict_and_report(table: Path, tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_workers_do_not_change_the_figures(
-    finished: tuple[Path, dict], table: Path, tmp_path: Path
+    finished: tuple[Path, dict], table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, _ = finished
-    done = command.process(
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # of the workers
+    done = command.run(
         "audit", table, "--label", "income", "--secret", "sex", "--ask", "property", "--ask",
         "attribute", "--adversary", "forest", "--group", "person", *SMALL, "--workers", 2,
-        "--out", tmp_path / "two", OMP_NUM_THREADS="2",
+        "--out", tmp_path / "two",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert figures(tmp_path / "two") == figures(out)
@@ -197,8 +199,7 @@ def test_own_task(tasks: Path, tmp_path: Path, args: tuple[str, ...]) -> None:
 
 def test_defenses_stand_beside_no_defense(table: Path, tmp_path: Path) -> None:
     args = ("--defense", "sign", "--defense", "noise:std=0.1", "--out", tmp_path / "run", "--json")
-    args = ("--workers", 1, *args)
-    done = command.run("audit", table, *BASE, *SMALL, *args)
+    done = command.run("audit", table, *BASE, *QUICK, *args)
     assert done.returncode == 0, done.stderr
     cells = [(c["defense"], c["knowledge"]) for c in json.loads(done.stdout)["inference"]["cells"]]
     assert cells == [
@@ -209,7 +210,7 @@ def test_defenses_stand_beside_no_defense(table: Path, tmp_path: Path) -> None:
         ("noise:std=0.1", "adaptive"),
     ]
     before = figures(tmp_path / "run")
-    assert command.run("audit", table, *BASE, *SMALL, *args).returncode == 0
+    assert command.run("audit", table, *BASE, *QUICK, *args).returncode == 0
     assert figures(tmp_path / "run") == before
 
 
@@ -217,7 +218,7 @@ def test_what_cannot_be_played_takes_nothing_else_with_it(table: Path, tmp_path:
     """The noise makes training diverge; the test before it and the one after it stay."""
     defenses = ("--defense", "noise:std=1e30", "--defense", "sign")
     done = command.run(
-        "audit", table, *BASE, *SMALL, *defenses, "--out", tmp_path / "run", "--json"
+        "audit", table, *BASE, *QUICK, *defenses, "--out", tmp_path / "run", "--json"
     )
     assert done.returncode == 2
     assert {cell["defense"] for cell in json.loads(done.stdout)["inference"]["cells"]} == {

@@ -21,7 +21,7 @@ from leakgauge.runs.question import Silent
 from leakgauge.runs.sources import task_source
 from support.synthetic import records, small_task
 
-SMALL = {"batch_size": 4, "rounds": 2, "trials": 200, "shadow": 200}
+SMALL = {"batch_size": 16, "rounds": 2, "trials": 200, "shadow": 200}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,8 @@ def rand() -> Source:
 
 
 def asked(out: Path, source: Source, **settings) -> AuditRun:
-    spec = InferenceSpec(**{"data": source.name, **SMALL, **settings})
+    quick = {**SMALL, "adversary": ("energies",)}
+    spec = InferenceSpec(**{"data": source.name, **quick, **settings})
     resolved = resolve({QUESTION.name: (QUESTION, spec)}, source=source)
     description = describe("audit", resolved)
     return run_audit(out, description, resolved, progress=Silent(), workers=1)

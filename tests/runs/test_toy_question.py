@@ -1,25 +1,38 @@
 """A question of another package: one folder and one entry point, and everything has it."""
 
 import json
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from leakgauge import catalog
 from leakgauge.catalog import GROUP
+from support import command
 from support.packages import TESTS, registered
 from support.processes import kill
 
-PROGRAM = [sys.executable, "-m", "leakgauge"]
 ROOT = TESTS.parent
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> dict[str, str]:
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Of a process that finds the toy installed."""
     return registered(tmp_path / "site", GROUP, {"toy": "support.toy:QUESTION"})
+
+
+@pytest.fixture
+def toy(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process finds the toy installed: its start is spared, its entry point is not."""
+    monkeypatch.syspath_prepend(environment["PYTHONPATH"].split(os.pathsep)[0])
+    catalog.questions.cache_clear()
+    yield
+    catalog.questions.cache_clear()
 
 
 @pytest.fixture
@@ -29,15 +42,11 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def leakgauge(env: dict[str, str], folder: Path, *words: object) -> subprocess.CompletedProcess:
-    command = [*PROGRAM, *map(str, words)]
-    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=120)
-
-
-def test_an_audit_asks_it(toy: dict[str, str], table: Path, tmp_path: Path) -> None:
-    done = leakgauge(
-        toy, tmp_path, "audit", table, "--ask", "toy", "--set", "toy.factor=2", "--out", "o",
-        "--json",
+@pytest.mark.process
+def test_an_audit_asks_it(environment: dict[str, str], table: Path, tmp_path: Path) -> None:
+    done = command.process(
+        "audit", table, "--ask", "toy", "--set", "toy.factor=2", "--out", "o", "--json",
+        cwd=tmp_path, **environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -49,30 +58,28 @@ def test_an_audit_asks_it(toy: dict[str, str], table: Path, tmp_path: Path) -> N
     assert "There are 60 records." in page
 
 
-def test_the_repeat_command_repeats_it(toy: dict[str, str], table: Path, tmp_path: Path) -> None:
+def test_the_repeat_command_repeats_it(toy: None, table: Path, tmp_path: Path) -> None:
     words = ("audit", table, "--ask", "toy", "--seed", 3, "--set", "toy.factor=5", "--json")
-    first = json.loads(leakgauge(toy, tmp_path, *words, "--out", "o").stdout)
+    first = json.loads(command.run(*words, "--out", "o", cwd=tmp_path).stdout)
     again = first["repeat"].split()[1:]
-    second = json.loads(leakgauge(toy, tmp_path, *again, "--json", "--out", "p").stdout)
+    second = json.loads(command.run(*again, "--json", "--out", "p", cwd=tmp_path).stdout)
     assert second["toy"] == first["toy"] == {"count": 150.0}
 
 
-def test_it_is_among_all(toy: dict[str, str], table: Path, tmp_path: Path) -> None:
-    done = leakgauge(toy, tmp_path, "audit", table, "--ask", "all", "--json", "--out", "o")
+def test_it_is_among_all(toy: None, table: Path, tmp_path: Path) -> None:
+    done = command.run("audit", table, "--ask", "all", "--json", "--out", "o", cwd=tmp_path)
     answer = json.loads(done.stdout)
     assert answer["toy"] == {"count": 30.0}
     assert any(line.startswith("`user`: ") for line in answer["not_asked"])
 
 
-def test_a_grid_asks_it_and_report_rebuilds_it(
-    toy: dict[str, str], table: Path, tmp_path: Path
-) -> None:
+def test_a_grid_asks_it_and_report_rebuilds_it(toy: None, table: Path, tmp_path: Path) -> None:
     grid = tmp_path / "grid.yaml"
     grid.write_text(
         f"name: g\ngrids:\n  - {{ask: toy, data: {table}, factor: [1, 2, 3]}}\n"
         "paper:\n  - {where: {factor: 2}, value: 61}\n"
     )
-    done = leakgauge(toy, tmp_path, "run", grid, "--set", "seed=0,1", "--json", "--out", "o")
+    done = command.run("run", grid, "--set", "seed=0,1", "--json", "--out", "o", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     figures = {(one["factor"], one["seed"]): one["measurements"] for one in answer["cells"]}
@@ -82,16 +89,23 @@ def test_a_grid_asks_it_and_report_rebuilds_it(
     page = tmp_path / "o" / "report.html"
     before = page.read_text()
     page.unlink()
-    assert leakgauge(toy, tmp_path, "report", "o").returncode == 0
+    assert command.run("report", "o", cwd=tmp_path).returncode == 0
     assert page.read_text() == before
 
 
-def test_it_survives_a_kill(toy: dict[str, str], table: Path, tmp_path: Path) -> None:
+@pytest.mark.process
+def test_it_survives_a_kill(
+    toy: None,
+    environment: dict[str, str],
+    table: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     log = tmp_path / "log"
-    slow = {**toy, "TOY_LOG": str(log), "TOY_SECONDS": "1.5"}
+    slow = {**environment, "TOY_LOG": str(log), "TOY_SECONDS": "1.5"}
     words = ["audit", str(table), "--ask", "toy", "--workers", "1", "--out", "o"]
     running = subprocess.Popen(
-        [*PROGRAM, *words],
+        [sys.executable, "-m", "leakgauge", *words],
         env=slow,
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
@@ -102,7 +116,8 @@ def test_it_survives_a_kill(toy: dict[str, str], table: Path, tmp_path: Path) ->
         assert running.poll() is None
         time.sleep(0.05)
     assert kill(running)
-    done = leakgauge({**toy, "TOY_LOG": str(log)}, tmp_path, *words, "--json")
+    monkeypatch.setenv("TOY_LOG", str(log))
+    done = command.run(*words, "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["toy"] == {"count": 30.0}
     assert log.read_text().split() == ["1", "2", "2", "3"]  # the first step was kept
 
@@ -130,9 +145,9 @@ def test_no_other_file_knows_it() -> None:
     ],
 )
 def test_refusals_are_one_line(
-    toy: dict[str, str], table: Path, tmp_path: Path, words: tuple[str, ...], message: str
+    toy: None, table: Path, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
-    done = leakgauge(toy, tmp_path, "audit", table, *words)
+    done = command.run("audit", table, *words, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
