@@ -90,21 +90,6 @@ def test_terminal_shows_verdict_and_report(table: Path, tmp_path: Path) -> None:
     assert (tmp_path / line.removeprefix("report: ").split("  (")[0]).exists()
 
 
-@pytest.mark.process
-def test_workers_do_not_change_the_figures(
-    finished: tuple[Path, dict], table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, _ = finished
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # of the workers
-    done = command.run(
-        "audit", table, "--label", "income", "--secret", "sex", "--ask", "property", "--ask",
-        "attribute", "--adversary", "forest", "--group", "person", *SMALL, "--workers", 2,
-        "--out", tmp_path / "two",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert figures(tmp_path / "two") == figures(out)
-
-
 TASK = """
 import numpy as np, torch
 from leakgauge import Task, from_arrays

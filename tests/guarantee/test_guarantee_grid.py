@@ -59,17 +59,11 @@ def refusal(folder: Path, *grids: dict, paper: tuple[dict, ...] = ()) -> str:
     return str(refused.value)
 
 
-@pytest.mark.process
 def test_a_grid_of_guarantees_is_played_and_shown(folder: Path, tmp_path: Path) -> None:
     grid = grid_of(written(folder, AUDIT, paper=(STATED,)))
     assert len(grid.cells) == 8
-    texts = []
-    for workers in (1, 2):
-        out = tmp_path / str(workers)
-        assert run_grid(grid, out, workers=workers) == []
-        shows_what_was_planted(out)
-        texts.append([path.read_bytes() for path in sorted(out.glob("cells/*/measurements.jsonl"))])
-    assert texts[0] == texts[1]
+    assert run_grid(grid, tmp_path, workers=1) == []
+    shows_what_was_planted(tmp_path)
 
 
 def shows_what_was_planted(out: Path) -> None:

@@ -98,7 +98,9 @@ def test_every_named_dataset_is_audited(data_folder: Path) -> None:
     """The data's usual roles, and the network that suits them."""
     for name, network in (("crema_d", "Linear"), ("celeba", "Conv2d"), ("utkface", "Conv2d")):
         source = open_data(name)
-        spec = InferenceSpec(ask=("property",), adversary=("energies:batches=400",), rounds=1, trials=400)
+        spec = InferenceSpec(
+            ask=("property",), adversary=("energies:batches=400",), rounds=1, trials=400
+        )
         prepared = prepare(spec.resolve(source), source)
         assert network in repr(prepared.stages[0].task.model)
         assert accumulated(prepared).low > 0.5, name

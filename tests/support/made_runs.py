@@ -1,6 +1,7 @@
 """Runs and measurements made up for the tests of the report, and readers of its pages."""
 
 import dataclasses
+import functools
 import html
 import re
 from pathlib import Path
@@ -207,6 +208,18 @@ def render(run: Run, records: list[Measurement]) -> str:
         versions=run.versions,
     )
     return render_page(page)
+
+
+@functools.cache
+def page_of_many() -> str:
+    """The report of twelve cells; drawing it takes seconds."""
+    return render(make_run(), many())
+
+
+@functools.cache
+def page_of_defended() -> str:
+    """The report of three defenses beside none."""
+    return render(make_run(), defended())
 
 
 def section(page: str, name: str = "defenses") -> str:
