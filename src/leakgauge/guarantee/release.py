@@ -13,7 +13,7 @@ from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Dataset, Grads, Params, Task
 from leakgauge.gradients import per_example_gradients
 from leakgauge.gradients.flattening import norms
-from leakgauge.guarantee.mechanism import DPSGD, Mechanism
+from leakgauge.guarantee.mechanism import DPSGD, Mechanism, SeveralAtOnce
 from leakgauge.guarantee.pair import Pair
 from leakgauge.guarantee.statistic import Statistic
 
@@ -138,7 +138,11 @@ def _releases(
     device = next(iter(grads.values())).device
     for first in range(0, count, size):
         trials = range(first, min(first + size, count))
-        several = [mechanism(grads, torch_stream(*names, trial, device=device)) for trial in trials]
+        generators = [torch_stream(*names, trial, device=device) for trial in trials]
+        if isinstance(mechanism, SeveralAtOnce):
+            yield mechanism.several(grads, generators)
+            continue
+        several = [mechanism(grads, generator) for generator in generators]
         for trial, released in zip(trials, several, strict=True):
             _check_released(released, grads, trial)
         yield {name: torch.stack([one[name] for one in several]) for name in grads}
