@@ -4,8 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # Two processes of one thread each: faster than one process whose products take both cores.
-# A file's tests stay in one process, so that a module's fixtures are made once.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+# A file's tests stay in one process, so that a module's fixtures are made once; files keep their
+# order, which ends with short ones, so that neither process waits for the other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Real data, where it lies beside the project; then a missing file is a failure, not a skip.
 DATA := $(abspath $(wildcard ../shared/data))

@@ -3,14 +3,13 @@
 import re
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser
 
 from leakgauge.guarantee.question import QUESTION
 from leakgauge.report.page import Page, render_page
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Histogram, Measurement, Run
 from leakgauge.runs.question import Answer
-from support.pages import drawn
+from support.pages import SCREENS, drawn
 
 HOSTILE = "<script>alert(1)</script></svg>`'\"{{ 7 * 7 }} $x$"
 
@@ -24,11 +23,7 @@ def one(metric: str, value: float, **more: object) -> Measurement:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
-def test_browser_shows_one_guarantee(
-    browser: Browser, tmp_path: Path, scheme: str, width: int
-) -> None:
+def test_browser_shows_one_guarantee(browser: Browser, tmp_path: Path) -> None:
     names = ("pair_exact", "mechanism_exact", "mechanism_classic", "per_attribute_classic")
     theory = dict.fromkeys(names, 3.0) | {
         "largest_showable": 7.8, "largest_showable_low": 6.5, "largest_showable_gaussian_low": 40.0,
@@ -50,5 +45,5 @@ def test_browser_shows_one_guarantee(
     path.write_text(text)
     assert HOSTILE not in text
     assert "The promise does not hold" in text  # 4.5 at least, where 3 is promised
-    assert drawn(browser, path, scheme, width) == 1
+    assert drawn(browser, path, *SCREENS) == 1
     assert not re.search(r"\bnan\b|\binf\b", text)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import matplotlib
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from leakgauge.core.checks import InputError
 from leakgauge.inference.question import QUESTION
@@ -40,7 +40,7 @@ from support.made_runs import (
     stacked,
     visible,
 )
-from support.pages import opened
+from support.pages import SCREENS, opened
 
 
 def test_verdict_of_a_leak_says_what_it_means() -> None:
@@ -384,19 +384,18 @@ def page_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return path
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
-def test_browser_shows_it(
-    browser: Browser, page_file: Path, scheme: str, width: int, tmp_path: Path
-) -> None:
-    page, trouble = opened(browser, page_file, scheme, width)
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    page.screenshot(path=tmp_path / "page.png")  # Of what fits: a busy machine fails on more.
-    backdrop = page.evaluate("getComputedStyle(document.body).backgroundColor")
+def test_browser_shows_it(browser: Browser, page_file: Path, tmp_path: Path) -> None:
+    page, trouble = opened(browser, page_file, *SCREENS[0])
+    for scheme, width in SCREENS:
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.screenshot(path=tmp_path / "page.png")  # Of what fits: a busy machine fails on more.
+        backdrop = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", backdrop))) > 384) == (scheme == "light")
+        text_has_contrast(page)
     page.close()
     assert trouble == []
-    assert wide <= width
-    assert (sum(map(int, re.findall(r"\d+", backdrop))) > 384) == (scheme == "light")
 
 
 def test_browser_prints_it_with_details_open(
@@ -411,9 +410,7 @@ def test_browser_prints_it_with_details_open(
     page.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_contrast(browser: Browser, page_file: Path, scheme: str) -> None:
-    page, _ = opened(browser, page_file, scheme, 1280)
+def text_has_contrast(page: Page) -> None:
     colours = page.evaluate(
         """() => {
             const style = getComputedStyle(document.documentElement);
@@ -425,7 +422,6 @@ def test_text_has_contrast(browser: Browser, page_file: Path, scheme: str) -> No
                 }));
         }"""
     )
-    page.close()
     for name in set(colours) - {"page", "card"}:
         for back in ("page", "card"):
             assert contrast(colours[name], colours[back]) >= 4.5, (name, back)

@@ -97,7 +97,7 @@ def test_it_is_the_solve_of_all_rounds_in_the_primal(defense: Defense) -> None:
 
 def test_under_noise_it_gains_from_rounds_that_repeat_themselves() -> None:
     """No training: every round shows the same gradients, under fresh noise."""
-    data = records(1.2, n=3000)
+    data = records(1.2, n=1800)
     defense = dpsgd(clip=1.0, noise=0.5, batch_size=8)
     shared = {"defense": defense, "trials": 600, "rounds": 6, "lr": 1e-9}
     both = audit(small_stage(data, Joint(batches=300), Discriminant(batches=300), **shared))

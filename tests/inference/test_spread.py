@@ -75,7 +75,7 @@ def test_records_that_are_all_the_same_have_no_direction() -> None:
 
 def wider() -> Dataset:
     """Records whose secret does not move a feature, but makes one vary less or more."""
-    data = records(0.0)
+    data = records(0.0, n=1800)
     x = data.x.clone()
     x[:, 0] *= torch.where(data.secrets["s"] == 1, 3.0, 0.3)
     return replace(data, x=x)

@@ -30,7 +30,7 @@ from leakgauge.report.grouping import group_tests
 from leakgauge.report.page import Page, render_page
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, Run
 from leakgauge.runs.question import Answer
-from support.pages import HOSTILE, drawn, opened
+from support.pages import HOSTILE, SCREENS, drawn, opened
 
 LONG = "a_name_without_any_place_to_break_" * 4 + HOSTILE
 RUN = Run(
@@ -358,14 +358,8 @@ def page_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return path
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 360), ("dark", 360), ("dark", 1280)])
-def test_browser_shows_it(
-    browser: Browser,
-    page_file: Path,
-    scheme: str,
-    width: int,
-) -> None:
-    charts = drawn(browser, page_file, scheme, width)
+def test_browser_shows_it(browser: Browser, page_file: Path) -> None:
+    charts = drawn(browser, page_file, *SCREENS)
     assert charts == {"table": 0, "received": 1}.get(page_file.stem, 2)
 
 

@@ -25,7 +25,7 @@ from leakgauge.report.compare_page import render_comparison, signed
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 from leakgauge.results.metrics import over_seeds
 from support.made_runs import HOSTILE
-from support.pages import drawn
+from support.pages import SCREENS, drawn
 
 METRICS = {**INFERENCE, **INVERSION}
 BASE = {"data": "adult", "ask": "property", "defense": "none", "batch_size": 16, "seed": 0}
@@ -255,14 +255,7 @@ def test_a_grid_without_the_papers_figures_has_no_such_table() -> None:
     assert 'id="paper"' not in render_comparison(comparison(swept()), METRICS)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
-def test_browser_shows_it(
-    browser: Browser,
-    tmp_path: Path,
-    scheme: str,
-    width: int,
-) -> None:
+def test_browser_shows_it(browser: Browser, tmp_path: Path) -> None:
     names = ["sign", "prune:rate=0.99", "a_name_without_any_place_to_break_" * 4 + HOSTILE]
     cells = swept() | {
         name: played(record(0.6), record(0.8, knowledge="adaptive"), defense=name) for name in names
@@ -271,4 +264,4 @@ def test_browser_shows_it(
     shown = comparison(cells, stated(0.9, "property160"), grids=grids, about="5 % `of`")
     path = tmp_path / "report.html"
     path.write_text(render_comparison(shown, METRICS), encoding="utf-8")
-    assert drawn(browser, path, scheme, width) == 3
+    assert drawn(browser, path, *SCREENS) == 3

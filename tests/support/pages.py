@@ -8,6 +8,9 @@ from playwright.sync_api import Browser, Page
 HOSTILE = "<script>alert(1)</script></svg>`'\"{{ 7 * 7 }} $x$"
 """A name that a page must escape."""
 
+SCREENS = tuple((scheme, width) for scheme in ("light", "dark") for width in (1280, 360))
+"""Colour schemes and widths."""
+
 
 def opened(browser: Browser, path: Path, scheme: Any, width: int) -> tuple[Page, list[str]]:
     """The page in a browser, and every complaint or request beside the file itself."""
@@ -21,12 +24,20 @@ def opened(browser: Browser, path: Path, scheme: Any, width: int) -> tuple[Page,
     return page, trouble
 
 
-def drawn(browser: Browser, path: Path, scheme: Any, width: int) -> int:
-    """Open the page, see that it fits and asks for nothing; how many charts it has."""
-    page, trouble = opened(browser, path, scheme, width)
-    wide = page.evaluate("document.documentElement.scrollWidth")
+def drawn(browser: Browser, path: Path, *shown: tuple[Any, int]) -> int:
+    """Open the page, see that it fits and asks for nothing; how many charts it has.
+
+    Args:
+        browser: opens it.
+        path: of the page.
+        shown: pairs of a colour scheme and a width.
+    """
+    page, trouble = opened(browser, path, *shown[0])
+    for scheme, width in shown:
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
     charts = page.locator("figure svg").count()
     page.close()
     assert trouble == []
-    assert wide <= width
     return int(charts)
