@@ -29,7 +29,7 @@ def test_a_planted_secret_is_found(attack) -> None:
     assert auroc.low > 0.9
 
 
-@pytest.mark.parametrize("values", [2, 3])
+@pytest.mark.parametrize("values", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.calibration
 def test_no_secret_in_the_data_is_chance(values: int) -> None:
     """Over seeds, the 95 % interval may miss now and then: 16 of 20 hold with probability 0.997."""

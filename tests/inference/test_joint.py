@@ -107,11 +107,11 @@ def test_under_noise_it_gains_from_rounds_that_repeat_themselves() -> None:
     assert auroc(joint, ACCUMULATED) > auroc(alone, ACCUMULATED) - 0.005
 
 
-@pytest.mark.parametrize("defense", [none(), NOISY], ids=str)
+@pytest.mark.parametrize("defense", [none(), pytest.param(NOISY, marks=pytest.mark.slow)], ids=str)
 @pytest.mark.calibration
 def test_nothing_planted_is_chance(defense: Defense) -> None:
     held = []
-    for seed in range(6):
+    for seed in range(10):
         stage = small_stage(
             records(0.0, n=1300, seed=seed), Joint(batches=100), defense=defense, trials=200
         )

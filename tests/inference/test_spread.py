@@ -75,12 +75,13 @@ def test_records_that_are_all_the_same_have_no_direction() -> None:
 
 def wider() -> Dataset:
     """Records whose secret does not move a feature, but makes one vary less or more."""
-    data = records(0.0, n=1800)
+    data = records(0.0)
     x = data.x.clone()
     x[:, 0] *= torch.where(data.secrets["s"] == 1, 3.0, 0.3)
     return replace(data, x=x)
 
 
+@pytest.mark.slow
 @pytest.mark.calibration
 def test_it_tells_secrets_that_differ_in_nothing_but_their_spread() -> None:
     defense = dpsgd(clip=1.0, noise=0.3, batch_size=8)
