@@ -146,8 +146,8 @@ def test_what_is_nowhere_is_refused(here: Path) -> None:
     assert "no file 'people.csv'" in told
     assert all(repr(name) in told for name in DATASETS)
     assert "side of images, in pixels is 2.5" in refused("randhie", side=2.5)
-    (here / "people.xlsx").write_text("")
-    assert "cannot read 'people.xlsx'" in refused("people.xlsx")
+    (here / "people.sav").write_text("")
+    assert "cannot read 'people.sav'" in refused("people.sav")
 
 
 AGES = ["age_05", "age_15", "age_25", "age_35", "age_45", "age_55", "age_65", "age_75", "age_85"]

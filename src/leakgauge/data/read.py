@@ -1,47 +1,123 @@
-"""Read a table from a file."""
+"""Read a table from a file, or from the standard input."""
 
+import bz2
+import gzip
+import io
+import json
+import lzma
 import os
-import warnings
-from collections.abc import Callable
+import sys
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from leakgauge.core.checks import InputError, require
-from leakgauge.data.columns import refuse_repeated
+from leakgauge.data.columns import quoted
+from leakgauge.data.text_tables import MISSING, read_text
+from leakgauge.data.tidying import numbered, numbers_kept
 
-MISSING = (
-    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
-    *("<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"),
-)
-"""Words that mean a missing value: those of pandas except "None", which may be an answer."""
+STDIN = "-"
+"""The path of the standard input."""
 
-_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+TEXT = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
+"""Text files, and the separator that each usually has."""
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.decompress,
+    ".bz2": bz2.decompress,
+    ".xz": lzma.decompress,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """A table as it was read.
+
+    Attributes:
+        frame: one row for each record.
+        notes: what was found or changed, and users should know.
+    """
+
+    frame: pd.DataFrame
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Text:
+    """How the text of a table is read.
+
+    Attributes:
+        sep: the separator of its columns; None finds it.
+        encoding: None takes UTF-8 or UTF-16, or else Windows-1252.
+    """
+
+    sep: str | None = None
+    encoding: str | None = None
+
+    def __post_init__(self) -> None:
+        require(
+            self.sep is None or len(self.sep) == 1,
+            f"--sep is {self.sep!r}; expected one character, or tab",
+        )
+
+    @classmethod
+    def of(cls, sep: str | None, encoding: str | None) -> "Text | None":
+        """Return what settings say, None if they say nothing; ``tab`` and ``\\t`` are a tab.
+
+        >>> Text.of("tab", None)
+        Text(sep='\\t', encoding=None)
+        """
+        if not sep and not encoding:
+            return None
+        return cls("\t" if sep in ("tab", "\\t") else sep, encoding or None)
 
 
 def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Return the table in a ``.csv`` or ``.tsv`` file (UTF-8, with a header) or ``.parquet`` file.
-
-    An index with a name becomes a column; any other index is dropped.
-
-    Raises:
-        InputError: the file is missing or not a table, has no rows or no columns, or has two
-            columns with one name.
+    """Return the table in a file, as ``read_noted`` does, without the notes.
 
     >>> read_table("users.xlsx")
     Traceback (most recent call last):
     leakgauge.core.checks.InputError: no file 'users.xlsx'
     """
-    file = existing(path)
-    readers = {".parquet": _read_parquet, **dict.fromkeys(_SEPARATORS, _read_text)}
-    reader = readers.get(file.suffix.lower())
-    if reader is None:
-        raise InputError(f"cannot read {str(file)!r}; expected a .csv, .tsv or .parquet file")
-    frame = _readable(reader, file)
-    require(frame.shape[1] > 0, f"{str(file)!r} has no columns")
-    require(frame.shape[0] > 0, f"{str(file)!r} is empty: it has columns but no rows")
-    return frame
+    return read_noted(path).frame
+
+
+def read_noted(path: str | os.PathLike[str], text: Text | None = None) -> Read:
+    """Return the table in a file with a header, or on the standard input (``-``), with notes.
+
+    ``.csv``, ``.tsv`` and ``.txt`` may be packed (``.gz``, ``.bz2``, ``.xz``, or ``.zip`` with one
+    table); ``.jsonl`` has one object a line; of ``.xlsx`` the first sheet is read; ``.parquet``
+    and ``.feather`` are read as they are. An index with a name becomes a column; any other index is
+    dropped. Columns with one name are numbered, and a few values that are no numbers in a column
+    of numbers count as missing.
+
+    Args:
+        path: of the file.
+        text: how a text file is read; None finds separator and encoding.
+
+    Raises:
+        InputError: the file is missing or not a table, or has no rows or no columns.
+    """
+    if str(path) == STDIN:
+        name, content = "-.csv", sys.stdin.buffer.read()
+        what = "the standard input"
+        require(bool(content), f"{what} is empty; send a table with a header to it")
+    else:
+        file = existing(path)
+        name, what = file.name, repr(str(file))
+        content = _readable(file.read_bytes, what)
+    name, content = _unpacked(name, content, what)
+    frame, notes = _readable(lambda: _parsed(name, content, what, text or Text()), what)
+    names, repeated = numbered(list(frame.columns))
+    frame = frame.set_axis(names, axis=1)
+    require(frame.shape[1] > 0, f"{what} has no columns")
+    require(frame.shape[0] > 0, f"{what} is empty: it has columns but no rows")
+    frame, junk = numbers_kept(frame)
+    return Read(frame, (*notes, *repeated, *junk))
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
@@ -58,66 +134,107 @@ def existing(path: str | os.PathLike[str]) -> Path:
 
 def unreadable(file: Path, error: Exception) -> InputError:
     """Return the error for a file that a library cannot read: the library's reason in one line."""
-    return InputError(f"{str(file)!r} cannot be read: {' '.join(str(error).split())}")
+    return _unreadable(repr(str(file)), error)
 
 
-def _readable(reader: Callable[[Path], pd.DataFrame], file: Path) -> pd.DataFrame:
+def _unreadable(what: str, error: Exception) -> InputError:
+    return InputError(f"{what} cannot be read: {' '.join(str(error).split())}")
+
+
+def _readable(read: Callable[[], Any], what: str) -> Any:
     try:
-        return reader(file)
+        return read()
     except InputError:
         raise
     except pd.errors.EmptyDataError as error:
-        raise InputError(f"{str(file)!r} is empty") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{str(file)!r} is not UTF-8 text; save it as UTF-8") from error
+        raise InputError(f"{what} is empty") from error
     except pd.errors.ParserWarning as error:
-        raise InputError(f"{str(file)!r} has rows with more fields than its header") from error
+        raise InputError(f"{what} has rows with more fields than its header") from error
     except pd.errors.ParserError as error:
         # pandas puts the place in its own code before the reason.
         reason = " ".join(str(error).split("C error:")[-1].split())
-        raise InputError(f"{str(file)!r} is not a readable table: {reason}") from error
-    except (OSError, ValueError, NotImplementedError) as error:
-        # The errors of pyarrow are among these.
-        raise unreadable(file, error) from error
+        raise InputError(f"{what} is not a readable table: {reason}") from error
+    except (OSError, ValueError, NotImplementedError, KeyError, EOFError, RuntimeError) as error:
+        # The errors of pyarrow, openpyxl and the packers are among these.
+        raise _unreadable(what, error) from error
+    except (zipfile.BadZipFile, lzma.LZMAError) as error:
+        raise _unreadable(what, error) from error
 
 
-def _read_text(file: Path) -> pd.DataFrame:
-    separator = _SEPARATORS[file.suffix.lower()]
-    # pandas renames repeated names, so they are looked up in the raw header.
-    top = pd.read_csv(file, sep=separator, header=None, nrows=1, dtype=object, na_filter=False)
-    header = [str(name) for name in top.iloc[0]]
-    refuse_repeated(header, repr(str(file)))
-    other = next((s for s in ";\t,|" if s != separator and s in header[0]), None)
-    require(
-        len(header) > 1 or other is None,
-        f"{str(file)!r} has one column, {header[0][:60]!r}; is it separated by {other!r}? "
-        f"expected {separator!r}",
-    )
-    with warnings.catch_warnings():
-        # pandas only warns when it cuts the end of rows that are longer than the header.
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        frame = pd.read_csv(
-            file,
-            sep=separator,
-            index_col=False,
-            low_memory=False,
-            keep_default_na=False,
-            na_values=list(MISSING),
+def _unpacked(name: str, content: bytes, what: str) -> tuple[str, bytes]:
+    """The name without the packer's ending, and what was packed."""
+    inner, ending = os.path.splitext(name)
+    if ending.lower() in PACKED:
+        return inner, _readable(lambda: PACKED[ending.lower()](content), what)
+    if ending.lower() == ".zip":
+        return _readable(lambda: _only_table(content, what), what)  # type: ignore[no-any-return]
+    return name, content
+
+
+def _only_table(content: bytes, what: str) -> tuple[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        names = [one for one in archive.namelist() if _is_table(one)]
+        require(
+            len(names) == 1,
+            f"{what} holds {len(names)} tables{': ' if names else ''}{quoted(names[:5])}; unpack "
+            "it and name one",
         )
-    for name in frame.columns[(frame == "None").any()]:
-        frame[name] = _numbers_or_none(frame[name])
-    return frame
+        return Path(names[0]).name, archive.read(names[0])
 
 
-def _numbers_or_none(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return the column as numbers if all its values but "None" are numbers, else unchanged."""
-    without = column.mask(column == "None")
-    as_numbers = pd.to_numeric(without, errors="coerce")
-    return as_numbers if bool((as_numbers.notna() == without.notna()).all()) else column
+def _is_table(name: str) -> bool:
+    hidden = name.startswith("__MACOSX") or Path(name).name.startswith(".")
+    return not hidden and Path(name).suffix.lower() in (*TEXT, *_BINARY)
 
 
-def _read_parquet(file: Path) -> pd.DataFrame:
-    frame = pd.read_parquet(file)
+def _parsed(name: str, content: bytes, what: str, text: Text) -> tuple[pd.DataFrame, Sequence[str]]:
+    kind = Path(name).suffix.lower()
+    if kind in TEXT:
+        return read_text(content, what, usual=TEXT[kind], sep=text.sep, encoding=text.encoding)
+    given = "--sep" if text.sep else "--encoding" if text.encoding else ""
+    require(not given, f"{given} is about a text file such as .csv; leave it out for {what}")
+    if kind not in _BINARY:
+        raise InputError(
+            f"cannot read {what}; expected a {', '.join(TEXT)}, {', '.join(_BINARY)} file, or "
+            "one of the first three packed (.gz, .zip)"
+        )
+    return _BINARY[kind](content)
+
+
+def _read_parquet(content: bytes) -> tuple[pd.DataFrame, Sequence[str]]:
+    return _with_index(pd.read_parquet(io.BytesIO(content))), ()
+
+
+def _read_feather(content: bytes) -> tuple[pd.DataFrame, Sequence[str]]:
+    return _with_index(pd.read_feather(io.BytesIO(content))), ()
+
+
+def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
     named = [name for name in frame.index.names if name is not None]
-    refuse_repeated([*named, *frame.columns], repr(str(file)))
-    return frame.reset_index(level=named) if named else frame
+    return frame.reset_index(level=named, allow_duplicates=True) if named else frame
+
+
+def _read_excel(content: bytes) -> tuple[pd.DataFrame, Sequence[str]]:
+    with pd.ExcelFile(io.BytesIO(content), engine="openpyxl") as book:
+        first, *others = [str(name) for name in book.sheet_names]
+        # Without a header, for pandas numbers repeated names in a way of its own.
+        how: dict[str, Any] = {"header": None, "dtype": object, "keep_default_na": False}
+        cells = pd.read_excel(book, **how, na_values=list(MISSING))
+    require(not cells.empty, f"the sheet {first!r} is empty")
+    frame = cells.iloc[1:].reset_index(drop=True).infer_objects()
+    left = f"the sheet {first!r} was read, not {quoted(others)}"
+    return frame.set_axis(cells.iloc[0].astype(str), axis=1), [left] if others else []
+
+
+def _read_json_lines(content: bytes) -> tuple[pd.DataFrame, Sequence[str]]:
+    rows = [json.loads(line) for line in content.decode("utf-8-sig").splitlines() if line.strip()]
+    require(all(isinstance(row, dict) for row in rows), "a line of .jsonl is no object {...}")
+    return pd.DataFrame(rows), ()
+
+
+_BINARY: dict[str, Callable[[bytes], tuple[pd.DataFrame, Sequence[str]]]] = {
+    ".parquet": _read_parquet,
+    ".feather": _read_feather,
+    ".xlsx": _read_excel,
+    ".jsonl": _read_json_lines,
+}

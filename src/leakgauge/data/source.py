@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ from leakgauge.data.image_sources import (
     read_image_parquet,
 )
 from leakgauge.data.named import IMAGES, ROLES, TABLES
-from leakgauge.data.read import read_table
+from leakgauge.data.read import STDIN, Read, Text, read_noted
 from leakgauge.data.table import Roles
+from leakgauge.data.tidying import numbered
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,17 +55,18 @@ class Source:
     dataset: Dataset | None = None
 
 
-def open_data(spec: str | os.PathLike[str], *, side: int = 32) -> Source:
+def open_data(spec: str | os.PathLike[str], *, side: int = 32, text: Text | None = None) -> Source:
     """Return a named dataset, or the table or images at a path.
 
     Args:
         spec: a name of ``leakgauge.data.DATASETS``, or a path, which wins over a name:
 
-            - ``.csv``, ``.tsv`` or ``.parquet``: a table (``read_table``);
+            - a table, or ``-`` for one on the standard input (``read_noted``);
             - ``.parquet`` with a column of encoded images (``read_image_parquet``);
             - ``.npz`` of images and columns (``read_image_arrays``);
             - a folder of images with one CSV (``read_image_folder``).
         side: height and width of images, in pixels; tables do not use it.
+        text: how the text of a table is read; None finds it out.
 
     Raises:
         InputError: no path or dataset has this name, or its data cannot be used.
@@ -75,8 +77,12 @@ def open_data(spec: str | os.PathLike[str], *, side: int = 32) -> Source:
     """
     require_count(side, "side of images, in pixels")
     path, word = Path(spec), str(spec)
+    if word == STDIN:
+        return _read_source("standard input", read_noted(word, text))
     if _exists(path, word):
-        return _from_path(path, word, side)
+        return _from_path(path, word, side, text)
+    if text is not None and word in DATASETS:
+        raise InputError(f"--sep and --encoding are about a text file; {word!r} is a dataset")
     if word in TABLES:
         return _source(word, TABLES[word](), ROLES[word])
     if word in IMAGES:
@@ -85,15 +91,10 @@ def open_data(spec: str | os.PathLike[str], *, side: int = 32) -> Source:
 
 
 def frame_source(frame: pd.DataFrame, *, name: str = "table") -> Source:
-    """Return a data frame as a source.
-
-    Raises:
-        InputError: two columns have the same name.
-    """
-    columns = [str(column) for column in frame.columns]
-    twice = next((name for name in columns if columns.count(name) > 1), None)
-    require(twice is None, f"two columns are named {twice!r}; rename one")
-    return _source(name, frame.set_axis(columns, axis=1).reset_index(drop=True))
+    """Return a data frame as a source; columns with one name are numbered."""
+    columns, notes = numbered(list(frame.columns))
+    plain = frame.set_axis(columns, axis=1).reset_index(drop=True)
+    return _read_source(name, Read(plain, tuple(notes)))
 
 
 def array_source(x: Any, y: Any, secrets: Mapping[str, Any], users: Any = None) -> Source:
@@ -139,11 +140,13 @@ def _exists(path: Path, word: str) -> bool:
         raise InputError(f"{word[:200]!r} cannot be opened: {error.strerror}") from error
 
 
-def _from_path(path: Path, word: str, side: int) -> Source:
+def _from_path(path: Path, word: str, side: int, text: Text | None) -> Source:
     try:
-        images = _images(path, side)
-        name = path.resolve().name
-        return _source(name, read_table(path)) if images is None else _image_source(name, images)
+        images, name = _images(path, side), path.resolve().name
+        if images is None:
+            return _read_source(name, read_noted(path, text))
+        require(text is None, "--sep and --encoding are about a text file; leave them out")
+        return _image_source(name, images)
     except InputError as error:
         if word not in DATASETS:
             raise
@@ -162,6 +165,10 @@ def _images(path: Path, side: int) -> Images | None:
     if kind == ".parquet" and image_column(path) is not None:
         return read_image_parquet(path, side=side)
     return None
+
+
+def _read_source(name: str, read: Read) -> Source:
+    return replace(_source(name, read.frame), notes=read.notes)
 
 
 def _source(name: str, frame: pd.DataFrame, roles: Roles | None = None) -> Source:

@@ -19,6 +19,7 @@ from leakgauge.data.columns import (
     quoted,
     refuse_repeated,
 )
+from leakgauge.data.tidying import alike
 
 MOST_SECRET_VALUES = 10
 MOST_CLASSES = 100
@@ -123,6 +124,12 @@ def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False)
     frame, notes = _complete(frame, roles, drop_missing=drop_missing)
     coded = {name: _coded(frame[name], roles, notes) for name in roles.coded}
     features = _features(frame, roles, notes)
+    for name in [*roles.coded, *features.columns.drop(list(roles.secrets))]:
+        if same := alike(frame[name]):
+            notes.append(
+                f"column {name!r} has values that differ only in case or blanks: "
+                f"{quoted(same[:6])}; merge them if they mean the same"
+            )
     codes = {name: torch.tensor(one.codes, dtype=torch.int64) for name, one in coded.items()}
     values = {name: tuple(map(str, one.categories)) for name, one in coded.items()}
     return Table(

@@ -8,6 +8,7 @@ import pandas as pd
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data.fingerprints import fingerprint
+from leakgauge.data.read import Text
 from leakgauge.data.source import Source, open_data
 from leakgauge.runs.spec import Spec
 from leakgauge.runs.user_task import load_task
@@ -24,8 +25,9 @@ def source_of(spec: Spec) -> Source:
         "expected either DATA (a table, images or a dataset's name) or --task MODULE:FUNCTION",
     )
     if spec.task is not None:
+        require(text_of(spec) is None, "--sep and --encoding are about a TABLE; leave them out")
         return _from_task(spec.task, spec.seed)
-    return _opened(spec.data, spec.side)
+    return _opened(spec.data, spec.side, text_of(spec))
 
 
 def task_source(task: Task, dataset: Dataset, *, name: str = "task") -> Source:
@@ -60,9 +62,14 @@ def unchanged(spec: Spec, wanted: str) -> Source:
     return source
 
 
+def text_of(spec: Spec) -> Text | None:
+    """Return how the text of a table is read; None where the settings leave it open."""
+    return Text.of(spec.sep, spec.encoding)
+
+
 @functools.cache
-def _opened(name: str, side: int) -> Source:
-    return open_data(name, side=side)
+def _opened(name: str, side: int, text: Text | None) -> Source:
+    return open_data(name, side=side, text=text)
 
 
 @functools.lru_cache(maxsize=4)

@@ -109,9 +109,21 @@ class Spec:
     bins: Annotated[
         Mapping[str, Whole], Setting("COL=N: cut a numeric label or secret into N ranges")
     ] = field(default_factory=dict)
+    sep: Annotated[
+        str | None, Setting("separator of a text table, where the one that is found is wrong")
+    ] = None
+    encoding: Annotated[
+        str | None, Setting("of a text table, where UTF-8 and Windows-1252 are wrong")
+    ] = None
     drop_missing: Annotated[Truth, Setting("leave out rows without label, secret or group")] = False
     device: Annotated[str, Setting("where torch computes: cpu, cuda, cuda:1, ...")] = "cpu"
     seed: Annotated[Whole, Setting("seed of all randomness")] = 0
+
+    @property
+    def text(self) -> dict[str, str]:
+        """How the text of a table is read, where the user says it."""
+        given = {"sep": self.sep, "encoding": self.encoding}
+        return {name: value for name, value in given.items() if value}
 
     @classmethod
     def plays(cls, adversary: str) -> bool:

@@ -63,6 +63,7 @@ def _settings(settings: Settings, records: Records, spec: InferenceSettings) -> 
     if spec.task is None:
         roles = ("group", "drop", "bins", "drop_missing")
         data |= {name: _plain(getattr(spec, name)) for name in roles}
+        data |= spec.text
     else:
         data["task"] = spec.task
     return {

@@ -1,0 +1,236 @@
+"""Tables as people publish them: any separator, encoding, packer and format of pandas."""
+
+import gzip
+import io
+import lzma
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from leakgauge.core.checks import InputError
+from leakgauge.core.rng import stream
+from leakgauge.data.read import Text, read_noted
+from leakgauge.data.source import frame_source, open_data
+from leakgauge.data.table import Roles, make_table
+from leakgauge.data.text_tables import separator_of
+from support import command
+
+PEOPLE = pd.DataFrame(
+    {"age": [31, 42, 53], "town": ["Köln", "Bonn, Süd", "a;b"], "pay": [1.5, np.nan, 3.25]}
+)
+
+
+def written(path: Path) -> Path:
+    """The people in the format of the path's ending."""
+    match path.suffix:
+        case ".xlsx":
+            PEOPLE.to_excel(path, index=False)
+        case ".jsonl":
+            PEOPLE.to_json(path, orient="records", lines=True)
+        case ".feather":
+            PEOPLE.to_feather(path)
+        case ".parquet":
+            PEOPLE.to_parquet(path)
+        case _:
+            PEOPLE.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "p.csv", "p.csv.gz", "p.CSV.bz2", "p.csv.xz", "p.csv.zip", "p.xlsx", "p.jsonl",
+        "p.feather", "p.parquet",
+    ],
+)  # fmt: skip
+def test_every_format_gives_the_same_table(tmp_path: Path, name: str) -> None:
+    read = read_noted(written(tmp_path / name))
+    pd.testing.assert_frame_equal(read.frame, PEOPLE, check_dtype=False)
+    assert read.notes == ()
+
+
+@pytest.mark.parametrize("sep", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("name", ["p.csv", "p.txt"])
+def test_the_separator_is_found(tmp_path: Path, sep: str, name: str) -> None:
+    PEOPLE.to_csv(tmp_path / name, index=False, sep=sep)
+    read = read_noted(tmp_path / name)
+    pd.testing.assert_frame_equal(read.frame, PEOPLE)
+    usual = {"p.csv": ",", "p.txt": "\t"}[name]
+    assert [note.split(" (")[0] for note in read.notes] == (
+        []
+        if sep == usual
+        else [
+            "columns are separated by "
+            + {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}[sep]
+        ]
+    )
+
+
+def test_text_with_another_separator_inside_is_no_reason() -> None:
+    rows = "a,b\n" + "".join(f'"{i}; {i}; {i}",2\n' for i in range(50))
+    assert separator_of(rows, ",") == ","
+    assert separator_of("a|b\n1|2,5\n2|3,5\n", ",") == "|"
+    assert separator_of("one column\nof text, once\n", ",") == ","
+
+
+def test_a_separator_and_an_encoding_can_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_bytes("a:b\nä:1\nö:2\n".encode("cp437"))
+    read = read_noted(path, Text(":", "cp437"))
+    assert read.frame.to_dict("list") == {"a": ["ä", "ö"], "b": [1, 2]}
+    assert read.notes == ()
+    tabs = tmp_path / "p.tsv"
+    tabs.write_text("a\tb\n1\t2\n")
+    assert read_noted(tabs, Text.of("tab", None)).frame.shape == (1, 2)
+    with pytest.raises(InputError, match="expected one character, or tab"):
+        Text.of("::", None)
+    with pytest.raises(InputError, match="--encoding is 'utf-9', which Python does not know"):
+        read_noted(path, Text(None, "utf-9"))
+    with pytest.raises(InputError, match="is not utf-8 text; name another --encoding"):
+        read_noted(path, Text(None, "utf-8"))
+    with pytest.raises(InputError, match="--sep is about a text file"):
+        read_noted(written(tmp_path / "p.parquet"), Text(";"))
+    with pytest.raises(InputError, match="'randhie' is a dataset"):
+        open_data("randhie", text=Text(";"))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "says"),
+    [("utf-8-sig", ""), ("utf-16", "UTF-16"), ("cp1252", "read as Windows-1252")],
+)
+def test_encodings_are_found(tmp_path: Path, encoding: str, says: str) -> None:
+    path = tmp_path / "p.csv"
+    PEOPLE.to_csv(path, index=False, encoding=encoding)
+    read = read_noted(path)
+    pd.testing.assert_frame_equal(read.frame, PEOPLE)
+    assert (says in "".join(read.notes)) if says else read.notes == ()
+
+
+def test_decimal_commas_are_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("pay;place\n3,14;1,a\n2;2,b\n;3,c\n")
+    read = read_noted(path)
+    assert read.frame["pay"].tolist()[:2] == [3.14, 2.0]
+    assert read.frame["place"].tolist() == ["1,a", "2,b", "3,c"]
+    assert "numbers have decimal commas, as 3,14" in read.notes
+
+
+def test_columns_with_one_name_are_numbered(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("a,b,a,a.1\n1,2,3,4\n")
+    read = read_noted(path)
+    assert read.frame.to_dict("list") == {"a": [1], "b": [2], "a.2": [3], "a.1": [4]}
+    assert read.notes == ("2 columns are called 'a'; read as 'a', 'a.2'",)
+    twice = PEOPLE.set_axis(["a", "b", "a"], axis=1)
+    assert frame_source(twice).frame.columns.tolist() == ["a", "b", "a.1"]
+    twice.to_excel(tmp_path / "p.xlsx", index=False)
+    assert read_noted(tmp_path / "p.xlsx").frame.columns.tolist() == ["a", "b", "a.1"]
+
+
+def test_the_first_sheet_is_read_and_the_others_are_told(tmp_path: Path) -> None:
+    with pd.ExcelWriter(tmp_path / "p.xlsx") as book:
+        PEOPLE.to_excel(book, sheet_name="people", index=False)
+        PEOPLE.to_excel(book, sheet_name="notes", index=False)
+    assert read_noted(tmp_path / "p.xlsx").notes == ("the sheet 'people' was read, not 'notes'",)
+
+
+def test_an_archive_holds_one_table(tmp_path: Path) -> None:
+    path = tmp_path / "p.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("in/a.csv", "a,b\n1,2\n")
+        archive.writestr("__MACOSX/in/._a.csv", "x")
+        archive.writestr("readme.md", "x")
+    assert read_noted(path).frame.to_dict("list") == {"a": [1], "b": [2]}
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("b.csv", "a,b\n1,2\n")
+    with pytest.raises(InputError, match=r"holds 2 tables: 'in/a\.csv', 'b\.csv'; unpack it"):
+        read_noted(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("p.csv.gz", b"a,b\n1,2\n"),
+        ("p.csv.gz", gzip.compress(b"a,b\n1,2\n" * 9)[:-9]),
+        ("p.csv.bz2", b"a"),
+        ("p.csv.xz", lzma.compress(b"a,b\n1,2\n")[:-7]),
+        ("p.zip", b"PK"),
+        ("p.xlsx", b"PK"),
+        ("p.feather", b"ARROW"),
+        ("p.parquet", b"PAR1"),
+        ("p.jsonl", b'{"a": '),
+        ("p.csv", bytes(500)),
+    ],
+)
+def test_damaged_files_are_one_line(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"cannot be read|is not a text file") as refused:
+        read_noted(path)
+    assert "\n" not in str(refused.value)
+
+
+def limits(*junk: str) -> pd.DataFrame:
+    rng = stream(0, "limits")
+    values = [*map(str, rng.integers(1000, size=400)), *junk]
+    return pd.DataFrame({"LIMIT_BAL": values, "sex": ["f", "m"] * (len(values) // 2)})
+
+
+def test_a_few_junk_values_leave_a_column_of_numbers_one(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    limits("n/a?", "unknown").to_csv(path, index=False)
+    read = read_noted(path)
+    assert read.frame["LIMIT_BAL"].dtype == float
+    assert read.frame["LIMIT_BAL"].isna().sum() == 2
+    assert read.notes == (
+        "column 'LIMIT_BAL' holds numbers but for 2 values, 'n/a?', 'unknown', which count as "
+        "missing",
+    )
+    limits(*["n/a?"] * 40).to_csv(path, index=False)  # a tenth is no accident
+    read = read_noted(path)
+    assert "n/a?" in set(read.frame["LIMIT_BAL"])
+    assert read.notes == ()
+
+
+def test_text_beside_few_numbers_stays_a_category(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    pd.DataFrame({"rooms": ["1", "2", "3"] * 100 + ["more"] * 3, "b": 1}).to_csv(path, index=False)
+    read = read_noted(path)
+    assert read.notes == ()
+    assert set(read.frame["rooms"]) == {"1", "2", "3", "more"}
+
+
+def test_values_that_differ_only_in_case_or_blanks_are_told() -> None:
+    rows = {"race": ["White", "white ", "Black", "Black"] * 3, "sex": list("fm") * 6}
+    people = pd.DataFrame({**rows, "ill": [0, 1] * 6, "age": range(12)})
+    table = make_table(people, Roles("ill", ("sex",)))
+    assert table.notes == (
+        "column 'race' has values that differ only in case or blanks: 'White', 'white '; merge "
+        "them if they mean the same",
+    )
+
+
+def test_a_table_comes_through_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = io.TextIOWrapper(io.BytesIO(b"a;b\n1;2\n"))
+    monkeypatch.setattr("sys.stdin", text)
+    source = open_data("-")
+    assert source.frame.to_dict("list") == {"a": [1], "b": [2]}
+    assert source.name == "standard input"
+    with pytest.raises(InputError, match="the standard input is empty"):
+        open_data("-")
+
+
+def test_an_audit_says_how_the_table_was_read(tmp_path: Path) -> None:
+    people = limits().assign(label=lambda frame: (frame["LIMIT_BAL"].astype(int) > 500) * 1)
+    people.to_csv(tmp_path / "p.csv", index=False, sep=":")
+    done = command.run(
+        "audit", "p.csv", "--sep", ":", "--label", "label", "--secret", "sex", "--adversary",
+        "energies", "--rounds", 1, "--trials", 120, "--shadow", 100, "--batch-size", 4,
+        "--out", "run", "--json", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "--sep :" in done.stdout
+    assert "sep: ':'" in (tmp_path / "run" / "run.yaml").read_text()
