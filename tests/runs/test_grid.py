@@ -100,7 +100,8 @@ def test_a_size_overrides_every_grid(tmp_path: Path) -> None:
 
 OTHER = {
     "data": "other.csv", "label": "l", "secret": "s", "group": "g", "drop": ("d",),
-    "bins": {"age": 3}, "drop_missing": True, "ask": ("attribute",), "adversary": ("energies",),
+    "bins": {"age": 3}, "sep": ";", "encoding": "cp1252", "drop_missing": True,
+    "ask": ("attribute",), "adversary": ("energies",),
     "task": "m:f", "defense": ("sign",), "batch_size": 17, "shadow": 999, "rounds": 9,
     "trials": 4999, "lr": 0.02,
     "batches": "fresh", "prior": "empirical", "ratio_bins": 5, "candidates": 3, "stack": True,
