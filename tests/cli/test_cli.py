@@ -457,3 +457,16 @@ def test_version_and_help() -> None:
     assert command.process("--version").stdout.strip()
     assert "audit" in command.run("--help").stdout
     assert command.run().stdout == command.run("--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--label", "a", "--label", "b"), "--label is given 2 times ('a', 'b'); give it once"),
+        (("--secret", "sex", "--secret", "age"), "--secret is given 2 times ('sex', 'age')"),
+        (("--group", "a", "--group", "a"), "--group is given 2 times"),
+        (("--seed", -1), "--seed is -1; expected a whole number of 0 or more"),
+    ],
+)
+def test_no_option_is_taken_from_several_in_silence(args: tuple[object, ...], says: str) -> None:
+    assert says in refused("audit", "randhie", *args)

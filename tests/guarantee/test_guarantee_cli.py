@@ -18,9 +18,12 @@ from leakgauge.guarantee.report.sentences import VIOLATED
 from leakgauge.guarantee.run import audit, mechanisms
 from leakgauge.privacy.accounting import epsilon_gaussian
 from leakgauge.results.measurements import read_measurements
+from support.command import unless_given
 
 TRIALS = 200
+
 CLIP, NOISE, DELTA = 2.0, 0.1, 1e-5
+ROLES = {"--label": "income", "--attribute": "sex", "--group": "person"}
 FEATURES = 4  # height, town, sex, age
 
 Go = Callable[..., tuple[int, str, str]]
@@ -58,7 +61,7 @@ def go(
 
     def run(*words: object, on: object = table) -> tuple[int, str, str]:
         small = (
-            "guarantee", on, "--label", "income", "--attribute", "sex", "--group", "person",
+            "guarantee", on, *unless_given(ROLES, words),
             "--clip", CLIP, "--noise", NOISE, "--trials", TRIALS, "--hidden", 8,
             "--domain", "valid",
         )  # fmt: skip

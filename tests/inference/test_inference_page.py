@@ -59,7 +59,7 @@ def test_verdict_of_a_leak_says_what_it_means() -> None:
         (3.9, 0.004, "strong"),
         (1.1, 0.02, "clear"),
         (0.35, 0.02, "weak"),
-        (0.35, 0.2, "none"),
+        (0.35, 0.2, "inconclusive"),
         (0.0, 0.03, "none"),
         (-0.02, 0.03, "none"),
         (-0.4, 0.02, "below"),
@@ -78,8 +78,28 @@ def test_verdict_of_none_found_names_what_it_could_have_seen() -> None:
     assert "a stronger adversary may find more" in text
 
 
-def test_verdict_of_a_tiny_test_says_that_it_is_too_small() -> None:
-    assert "too small to see even strong leakage" in said(make_records(0.1, 0.45))[1]
+def test_an_inconclusive_verdict_says_what_would_not_have_been_seen() -> None:
+    level, text = said(make_records(0.1, 0.3))
+    assert level == "inconclusive"
+    assert text.startswith("The forest adversary neither finds nor rules out leakage of `sex`")
+    assert "A leak up to an AUROC of 0.828 would not have been seen; use more rows" in text
+
+
+def test_words_do_not_contradict_one_another() -> None:
+    """A success that is surely above guessing beside an AUROC that is not, and a summary."""
+    records = make_records(0.0, 0.03)
+    high = Estimate(0.55, 0.52, 0.58, 2000)
+    records = [
+        dataclasses.replace(r, estimate=high) if r.metric == "success" else r for r in records
+    ]
+    run = make_run()
+    made = answered_section(run, records)
+    assert made.rows[0].verdict == "No leakage found"
+    told = [visible(str(made.html)), *(line.text for line in made.lines)]
+    assert not any("implies" in text for text in told)
+    assert QUESTION.to_json(Answer(run, records), Path())["cells"][0]["bounds"] == {
+        "information_nats": None, "certificate": None, "text": "",
+    }  # fmt: skip
 
 
 def test_verdict_below_chance_is_no_evidence_of_privacy() -> None:
@@ -415,8 +435,8 @@ def text_has_contrast(page: Page) -> None:
         """() => {
             const style = getComputedStyle(document.documentElement);
             const probe = document.body.appendChild(document.createElement("i"));
-            return Object.fromEntries("page card ink muted accent strong clear weak none below"
-                .split(" ").map(name => {
+            const names = "page card ink muted accent strong clear weak inconclusive none below";
+            return Object.fromEntries(names.split(" ").map(name => {
                     probe.style.color = `var(--${name})`;
                     return [name, getComputedStyle(probe).color.match(/\\d+/g).map(Number)];
                 }));

@@ -74,7 +74,8 @@ def told(go: Go, *words: object) -> dict:
     return found
 
 
-ROLES = ("--label", "income", "--group", "person", "--drop", "town", "--drop-missing")
+REST = ("--group", "person", "--drop", "town", "--drop-missing")
+ROLES = ("--label", "income", *REST)
 TABLE = (*ROLES, "--hidden", 6, "--seed", 3)
 
 
@@ -84,8 +85,8 @@ TABLE = (*ROLES, "--hidden", 6, "--seed", 3)
         ((*TABLE, "--batch-size", 3), (*TABLE, "--batch-size", 3, "--images", 9)),
         ((*TABLE, "--adversary", "agic"), (*TABLE, "--method", "agic")),
         (
-            (*ROLES, "--label", "salary", "--bins", "salary=3", "--batch-size", 8),
-            (*ROLES, "--label", "salary", "--bins", "salary=3", "--batch-size", 8),
+            (*REST, "--label", "salary", "--bins", "salary=3", "--batch-size", 8),
+            (*REST, "--label", "salary", "--bins", "salary=3", "--batch-size", 8),
         ),
         (
             (*TABLE, "--batch-size", 1, "--defense", "sign", "--adversary", "agic"),
@@ -149,7 +150,7 @@ REFUSED = [
     (("--allow-loop",), "--allow-loop changes nothing"),
     (("--batch-size", 0), "--batch-size is 0"),
     (("--bins", "age"), "expected COL=N"),
-    (("--label", "incme"), "did you mean 'income'?"),
+    (("--label", "incme"), "--label is given 2 times ('income', 'incme'); give it once"),
     (("--defense", "sgn"), "'sgn'"),
     (("--device", "abacus"), "--device abacus cannot be used here"),
 ]

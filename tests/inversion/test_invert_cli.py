@@ -24,6 +24,7 @@ from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.models import build
 from leakgauge.results.measurements import read_measurements
 from leakgauge.runs.store import read_description
+from support.command import unless_given
 from support.sources import people, pictures
 
 Go = Callable[..., tuple[int, str, str]]
@@ -59,8 +60,10 @@ def go(
     monkeypatch.setenv("COLUMNS", "400")
 
     def run(*words: object, on: object = images) -> tuple[int, str, str]:
-        usual = ("--images", 2, "--iterations", 3)
-        return plainly("invert", on, *usual, *(() if "--net" in words else NET[on]), *words)
+        table = str(on).endswith((".csv", ".parquet"))
+        usual = {"--label": "income"} if table else {"--net": "lenet"}
+        options = [] if "--net" in words else unless_given(usual, words)
+        return plainly("invert", on, "--images", 2, "--iterations", 3, *options, *words)
 
     def plainly(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["leakgauge", *map(str, words)])
@@ -69,15 +72,6 @@ def go(
         said = capsys.readouterr()
         return int(done.value.code or 0), said.out, said.err
 
-    class _Net(dict):
-        def __missing__(self, on: object) -> tuple[str, ...]:
-            return (
-                ("--label", "income")
-                if str(on).endswith((".csv", ".parquet"))
-                else ("--net", "lenet")
-            )
-
-    NET = _Net()
     run.plainly = plainly
     return run
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,11 @@ from leakgauge.cli import main
 
 WIDE = "400"
 """Columns of the terminal: no sentence is broken."""
+
+
+def unless_given(defaults: Mapping[str, object], words: Sequence[object]) -> list[object]:
+    """The options and their values, without those that the words give."""
+    return [part for pair in defaults.items() if pair[0] not in words for part in pair]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from leakgauge.core.checks import InputError, require_count
+from leakgauge.core.checks import InputError, require, require_count
 from leakgauge.runs.reading import read_counts
 from leakgauge.runs.spec import Declared, Spec, added, declared, make_spec
 
@@ -123,18 +123,20 @@ def worker_count(given: int | None) -> int | None:
 
 def _parameter(one: Declared, required: bool, text: str) -> inspect.Parameter:
     """An option of typer; None stands for one that was not typed."""
-    kind: Any = one.kind
-    if one.kind is tuple:
-        kind = list[one.item]  # type: ignore[name-defined]
-    elif one.kind is Mapping:
-        kind = list[str]
+    # A list also where one value is wanted: so a second one is seen.
+    kind: Any = bool if one.kind is bool else list[_item(one)]  # type: ignore[misc]
     flags = [one.flag] if one.kind is bool else []
-    option = typer.Option(*flags, help=_help(one, required, text))
+    shown = None if one.kind is bool else f"<{_item(one).__name__}>"
+    option = typer.Option(*flags, help=_help(one, required, text), metavar=shown)
     annotation: Any = Annotated[kind if required else kind | None, option]
     default = inspect.Parameter.empty if required else None
     return inspect.Parameter(
         one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
+
+
+def _item(one: Declared) -> type:
+    return str if one.kind is Mapping else one.item
 
 
 def _help(one: Declared, required: bool, text: str) -> str:
@@ -154,7 +156,16 @@ def _read(one: Declared, value: Any) -> Any:
         return None
     if one.kind is Mapping:
         return read_counts(value, one.flag)
-    return tuple(value) if one.kind is tuple else value
+    if one.kind is bool:
+        return value
+    if one.kind is tuple:
+        return tuple(value)
+    given = ", ".join(repr(each) for each in value)
+    require(
+        len(value) == 1 or not one.setting.once,
+        f"{one.flag} is given {len(value)} times ({given}); give it once",
+    )
+    return value[-1]
 
 
 def _is_argument(one: inspect.Parameter) -> bool:

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from leakgauge.runs.asking import Asked
     from leakgauge.runs.audit import AuditRun
 
-STYLES = {"strong": "bold red", "clear": "red", "weak": "yellow", "none": "green"}
+STYLES = {
+    "strong": "bold red",
+    "clear": "red",
+    "weak": "yellow",
+    "inconclusive": "magenta",
+    "none": "green",
+}
 
 
 @dataclass(frozen=True)

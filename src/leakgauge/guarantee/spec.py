@@ -41,9 +41,9 @@ class GuaranteeSpec(Spec):
     ask: Annotated[
         tuple[str, ...], Setting("what to ask", cells=True, choices=(QUESTION,), option=False)
     ] = (QUESTION,)
-    attribute: Annotated[str | None, Setting("column whose two values an attacker tells apart")] = (
-        None
-    )
+    attribute: Annotated[
+        str | None, Setting("column whose two values an attacker tells apart", once=True)
+    ] = None
     clip: Annotated[
         Real | None, Setting("C of DP-SGD: the largest l2 norm of a record's gradient", above=0)
     ] = None

@@ -82,6 +82,8 @@ def next_steps(sections: Sequence[Section]) -> list[str]:
         if top.estimate is not None:
             figure = f": {top.metric} {number(top.estimate.value)} ({interval(top.estimate)})"
         steps = [f"The strongest finding is `{top.ask}`: {top.verdict}{figure}."]
+    elif top.level == "inconclusive":
+        steps = [f"`{top.ask}` is inconclusive: {top.text}"]
     else:
         steps = [
             "No question shows a leak. That holds for these adversaries and this much data; a "

@@ -8,11 +8,12 @@ from markupsafe import Markup
 
 from leakgauge.results.measurements import Estimate
 
-Level = Literal["strong", "clear", "weak", "none", "below", "unknown"]
-"""Amount of leakage, which colours a badge; ``below`` is invalid, ``unknown`` has no verdict."""
+Level = Literal["strong", "clear", "weak", "inconclusive", "none", "below", "unknown"]
+"""Amount of leakage, which colours a badge; ``inconclusive`` may hide some, ``below`` is invalid,
+``unknown`` has no verdict."""
 
 LEVELS: Mapping[str, int] = {
-    "strong": 5, "clear": 4, "weak": 3, "unknown": 2, "below": 1, "none": 0,
+    "strong": 6, "clear": 5, "weak": 4, "inconclusive": 3, "unknown": 2, "below": 1, "none": 0,
 }  # fmt: skip
 """The urgency of each level."""
 

@@ -46,6 +46,7 @@ class Setting:
             is one value.
         adds: of a tuple: given values are added to the default and do not replace it.
         option: whether commands have an option for it.
+        once: whether an option that is given twice is refused; otherwise the last one counts.
     """
 
     help: str
@@ -56,6 +57,7 @@ class Setting:
     cells: bool = False
     adds: bool = False
     option: bool = True
+    once: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,9 @@ class Spec:
         str | None,
         Setting("MODULE:FUNCTION that returns your own (Task, Dataset); no DATA then"),
     ] = None
-    label: Annotated[str | None, Setting("column that the model predicts")] = None
+    label: Annotated[str | None, Setting("column that the model predicts", once=True)] = None
     group: Annotated[
-        str | None, Setting("column that names the user of each row; never a feature")
+        str | None, Setting("column that names the user of each row; never a feature", once=True)
     ] = None
     drop: Annotated[tuple[str, ...], Setting("column to leave out")] = ()
     bins: Annotated[
@@ -117,7 +119,7 @@ class Spec:
     ] = None
     drop_missing: Annotated[Truth, Setting("leave out rows without label, secret or group")] = False
     device: Annotated[str, Setting("where torch computes: cpu, cuda, cuda:1, ...")] = "cpu"
-    seed: Annotated[Whole, Setting("seed of all randomness")] = 0
+    seed: Annotated[Whole, Setting("seed of all randomness", least=0)] = 0
 
     @property
     def text(self) -> dict[str, str]:

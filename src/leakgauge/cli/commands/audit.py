@@ -17,7 +17,8 @@ MAIN = next(iter(questions().values())).Spec
 Data = Annotated[
     str | None,
     typer.Argument(
-        help="a CSV or Parquet file, images (.npz, or a folder with a CSV), or the name of a "
+        help="a table (CSV, Excel, Parquet, JSON lines, ...; - for the standard input), "
+        "images (.npz, or a folder with a CSV), or the name of a "
         "dataset: adult, crema_d, heritage, randhie, celeba, utkface, cifar10, cifar100"
     ),
 ]

@@ -17,7 +17,12 @@ NAME = "guarantee"
     GuaranteeSpec, required=("attribute", "clip", "noise"), without=("ask", "task", "defense")
 )
 def guarantee(
-    table: Annotated[str, typer.Argument(help="a CSV or Parquet file, or the name of a table")],
+    table: Annotated[
+        str,
+        typer.Argument(
+            help="a table (CSV, Excel, Parquet, JSON lines, ...), or the name of a table"
+        ),
+    ],
     given: options.Given,
     out: options.Out = None,
     json_: options.Json = False,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from leakgauge.inference.report.games import values
 from leakgauge.inference.report.promises import guarantee
+from leakgauge.inference.report.verdict import LEAKS, level_of
 from leakgauge.privacy.bounds import information_from_success
 from leakgauge.report.grouping import Test
 from leakgauge.report.wording import short
@@ -49,12 +50,12 @@ class Implied:
 
 
 def implied(run: Run, test: Test) -> Implied | None:
-    """Return what the accumulated success of a test implies; None without a success rate.
+    """Return what the accumulated success of a test implies; None without a success rate or a leak.
 
     Where nothing was accumulated, the last round stands for it.
     """
     one = test.whole("success")
-    if one is None or not 0 < one.chance < 1:
+    if one is None or not 0 < one.chance < 1 or not _leaks(test):
         return None
     # Guessing alone matters here; the number of values only has to fit it.
     classes = max(2, len(values(run, test.game)), math.ceil(1 / one.chance - 1e-9))
@@ -65,6 +66,12 @@ def implied(run: Run, test: Test) -> Implied | None:
     channel = guarantee(run, test.game, test.defense).get("channel")
     certificate = None if channel is None else channel["information_nats"]
     return Implied(test, one, value, low, high, certificate)
+
+
+def _leaks(test: Test) -> bool:
+    """Whether the verdict is a leak; else a figure above 0 would contradict it."""
+    auroc = test.whole("auroc")
+    return auroc is None or level_of(auroc.estimate, auroc.chance) in LEAKS
 
 
 def all_implied(run: Run, tests: Sequence[Test]) -> list[Implied]:

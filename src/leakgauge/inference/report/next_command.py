@@ -37,7 +37,8 @@ def next_command(run: Run, judged: Sequence[Verdict], question: Question) -> str
             _command(question, replace(spec, defense=(NONE, *DEFENSES))) if _is_bare(spec) else ""
         )
     blind = any(
-        one.level == "none" and smallest_visible(one.auroc, one.chance) > SEES_LITTLE
+        one.level == "inconclusive"
+        or (one.level == "none" and smallest_visible(one.auroc, one.chance) > SEES_LITTLE)
         for one in judged
     )
     return _command(question, replace(spec, trials=MORE * spec.trials)) if blind else ""

@@ -13,7 +13,7 @@ from leakgauge.inference.report.promises import channel_notes, epsilon_notes, pr
 from leakgauge.inference.report.rows import rows, worst_by_ask
 from leakgauge.inference.report.selection import how_selected, selected
 from leakgauge.inference.report.titles import accuracies, adversary_tests, metric_titles
-from leakgauge.inference.report.verdict import CLEAR_AUROC, STRONG_AUROC, Verdict
+from leakgauge.inference.report.verdict import CLEAR_AUROC, NOTHING_AUROC, STRONG_AUROC, Verdict
 from leakgauge.inference.report.views import (
     USED_ROUNDS,
     common_chance,
@@ -67,6 +67,7 @@ def section(answer: Answer, question: Question) -> Section:
             "guess": common_chance(tests),
             "strong": STRONG_AUROC,
             "clear": CLEAR_AUROC,
+            "nothing": NOTHING_AUROC,
             "defenses": defense_views(tables),
             "stacked": any(when == STACKED for test in tests for _, when in test.figures),
             "promises": promised,

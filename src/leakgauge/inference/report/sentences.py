@@ -14,10 +14,13 @@ def summary(verdicts: Sequence[Verdict]) -> str:
         return ""
     leaks = sum(one.level in LEAKS for one in verdicts)
     invalid = sum(one.level == "below" for one in verdicts)
+    open_ = sum(one.level == "inconclusive" for one in verdicts)
     of = len(verdicts)
     parts = [f"{leaks} of {of} tests show leakage" if leaks else "No test shows leakage"]
-    if leaks and leaks + invalid < of:
-        parts.append(f"{of - leaks - invalid} show none")
+    if leaks and leaks + invalid + open_ < of:
+        parts.append(f"{of - leaks - invalid - open_} show none")
+    if open_:
+        parts.append(f"{open_} {'is' if open_ == 1 else 'are'} inconclusive")
     if invalid:
         parts.append(f"{invalid} {'is' if invalid == 1 else 'are'} not valid")
     return "; ".join(parts) + "."

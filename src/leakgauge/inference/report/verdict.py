@@ -16,6 +16,8 @@ from leakgauge.runs.spec import NONE
 
 STRONG_AUROC = 0.9
 CLEAR_AUROC = 0.7
+NOTHING_AUROC = 0.6
+"""The upper end of an interval up to which a test that sees no leak says so."""
 POWER = 0.8
 """The probability with which a test finds the smallest leakage that it can see."""
 
@@ -23,6 +25,7 @@ HEADLINES: dict[Level, str] = {
     "strong": "Strong leakage",
     "clear": "Clear leakage",
     "weak": "Weak leakage",
+    "inconclusive": "Inconclusive",
     "none": "No leakage found",
     "below": "Below chance: not valid",
 }
@@ -36,8 +39,8 @@ class Verdict:
     Attributes:
         test: the test that was judged.
         title: the test in a few words.
-        level: ``"strong"``, ``"clear"``, ``"weak"`` (leakage), ``"none"`` (none seen), or
-            ``"below"`` (the test is not valid).
+        level: ``"strong"``, ``"clear"``, ``"weak"`` (leakage), ``"none"`` (none seen, and no large
+            one missed), ``"inconclusive"`` (neither), or ``"below"`` (the test is not valid).
         headline: the level in words.
         text: one sentence or a few, plain text; names stand in backticks.
         auroc: the figure that was judged.
@@ -61,13 +64,22 @@ class Verdict:
 def level_of(auroc: Estimate, chance: float = 0.5) -> Level:
     """Return the level of an AUROC: its interval decides whether it leaks, its value how much.
 
+    | interval | value | level |
+    |---|---|---|
+    | above chance | from ``STRONG_AUROC`` | strong |
+    | above chance | from ``CLEAR_AUROC`` | clear |
+    | above chance | below | weak |
+    | holds chance, ends at or below ``NOTHING_AUROC`` | | none |
+    | holds chance, ends above | | inconclusive |
+    | below chance | | below: not valid |
+
     >>> level_of(Estimate(0.72, 0.65, 0.79, 200)), level_of(Estimate(0.72, 0.48, 0.9, 20))
-    ('clear', 'none')
+    ('clear', 'inconclusive')
     """
     if auroc.high < chance:
         return "below"
     if auroc.low <= chance:
-        return "none"
+        return "none" if round(auroc.high, 3) <= NOTHING_AUROC else "inconclusive"
     value = round(auroc.value, 3)  # as printed, so that the word and the figure agree
     return "strong" if value >= STRONG_AUROC else "clear" if value >= CLEAR_AUROC else "weak"
 
@@ -84,7 +96,8 @@ def verdict(run: Run, test: Test) -> Verdict | None:
     if one is None:
         return None
     level = level_of(one.estimate, one.chance)
-    text = {"none": _none_seen, "below": _below}.get(level, _leak)(run, one)
+    told = {"none": _none_seen, "inconclusive": _inconclusive, "below": _below}
+    text = told.get(level, _leak)(run, one)
     return Verdict(test, title(test), level, HEADLINES[level], text, one.estimate, one.chance)
 
 
@@ -115,20 +128,32 @@ def _leak(run: Run, one: Measurement) -> str:
 
 def _none_seen(run: Run, one: Measurement) -> str:
     visible = smallest_visible(one.estimate, one.chance)
-    limit = (
-        f"The smallest leakage that this test can see is an AUROC of {number(visible)} (with "
-        f"{percent(POWER)} power)"
-        if visible < 1
-        else "This test is too small to see even strong leakage reliably"
-    )
-    unaware = one.defense != NONE and _known(one) == STATIC
-    who = f"a stronger adversary{', or one that knows the defense,' if unaware else ''}"
     return (
-        f"{_sentence(_who(one))} finds no leakage of {inferred(one.game, one.secret)} in "
-        f"{_observed(run, one)}: its AUROC is {number(one.estimate.value)} "
-        f"({_interval(one, share=False)}) and guessing gives {number(one.chance)}. {limit}; {who} "
-        "may find more."
+        f"{_sentence(_who(one))} finds no leakage of {_figures(run, one)}. The smallest leakage "
+        f"that this test can see is an AUROC of {number(visible)} (with {percent(POWER)} power); "
+        f"{_stronger(one)} may find more."
     )
+
+
+def _inconclusive(run: Run, one: Measurement) -> str:
+    return (
+        f"{_sentence(_who(one))} neither finds nor rules out leakage of {_figures(run, one)}. A "
+        f"leak up to an AUROC of {number(one.estimate.high)} would not have been seen; use more "
+        f"rows, trials or rounds. {_sentence(_stronger(one))} may find more."
+    )
+
+
+def _figures(run: Run, one: Measurement) -> str:
+    return (
+        f"{inferred(one.game, one.secret)} in {_observed(run, one)}: its AUROC is "
+        f"{number(one.estimate.value)} ({_interval(one, share=False)}) and guessing gives "
+        f"{number(one.chance)}"
+    )
+
+
+def _stronger(one: Measurement) -> str:
+    unaware = one.defense != NONE and _known(one) == STATIC
+    return f"a stronger adversary{', or one that knows the defense,' if unaware else ''}"
 
 
 def _below(run: Run, one: Measurement) -> str:
