@@ -79,9 +79,8 @@ def test_report_rebuilds_the_same_page(finished: tuple[Path, dict]) -> None:
     assert (out / "report.html").read_bytes() == page
 
 
-@pytest.mark.process
 def test_terminal_shows_verdict_and_report(table: Path, tmp_path: Path) -> None:
-    done = command.process(
+    done = command.run(
         "audit", table, "--label", "income", "--secret", "sex", *QUICK, cwd=tmp_path
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

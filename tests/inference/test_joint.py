@@ -124,7 +124,7 @@ def test_nothing_planted_is_chance(defense: Defense) -> None:
 
 
 def test_three_secrets_and_any_memory_bound() -> None:
-    data = records(2.0, n=2000, values=3)
+    data = records(2.0, n=1300, values=3)
     found = [
         audit(small_stage(data, JOINT, defense=clip(0.5), max_bytes=size, trials=300))
         for size in (2**28, 2**20)

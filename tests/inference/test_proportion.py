@@ -114,6 +114,7 @@ def test_a_planted_share_is_told(attack) -> None:
     assert found(attack, 4.0, 0).low > 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.calibration
 def test_where_no_share_shows_the_intervals_hold_one_half() -> None:
     """95 % intervals, eight seeds: five or fewer would have a chance of 0.6 %."""
