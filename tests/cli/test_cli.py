@@ -174,8 +174,9 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_own_task(tasks: Path, tmp_path: Path, args: tuple[str, ...]) -> None:
     done = command.run(
-        "audit", "--task", *args, *SMALL, "--out", tmp_path / "run", "--json", cwd=tasks
-    )
+        "audit", "--task", *args, *SMALL, "--adversary", "forest", "--out", tmp_path / "run",
+        "--json", cwd=tasks,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (cell,) = json.loads(done.stdout)["inference"]["cells"]
     assert cell["accumulated"]["auroc"]["value"] > 0.9
@@ -219,8 +220,9 @@ def test_what_cannot_be_played_takes_nothing_else_with_it(table: Path, tmp_path:
 
 def test_a_model_with_one_output_has_no_accuracy(tasks: Path, tmp_path: Path) -> None:
     done = command.run(
-        "audit", "--task", "mine:odd", *SMALL, "--out", tmp_path / "run", "--json", cwd=tasks
-    )
+        "audit", "--task", "mine:odd", *SMALL, "--adversary", "forest", "--out", tmp_path / "run",
+        "--json", cwd=tasks,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (cell,) = json.loads(done.stdout)["inference"]["cells"]
     assert cell["utility"] == {"accuracy": None}

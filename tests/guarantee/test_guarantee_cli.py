@@ -170,7 +170,7 @@ def test_numbers_are_attributes_too(go: Go) -> None:
 
 
 def test_plain_words(go: Go) -> None:
-    code, out, err = go()
+    code, out, err = go("--verbose")
     assert code == 0, err
     assert "'sex'" in out
     assert "crafted record (domain: valid)" in out
@@ -181,7 +181,7 @@ def test_plain_words(go: Go) -> None:
     assert f"and {promised['mechanism_exact']:.3g} for the worst one" in out
     assert "nothing against the promise" in out
     assert "'planet' was left out" in err
-    assert "not saturated" in go("--noise", 1000, "--canary", "random")[1]
+    assert "not saturated" in go("--noise", 1000, "--canary", "random", "--verbose")[1]
 
 
 def test_a_broken_mechanism_is_named(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,20 +7,13 @@ from scipy import stats
 from torch.nn.functional import cross_entropy
 
 from leakgauge.core.rng import stream
-from leakgauge.gradients import params_of
 from leakgauge.inference import Auto, Forest, Logistic, Shadow, accumulate
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
 from leakgauge.results.roc import auroc
 from support.references import inference as literal
-from support.synthetic import records, small_task
+from support.synthetic import bench
 
 UNIFORM = np.log([0.5, 0.5])
-
-
-def bench(shift: float, *, batch_size: int = 8, users: int | None = None, n: int = 400) -> Shadow:
-    data = records(shift, n=n, users=users)
-    task = small_task(data)
-    return Shadow(task, params_of(task.model), data, "s", 2, batch_size, 2**28)
 
 
 def judge(adversary, shadow: Shadow, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
@@ -35,8 +28,7 @@ def test_forest_is_the_paper_written_down_literally() -> None:
     fitted = attack.fit(shadow, np.log(prior), rng=stream(0, "fit"))
     found, _ = judge(fitted, shadow, 30)
 
-    rng = stream(0, "fit")
-    rows, secret = shadow.draw(60, rng=rng)
+    rows, secret = shadow.draw(60, rng=stream(shadow.draw_seed, "batches", shadow.part, 60))
     seen, _ = shadow.draw(30, rng=stream(1, "judge"))
     x, y = shadow.data.x, shadow.data.y
     expected = literal.forest_posterior(
@@ -47,7 +39,7 @@ def test_forest_is_the_paper_written_down_literally() -> None:
         prior,
         trees=10,
         kernel=3,
-        random_state=int(rng.integers(2**31)),
+        random_state=int(stream(0, "fit").integers(2**31)),
     )
     np.testing.assert_allclose(np.exp(found), expected, rtol=1e-9)
 

@@ -14,7 +14,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.inference import Discriminant, Forest, PcaForest, parse_adversary
 from leakgauge.inference.catalog import ADVERSARIES, GAMES, REGISTRY, games_of, players
 from leakgauge.inference.run import audit
-from leakgauge.inference.run.adversaries import adversary_names, attacks_of
+from leakgauge.inference.run.adversaries import playing
 from leakgauge.inference.spec import InferenceSpec
 from support.synthetic import records, small_stage
 
@@ -163,8 +163,7 @@ def test_an_audit_is_played_by_an_adversary_of_one_s_own(module: str, shift: flo
 def test_a_run_takes_several_settings_of_one_adversary(module: str) -> None:
     texts = ("forest", "forest:kernel=10", f"{module}:FirstCoordinate")
     spec = InferenceSpec(ask=("property",), adversary=texts)
-    assert tuple(attack.name for attack in attacks_of(spec, "property")) == texts
-    assert adversary_names(spec) == texts
+    assert tuple(attack.name for attack in playing(spec, "property").attacks) == texts
     spec.check()
     with pytest.raises(InputError, match="'forest:kernel=10' plays none of the games"):
         InferenceSpec(ask=("user",), adversary=("plda", "forest:kernel=10")).check()

@@ -12,10 +12,10 @@ from leakgauge.core.rng import stream
 from leakgauge.data import Roles, Source
 from leakgauge.data.image_tables import encode_pictures, make_picture_table
 from leakgauge.data.roles import resolve_roles
-from leakgauge.defenses import LearnPerturb
+from leakgauge.defenses import LearnPerturb, parse_defense
 from leakgauge.inference import Encoder, Matching, Plda
 from leakgauge.inference.run import audit, judge, play_round, trajectory
-from leakgauge.inference.run.adversaries import adversary_names, attacks_of, defenses_of
+from leakgauge.inference.run.adversaries import Playing, defenses_of, playing
 from leakgauge.inference.run.prepare import Prepared, prepare
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Estimate
@@ -63,25 +63,43 @@ def ready(data: Source, settings: InferenceSpec) -> Prepared:
 
 def score_of(prepared: Prepared) -> Estimate:
     (stage,) = prepared.stages
-    (one,) = [r for r in audit(stage) if (r.metric, r.round) == ("auroc", 1)]
+    one = next(r for r in audit(stage) if (r.metric, r.round) == ("auroc", 1))
     return one.estimate
 
 
-def test_each_game_has_the_papers_adversary_or_those_that_can_play_it() -> None:
-    asked = spec("property", "attribute", "user")
-    assert [a.name for a in attacks_of(asked, "property")] == ["forest"]
-    assert [a.name for a in attacks_of(asked, "user")] == ["encoder"]
+def names(playing: Playing) -> tuple[list[str], list[str]]:
+    return [attack.name for attack in playing.attacks], list(playing.panel)
+
+
+def test_each_game_has_the_panel_or_those_of_the_named_that_can_play_it() -> None:
+    asked = spec("property", "attribute", "user", rounds=2)
+    panel = ["forest", "energies", "discriminant"]
+    noisy = parse_defense("dpsgd:clip=1,noise=0.1", batch_size=6)
+    assert names(playing(asked, "property")) == (panel, panel)
+    assert names(playing(asked, "attribute", noisy)) == ([*panel, "joint"],) * 2
+    assert names(playing(asked, "user")) == (["encoder"], [])
     named = spec("property", "attribute", adversaries=("energies", "matching"))
-    assert [a.name for a in attacks_of(named, "property")] == ["energies"]
-    assert [a.name for a in attacks_of(named, "attribute")] == ["energies", "matching"]
-    assert adversary_names(named) == ("energies", "matching")
-    assert asked.resolve(source(people())).adversary == ("forest", "encoder")
+    assert names(playing(named, "property")) == (["energies"], [])
+    assert names(playing(named, "attribute")) == (["energies", "matching"], [])
+    both = spec("attribute", adversaries=("matching", "panel", "forest"))
+    assert names(playing(both, "attribute")) == (["matching", *panel], panel)
+    assert asked.resolve(source(people())).adversary == ("panel",)
+
+
+def test_one_round_or_fresh_batches_leave_nothing_for_joint_to_add() -> None:
+    noisy = parse_defense("dpsgd:clip=1,noise=0.1", batch_size=6)
+    for settings in ({"rounds": 1}, {"rounds": 3, "batches": "fresh"}):
+        assert "joint" not in names(playing(spec("property", **settings), "property", noisy))[0]
 
 
 @pytest.mark.parametrize(
     ("asks", "adversaries", "says"),
     [
-        (("user",), ("forest",), "no adversary named .forest. plays 'user'; name one of encoder"),
+        (
+            ("user",),
+            ("forest",),
+            "no adversary named .forest. plays 'user'; name one of panel, encoder",
+        ),
         (("property",), ("matching",), "no adversary named .matching. plays 'property'"),
         (("property", "user"), ("forest",), "no adversary named .forest. plays 'user'"),
         (("proportion",), ("discriminant",), "plays 'proportion'"),

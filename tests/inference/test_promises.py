@@ -204,7 +204,7 @@ def test_hostile_promises_are_escaped() -> None:
 def test_stacked_stands_beside_accumulated() -> None:
     page = render(make_run(), stacked(make_records(1.1, 0.02)))
     text = words(page, "figures").split("Every round, every figure")
-    assert "Stacked is a second accumulation" in text[0]
+    assert "Stacked weights the rounds before it adds them" in text[0]
     low = next(r for r in make_records(1.1, 0.02) if r.round == ACCUMULATED).estimate.low
     assert all(f"Stacked {low:.3f}" in part for part in text)  # in both tables
     assert "Stacked" not in visible(render(make_run(), make_records(1.1, 0.02)))

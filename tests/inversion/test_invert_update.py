@@ -254,7 +254,7 @@ def test_plain_words_and_a_page_without_truth(
     go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     update = gradient(truth(1, *PICTURE), torch.tensor([3]), batch_size=1)
-    code, out, err = go(update, "--iterations", 3, "--out", tmp_path / "run")
+    code, out, err = go(update, "--iterations", 3, "--out", tmp_path / "run", "--verbose")
     assert code == 0, err
     assert "The true records are not known here" in out
     assert "labels (inferred): 3" in out

@@ -4,7 +4,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from leakgauge.core.rng import stream
-from leakgauge.results import bootstrap, roc, scores
+from leakgauge.results import bootstrap, resampling, roc, scores
 
 
 def two_classes(n: int, shift: float, rng: np.random.Generator, *, ties: bool = False):
@@ -72,11 +72,32 @@ def test_saturated_posteriors_make_no_ties() -> None:
     assert found == 1.0
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_resampled_blocks_are_trials_with_weights(seed: int) -> None:
+    """To the last digit, with ties, lopsided blocks and classes that a resample may lose."""
+    rng = stream(seed, "resampled")
+    n, count = int(rng.integers(20, 400)), int(rng.integers(2, 40))
+    positive = rng.random(n) < 0.3
+    score = np.round(rng.normal(size=n) + rng.choice([0.0, 0.7, 5.0]) * positive, seed % 4)
+    block = rng.integers(count, size=n)
+    drawn = bootstrap.draw_blocks(count, 50, rng)
+    np.testing.assert_array_equal(
+        resampling.resampled_auroc(positive, score, block, drawn),
+        roc.auroc(positive, score, drawn[:, block]),
+    )
+    for limit in (0.0, 0.01, 0.2):
+        np.testing.assert_array_equal(
+            resampling.resampled_tpr(positive, score, block, drawn, limit),
+            roc.tpr_at_fpr(positive, score, limit, drawn[:, block]),
+        )
+
+
 def test_weights_are_repetitions() -> None:
     rng = stream(4, "weights")
     truth, _, log_posterior = two_classes(60, 1.0, rng)
     weights = rng.integers(0, 3, size=(5, 60))
-    vectorised = scores.figures(judged(truth, log_posterior), weights.astype(float))
+    each = judged(truth, log_posterior, np.arange(60))
+    vectorised = scores.resampled_figures(each, weights.astype(float))
     for row in range(5):
         again = np.repeat(np.arange(60), weights[row])
         alone = scores.figures(judged(truth[again], log_posterior[again]))
@@ -105,7 +126,7 @@ def test_chunks_of_resamples_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> N
     truth, _, log_posterior = two_classes(200, 1.0, stream(7, "chunks"))
     case = judged(truth, log_posterior, np.arange(200) % 20)
     whole = scores.score(case, majority=0.5, rng=stream(0, "b"), replicates=50)
-    monkeypatch.setattr(scores, "MAX_WEIGHTS", 200 * 7)
+    monkeypatch.setattr(resampling, "CELLS", 200 * 7)
     assert scores.score(case, majority=0.5, rng=stream(0, "b"), replicates=50) == whole
 
 

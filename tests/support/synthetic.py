@@ -8,7 +8,8 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import from_arrays, split_records
 from leakgauge.defenses import Defense
-from leakgauge.inference import Attack
+from leakgauge.gradients import params_of
+from leakgauge.inference import Attack, Shadow
 from leakgauge.inference.run import Settings, Stage, make_stage
 from leakgauge.models import mlp
 
@@ -29,6 +30,13 @@ def records(
 def small_task(data: Dataset, *, seed: int = 0) -> Task:
     model = mlp(data.x.shape[1], 2, hidden=(12,), generator=torch_stream(seed, "model"))
     return Task(model.to(data.x.dtype), cross_entropy)
+
+
+def bench(shift: float, *, batch_size: int = 8, users: int | None = None, n: int = 400) -> Shadow:
+    """What an adversary learns from in the first round."""
+    data = records(shift, n=n, users=users)
+    task = small_task(data)
+    return Shadow(task, params_of(task.model), data, "s", 2, batch_size, 2**28)
 
 
 def small_stage(

@@ -28,6 +28,10 @@ Out = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="print the whole answer, not its table alone")
+]
+
 
 def with_options(
     spec: type[Spec],

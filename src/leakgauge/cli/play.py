@@ -31,6 +31,9 @@ STYLES = {
 }
 
 
+WIDEST = 10_000
+
+
 @dataclass(frozen=True)
 class Command:
     """What a command runs.
@@ -54,6 +57,7 @@ def play(
     out: Path | None,
     workers: int | None,
     json_: bool,
+    verbose: bool = False,
     flat_json: bool = False,
 ) -> None:
     """Run the questions to the end, write the report and print the answer.
@@ -63,6 +67,7 @@ def play(
         out: folder of the run; None makes a new one.
         workers: processes; None decides by the work there is.
         json_: whether to print JSON alone.
+        verbose: whether to print the whole answer, in paragraphs.
         flat_json: whether that is of one question, without its name around it.
 
     Raises:
@@ -93,7 +98,7 @@ def play(
     if json_:
         print(json.dumps(_as_json(audit, sections, report, flat=flat_json), allow_nan=False))
     else:
-        _print_answer(sections, report, time.perf_counter() - began)
+        _print_answer(sections, report, time.perf_counter() - began, verbose=verbose)
     if audit.stopped:
         notices.print(
             Text(f"stopped; to go on, repeat the command with --out {path}"), soft_wrap=True
@@ -103,35 +108,55 @@ def play(
         raise typer.Exit(REFUSED)
 
 
-def _print_answer(sections: "Sequence[Section]", report: Path, seconds: float) -> None:
+def _print_answer(
+    sections: "Sequence[Section]", report: Path, seconds: float, *, verbose: bool
+) -> None:
+    """Print one line a test, the worst first, one sentence, and where the report is."""
+    from leakgauge.report.page import strongest
+
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDEST)  # a pipe has no width to wrap at
+    if verbose:
+        _print_paragraphs(console, sections)
+    console.print(_table(sections))
+    worst = strongest(sections)
+    if worst is not None:
+        console.print(Text("\n" + worst.text.replace("`", "'")), soft_wrap=True)
+    console.print(Text(f"report: {report}  ({seconds:.0f} s)"), soft_wrap=True)
+
+
+def _print_paragraphs(console: Console, sections: "Sequence[Section]") -> None:
     for section in sections:
         for line in section.lines:
+            style = STYLES.get(line.level or "", "")
             if line.heading:
-                heading = Text(f"\n{line.heading}", style=STYLES.get(line.level or "", "bold"))
                 detail = f" ({line.detail})" if line.detail else ""
-                console.print(heading + Text(detail, style="dim"))
-                console.print(Text(line.text))
+                console.print(Text(f"\n{line.heading}", style=style or "bold") + Text(detail))
+                console.print(Text(line.text), soft_wrap=True)
             else:
-                style = STYLES.get(line.level or "", "")
-                console.print(Text(f"\n{line.text}", style=style))
-    if len(sections) > 1:
-        console.print(_summary(sections))
-    console.print(Text(f"\nreport: {report}  ({seconds:.0f} s)"), soft_wrap=True)
+                console.print(Text(f"\n{line.text}", style=style), soft_wrap=True)
 
 
-def _summary(sections: "Sequence[Section]") -> Table:
+def _table(sections: "Sequence[Section]") -> Table:
     from leakgauge.report.wording import interval, number
 
-    table = Table(title="\nSummary", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for name in ("question", "verdict", "figure", "95 % interval"):
-        table.add_column(name)
-    for section in sections:
-        for row in section.rows:
-            figure = "" if row.estimate is None else f"{row.metric} {number(row.estimate.value)}"
-            ends = "" if row.estimate is None else interval(row.estimate)
-            style = STYLES.get(row.level, "")
-            table.add_row(Text(row.ask), Text(row.verdict, style=style), Text(figure), Text(ends))
+    rows = [row for section in sections for row in section.tests or section.rows]
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    names = ["question", "test", "verdict", "figure", "95 % interval"]
+    kept = [name for name in names if name != "test" or any(row.test for row in rows)]
+    for name in kept:
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        figure = "" if row.estimate is None else f"{row.metric} {number(row.estimate.value)}"
+        cells = {
+            "question": Text(row.ask),
+            "test": Text(row.test),
+            "verdict": Text(row.verdict, style=STYLES.get(row.level, "")),
+            "figure": Text(figure),
+            "95 % interval": Text("" if row.estimate is None else interval(row.estimate)),
+        }
+        table.add_row(*(cells[name] for name in kept))
     return table
 
 

@@ -46,14 +46,14 @@ def split_records(
     need_public: int = 1,
     need_label: int = 1,
 ) -> Split:
-    """Return a random split whose public part holds equally many records of each secret value.
+    """Return a random split whose public part is as balanced over the secret as the data allow.
 
-    The test part comes first. Of the rest, the public part takes ``shadow // m`` records of each
-    of the m secret values, or fewer, so that no more than a quarter of the records of any value
-    leaves the private part. The private part takes all other records.
+    The test part comes first. Of the rest, the public part takes ``shadow`` records or fewer,
+    equally many of each secret value, but at most a quarter of the records of any value: what a
+    rare value cannot give comes from the others. The private part takes all other records.
 
-    With users, each user's records go to one part. Records of public users that would break the
-    balance stay unused, so the three parts need not hold every record.
+    With users, each user's records go to one part. Records of public users beyond these numbers
+    stay unused, so the three parts need not hold every record.
 
     Args:
         secret: codes of the secret ``[n]``, 0 to m - 1.
@@ -72,7 +72,8 @@ def split_records(
         InputError: a secret value or a label is too rare.
 
     References:
-        Li et al., CCS 2024: a balanced set of shadow records.
+        Li et al., CCS 2024: a balanced set of shadow records. Where a value is rare, a balanced
+        set would be a small one; shadow batches are balanced either way.
 
     >>> split = split_records(torch.arange(100) % 2, shadow=10, rng=np.random.default_rng(0))
     >>> len(split.private), len(split.public), len(split.test)
@@ -89,7 +90,7 @@ def split_records(
         f"shadow is {shadow}, which leaves {shadow // m} records for each of {m} secret values; "
         f"expected {m * need_public} or more",
     )
-    sides = _sides(codes, owners, m, shadow // m, test_fraction, rng)
+    sides = _sides(codes, owners, m, shadow, test_fraction, rng)
     _refuse_rare_secret(codes, sides, values, (need_private, need_public), 1 - test_fraction)
     if label is not None:
         _refuse_rare_label(label.cpu().numpy(), sides, classes, need_label)
@@ -104,17 +105,37 @@ _UNUSED = 3
 def _sides(
     codes: Ints, owners: Ints, m: int, size: int, fraction: float, rng: np.random.Generator
 ) -> Ints:
-    """Return the side of each record ``[n]``; up to ``size`` public ones of each of m values."""
+    """Return the side of each record ``[n]``; up to ``size`` public ones, of m values."""
     _, user = np.unique(owners, return_inverse=True)
     counts = np.zeros((int(user.max()) + 1, m), dtype=np.int64)
     np.add.at(counts, (user, codes), 1)
     order = rng.permutation(len(counts))
     in_test = _nearest_to(order, counts.sum(axis=1), round(fraction * len(codes)))
     side = np.where(in_test, _TEST, _PRIVATE)
-    side[_public_users(order[~in_test[order]], counts, size)] = _PUBLIC
+    share = counts[~in_test].sum(axis=0) // PUBLIC_SHARE
+    goal = filled(share, size)
+    side[_public_users(order[~in_test[order]], counts, share, goal)] = _PUBLIC
     sides = side[user]
-    _balance(sides, codes, m, size, rng)
+    _leave(sides, codes, goal, rng)
     return sides
+
+
+def filled(share: Ints, size: int) -> Ints:
+    """Return how many records to take of each value: ``size`` together, as equal as possible.
+
+    Args:
+        share: the most of each value ``[m]``.
+        size: the most of all together.
+
+    >>> filled(np.array([30, 400, 400]), 600).tolist(), filled(np.array([30, 40]), 600).tolist()
+    ([30, 285, 285], [30, 40])
+    """
+    goal = np.zeros_like(share)
+    left, waiting = size, [*np.argsort(share, kind="stable").tolist()]
+    while waiting:
+        goal[waiting[0]] = min(int(share[waiting[0]]), left // len(waiting))
+        left -= int(goal[waiting.pop(0)])
+    return goal
 
 
 def _nearest_to(order: Ints, sizes: Ints, target: int) -> npt.NDArray[np.bool_]:
@@ -129,10 +150,8 @@ def _nearest_to(order: Ints, sizes: Ints, target: int) -> npt.NDArray[np.bool_]:
     return taken
 
 
-def _public_users(order: Ints, counts: Ints, size: int) -> list[int]:
+def _public_users(order: Ints, counts: Ints, share: Ints, goal: Ints) -> list[int]:
     """Return the users to take, in order, who bring missing values within each value's share."""
-    share = counts[order].sum(axis=0) // PUBLIC_SHARE
-    goal = min(size, int(share.min()))
     total = np.zeros_like(share)
     taken = []
     for user in order.tolist():
@@ -146,11 +165,10 @@ def _public_users(order: Ints, counts: Ints, size: int) -> list[int]:
     return taken
 
 
-def _balance(sides: Ints, codes: Ints, m: int, size: int, rng: np.random.Generator) -> None:
-    """Leave equally many public records of each value; mark the others unused, in place."""
-    public = [np.flatnonzero((sides == _PUBLIC) & (codes == value)) for value in range(m)]
-    size = min(size, *(len(rows) for rows in public))
-    for rows in public:
+def _leave(sides: Ints, codes: Ints, goal: Ints, rng: np.random.Generator) -> None:
+    """Leave ``goal`` public records of each value; mark the others unused, in place."""
+    for value, size in enumerate(goal.tolist()):
+        rows = np.flatnonzero((sides == _PUBLIC) & (codes == value))
         sides[rng.permutation(rows)[size:]] = _UNUSED
 
 
@@ -158,7 +176,7 @@ def _refuse_rare_secret(
     codes: Ints, sides: Ints, values: Sequence[str], need: tuple[int, int], remaining: float
 ) -> None:
     m = max(len(values), int(codes.max()) + 1)
-    # The rarest value limits the public part of all values, so the message names it first.
+    # The rarest value needs more records first, so the message names it.
     for value in np.argsort(np.bincount(codes, minlength=m), kind="stable").tolist():
         private, public = (int(((sides == s) & (codes == value)).sum()) for s in _SIDES[:2])
         if private >= need[0] and public >= need[1]:

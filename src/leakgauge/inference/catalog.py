@@ -36,8 +36,20 @@ _PLAYERS = {
     USER: ("encoder", "plda"),
 }
 
+PANEL = "panel"
+"""The word of ``--adversary`` for several adversaries whose judgements are also added up."""
+
+_PANEL = {
+    PROPERTY: ("forest", "energies", "discriminant"),
+    ATTRIBUTE: ("forest", "energies", "discriminant"),
+    PROPORTION: ("forest",),
+    USER: ("encoder",),
+}
+_UNDER_NOISE = "joint"
+
 HELP = (
-    f"{', '.join(ADVERSARIES)} (default: the paper's; forest, for user encoder), with settings as "
+    f"{PANEL} (default: forest, energies, discriminant, under noise joint, and their weighted sum; "
+    f"for proportion forest, for user encoder), {', '.join(ADVERSARIES)}, with settings as "
     "forest:kernel=10; or your own, MODULE:NAME[:key=value,...]"
 )
 """For the help of the command line."""
@@ -52,6 +64,21 @@ def players(game: str) -> tuple[str, ...]:
     ('encoder', 'plda')
     """
     return _PLAYERS[game]
+
+
+def panel_of(game: str, *, all_rounds: bool = False) -> tuple[str, ...]:
+    """Names of the adversaries that play a game by default; the paper's is first.
+
+    Args:
+        game: its name.
+        all_rounds: whether to add the adversary that sees all rounds at once, which the others
+            cannot replace where a defense adds noise.
+
+    >>> panel_of("property", all_rounds=True)
+    ('forest', 'energies', 'discriminant', 'joint')
+    """
+    together = all_rounds and _UNDER_NOISE in _PLAYERS[game]
+    return (*_PANEL[game], _UNDER_NOISE) if together else _PANEL[game]
 
 
 def parse_adversary(text: str) -> "AnyAttack":

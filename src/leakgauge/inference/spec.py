@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Self
 
 from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE
-from leakgauge.inference.catalog import PROPORTION, REGISTRY, USER
+from leakgauge.inference.catalog import PANEL, PROPORTION, REGISTRY, USER
 from leakgauge.inference.settings import ASKS, EMPIRICAL, InferenceSettings
 from leakgauge.runs.spec import NONE
 
@@ -28,7 +28,7 @@ class InferenceSpec(InferenceSettings):
         (True, False)
         """
         name, _, rest = adversary.partition(":")
-        return name in REGISTRY.names() or rest.partition(":")[0].isidentifier()
+        return name in (PANEL, *REGISTRY.names()) or rest.partition(":")[0].isidentifier()
 
     def check(self) -> None:
         """Refuse what is wrong whatever the data are.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakgauge.report.wording import plain
-from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
+from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
 from leakgauge.results.metrics import Metric, metric_named, over_seeds
 
 STATIC = "static"
@@ -107,7 +107,7 @@ class Group:
         settings: the settings that they share, without the seed.
         knowledge: of the adversary.
         keys: keys of the cells, one a seed.
-        figures: means over the seeds by metric: accumulated figures, and those of the model.
+        figures: means over the seeds by metric: those over all rounds, and those of the model.
     """
 
     settings: Mapping[str, Any]
@@ -179,7 +179,7 @@ def by_knowledge(
     """
     measured = [one for played in cells for one in played.measurements]
     of_model = {name for name, metric in metrics.items() if metric.of_model}
-    whole = [one for one in measured if one.round == ACCUMULATED]
+    whole = [one for played in cells for one in _whole(played)]
     shared = _figures([one for one in measured if one.metric in of_model], metrics)
     return {
         knowledge: {
@@ -188,6 +188,13 @@ def by_knowledge(
         }
         for knowledge in dict.fromkeys(one.knowledge for one in whole)
     }
+
+
+def _whole(played: Played) -> list[Measurement]:
+    """The figures over all rounds: the headline of several adversaries, or the plain sums."""
+    rounds = {one.round for one in played.measurements}
+    when = HEADLINE if HEADLINE in rounds else ACCUMULATED
+    return [one for one in played.measurements if one.round == when]
 
 
 def _figures(

@@ -4,7 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leakgauge.core.checks import InputError
-from leakgauge.results.measurements import ACCUMULATED, Measurement
+from leakgauge.results.measurements import ACCUMULATED, CHOSEN, Measurement
+
+UNDEFENDED = "none"
+"""The name of no defense in measurements."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,18 @@ class Test:
     knowledge: str
     adversary: str
     figures: Mapping[tuple[str, int | str], Measurement]
+
+    @property
+    def who(self) -> str:
+        """The adversary, and the defense that it meets, in a few words.
+
+        >>> Test("property", "sign", "adaptive", "forest", {}).who
+        'forest, sign, adaptive'
+        """
+        undefended = self.defense == UNDEFENDED
+        return (
+            self.adversary if undefended else f"{self.adversary}, {self.defense}, {self.knowledge}"
+        )
 
     @property
     def metrics(self) -> list[str]:
@@ -47,11 +62,13 @@ class Test:
         return [one for one in each if one is not None]
 
     def whole(self, metric: str) -> Measurement | None:
-        """Return the accumulated measurement; without one, that of the last round.
+        """Return the measurement over all rounds; without one, that of the last round.
 
-        The choice does not depend on the figures, so it does not select a favourable result.
+        It is that of the reading which shadow data favour, and else the plain sum. The choice does
+        not depend on the figures, so it does not select a favourable result.
         """
-        return self.at(metric) or next(iter(self.single(metric)[::-1]), None)
+        whole = self.at(metric, CHOSEN) or self.at(metric, ACCUMULATED)
+        return whole or next(iter(self.single(metric)[::-1]), None)
 
 
 def group_tests(measurements: Sequence[Measurement], *, without: Sequence[str] = ()) -> list[Test]:

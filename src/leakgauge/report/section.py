@@ -31,6 +31,7 @@ class Row:
         estimate: the headline figure.
         chance: its value where nothing leaks; None where that is unknown.
         strength: from 0 (nothing leaks) to 1 (everything leaks); orders the rows of one level.
+        test: of a question with several tests, which one, in a few words.
     """
 
     ask: str
@@ -41,6 +42,7 @@ class Row:
     estimate: Estimate | None = None
     chance: float | None = None
     strength: float = 0.0
+    test: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ class Section:
         title: its heading.
         html: its content, without the heading.
         rows: its lines in the summary.
-        lines: the answer for the terminal.
+        tests: one row a test, the worst first; empty where the summary's rows are all.
+        lines: the answer for the terminal at full length.
         missing: requested parts that were not completed, one sentence each.
         effect: effect of the best defense; None without defenses.
         next_command: the command that improves this answer; empty for none.
@@ -95,6 +98,7 @@ class Section:
     title: str
     html: Markup
     rows: Sequence[Row]
+    tests: Sequence[Row] = ()
     lines: Sequence[Line] = ()
     missing: Sequence[str] = ()
     effect: DefenseEffect | None = None

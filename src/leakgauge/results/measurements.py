@@ -17,6 +17,7 @@ REPORT_FILE = "report.html"
 PICTURES_FILE = "pictures.safetensors"
 ROWS_FILE = "rows.json"
 ACCUMULATED, STACKED = "accumulated", "stacked"
+CHOSEN, HEADLINE = "chosen", "headline"
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,9 @@ class Measurement:
         metric: ``"auroc"``, ``"tpr_at_1_fpr"``, ``"success"``, ``"advantage"``, ``"accuracy"``; of
             a guarantee ``"epsilon"``, ``"epsilon_gaussian"``, ...
         round: 1, 2, ... for a single round; over all of them, ``"accumulated"`` (their plain
-            sum) or ``"stacked"`` (weighted, with weights learnt on shadow data).
+            sum), ``"stacked"`` (weighted, with weights learnt on shadow data), ``"chosen"`` (that
+            of these readings which shadow data favour) or ``"headline"`` (the chosen reading of
+            the adversary that shadow data favour).
         seed: the run's seed.
         estimate: the figure with its interval.
         chance: the metric's value where nothing leaks (for accuracy: the majority class).
@@ -81,6 +84,7 @@ class Measurement:
             (``"adversary": "Forest(trees=50, ...)"``), and results of automatic choices.
         theory: values of the same figure that follow from theory, by name.
         histogram: for ``epsilon``, of the scores that it was computed from.
+        held_out: the same figure of held-out shadow data, where a choice looks at it.
         versions: of the packages that computed it.
         seconds: computing time; the only field that differs between equal runs.
     """
@@ -102,6 +106,7 @@ class Measurement:
     details: Mapping[str, str] = field(default_factory=dict)
     theory: Mapping[str, float] = field(default_factory=dict)
     histogram: Histogram | None = None
+    held_out: float | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 

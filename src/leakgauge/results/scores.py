@@ -15,6 +15,7 @@ from scipy import special
 from leakgauge.core.checks import require
 from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
 from leakgauge.results.measurements import Estimate
+from leakgauge.results.resampling import resampled_auroc, resampled_tpr
 from leakgauge.results.roc import area, best_rate, cumulative
 from leakgauge.results.statistics import Floats, Ints
 
@@ -23,9 +24,6 @@ TPR_AT_1_FPR = "tpr_at_1_fpr"
 SUCCESS = "success"
 ADVANTAGE = "advantage"
 ACCURACY = "accuracy"
-
-MAX_WEIGHTS = 4_000_000
-"""Bootstrap weights that are held at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,28 +78,16 @@ def _one_against_rest(judged: Judged) -> Iterator[tuple[NDArray[np.bool_], Float
         yield judged.truth == value, judged.log_odds(value)
 
 
-def figures(judged: Judged, weights: Floats | None = None) -> dict[str, Floats]:
+def figures(judged: Judged) -> dict[str, float]:
     """Return AUROC, TPR at 1 % FPR and success rate (Li et al., CCS 2024, section 5.1.2).
 
     AUROC and TPR are means over the secrets, one against the rest, where there are more than two.
-
-    Args:
-        judged: the trials.
-        weights: of the trials ``[..., n]``, or None for all ones.
-
-    Returns:
-        By name, each ``[...]``.
     """
-    weights = np.ones(len(judged.truth)) if weights is None else weights
-    areas, rates = [], []
-    for positive, log_odds in _one_against_rest(judged):
-        masses = cumulative(positive, log_odds, weights)
-        areas.append(area(*masses))
-        rates.append(best_rate(*masses, 0.01))
+    masses = [cumulative(*each, None) for each in _one_against_rest(judged)]
     return {
-        AUROC: np.mean(areas, axis=0),
-        TPR_AT_1_FPR: np.mean(rates, axis=0),
-        SUCCESS: (weights @ hits(judged)) / weights.sum(axis=-1),
+        AUROC: float(np.mean([area(*mass) for mass in masses])),
+        TPR_AT_1_FPR: float(np.mean([best_rate(*mass, 0.01) for mass in masses])),
+        SUCCESS: float(hits(judged).mean()),
     }
 
 
@@ -153,17 +139,16 @@ def score(
     names, index = np.unique(judged.block, return_inverse=True)
     require(len(names) >= 2, "all trials draw on the same records; an interval needs two blocks")
     drawn = draw_blocks(len(names), replicates, rng)
-    chunk = max(1, MAX_WEIGHTS // len(index))  # so that many trials do not need much memory
-    parts = [figures(judged, drawn[i : i + chunk, index]) for i in range(0, replicates, chunk)]
+    resampled = resampled_figures(replace(judged, block=index), drawn)
     estimates = {}
     for metric, value in figures(judged).items():
         low, high = bootstrap_interval(
-            float(value),
-            np.concatenate([part[metric] for part in parts]),
+            value,
+            resampled[metric],
             blocks=len(names),
             confidence=confidence,
         )
-        estimates[metric] = Estimate(float(value), low, high, len(index), confidence)
+        estimates[metric] = Estimate(value, low, high, len(index), confidence)
     success = estimates[SUCCESS]
     gain = replace(
         success,
@@ -172,6 +157,22 @@ def score(
         high=advantage(success.high, majority),
     )
     return {**estimates, ADVANTAGE: gain}
+
+
+def resampled_figures(judged: Judged, drawn: Floats) -> dict[str, Floats]:
+    """Return ``figures`` of resampled blocks ``[r]``; ``drawn`` ``[r, k]`` says how often each is
+    drawn.
+    """
+    areas, rates = [], []
+    for positive, log_odds in _one_against_rest(judged):
+        areas.append(resampled_auroc(positive, log_odds, judged.block, drawn))
+        rates.append(resampled_tpr(positive, log_odds, judged.block, drawn, 0.01))
+    right = np.bincount(judged.block, weights=hits(judged))
+    return {
+        AUROC: np.mean(areas, axis=0),
+        TPR_AT_1_FPR: np.mean(rates, axis=0),
+        SUCCESS: (drawn @ right) / (drawn @ np.bincount(judged.block)),
+    }
 
 
 def chance(truth: Ints, majority: float) -> dict[str, float]:

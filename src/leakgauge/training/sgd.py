@@ -9,7 +9,7 @@ from torch.func import functional_call
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.defenses import Defense
 from leakgauge.gradients.clipping import clipped_gradient_function
-from leakgauge.gradients.probing import fresh_buffers
+from leakgauge.gradients.probing import fresh_buffers, private
 from leakgauge.gradients.probing import gradient as gradient_of_batch
 from leakgauge.training.per_record import mean_of_transformed
 
@@ -62,10 +62,18 @@ def train_epoch(
 def _gradient_of(
     task: Task, params: Params, data: Dataset, defense: Defense | None, noise: torch.Generator
 ) -> Callable[[Params, torch.Tensor, torch.Tensor], dict[str, torch.Tensor]]:
-    """Return a function ``(params, x [B, ...], y [B]) -> gradient`` under the defense."""
+    """Return a function ``(params, x [B, ...], y [B]) -> gradient`` under the defense.
+
+    It is called with these ``params``, whose values change in place.
+    """
     per_example = None if defense is None else defense.per_example
     if per_example is not None and per_example.clip_norm is not None:
         return clipped_gradient_function(task, params, data.x, data.y, clip=per_example.clip_norm)
+
+    if per_example is None and not fresh_buffers(task):
+        own = private(task, params)  # of the same memory as params, so no step swaps them in
+        leaves = {name: one for name, one in own.model.named_parameters() if one.requires_grad}
+        return lambda params, x, y: gradient_of_batch(own, leaves, {}, x, y)
 
     def gradient(params: Params, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
         if per_example is not None:

@@ -37,6 +37,7 @@ def audit(
     workers: options.Workers = None,
     out: options.Out = None,
     json_: options.Json = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Measure what the gradients of training on DATA give away; one report for all questions."""
     require(
@@ -49,6 +50,7 @@ def audit(
         out=out,
         workers=options.worker_count(workers),
         json_=json_,
+        verbose=verbose,
     )
 
 

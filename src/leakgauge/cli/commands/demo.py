@@ -17,6 +17,7 @@ def demo(
     workers: options.Workers = None,
     out: options.Out = None,
     json_: options.Json = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Audit the RAND Health Insurance Experiment, which needs no download."""
     play(
@@ -24,4 +25,5 @@ def demo(
         out=out,
         workers=options.worker_count(workers),
         json_=json_,
+        verbose=verbose,
     )

@@ -26,6 +26,7 @@ def guarantee(
     given: options.Given,
     out: options.Out = None,
     json_: options.Json = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Measure whether DP-SGD hides an attribute of a single record, as it promises."""
 
@@ -35,4 +36,4 @@ def guarantee(
         repeat = repeat_command("guarantee", spec)
         return Command("guarantee", {question.name: (question, spec)}, repeat)
 
-    play(command, out=out, workers=1, json_=json_, flat_json=True)
+    play(command, out=out, workers=1, json_=json_, verbose=verbose, flat_json=True)

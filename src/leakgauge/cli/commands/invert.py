@@ -26,6 +26,7 @@ def invert(
     ] = None,
     out: options.Out = None,
     json_: options.Json = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Rebuild records from the gradients or updates that clients send."""
     require(
@@ -38,4 +39,4 @@ def invert(
         spec = options.spec_of(InversionSpec, given, ask=(NAME,), data=data or "")
         return Command("invert", {NAME: (question, spec)}, repeat_command("invert", spec))
 
-    play(command, out=out, workers=1, json_=json_, flat_json=True)
+    play(command, out=out, workers=1, json_=json_, verbose=verbose, flat_json=True)

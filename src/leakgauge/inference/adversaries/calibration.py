@@ -82,7 +82,7 @@ def hold_out(
     scores, truth = [], []
     for part in held_out_folds(shadow, folds=folds, batches=batches):
         judge = fit(shadow.only(part.rest))
-        scores += [judge(grads) for grads in shadow.gradients(part.batches)]
+        scores += [judge(grads) for grads in shadow.held_out_gradients(part.batches)]
         truth.append(part.secret)
     return HeldOut(np.concatenate(scores), np.concatenate(truth))
 

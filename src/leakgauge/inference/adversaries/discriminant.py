@@ -70,16 +70,14 @@ class Discriminant:
         assumed = self.assumed(shadow)
         ridges = RIDGES if self.ridge is None else (self.ridge,)
         solver = Solver.prepare(assumed)
-        scores: list[list[Floats]] = [[] for _ in ridges]
-        truth = []
+        scores, truth = [], []
         for part in held_out_folds(assumed, folds=self.folds, batches=self.batches):
-            solved = solver.solve(part.rest, ridges)
-            for grads in assumed.gradients(part.batches):
-                for kept, linear in zip(scores, solved, strict=True):
-                    kept.append(linear(grads))
+            every = Linear.beside(solver.solve(part.rest, ridges))
+            scores += [every(grads) for grads in assumed.held_out_gradients(part.batches)]
             truth.append(part.secret)
         secret = np.concatenate(truth)
-        trials = [HeldOut(np.concatenate(kept), secret) for kept in scores]
+        by_ridge = np.split(np.concatenate(scores), len(ridges), axis=1)
+        trials = [HeldOut(one, secret) for one in by_ridge]
         best, slope = pick(trials)
         (linear,) = solver.solve(np.arange(len(assumed.data)), (ridges[best],))
         held_out = HeldOut(slope * trials[best].log_odds, secret)

@@ -58,12 +58,13 @@ class EnergyView:
         each = max(1, self.most // (len(grads) + 1))
         parts = []
         for name, leaf in grads.items():
-            scale = flat_leaf(leaf).abs().amax(dim=1)  # squares of what is left do not overflow
-            scale = scale.clamp_min(torch.finfo(leaf.dtype).tiny)
-            scaled = leaf.flatten(2) if leaf.dim() > 2 else flat_leaf(leaf)[:, :, None]
-            scaled = scaled / scale[:, None, None]
+            flat = flat_leaf(leaf)
+            scale = torch.maximum(flat.amax(dim=1), -flat.amin(dim=1))
+            scale = scale.clamp_min(torch.finfo(leaf.dtype).tiny)  # then no square overflows
+            parted = leaf.flatten(2) if leaf.dim() > 2 else flat[:, :, None]
+            squares = (parted / scale[:, None, None]).square_()
             for axis in (1, 2) if name == first else (2,):
-                energy = torch.linalg.vector_norm(scaled, dim=axis).square()
+                energy = squares.sum(dim=axis)
                 parts.append(self._log(energy, each) + 2 * scale.log()[:, None])
         small = [flat_leaf(leaf) for leaf in grads.values() if leaf[0].numel() <= SMALL_LEAF]
         return torch.cat([*parts, *small], dim=1)
@@ -111,7 +112,7 @@ class Energies:
         """Calibrate on held-out shadow records, then fit on all."""
 
         def regress(part: Shadow) -> Regression:
-            features, secret = part.observe(self.batches, view=self.view, rng=rng)
+            features, secret = part.observe(self.batches, view=self.view)
             model = make_pipeline(
                 FunctionTransformer(np.asarray, kw_args={"dtype": np.float64}),
                 StandardScaler(),

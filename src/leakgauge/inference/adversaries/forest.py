@@ -1,6 +1,6 @@
 """The adversary of Li et al., CCS 2024, section 5.1.3: a random forest on pooled gradients."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -39,13 +39,24 @@ class Forest:
         require_positive(self.kernel, "pooling kernel")
         require_positive(self.batches, "number of shadow batches")
 
+    def of_fold(self, folds: int) -> "Forest":
+        """Return the forest that is grown on a fold: all of them have as many trees as this one.
+
+        So what it costs to judge held-out batches is what it costs to fit.
+        """
+        return replace(self, trees=-(-self.trees // folds))
+
+    @property
+    def view(self) -> MaxPool:
+        """Gradients to features."""
+        return MaxPool(self.kernel)
+
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
     ) -> "FittedForest":
         """Fit on balanced bootstrapped batches at this round's parameters (section 4.1)."""
-        view = MaxPool(self.kernel)
-        features, secret = shadow.observe(self.batches, view=view, rng=rng)
-        return FittedForest.grow(self, view, features, secret, log_prior, rng=rng)
+        features, secret = shadow.observe(self.batches, view=self.view)
+        return FittedForest.grow(self, self.view, features, secret, log_prior, rng=rng)
 
 
 class ForestSettings(Protocol):

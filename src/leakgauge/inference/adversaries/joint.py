@@ -101,8 +101,10 @@ def products_of_round(
     }
 
 
-def judge_jointly(attack: Joint, shadow: Shadow, seen: Products, log_prior: Floats) -> Floats:
-    """Return the attack's judgements of the trials, seen in all rounds.
+def judge_jointly(
+    attack: Joint, shadow: Shadow, seen: Products, log_prior: Floats
+) -> tuple[Floats, HeldOut]:
+    """Return the attack's judgements of the trials and of held-out batches, seen in all rounds.
 
     Ridge, slope and whether the secrets share one covariance are picked on held-out shadow
     batches.
@@ -114,7 +116,7 @@ def judge_jointly(attack: Joint, shadow: Shadow, seen: Products, log_prior: Floa
         log_prior: ``[m]``.
 
     Returns:
-        Log posteriors ``[N, m]``.
+        Log posteriors ``[N, m]`` of the trials, and log-odds of the held-out shadow batches.
     """
     shadow = attack.assumed(shadow)
     codes = shadow.data.secrets[shadow.secret].cpu().numpy()
@@ -130,11 +132,13 @@ def judge_jointly(attack: Joint, shadow: Shadow, seen: Products, log_prior: Floa
         truth.append(part.secret)
     require(done == len(seen.held_out), "the rounds judged other held-out batches")
     secret = np.concatenate(truth)
-    best, slope = pick([HeldOut(np.concatenate(way), secret) for way in zip(*scores, strict=True)])
+    ways = [HeldOut(np.concatenate(way), secret) for way in zip(*scores, strict=True)]
+    best, slope = pick(ways)
     scatter = Scatter(seen.gram, codes, shadow.values)
     ridge, way = divmod(best, len(scores[0]) // len(ridges))
     of_trials = _ways(attack, shadow, scatter, seen.trials, ridges[ridge : ridge + 1])[way]
-    return with_prior(slope * of_trials, log_prior)
+    held_out = HeldOut(slope * ways[best].log_odds, secret)
+    return with_prior(slope * of_trials, log_prior), held_out
 
 
 def _ways(
@@ -161,6 +165,6 @@ def _held_out(attack: Discriminant, shadow: Shadow, records: RecordGradients) ->
         [
             records.products(Flat()(grads))
             for part in held_out_folds(shadow, folds=attack.folds, batches=attack.batches)
-            for grads in shadow.gradients(part.batches)
+            for grads in shadow.held_out_gradients(part.batches)
         ]
     )

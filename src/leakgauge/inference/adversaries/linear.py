@@ -1,5 +1,6 @@
 """Linear discriminants, solved by the inner products of the records' gradients."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,14 @@ class Linear:
 
     weight: Floats
     intercept: Floats
+
+    @classmethod
+    def beside(cls, several: Sequence["Linear"]) -> "Linear":
+        """Return one whose scores are those of several, side by side ``[n, k m]``."""
+        return cls(
+            np.concatenate([one.weight for one in several], axis=1),
+            np.concatenate([one.intercept for one in several]),
+        )
 
     def __call__(self, seen: Grads) -> Floats:
         """Return scores ``[n, m]`` of gradients with leaves ``[n, *p]``."""

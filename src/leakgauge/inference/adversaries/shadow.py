@@ -5,6 +5,7 @@ population and the parameters of every round. With these it can make as many obs
 own as it likes, from any part of its records; that is all that fitting may use.
 """
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -14,8 +15,10 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from leakgauge.core.checks import require
+from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Grads, Params, Task
 from leakgauge.defenses import Defense, none
+from leakgauge.inference.adversaries.sharing import Shared
 from leakgauge.inference.adversaries.views import View
 from leakgauge.inference.games.mixing import Mix, Pure, bootstrap
 from leakgauge.training.observation import sent_gradients
@@ -40,6 +43,9 @@ class Shadow:
         above: makes the secret binary: whether it is above this value; then m is 2.
         held_out_seed: the seed of the held-out folds and their batches, which are equal in every
             round with an equal seed.
+        draw_seed: the seed of the batches that attacks share.
+        part: which of the records these are, where they are not all of them.
+        shared: what attacks on this shadow and on parts of it share; a changed copy shares nothing.
     """
 
     task: Task
@@ -54,6 +60,12 @@ class Shadow:
     mix: Mix | None = None
     above: int | None = None
     held_out_seed: int = 0
+    draw_seed: int = 0
+    part: str = ""
+    shared: Shared = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shared", Shared())
 
     @property
     def mixture(self) -> Mix:
@@ -62,7 +74,15 @@ class Shadow:
 
     def split_above(self, value: int) -> "Shadow":
         """Return this shadow with a new secret: whether the game's secret is above ``value``."""
-        return replace(self, mix=self.mixture, above=value, values=2)
+        steps = replace(
+            self, mix=self.mixture, above=value, values=2, part=f"{self.part}, above {value}"
+        )
+        return steps.sharing(self.shared)
+
+    def sharing(self, shared: Shared) -> "Shadow":
+        """Return this shadow; what ``shared`` holds must be of the same records and defense."""
+        object.__setattr__(self, "shared", shared)
+        return self
 
     @property
     def undefended(self) -> "Shadow":
@@ -117,16 +137,31 @@ class Shadow:
         )
 
     def observe(
-        self, n: int, *, view: View, rng: np.random.Generator
+        self, n: int, *, view: View, rng: np.random.Generator | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Features ``[n, D]`` and secrets ``[n]`` of n bootstrapped batches."""
+        """Return features ``[n, D]`` and secrets ``[n]`` of n bootstrapped batches.
+
+        Args:
+            n: the number of batches.
+            view: gradients to features.
+            rng: draws the batches; None for those that all attacks on this shadow share, whose
+                gradients are made once.
+        """
         require(
             n >= self.values,
             f"{n} shadow batches cannot show each of {self.values} secrets; ask for more batches",
         )
+        if rng is None:
+            rows, secret = self.draw(n, rng=stream(self.draw_seed, "batches", self.part, n))
+            key = f"{self.part}, {n} batches"
+            return self.shared.features(key, view, lambda: self.gradients(rows)), secret
         rows, secret = self.draw(n, rng=rng)
         features = torch.cat([view(grads) for grads in self.gradients(rows)])
         return features.cpu().numpy(), secret
+
+    def held_out_gradients(self, rows: NDArray[np.int64]) -> Iterator[Grads]:
+        """Yield the gradients of batches ``[n, B]`` that several attacks judge, made once."""
+        return self.shared.gradients(f"{self.part} {_digest(rows)}", lambda: self.gradients(rows))
 
     def folds(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple["Shadow", "Shadow"]]:
         """Pairs (rest, fold) that share no record, and no user where there are users.
@@ -152,4 +187,9 @@ class Shadow:
     def only(self, rows: NDArray[np.int64]) -> "Shadow":
         """Return this shadow with the records ``rows`` only."""
         index = torch.from_numpy(rows).to(self.data.y.device)
-        return replace(self, data=self.data.rows(index))
+        part = f"{self.part}, records {_digest(rows)}"
+        return replace(self, data=self.data.rows(index), part=part).sharing(self.shared)
+
+
+def _digest(rows: NDArray[np.int64]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()[:16]

@@ -5,7 +5,7 @@ the plain product over rounds (``rounds.accumulate``) counts the same informatio
 dependent they are shows on held-out shadow batches, if every round judges the same ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +32,7 @@ def judge_held_out(
     """Return log-odds of held-out shadow batches, the same ones in every round.
 
     An adversary that was calibrated on just these has it at hand (``held_out``); otherwise the
-    attack is fitted once more for each fold.
+    attack is fitted once more for each fold; one with a method ``of_fold`` says how.
 
     Args:
         attack: the settings.
@@ -47,9 +47,11 @@ def judge_held_out(
     if isinstance(at_hand, HeldOut) and own == (folds, batches):
         return at_hand
     uniform = np.full(shadow.values, -np.log(shadow.values))
+    lighter: Callable[[int], Attack] | None = getattr(attack, "of_fold", None)
+    of_fold = attack if lighter is None else lighter(folds)
     return hold_out(
         shadow,
-        lambda part: attack.fit(part, uniform, rng=rng).log_posterior,
+        lambda part: of_fold.fit(part, uniform, rng=rng).log_posterior,
         folds=folds,
         batches=batches,
     )
@@ -60,11 +62,12 @@ class Stack:
     """Weights of at least 0 that make the weighted sum of the rounds' log-odds predict best.
 
     Logistic regression without an intercept on the rounds' log-odds. Rounds are hard to tell apart
-    where they say nearly the same; the penalty draws the weights to one another, not to 0.
+    where they say nearly the same; the penalty draws the weights of one adversary's rounds to one
+    another, not to 0.
 
     Attributes:
-        penalty: on half the sum of squared deviations of the weights from their mean, against the
-            mean log loss in nats.
+        penalty: on half the sum of squared deviations of the weights from the mean of their
+            group, against the mean log loss in nats.
     """
 
     penalty: float = 0.01
@@ -72,11 +75,12 @@ class Stack:
     def __post_init__(self) -> None:
         require_positive(self.penalty, "penalty")
 
-    def fit(self, held_out: Sequence[HeldOut]) -> Floats:
+    def fit(self, held_out: Sequence[HeldOut], groups: Sequence[int] = ()) -> Floats:
         """Return the weights ``[R]``.
 
         Args:
             held_out: one for each round, of the same batches in the same order.
+            groups: number of the adversary of each round ``[R]``; empty for a single one.
         """
         secret = held_out[0].secret
         require(
@@ -86,10 +90,12 @@ class Stack:
         log_odds = np.stack([one.log_odds for one in held_out])
         log_odds = log_odds - log_odds.mean(axis=2, keepdims=True)
         truth = smoothed_truth(secret, log_odds.shape[2])
+        same = np.equal.outer(groups, groups) if len(groups) else np.ones((len(held_out),) * 2)
+        mean = same / same.sum(axis=1)
 
         def loss(weights: Floats) -> tuple[float, Floats]:
             log_probability = special.log_softmax(np.tensordot(weights, log_odds, 1), axis=1)
-            apart = weights - weights.mean()
+            apart = weights - mean @ weights
             value = -(truth * log_probability).sum() / len(secret)
             slope = ((np.exp(log_probability) - truth) * log_odds).sum(axis=(1, 2)) / len(secret)
             return value + self.penalty / 2 * apart @ apart, slope + self.penalty * apart
@@ -99,6 +105,38 @@ class Stack:
         best = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
         weights: Floats = best.x
         return weights
+
+
+def cross_weighted(
+    held_out: Sequence[HeldOut],
+    stack: Stack,
+    groups: Sequence[int] = (),
+    *,
+    parts: int = 3,
+) -> HeldOut:
+    """Return weighted sums of held-out batches, with weights that were fitted on other batches.
+
+    So they rank as the weighted sum ranks batches that no weight was fitted on. The batches of a
+    secret are parted in their order, which is that of the folds.
+
+    Args:
+        held_out: one for each round, of the same batches in the same order.
+        stack: fits the weights.
+        groups: number of the adversary of each round; empty for a single one.
+        parts: number of parts; the weights of each are fitted on the others.
+    """
+    secret = held_out[0].secret
+    rank = np.empty(len(secret), dtype=np.int64)
+    for value in np.unique(secret):
+        rows = np.flatnonzero(secret == value)
+        rank[rows] = np.arange(len(rows)) * parts // len(rows)
+    sums = np.empty_like(held_out[0].log_odds)
+    for part in range(parts):
+        rest, rows = rank != part, rank == part
+        others = [HeldOut(one.log_odds[rest], secret[rest]) for one in held_out]
+        weights = stack.fit(others, groups)
+        sums[rows] = np.tensordot(weights, np.stack([one.log_odds[rows] for one in held_out]), 1)
+    return HeldOut(sums, secret)
 
 
 def accumulate_weighted(log_posteriors: Floats, log_prior: Floats, weights: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from leakgauge.inference.catalog import PANEL
 from leakgauge.inference.report.defenses import DefenseRow, DefenseTable
 from leakgauge.inference.report.verdict import level_of
 from leakgauge.report.section import DefenseEffect
@@ -14,6 +15,12 @@ def answer(table: DefenseTable) -> str:
     """Return which defense lowers the AUROC of the strongest adaptive adversary, at which cost."""
     out = _left_out(table)
     best, bare = _best(table), _undefended(table)
+    if not _ranks(table):
+        return (
+            f"One adversary alone ({next(iter(table.adversaries.values()))}) ranks no defense: "
+            "another may see through the one that stops it. Leave out --adversary, and a panel "
+            "of adversaries ranks them."
+        )
     if best is None:
         return f"This run does not show that any defense protects.{_not_compared(out)}"
     if bare is None:
@@ -39,18 +46,29 @@ def answer(table: DefenseTable) -> str:
 def effect(table: DefenseTable) -> DefenseEffect | None:
     """Return what the best defense changed; None where none can be compared."""
     best = _best(table)
-    return None if best is None else DefenseEffect(best.defense, answer(table))
+    return None if best is None or not _ranks(table) else DefenseEffect(best.defense, answer(table))
 
 
 def how_chosen(table: DefenseTable) -> str:
     """Return how the figures of the answer were chosen."""
-    of = f" over the {len(table.adversaries)} adversaries" if len(table.adversaries) > 1 else ""
+    if not _ranks(table):
+        return ""
+    worst = "the highest AUROC of an adaptive adversary (without a defense, the highest of all)"
+    looks = "Both choices look"
+    if PANEL in table.adversaries.values():
+        worst = "the adaptive adversary (without a defense, the static one) that shadow data favour"
+        looks = "That choice looks"
     return (
-        f"How this was chosen: each defense stands with its worst case{of}, the highest AUROC of "
-        "an adaptive adversary (without a defense, the highest of all). The defense with the "
-        "lowest of these is named. Both choices look at the figures, which the intervals do not "
-        "cover. A stronger adversary may find more."
+        "How this was chosen: each defense stands with its worst case over the "
+        f"{len(table.adversaries)} adversaries, {worst}. The defense with the lowest of these is "
+        f"named. {looks} at the figures, which the intervals do not cover. A stronger adversary "
+        "may find more."
     )
+
+
+def _ranks(table: DefenseTable) -> bool:
+    """Whether several adversaries were tried: one alone ranks no defense."""
+    return len(table.adversaries) > 1
 
 
 def _comparable(table: DefenseTable) -> list[DefenseRow]:

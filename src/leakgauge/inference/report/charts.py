@@ -7,9 +7,10 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from leakgauge.inference.report.headline import covers_all_rounds
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.grouping import Test
-from leakgauge.results.measurements import ACCUMULATED, Measurement
+from leakgauge.results.measurements import Measurement
 
 _MARKERS = 40  # single rounds up to which each has its own dot
 _ROC_STEP = 0.004  # of the axes' length: nearer points look like one
@@ -25,7 +26,7 @@ def over_rounds(test: Test, metric: str, *, floor: float, name: str) -> Markup |
         name: a word that no other chart of the page has.
     """
     single = test.single(metric)
-    whole = test.at(metric, ACCUMULATED)
+    whole = _of_all_rounds(test, metric)
     if not single:
         return None
     with chart(name) as (axes, svg):
@@ -44,6 +45,12 @@ def over_rounds(test: Test, metric: str, *, floor: float, name: str) -> Markup |
         axes.grid(visible=False, axis="x")
         axes.set_xlabel("round")
     return svg[0]
+
+
+def _of_all_rounds(test: Test, metric: str) -> Measurement | None:
+    """The figure of all rounds together; None where the chosen one is a single round's."""
+    whole = test.whole(metric)
+    return whole if whole is not None and covers_all_rounds(whole) else None
 
 
 def roc(test: Test, *, name: str) -> Markup | None:

@@ -1,13 +1,14 @@
 """The defenses of a game beside one another: leakage against the model's accuracy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
+from leakgauge.inference.report.headline import leading
 from leakgauge.inference.report.titles import accuracies
 from leakgauge.report.grouping import Test
-from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
+from leakgauge.results.measurements import ACCUMULATED, CHOSEN, Estimate, Measurement
 from leakgauge.runs.spec import NONE
 
 CAUTION = (
@@ -25,12 +26,14 @@ class DefenseRow:
         defense: its name.
         accuracy: of the model that is trained under it; None where it was not measured.
         aurocs: the AUROC over all rounds by (knowledge, adversary).
+        leading: those of them that the answer stands on.
     """
 
     number: int
     defense: str
     accuracy: Measurement | None
     aurocs: Mapping[tuple[str, str], Measurement]
+    leading: Collection[tuple[str, str]] = ()
 
     @property
     def knowledge(self) -> str:
@@ -39,8 +42,11 @@ class DefenseRow:
 
     @property
     def worst(self) -> Measurement | None:
-        """The highest AUROC over the adversaries that know the defense."""
-        known = [one for (knowledge, _), one in self.aurocs.items() if knowledge == self.knowledge]
+        """The AUROC of the adversary that knows the defense and that shadow data favour.
+
+        The highest, where no shadow data compare the adversaries.
+        """
+        known = [self.aurocs[key] for key in self.leading if key[0] == self.knowledge]
         return max(known, key=lambda one: one.estimate.value, default=None)
 
 
@@ -95,6 +101,8 @@ class DefenseTable:
         rounds = {one.round for row in self.rows for one in row.aurocs.values()}
         if rounds == {ACCUMULATED}:
             return "all rounds together"
+        if rounds == {CHOSEN}:
+            return "for each adversary the reading that shadow data favour"
         return "all rounds together; where nothing was accumulated, the last round"
 
     @property
@@ -114,8 +122,9 @@ def defense_tables(
         defended = [name for name in aurocs if name != NONE]
         if not defended:
             continue
+        leads = _leading(tests, game)
         rows = [
-            DefenseRow(number, name, accuracy.get((game, name)), aurocs[name])
+            DefenseRow(number, name, accuracy.get((game, name)), aurocs[name], leads[name])
             for number, name in enumerate([NONE, *defended])
             if name in aurocs
         ]
@@ -131,6 +140,16 @@ def _aurocs(tests: Sequence[Test], game: str) -> dict[str, dict[tuple[str, str],
         if test.game == game and one is not None:
             aurocs.setdefault(test.defense, {})[test.knowledge, test.adversary] = one
     return aurocs
+
+
+def _leading(tests: Sequence[Test], game: str) -> dict[str, list[tuple[str, str]]]:
+    leads: dict[str, list[tuple[str, str]]] = {}
+    for test in tests:
+        leads.setdefault(test.defense, [])
+    for test in leading(tests):
+        if test.game == game and test.whole("auroc") is not None:
+            leads[test.defense].append((test.knowledge, test.adversary))
+    return leads
 
 
 def _lettered(names: Sequence[str]) -> dict[str, str]:

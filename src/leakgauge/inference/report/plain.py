@@ -5,13 +5,16 @@ from typing import Any
 
 from leakgauge.inference.report.best_defense import answer as best_defense
 from leakgauge.inference.report.defenses import defense_tables
+from leakgauge.inference.report.headline import leading, reading_of
 from leakgauge.inference.report.implied import NO_CERTIFICATE, all_implied, implied
 from leakgauge.inference.report.promises import guarantee, promises
+from leakgauge.inference.report.rows import worst_by_ask
 from leakgauge.inference.report.titles import accuracies, adversary_tests, in_order, title
-from leakgauge.inference.report.verdict import verdicts
+from leakgauge.inference.report.verdict import Verdict, smallest_visible, verdict, verdicts
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Line
-from leakgauge.results.measurements import ACCUMULATED, STACKED, Measurement, Run
+from leakgauge.results.measurements import ACCUMULATED, CHOSEN, STACKED, Measurement, Run
+from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.runs.question import Answer
 from leakgauge.runs.spec import NONE
 
@@ -20,17 +23,43 @@ FEW = 3
 
 
 def to_json(answer: Answer) -> dict[str, Any]:
-    """Return every test with its accumulated and single-round figures and the model's accuracy."""
+    """Return the headline of each game, every test with its figures, and the model's accuracy."""
     run, measurements = answer.run, answer.measurements
     accuracy = {(one.game, one.defense): _figure(one) for one in accuracies(measurements)}
     return {
         "label": run.settings["label"],
         "secret": run.settings["secret"],
         "seed": run.settings["seed"],
+        "headline": _headline(run, measurements),
         "cells": [
             {**_test(run, test), "utility": {"accuracy": accuracy.get((test.game, test.defense))}}
             for test in adversary_tests(measurements)
         ],
+    }
+
+
+def _headline(run: Run, measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
+    """One entry for each game: the worst of the tests that the answer stands on."""
+    judged = [verdict(run, test) for test in leading(adversary_tests(measurements))]
+    worst = worst_by_ask([one for one in judged if one is not None])
+    return [_entry(one) for one in worst.values()]
+
+
+def _entry(one: Verdict) -> dict[str, Any]:
+    auroc, gained = one.test.whole(AUROC), one.test.whole(ADVANTAGE)
+    assert auroc is not None
+    return {
+        "ask": one.test.game,
+        "secret": auroc.secret,
+        "defense": one.test.defense,
+        "knowledge": one.test.knowledge,
+        "adversary": one.test.adversary,
+        "reading": reading_of(auroc),
+        "auroc": _figure(auroc),
+        "advantage": None if gained is None else _figure(gained),
+        "verdict": one.headline,
+        "text": one.text,
+        "smallest_detectable": smallest_visible(one.auroc, one.chance),
     }
 
 
@@ -90,12 +119,22 @@ def _test(run: Run, test: Test) -> dict[str, Any]:
         "knowledge": test.knowledge,
         "adversary": test.adversary,
         "trials": next(iter(test.figures.values())).estimate.n,
+        **_chosen(test),
         "accumulated": _figures(test, ACCUMULATED),
         **({"stacked": _figures(test, STACKED)} if test.has(STACKED) else {}),
         "rounds": [{"round": number, **_figures(test, number)} for number in test.rounds],
         "bounds": _bounds(run, test, promised),
         **({"epsilon": promised["epsilon"]} if promised.get("epsilon") else {}),
     }
+
+
+def _chosen(test: Test) -> dict[str, Any]:
+    """The reading that held-out shadow data favour, and their AUROC of it."""
+    auroc = test.at(AUROC, CHOSEN)
+    if auroc is None:
+        return {}
+    held_out = {"reading": reading_of(auroc), "held_out_auroc": auroc.held_out}
+    return {"chosen": {**held_out, **_figures(test, CHOSEN)}}
 
 
 def _bounds(run: Run, test: Test, promised: Mapping[str, Any]) -> dict[str, Any]:

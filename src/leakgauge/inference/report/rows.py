@@ -1,6 +1,7 @@
 """The lines of inference in the summary of a report, one per word of ``--ask``."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from leakgauge.inference.metrics import METRICS
 from leakgauge.inference.report.verdict import Verdict
@@ -14,11 +15,16 @@ def rows(answer: Answer, judged: Sequence[Verdict]) -> list[Row]:
 
     Args:
         answer: of the run.
-        judged: the verdicts of all tests.
+        judged: the verdicts of the tests that the answer stands on.
     """
     worst = worst_by_ask(judged)
     games = answer.run.settings.get("ask") or list(worst)
     return [_row(worst[game]) if game in worst else _missing(game, answer) for game in games]
+
+
+def rows_of_tests(judged: Sequence[Verdict]) -> list[Row]:
+    """Return one row for each test, in the order of their verdicts."""
+    return [replace(_row(one), test=one.test.who) for one in judged]
 
 
 def worst_by_ask(judged: Sequence[Verdict]) -> dict[str, Verdict]:

@@ -10,16 +10,17 @@ from leakgauge.inference.report.implied import NO_CERTIFICATE, all_implied
 from leakgauge.inference.report.next_command import next_command
 from leakgauge.inference.report.plain import lines
 from leakgauge.inference.report.promises import channel_notes, epsilon_notes, promises
-from leakgauge.inference.report.rows import rows, worst_by_ask
+from leakgauge.inference.report.rows import rows, rows_of_tests, worst_by_ask
 from leakgauge.inference.report.selection import how_selected, selected
 from leakgauge.inference.report.titles import accuracies, adversary_tests, metric_titles
 from leakgauge.inference.report.verdict import CLEAR_AUROC, NOTHING_AUROC, STRONG_AUROC, Verdict
 from leakgauge.inference.report.views import (
     USED_ROUNDS,
+    by_urgency,
     common_chance,
     defense_views,
-    every,
     implied_views,
+    step_for,
     test_views,
 )
 from leakgauge.report.facts import other_facts, parts
@@ -47,7 +48,9 @@ def section(answer: Answer, question: Question) -> Section:
     tests = adversary_tests(measurements)
     shown = selected(tests)
     views = test_views(run, tests, shown)
-    judged = [view.verdict for view in views if view.verdict is not None]
+    ranked = by_urgency(views)
+    every = [view.verdict for view in ranked if view.verdict is not None]
+    judged = [view.verdict for view in ranked if view.leads and view.verdict is not None]
     tables = defense_tables(tests, measurements)
     promised = promises(run)
     implied = implied_views(all_implied(run, tests))
@@ -60,7 +63,8 @@ def section(answer: Answer, question: Question) -> Section:
             "run": run,
             "secret": run.settings.get("secret", ""),
             "views": views,
-            "summary": sentences.summary(judged),
+            "ranked": ranked,
+            "summary": sentences.summary(every),
             "missing": answer.missing,
             "chosen": how_selected(len(shown), len(tests)),
             "metrics": metric_titles(tests),
@@ -82,8 +86,8 @@ def section(answer: Answer, question: Question) -> Section:
             "accuracies": [(one, sentences.about_accuracy(one)) for one in accuracy],
             "parts": parts(run.data),
             "rest": other_facts(run.data),
-            "step": every(tests, TABLE_ROUNDS),
-            "used_step": every(shown, USED_ROUNDS),
+            "step": step_for(tests, TABLE_ROUNDS),
+            "used_step": step_for(shown, USED_ROUNDS),
         },
     )
     return Section(
@@ -91,6 +95,7 @@ def section(answer: Answer, question: Question) -> Section:
         title=question.title,
         html=html,
         rows=rows(answer, judged),
+        tests=rows_of_tests(every),
         lines=lines(run, measurements),
         missing=answer.missing,
         effect=_effect(tables, judged),

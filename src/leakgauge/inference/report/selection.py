@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from leakgauge.core.knowledge import ADAPTIVE
+from leakgauge.inference.report.headline import leading
 from leakgauge.report.grouping import Test
 from leakgauge.runs.spec import NONE
 
@@ -13,13 +14,14 @@ LIMIT = 12
 def selected(tests: Sequence[Test], *, limit: int = LIMIT) -> list[Test]:
     """Return the tests that are shown at full length, in their own order.
 
-    All of them, where they are few. Otherwise first the worst case of each game and defense: the
-    highest AUROC among adversaries that know the defense; then the other tests in order.
+    All of them, where they are few. Otherwise first the worst case of each game and defense: of
+    the tests that the answer stands on, the highest AUROC among adversaries that know the
+    defense; then the other tests in order.
     """
     if len(tests) <= limit:
         return list(tests)
     worst: dict[tuple[str, str], Test] = {}
-    for test in tests:
+    for test in leading(tests):
         key = (test.game, test.defense)
         if _informed(test) and (key not in worst or _auroc(test) > _auroc(worst[key])):
             worst[key] = test

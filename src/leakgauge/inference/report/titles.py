@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from leakgauge.inference.metrics import LEAKAGE
+from leakgauge.inference.report.headline import called
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.wording import label
 from leakgauge.results.measurements import Measurement
@@ -25,7 +26,7 @@ def title(test: Test) -> str:
     >>> title(Test("property", "none", "static", "forest", {}))
     'Property inference, forest adversary'
     """
-    words = [f"{test.game.capitalize()} inference", f"{test.adversary} adversary"]
+    words = [f"{test.game.capitalize()} inference", called(test.adversary).removeprefix("the ")]
     if test.defense != NONE:
         words += [f"defense {test.defense}", f"{test.knowledge} knowledge"]
     return ", ".join(words)
@@ -60,7 +61,7 @@ def details_of(test: Test, *, step: int = 1) -> dict[str, str]:
         step: show every n-th round.
     """
     whole = test.whole("auroc")
-    details = dict(whole.details) if whole is not None else {}
+    details = dict(sorted(whole.details.items())) if whole is not None else {}
     rounds: Mapping[int | str, Mapping[str, str]] = {
         one.round: one.details for one in test.single("auroc")
     }

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.inference.report.games import cases, inferred, values
+from leakgauge.inference.report.headline import called, covers_all_rounds
 from leakgauge.inference.report.titles import adversary_tests, title
 from leakgauge.inference.settings import FRESH
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
-from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, Run
+from leakgauge.results.measurements import Estimate, Measurement, Run
 from leakgauge.results.scores import smallest_detectable
 from leakgauge.runs.spec import NONE
 
@@ -179,9 +180,9 @@ def _interval(one: Measurement, *, share: bool = True) -> str:
 
 def _who(one: Measurement) -> str:
     if one.defense == NONE:
-        return f"the {one.adversary} adversary"
+        return called(one.adversary)
     aware = "that knows the defense" if _known(one) == ADAPTIVE else "unaware of the defense"
-    return f"the {one.adversary} adversary ({aware} `{one.defense}`)"
+    return f"{called(one.adversary)} ({aware} `{one.defense}`)"
 
 
 def _known(one: Measurement) -> str:
@@ -190,12 +191,12 @@ def _known(one: Measurement) -> str:
 
 def _is_fresh(run: Run, one: Measurement) -> bool:
     fresh = run.settings.get("batches") == FRESH
-    return fresh and one.round == ACCUMULATED and _rounds(run, one) > 1
+    return fresh and _rounds(run, one) > 1
 
 
 def _rounds(run: Run, one: Measurement) -> int:
     rounds = run.settings.get("rounds")
-    return rounds if one.round == ACCUMULATED and isinstance(rounds, int) else 1
+    return rounds if covers_all_rounds(one) and isinstance(rounds, int) else 1
 
 
 def _observed(run: Run, one: Measurement) -> str:

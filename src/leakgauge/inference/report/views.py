@@ -10,14 +10,15 @@ from leakgauge.inference.metrics import LEAKAGE
 from leakgauge.inference.report import charts
 from leakgauge.inference.report.best_defense import answer, how_chosen
 from leakgauge.inference.report.defenses import CAUTION, DefenseTable
+from leakgauge.inference.report.headline import leading, reading_of
 from leakgauge.inference.report.implied import Implied, bits
 from leakgauge.inference.report.titles import details_of, title
 from leakgauge.inference.report.tradeoff import tradeoff
 from leakgauge.inference.report.verdict import CLEAR_AUROC, STRONG_AUROC, Verdict, verdict
 from leakgauge.report.grouping import Test
-from leakgauge.report.section import Chart
+from leakgauge.report.section import LEVELS, Chart
 from leakgauge.report.wording import number, short
-from leakgauge.results.measurements import ACCUMULATED, Measurement, Run
+from leakgauge.results.measurements import Measurement, Run
 from leakgauge.results.scores import AUROC, SUCCESS
 
 USED_ROUNDS = 200
@@ -36,6 +37,7 @@ class TestView:
         title: the test in a few words.
         verdict: None without an AUROC.
         gauge: CSS lengths of the verdict's gauge by name.
+        leads: whether the answer stands on it.
         shown: whether it has charts and a verdict at full length.
         charts: none for a test that is not shown at full length.
         used: what was used exactly.
@@ -48,9 +50,22 @@ class TestView:
     title: str
     verdict: Verdict | None
     gauge: Mapping[str, str]
+    leads: bool
     shown: bool
     charts: Sequence[Chart]
     used: Mapping[str, str]
+
+    @property
+    def reading(self) -> str:
+        """What the verdict's figure was read from."""
+        whole = self.test.whole(AUROC)
+        return "" if whole is None else reading_of(whole)
+
+    @property
+    def held_out(self) -> float | None:
+        """The AUROC of that reading on held-out shadow batches."""
+        whole = self.test.whole(AUROC)
+        return None if whole is None else whole.held_out
 
     def trials(self, when: int | str) -> int:
         """Return the number of trials behind the figures of a round."""
@@ -84,8 +99,8 @@ class ImpliedView:
 def test_views(run: Run, tests: Sequence[Test], shown: Sequence[Test]) -> list[TestView]:
     """Return a view of every test; those of ``shown`` have charts."""
     floors = {metric: charts.common_floor(tests, metric) for metric in (AUROC, SUCCESS)}
-    step = every(shown, USED_ROUNDS)
-    long = {id(test) for test in shown}
+    step = step_for(shown, USED_ROUNDS)
+    long, leads = {id(test) for test in shown}, {id(test) for test in leading(tests)}
     views = []
     for number_, test in enumerate(tests):
         judged, at_length = verdict(run, test), id(test) in long
@@ -97,6 +112,7 @@ def test_views(run: Run, tests: Sequence[Test], shown: Sequence[Test]) -> list[T
                 title=title(test),
                 verdict=judged,
                 gauge={} if judged is None else _gauge(judged),
+                leads=id(test) in leads,
                 shown=at_length,
                 charts=_charts(test, floors, name) if at_length else [],
                 used=details_of(test, step=step) if at_length else {},
@@ -132,6 +148,17 @@ def implied_views(implied: Sequence[Implied]) -> list[ImpliedView]:
     ]
 
 
+def by_urgency(views: Sequence[TestView]) -> list[TestView]:
+    """Return the tests with a verdict: first those that the answer stands on, the worst first."""
+    judged = [one for one in views if one.verdict is not None]
+    return sorted(judged, key=lambda one: (not one.leads, *_calm(one)))
+
+
+def _calm(view: TestView) -> tuple[float, float]:
+    assert view.verdict is not None
+    return -LEVELS[view.verdict.level], -view.verdict.auroc.value
+
+
 def common_chance(tests: Sequence[Test]) -> dict[str, float]:
     """Return what guessing gives by metric where it is the same in every test; otherwise nothing.
 
@@ -143,7 +170,7 @@ def common_chance(tests: Sequence[Test]) -> dict[str, float]:
     return common if len(common) == len(chances) else {}
 
 
-def every(tests: Sequence[Test], rows: int) -> int:
+def step_for(tests: Sequence[Test], rows: int) -> int:
     """Return n to show every n-th round of the tests in at most about ``rows`` rows."""
     return max(1, math.ceil(sum(len(test.rounds) for test in tests) / rows))
 
@@ -170,12 +197,12 @@ def _charts(test: Test, floors: Mapping[str, float], name: str) -> list[Chart]:
 def _says(test: Test, metric: str) -> str:
     """A chart in words, for readers who do not see it."""
     words = f"{LEAKAGE[metric]} of the test {title(test)}."
-    single, whole = test.single(metric), test.at(metric, ACCUMULATED)
+    single, whole = test.single(metric), test.whole(metric)
     if single:
         values = [one.estimate.value for one in single]
         words += f" Single rounds from {number(min(values))} to {number(max(values))}."
     if whole is not None:
-        words += f" All rounds together {number(whole.estimate.value)}."
+        words += f" The {reading_of(whole)} {number(whole.estimate.value)}."
     return f"{words} The table of all rounds has every figure."
 
 

@@ -1,35 +1,55 @@
 """The adversaries and defenses that settings name."""
 
+from dataclasses import dataclass
+
 from leakgauge.core.checks import require
 from leakgauge.defenses import Defense, parse_defense
-from leakgauge.inference.catalog import games_of, parse_adversary, players
+from leakgauge.inference.catalog import PANEL, games_of, panel_of, parse_adversary, players
 from leakgauge.inference.games.candidates import AnyAttack
-from leakgauge.inference.settings import InferenceSettings
+from leakgauge.inference.settings import REUSE, InferenceSettings
 
 
-def attacks_of(spec: InferenceSettings, ask: str) -> list[AnyAttack]:
-    """Return the attacks of a game: the named ones that play it; without names, the paper's.
+@dataclass(frozen=True)
+class Playing:
+    """The attacks on one game under one defense.
+
+    Attributes:
+        attacks: each once, in the order of the settings.
+        panel: names of those whose judgements are also added up; empty for none.
+    """
+
+    attacks: tuple[AnyAttack, ...]
+    panel: tuple[str, ...] = ()
+
+
+def playing(spec: InferenceSettings, ask: str, defense: Defense | None = None) -> Playing:
+    """Return the attacks of a game: the named ones that play it; without names, the panel's.
+
+    Args:
+        spec: the settings.
+        ask: the game.
+        defense: of the gradients; None for none.
 
     Raises:
         InputError: adversaries are named, and none of them plays the game.
     """
-    if not spec.adversary:
-        return [parse_adversary(players(ask)[0])]
-    named = [parse_adversary(text) for text in spec.adversary]
-    playing = [attack for attack in named if ask in games_of(attack)]
+    noisy = defense is not None and defense.noise_std > 0
+    several_times = spec.batches == REUSE and spec.rounds > 1
+    panel = panel_of(ask, all_rounds=noisy and several_times)
+    texts = [name for text in named(spec) for name in (panel if text == PANEL else (text,))]
+    attacks = [parse_adversary(text) for text in dict.fromkeys(texts)]
+    able = tuple(attack for attack in attacks if ask in games_of(attack))
     require(
-        bool(playing),
+        bool(able),
         f"no adversary named ({', '.join(spec.adversary)}) plays {ask!r}; name one of "
-        f"{', '.join(players(ask))} too, or none",
+        f"{', '.join((PANEL, *players(ask)))} too, or none",
     )
-    return playing
+    return Playing(able, panel if PANEL in named(spec) and len(panel) > 1 else ())
 
 
-def adversary_names(spec: InferenceSettings) -> tuple[str, ...]:
-    """Return the names of the adversaries of all games, each once."""
-    named = [str(parse_adversary(text).name) for text in spec.adversary]
-    playing = [str(attack.name) for ask in spec.ask for attack in attacks_of(spec, ask)]
-    return tuple(dict.fromkeys([*named, *playing]))
+def named(spec: InferenceSettings) -> tuple[str, ...]:
+    """Return the names of the adversaries as users type them; by default the panel."""
+    return spec.adversary or (PANEL,)
 
 
 def check_adversaries(spec: InferenceSettings) -> None:
@@ -40,11 +60,11 @@ def check_adversaries(spec: InferenceSettings) -> None:
     """
     names = spec.adversary
     require(len(set(names)) == len(names), f"--adversary repeats a name: {', '.join(names)}")
-    playing = {attack.name for ask in spec.ask for attack in attacks_of(spec, ask)}
+    able = {attack.name for ask in spec.ask for attack in playing(spec, ask).attacks}
     for text in names:
-        name = str(parse_adversary(text).name)
+        name = PANEL if text == PANEL else str(parse_adversary(text).name)
         require(
-            name in playing,
+            name in able or name == PANEL,
             f"the adversary {name!r} plays none of the games of --ask ({', '.join(spec.ask)})",
         )
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import torch
+
 from leakgauge.core.versions import versions
 from leakgauge.data import Source, Split, fingerprint
 from leakgauge.gradients import params_of
@@ -50,12 +52,32 @@ def describe(
         notes=(
             *source.notes,
             *records.notes,
-            *([USERS_SPLIT] if USER in spec.ask else []),
+            *([USERS_SPLIT] if USER in spec.ask else _rare(records, split, spec)),
             *(note for one in games.values() for note in one.game.notes),
         ),
         versions=versions(),
         guarantees=_guarantees(stages),
     )
+
+
+def _rare(records: Records, split: Split, spec: InferenceSettings) -> list[str]:
+    """What a rare value of the secret did to the shadow records."""
+    secret = str(spec.secret)
+    names = records.facts(secret).get("secret_values", {})
+    counts = torch.bincount(records.secrets[secret][split.public].cpu(), minlength=len(names))
+    notes = []
+    if len(split.public) < spec.shadow:
+        notes.append(
+            f"the adversary has {len(split.public)} shadow records, not {spec.shadow}: at most a "
+            "quarter of the records of any value are its own"
+        )
+    if int(counts.max()) > int(counts.min()) + 1:
+        rare, fewest = min(zip(names, counts.tolist(), strict=True), key=lambda pair: pair[1])
+        notes.append(
+            f"{secret!r} is {rare!r} in {fewest} shadow records only, a quarter of its records; "
+            "other values fill the set, and shadow batches are drawn equally often from each"
+        )
+    return notes
 
 
 def _settings(settings: Settings, records: Records, spec: InferenceSettings) -> dict[str, Any]:

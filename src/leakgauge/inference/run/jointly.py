@@ -2,9 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
 from leakgauge.inference.adversaries.joint import (
@@ -15,9 +12,11 @@ from leakgauge.inference.adversaries.joint import (
 )
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.run.observing import sent_by_clients
+from leakgauge.inference.run.readings import Reading
 from leakgauge.inference.run.shadows import defense_of_round, shadows_of_round
 from leakgauge.inference.run.stage import Stage
 from leakgauge.inference.settings import FRESH
+from leakgauge.results.measurements import ACCUMULATED
 
 
 def weigh_rounds(
@@ -25,7 +24,7 @@ def weigh_rounds(
     starts: Sequence[Params],
     *,
     progress: Callable[[int], None] = lambda done: None,
-) -> Mapping[str, NDArray[np.float64]]:
+) -> Mapping[str, Reading]:
     """Return what the attacks that see all rounds side by side say of the trials.
 
     The gradients are made anew, the same ones as in the rounds: kept, they would fill a disk.
@@ -36,8 +35,8 @@ def weigh_rounds(
         progress: called with the number of rounds that were seen.
 
     Returns:
-        Log posteriors ``[n, m]`` by knowledge and name, ``"static joint"``; empty where no such
-        attack plays, or each round draws its batches anew.
+        Their judgements by knowledge and name, ``"static joint"``; empty where no such attack
+        plays, or each round draws its batches anew.
     """
     attacks = [attack for attack in stage.attacks if isinstance(attack, Joint)]
     if not attacks or stage.settings.batches == FRESH or len(starts) < 2:
@@ -56,8 +55,9 @@ def weigh_rounds(
                     products[key] = products[key] + new if key in products else new
             progress(number)
         return {
-            f"{knowledge} {attack.name}": judge_jointly(
-                attack, shadow, products[knowledge, attack.name], stage.log_prior
+            f"{knowledge} {attack.name}": Reading(
+                ACCUMULATED,
+                *judge_jointly(attack, shadow, products[knowledge, attack.name], stage.log_prior),
             )
             for attack in attacks
             for knowledge, shadow in shadows.items()

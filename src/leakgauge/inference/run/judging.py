@@ -1,13 +1,11 @@
 """Turns the adversaries' judgements into measurements."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import product
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from leakgauge.core.knowledge import STATIC
 from leakgauge.core.rng import stream
@@ -15,12 +13,14 @@ from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
 from leakgauge.core.versions import versions
 from leakgauge.defenses import deployed
-from leakgauge.inference import Stack, accumulate, accumulate_weighted
+from leakgauge.inference.catalog import PANEL
+from leakgauge.inference.games.candidates import AnyAttack
+from leakgauge.inference.run.readings import Reading, Rules, chosen, over_rounds, weighted
 from leakgauge.inference.run.rounds import RoundJudgements
 from leakgauge.inference.run.stage import Stage
 from leakgauge.inference.settings import FRESH
 from leakgauge.results import bootstrap, scores
-from leakgauge.results.measurements import ACCUMULATED, STACKED, Estimate, Measurement
+from leakgauge.results.measurements import CHOSEN, HEADLINE, STACKED, Estimate, Measurement
 from leakgauge.training import predict
 
 
@@ -31,7 +31,7 @@ def judge(
     *,
     dataset: str,
     label: str,
-    jointly: Mapping[str, NDArray[np.float64]] = MappingProxyType({}),
+    jointly: Mapping[str, Reading] = MappingProxyType({}),
 ) -> list[Measurement]:
     """Score every adversary, in single rounds and accumulated, and the trained model.
 
@@ -41,22 +41,8 @@ def judge(
         final: the parameters after the last round.
         dataset: the data's name, for the measurements.
         label: the label's name, for the measurements.
-        jointly: log posteriors ``[n, m]`` of those that judged all rounds at once, from
-            ``weigh_rounds``.
+        jointly: judgements of those that saw all rounds at once, from ``weigh_rounds``.
     """
-    with one_thread():
-        return _judge(stage, rounds, final, jointly, dataset=dataset, label=label)
-
-
-def _judge(
-    stage: Stage,
-    rounds: Sequence[RoundJudgements],
-    final: Params,
-    jointly: Mapping[str, NDArray[np.float64]],
-    *,
-    dataset: str,
-    label: str,
-) -> list[Measurement]:
     base = Measurement(
         question="inference",
         game=stage.game.name,
@@ -73,64 +59,196 @@ def _judge(
         chance=0.0,
         versions=versions(),
     )
-    measurements: list[Measurement] = []
-    for knowledge, attack in product(stage.knowledge, stage.attacks):
-        key = f"{knowledge} {attack.name}"
-        log_posteriors = np.stack([played.log_posterior[key] for played in rounds])
-        cell = replace(base, knowledge=knowledge, adversary=attack.name)
-        for number, played in enumerate(rounds, start=1):
-            one = replace(
-                cell,
-                round=number,
-                details={"adversary": played.details[key]},
-                seconds=played.seconds[key],
-            )
-            measurements += _scored(stage, log_posteriors[number - 1], one)
-        total = replace(
-            cell,
-            round=ACCUMULATED,
-            details={"adversary": repr(attack)},
-            seconds=sum(played.seconds[key] for played in rounds),
-        )
-        if key in jointly:
-            measurements += _scored(stage, jointly[key], total)
-            continue
-        measurements += _scored(stage, accumulate(log_posteriors, stage.log_prior), total)
-        if all(key in played.held_out for played in rounds):
-            measurements += _scored(stage, *_stacked(stage, key, log_posteriors, rounds, total))
-    return [*measurements, *_utility(stage, final, base)]
+    with one_thread():
+        return [
+            *(
+                measurement
+                for knowledge in stage.knowledge
+                for measurement in _of_knowledge(
+                    stage, rounds, jointly, replace(base, knowledge=knowledge)
+                )
+            ),
+            *_utility(stage, final, base),
+        ]
 
 
-def _stacked(
+def _of_knowledge(
     stage: Stage,
-    key: str,
-    log_posteriors: NDArray[np.float64],
     rounds: Sequence[RoundJudgements],
-    total: Measurement,
-) -> tuple[NDArray[np.float64], Measurement]:
-    """The rounds' weighted sum, with weights learned on held-out shadow batches."""
-    held_out = [played.held_out[key] for played in rounds]
-    if stage.settings.batches == FRESH:
-        held_out = [one.by_secret() for one in held_out]
-    weights = Stack().fit(held_out)
-    text = "weights of the rounds: " + ", ".join(f"{weight:.3g}" for weight in weights)
-    details = {"adversary": total.details["adversary"], "accumulation": text}
-    combined = accumulate_weighted(log_posteriors, stage.log_prior, weights)
-    return combined, replace(total, round=STACKED, details=details)
+    jointly: Mapping[str, Reading],
+    base: Measurement,
+) -> list[Measurement]:
+    """The figures of all adversaries with one knowledge of the defense, and their headline."""
+    rules = Rules(stage.log_prior, stage.shadow_batches)
+    members = {
+        attack.name: _readings(stage, rules, rounds, jointly, base.knowledge, attack)
+        for attack in stage.attacks
+    }
+    if stage.panel:
+        several = {name: members[name] for name in stage.panel}
+        together = [name for name in several if f"{base.knowledge} {name}" in jointly]
+        members = {PANEL: _panel(rules, several, together), **members}
+    scored = {
+        name: _figures(stage, readings, replace(base, adversary=name))
+        for name, readings in members.items()
+    }
+    best = {name: chosen(each.preferred, margin=rules.margin) for name, each in members.items()}
+    winner = headline({name: one for name, one in best.items() if one is not None}, rules)
+    measurements = []
+    for name, figures in scored.items():
+        reading = best[name]
+        measurements += [one for each in figures.values() for one in each]
+        if reading is None:
+            continue
+        marks = [CHOSEN, HEADLINE] if name == winner else [CHOSEN]
+        measurements += [
+            _marked(one, mark, members[name], reading)
+            for mark in marks
+            for one in figures[reading.when]
+        ]
+    return measurements
 
 
-def _scored(
-    stage: Stage, log_posterior: NDArray[np.float64], base: Measurement
-) -> Iterator[Measurement]:
+@dataclass(frozen=True, eq=False)
+class _Member:
+    """The readings of one adversary.
+
+    Attributes:
+        rounds: its single rounds.
+        sums: over all rounds; the preferred one first.
+    """
+
+    rounds: Sequence[Reading]
+    sums: Sequence[Reading]
+
+    @property
+    def preferred(self) -> list[Reading]:
+        """All readings to choose from, the preferred one first."""
+        return [*self.sums, *self.rounds] if len(self.rounds) > 1 else [*self.rounds]
+
+
+def _readings(
+    stage: Stage,
+    rules: Rules,
+    rounds: Sequence[RoundJudgements],
+    jointly: Mapping[str, Reading],
+    knowledge: str,
+    attack: AnyAttack,
+) -> _Member:
+    key = f"{knowledge} {attack.name}"
+    fresh = stage.settings.batches == FRESH
+    single = []
+    for number, played in enumerate(rounds, start=1):
+        held_out = played.held_out.get(key)
+        single.append(
+            Reading(
+                number,
+                played.log_posterior[key],
+                held_out.by_secret() if fresh and held_out is not None else held_out,
+                {"adversary": played.details[key]},
+                played.seconds[key],
+            )
+        )
+    if key in jointly:
+        sums = [jointly[key]]
+    else:
+        weigh = all(one.held_out is not None for one in single)
+        sums = over_rounds(single, rules, weigh=weigh)
+    seconds = sum(one.seconds for one in single)
+    return _Member(
+        single,
+        [
+            replace(one, details={"adversary": repr(attack), **one.details}, seconds=seconds)
+            for one in sums
+        ],
+    )
+
+
+def _panel(rules: Rules, members: Mapping[str, _Member], together: Collection[str]) -> _Member:
+    """The weighted sums of the members: round by round, and over all rounds.
+
+    Those of ``together`` saw all rounds at once, and count once.
+    """
+    by_round = {name: one for name, one in members.items() if name not in together}
+    numbers = range(len(by_round))
+    text = f"weights of {', '.join(by_round)}: {{}}"
+    single = [
+        weighted(parts, rules, number, text, numbers)
+        for number, parts in enumerate(
+            zip(*(one.rounds for one in by_round.values()), strict=True), start=1
+        )
+    ]
+    groups = [number for number, one in enumerate(by_round.values()) for _ in one.rounds]
+    groups += range(len(by_round), len(members))
+    every = [
+        *(reading for one in by_round.values() for reading in one.rounds),
+        *(members[name].sums[0] for name in together),
+    ]
+    text = f"weights of {', '.join([*by_round, *together])}, each round by round: {{}}"
+    plain = over_rounds(single, rules, weigh=True)[1]
+    sums = [weighted(every, rules, STACKED, text, groups), plain]
+    adversary = {"adversary": "the weighted sum of its members' log-odds"}
+    return _Member(single, [replace(one, details={**adversary, **one.details}) for one in sums])
+
+
+def headline(best: Mapping[str, Reading], rules: Rules) -> str | None:
+    """Return the adversary that held-out shadow data favour; None without any.
+
+    The panel, where it is among them, unless another is clearly better.
+
+    Args:
+        best: the chosen reading of each adversary by name.
+        rules: how to choose.
+    """
+    picked = chosen([*best.values()], margin=rules.margin if PANEL in best else 0.0)
+    return next((name for name, reading in best.items() if reading is picked), None)
+
+
+def _figures(
+    stage: Stage, member: _Member, base: Measurement
+) -> dict[int | str, list[Measurement]]:
+    """The figures of every reading."""
+    return {
+        one.when: list(
+            _scored(
+                stage,
+                one,
+                replace(base, round=one.when, details=one.details, seconds=one.seconds),
+            )
+        )
+        for one in (*member.rounds, *member.sums[::-1])
+    }
+
+
+def _marked(one: Measurement, mark: str, member: _Member, reading: Reading) -> Measurement:
+    """A figure of the chosen reading, as that of the adversary."""
+    compared = ", ".join(f"{each.name} {each.auroc:.3f}" for each in member.preferred)
+    details = {
+        **one.details,
+        "reading": reading.name,
+        "AUROC on held-out shadow batches": compared,
+    }
+    return replace(one, round=mark, details=details)
+
+
+def _scored(stage: Stage, reading: Reading, base: Measurement) -> Iterator[Measurement]:
     judged = scores.Judged(
-        stage.trials.secret.cpu().numpy(), log_posterior, stage.trials.block.cpu().numpy()
+        stage.trials.secret.cpu().numpy(), reading.log_posterior, stage.trials.block.cpu().numpy()
     )
     # the same resamples for every adversary and round, so that they can be compared
     rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
     chance = scores.chance(judged.truth, stage.majority)
     for metric, estimate in scores.score(judged, majority=stage.majority, rng=rng).items():
         curve = scores.roc(judged) if metric == scores.AUROC else None
-        yield replace(base, metric=metric, estimate=estimate, chance=chance[metric], curve=curve)
+        held_out = reading.auroc if metric == scores.AUROC else None
+        yield replace(
+            base,
+            metric=metric,
+            estimate=estimate,
+            chance=chance[metric],
+            curve=curve,
+            held_out=held_out,
+        )
 
 
 def _utility(stage: Stage, final: Params, base: Measurement) -> Iterator[Measurement]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from leakgauge.core.checks import InputError
 from leakgauge.data import Source, Split
 from leakgauge.inference.catalog import USER
-from leakgauge.inference.run.adversaries import attacks_of, defenses_of
+from leakgauge.inference.run.adversaries import defenses_of, playing
 from leakgauge.inference.run.description import describe
 from leakgauge.inference.run.records import Records, records_of
 from leakgauge.inference.run.settings import Settings
@@ -65,18 +65,22 @@ def prepare(spec: InferenceSettings, source: Source) -> Prepared:
 def _stages(spec: InferenceSettings, ask: str, records: Records, split: Split) -> list[Stage]:
     """The stages of one game, one for each defense."""
     task, data = records.encode(ask, split)
-    return [
-        make_stage(
-            ask,
-            task,
-            data,
-            split,
-            attacks=attacks_of(spec, ask),
-            settings=settings_of(spec, ask),
-            defense=defense,
+    stages = []
+    for defense in defenses_of(spec):
+        players = playing(spec, ask, defense)
+        stages.append(
+            make_stage(
+                ask,
+                task,
+                data,
+                split,
+                attacks=players.attacks,
+                panel=players.panel,
+                settings=settings_of(spec, ask),
+                defense=defense,
+            )
         )
-        for defense in defenses_of(spec)
-    ]
+    return stages
 
 
 def settings_of(spec: InferenceSettings, ask: str) -> Settings:

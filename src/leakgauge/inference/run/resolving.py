@@ -10,7 +10,7 @@ from leakgauge.data.roles import resolve_roles
 from leakgauge.inference import BATCH_GAMES
 from leakgauge.inference.catalog import ATTRIBUTE, USER
 from leakgauge.inference.games.users import able_users
-from leakgauge.inference.run.adversaries import adversary_names
+from leakgauge.inference.run.adversaries import named
 from leakgauge.inference.run.records import Records, records_of
 from leakgauge.inference.run.splitting import split_of
 from leakgauge.inference.settings import InferenceSettings
@@ -32,7 +32,7 @@ def resolve(spec: S, source: Source) -> S:
         resolved = _of_task(spec, source.dataset)
     else:
         resolved = _of_columns(spec, source)
-    resolved = replace(resolved, adversary=adversary_names(resolved))
+    resolved = replace(resolved, adversary=named(resolved))
     _refuse(resolved, records_of(resolved, source))
     return resolved
 

@@ -1,6 +1,6 @@
 """A stage as the runner plays it: killed at any moment, it goes on where it stopped."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,11 @@ from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.run.jointly import weigh_rounds
 from leakgauge.inference.run.judging import judge
+from leakgauge.inference.run.readings import Reading
 from leakgauge.inference.run.rounds import RoundJudgements, play_round
 from leakgauge.inference.run.stage import Stage
 from leakgauge.inference.run.training import trajectory
-from leakgauge.results.measurements import Measurement
+from leakgauge.results.measurements import ACCUMULATED, Measurement
 from leakgauge.runs.stages import Kept, State
 
 
@@ -58,8 +59,8 @@ class ResumableStage:
 
     def close(self, states: Sequence[State], progress: Callable[[int], None]) -> Kept | None:
         """Let the adversaries that see all rounds at once judge; None without such adversaries."""
-        posteriors = weigh_rounds(self.stage, states, progress=progress)
-        return (posteriors, {}) if posteriors else None
+        together = weigh_rounds(self.stage, states, progress=progress)
+        return _encoded_together(together) if together else None
 
     def judge(
         self, steps: Sequence[Kept], closing: Kept | None, final: State
@@ -71,8 +72,32 @@ class ResumableStage:
             final,
             dataset=self.dataset,
             label=self.label,
-            jointly=closing[0] if closing else {},
+            jointly=_decoded_together(closing) if closing else {},
         )
+
+
+def _encoded_together(together: Mapping[str, Reading]) -> Kept:
+    arrays: dict[str, NDArray[Any]] = {}
+    for key, reading in together.items():
+        assert reading.held_out is not None
+        arrays |= {
+            f"posterior/{key}": reading.log_posterior,
+            f"held/{key}": reading.held_out.log_odds,
+            f"held secret/{key}": reading.held_out.secret,
+        }
+    return arrays, {"keys": list(together)}
+
+
+def _decoded_together(kept: Kept) -> dict[str, Reading]:
+    arrays, about = kept
+    return {
+        key: Reading(
+            ACCUMULATED,
+            arrays[f"posterior/{key}"],
+            HeldOut(arrays[f"held/{key}"], arrays[f"held secret/{key}"]),
+        )
+        for key in about["keys"]
+    }
 
 
 def encoded(played: RoundJudgements) -> Kept:

@@ -21,6 +21,9 @@ from leakgauge.inference.run.shadows import defense_of_round, shadows_of_round
 from leakgauge.inference.run.stage import Stage, judges_candidates, with_candidates
 from leakgauge.inference.settings import FRESH
 
+BATCHES = 2000
+"""Held-out shadow batches, for an attack that does not say how many it fits on."""
+
 
 @dataclass(frozen=True, eq=False)
 class RoundJudgements:
@@ -81,9 +84,10 @@ def _held_out(
     if isinstance(attack, CandidateAttack) or isinstance(adversary, CandidateAdversary):
         # fresh rounds would pair batches of different users, where a trial keeps its own
         return None if stage.settings.batches == FRESH else at_hand
-    if isinstance(at_hand, HeldOut) or not stage.settings.stack:
+    if isinstance(at_hand, HeldOut) or not (stage.settings.stack or stage.compares):
         return at_hand
-    return judge_held_out(attack, adversary, shadow, rng=rng)
+    batches = getattr(attack, "batches", BATCHES)
+    return judge_held_out(attack, adversary, shadow, batches=batches, rng=rng)
 
 
 def _judged(

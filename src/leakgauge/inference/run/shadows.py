@@ -10,6 +10,7 @@ from leakgauge.core.rng import derive, stream, torch_stream
 from leakgauge.core.types import Params
 from leakgauge.defenses import Defense
 from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.sharing import Shared
 from leakgauge.inference.adversaries.views import Flat
 from leakgauge.inference.run.stage import Stage
 from leakgauge.inference.settings import FRESH
@@ -21,9 +22,18 @@ LEARN_BATCHES = 1000
 def shadows_of_round(
     stage: Stage, number: int, params: Params, defense: Defense
 ) -> Mapping[str, Shadow]:
-    """Return what the adversary learns from, by its knowledge: static and adaptive."""
+    """Return what the adversary learns from, by its knowledge: static and adaptive.
+
+    The attacks share what they observe of it.
+    """
     clean = shadow_of_round(stage, number, params)
-    return {STATIC: clean, ADAPTIVE: replace(clean, defense=defense)}
+    views = [attack.view for attack in stage.attacks if hasattr(attack, "view")]
+    return {
+        knowledge: replace(clean, defense=known).sharing(
+            Shared(views, max_bytes=clean.max_bytes if len(stage.attacks) > 1 else 0)
+        )
+        for knowledge, known in ((STATIC, clean.defense), (ADAPTIVE, defense))
+    }
 
 
 def defense_of_round(stage: Stage, number: int, params: Params) -> Defense:
@@ -37,13 +47,16 @@ def shadow_of_round(stage: Stage, number: int, params: Params) -> Shadow:
     """Return the public records at the parameters of a round, without a defense."""
     settings = stage.settings
     drawn = number if settings.batches == FRESH else 0  # The same batches in every round, or not.
-    return stage.game.shadow(
+    shadow = stage.game.shadow(
         stage.task,
         params,
         stage.in_round(stage.public, "adversary", number),
         max_bytes=settings.max_bytes,
         noise_seed=derive(settings.seed, stage.name, "shadow noise", number),
         held_out_seed=derive(settings.seed, stage.game.name, "held out", drawn),
+    )
+    return replace(
+        shadow, draw_seed=derive(settings.seed, stage.game.name, "shadow batches", number)
     )
 
 

@@ -18,9 +18,11 @@ from leakgauge.inference import (
     BATCH_GAMES,
     GAMES,
     AnyAttack,
+    AttributeInference,
     CandidateAttack,
     Game,
     Ordinal,
+    PropertyInference,
     ProportionInference,
     Pure,
     Ratio,
@@ -37,6 +39,10 @@ from leakgauge.inference.run.learned import LearnedDefenses
 from leakgauge.inference.run.settings import Settings
 from leakgauge.inference.settings import EMPIRICAL
 
+CHEAP_TO_JUDGE = (PropertyInference.name, AttributeInference.name)
+"""Games whose adversaries judge held-out batches unasked; for shares each would be fitted once more
+for each fold and each step of its order."""
+
 
 @dataclass(frozen=True, eq=False)
 class Stage:
@@ -51,6 +57,7 @@ class Stage:
         attacks: in the order of the caller.
         settings: how it is played.
         defense: what the clients do to their gradients, in training and when attacked.
+        panel: names of the attacks whose judgements are also added up; empty for none.
         learned: what a defense learned in the rounds so far.
     """
 
@@ -63,6 +70,7 @@ class Stage:
     attacks: tuple[AnyAttack, ...]
     settings: Settings
     defense: Defense = field(default_factory=none)
+    panel: tuple[str, ...] = ()
     learned: LearnedDefenses = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -84,6 +92,17 @@ class Stage:
     def knowledge(self) -> tuple[str, ...]:
         """What the adversaries know of the defense; without one only static adversaries exist."""
         return (STATIC,) if self.defense.name == "none" else (STATIC, ADAPTIVE)
+
+    @property
+    def compares(self) -> bool:
+        """Whether adversaries are compared on held-out shadow batches, to choose a headline."""
+        return len(self.attacks) > 1 and self.game.name in CHEAP_TO_JUDGE
+
+    @property
+    def shadow_batches(self) -> float:
+        """How many disjoint shadow batches of the rarest secret there are."""
+        counts = torch.bincount(self.public.secrets[self.settings.secret])
+        return float(counts[counts > 0].min()) / self.settings.batch_size
 
     @property
     def majority(self) -> float:
@@ -109,6 +128,7 @@ def make_stage(
     attacks: Sequence[AnyAttack] = (),
     settings: Settings,
     defense: Defense | None = None,
+    panel: tuple[str, ...] = (),
 ) -> Stage:
     """Deal the private records and play the trials.
 
@@ -120,6 +140,7 @@ def make_stage(
         attacks: with different names; by default the paper's.
         settings: how to play.
         defense: what the clients do to their gradients; None for nothing.
+        panel: names of the attacks whose judgements are also added up.
 
     Raises:
         InputError: the data, the model or the settings do not fit the game.
@@ -155,7 +176,7 @@ def make_stage(
         if isinstance(attack, CandidateAttack):
             shadow = game.shadow(task, params_of(task.model), public, max_bytes=settings.max_bytes)
             attack.check(shadow, game.values)
-    stage = Stage(task, private, public, test, game, trials, ready, settings, chosen)
+    stage = Stage(task, private, public, test, game, trials, ready, settings, chosen, panel)
     with_candidates(stage, replace(trials, rows=trials.rows[:1]))  # refuses early
     return stage
 

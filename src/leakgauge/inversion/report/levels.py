@@ -47,8 +47,13 @@ def verdict_of(test: Test) -> Verdict:
 
 def worst(tests: list[Test]) -> tuple[Test, Verdict]:
     """Return the attempt that came nearest to the truth, with its verdict."""
+    return by_nearness(tests)[0]
+
+
+def by_nearness(tests: list[Test]) -> list[tuple[Test, Verdict]]:
+    """Return the attempts with their verdicts, the one nearest to the truth first."""
     judged = [(test, verdict_of(test)) for test in tests]
-    return max(judged, key=lambda one: _nearness(one[1]))
+    return sorted(judged, key=lambda one: -_nearness(one[1]))
 
 
 def _nearness(verdict: Verdict) -> float:

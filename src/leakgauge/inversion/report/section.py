@@ -1,6 +1,7 @@
 """The section of a report on rebuilt records: verdict, records, figures and curves."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from leakgauge.inversion.report.command import next_command
 from leakgauge.inversion.report.curves import draw_curves, line_style
 from leakgauge.inversion.report.effect import effect_of
 from leakgauge.inversion.report.gallery import gallery
-from leakgauge.inversion.report.levels import worst
+from leakgauge.inversion.report.levels import Verdict, by_nearness, worst
 from leakgauge.inversion.report.records import Rows, read_pictures, read_rows
 from leakgauge.inversion.report.wording import sentence, title
 from leakgauge.inversion.run.facts import read_facts
@@ -73,7 +74,8 @@ def section_of(
         name=NAME,
         title="Can the records be rebuilt?",
         html=render(PACKAGE, "section.html.j2", values),
-        rows=[_row(tests)],
+        rows=[_row(*worst(tests))],
+        tests=[replace(_row(*one), test=one[0].who) for one in by_nearness(tests)],
         lines=[*map(Line, values["results"]), *_labels(answer, labels)],
         missing=answer.missing,
         effect=effect_of(tests),
@@ -111,8 +113,7 @@ def _values(
     }
 
 
-def _row(tests: list[Test]) -> Row:
-    test, verdict = worst(tests)
+def _row(test: Test, verdict: Verdict) -> Row:
     # The loss is no distance to the truth, and a single record has no interval.
     if verdict.figure is None or verdict.figure.estimate.n == 1:
         return Row(NAME, verdict.words, verdict.level, sentence(test), strength=verdict.strength)

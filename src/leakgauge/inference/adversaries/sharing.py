@@ -1,0 +1,80 @@
+"""What the attacks of one round share: features and gradients of the same shadow batches."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from leakgauge.core.types import Grads
+from leakgauge.inference.adversaries.views import View
+
+Features = NDArray[np.float32]
+
+
+class Shared:
+    """Features and gradients of shadow batches, kept for the next attack that asks for them.
+
+    What does not fit into ``max_bytes`` is made anew, with the same result.
+
+    Args:
+        views: of the attacks of a round; one pass over the gradients gives the features of all.
+        max_bytes: bound on the features that are kept, and half as much on the gradients; with 0,
+            nothing is kept.
+    """
+
+    def __init__(self, views: Iterable[View] = (), *, max_bytes: int = 0) -> None:
+        self._views = tuple(dict.fromkeys(views))
+        self._max_bytes = max_bytes
+        self._features: dict[tuple[str, View], Features] = {}
+        self._gradients: dict[str, list[Grads]] = {}
+
+    def features(self, key: str, view: View, make: Callable[[], Iterable[Grads]]) -> Features:
+        """Return the features ``[n, D]`` of batches.
+
+        Args:
+            key: names the batches.
+            view: gradients to features.
+            make: yields the gradients of the batches, chunk by chunk in order.
+        """
+        if (key, view) in self._features:
+            return self._features[key, view]
+        asked = (view, *(one for one in self._views if one != view)) if self._views else (view,)
+        seen = _seen(make(), asked)
+        for one, features in zip(asked, seen, strict=True):
+            if one in self._views and self._has_room(features.nbytes):
+                self._features[key, one] = features
+        return seen[0]
+
+    def gradients(self, key: str, make: Callable[[], Iterable[Grads]]) -> Iterator[Grads]:
+        """Yield the gradients of batches, chunk by chunk; ``key`` names them."""
+        if key in self._gradients:
+            yield from self._gradients[key]
+            return
+        kept: list[Grads] | None = []
+        held = sum(_bytes(chunk) for chunks in self._gradients.values() for chunk in chunks)
+        for chunk in make():
+            held += _bytes(chunk)
+            if kept is not None and held <= self._max_bytes // 2:
+                kept.append(chunk)
+            else:
+                kept = None
+            yield chunk
+        if kept is not None:
+            self._gradients[key] = kept
+
+    def _has_room(self, size: int) -> bool:
+        held = sum(features.nbytes for features in self._features.values())
+        return held + size <= self._max_bytes
+
+
+def _seen(chunks: Iterable[Grads], views: Sequence[View]) -> list[Features]:
+    parts: list[list[torch.Tensor]] = [[] for _ in views]
+    for grads in chunks:
+        for part, view in zip(parts, views, strict=True):
+            part.append(view(grads))
+    return [torch.cat(part).cpu().numpy() for part in parts]
+
+
+def _bytes(grads: Grads) -> int:
+    return sum(leaf.numel() * leaf.element_size() for leaf in grads.values())
