@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from leakgauge.core.checks import InputError
 from leakgauge.data import Roles, fingerprint, make_table, randhie, read_table
@@ -314,3 +315,14 @@ def test_adult_is_read_whole(data_folder):
     assert table.classes == ("<=50K", ">50K")
     assert np.bincount(table.secrets["sex"]).tolist() == [16192, 32650]
     assert len(table.values["race"]) == 5
+
+
+def test_rare_values_of_a_secret_become_one() -> None:
+    race = ["a"] * 50 + ["b"] * 40 + ["c"] * 3 + ["d"] * 2
+    frame = pd.DataFrame({"ill": [0, 1] * 47 + [0], "race": race, "x": range(95)})
+    table = make_table(frame, Roles("ill", ("race",), merge_rare=10))
+    assert table.values["race"] == ("a", "b", "other")
+    assert torch.bincount(table.secrets["race"]).tolist() == [50, 40, 5]
+    assert any("2 values with fewer than 10 rows were merged" in note for note in table.notes)
+    untouched = make_table(frame, Roles("ill", ("race",), merge_rare=2))
+    assert untouched.values["race"] == ("a", "b", "c", "d")

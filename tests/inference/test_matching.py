@@ -12,7 +12,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Column, Dataset, Grads, Schema, Task
 from leakgauge.data import Roles, encode, make_table, split_records
-from leakgauge.data.counterfactual import with_value
+from leakgauge.data.counterfactual import with_own_values, with_value
 from leakgauge.defenses import Defense, Transform, none
 from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.matching import Matching, attribute_candidates
@@ -129,12 +129,26 @@ def test_a_value_that_only_the_schema_names_is_no_candidate() -> None:
     [
         (records(1.0), "s", "do not say where it stands"),
         (encoded(frame()), "ill", "'ill', but the data do not say where"),
-        (encoded(frame()), "age", "'age' was cut into ranges"),
     ],
 )
 def test_refusals(data: Dataset, secret: str, says: str) -> None:
     with pytest.raises(InputError, match=says):
         with_value(data, secret, 0)
+
+
+def test_a_range_of_numbers_stands_for_its_median_outside_of_training() -> None:
+    data = encoded(frame())
+    column = data.schema.column("age")
+    for code, typical in enumerate(column.typical):
+        others = torch.arange(len(data)) >= 200
+        rows = (data.secrets["age"] == code) & others
+        assert typical == float(data.x[rows, column.start].median())
+        filled = with_value(data, "age", code)
+        assert bool((filled.x[:, column.start] == typical).all())
+    own = with_own_values(data, "age")
+    expected = torch.tensor(column.typical, dtype=torch.float64)[data.secrets["age"]]
+    assert torch.equal(own.x[:, column.start], expected)
+    assert with_own_values(data, "sex") is data
 
 
 # --- the adversary --------------------------------------------------------------------------------
@@ -166,6 +180,15 @@ def played(defense: Defense, n: int = 60, secret: str = "sex"):
     held = sent(shadow, told.pool, told.rows, none())
     said = fitted.log_posterior(seen, Candidates(held, told.index))
     return fitted, said, game, seen, held, told
+
+
+def test_a_number_is_placed_in_its_range() -> None:
+    """The candidate's gradient is not the batch's own, and the log-odds say how far it may be."""
+    fitted, said, game, *_ = played(none(), secret="age")
+    right = (said.argmax(axis=1) == game.secret.numpy()).mean()
+    assert right > 0.8
+    assert fitted.std > 10 * played(none(), secret="sex")[0].std
+    assert np.abs(said).max() < 1e4
 
 
 def test_without_a_defense_the_true_value_is_found_always() -> None:

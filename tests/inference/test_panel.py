@@ -207,3 +207,14 @@ def test_under_noise_the_panel_hears_all_rounds_at_once() -> None:
     ]
     best = max(m.estimate.value for m in forest)
     assert heads["adaptive"].estimate.value > best
+
+
+def test_three_values_are_each_told_from_the_rest() -> None:
+    made = small_stage(records(1.5, n=1800, values=3), *MEMBERS, trials=300, rounds=1)
+    found = audit(replace(made, panel=NAMES))
+    each = [m for m in found if m.metric.startswith(f"{AUROC}: ")]
+    assert {m.metric.partition(": ")[2] for m in each} == set(made.game.value_names)
+    (head,) = [m for m in found if m.round == HEADLINE and m.metric == AUROC]
+    assert {(m.round, m.adversary) for m in each} == {(HEADLINE, head.adversary)}
+    assert np.mean([m.estimate.value for m in each]) == pytest.approx(head.estimate.value)
+    assert sum(m.estimate.n for m in each) == head.estimate.n

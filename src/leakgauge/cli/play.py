@@ -93,6 +93,10 @@ def play(
             audit = run_audit(path, description, resolved, progress=progress, workers=workers)
         sections = sections_of(audit, questions())
         report = write_report(audit, questions(), sections)
+    early = {text for one in audit.answers.values() for text in one.run.warnings}
+    for text in dict.fromkeys(text for one in sections for text in one.warnings):
+        if text not in early:
+            notices.print(Text(f"warning: {text}", style="yellow"), soft_wrap=True)
     for text in audit.missing:
         notices.print(Text(f"refused: {text}"), soft_wrap=True)
     if json_:

@@ -39,6 +39,7 @@ class Column:
         missing: whether the last encoded position marks a missing value.
         mean: the encoding subtracts it from a number.
         scale: the encoding divides by it after that.
+        typical: of a number that was cut into ranges, as encoded, by the code of the range.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Column:
     missing: bool = False
     mean: float = 0.0
     scale: float = 1.0
+    typical: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

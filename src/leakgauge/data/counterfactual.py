@@ -12,6 +12,8 @@ from leakgauge.core.types import Column, Dataset
 def with_value(data: Dataset, name: str, value: int) -> Dataset:
     """Return the records with one attribute set to the same value in each of them.
 
+    Of a number that was cut into ranges, a range stands for its typical number.
+
     Args:
         data: encoded records, with a schema that names the attribute among its columns.
         name: the attribute.
@@ -38,11 +40,28 @@ def with_value(data: Dataset, name: str, value: int) -> Dataset:
         f"value {value} of {name!r} has no name; expected a code below {len(names)}",
     )
     x = data.x.clone()
-    x[:, column.start : column.stop] = encode_value(column, names[value]).to(x)
+    x[:, column.start : column.stop] = _encoded(column, value, names[value]).to(x)
     secrets = dict(data.secrets)
     if name in secrets:
         secrets[name] = torch.full_like(secrets[name], value)
     return replace(data, x=x, secrets=secrets)
+
+
+def with_own_values(data: Dataset, name: str) -> Dataset:
+    """Return the records with the number of an attribute replaced by what its range stands for.
+
+    The records stay as they are where the attribute was not cut into ranges.
+
+    Raises:
+        InputError: as for ``with_value``.
+    """
+    if not column_of(data, name).typical:
+        return data
+    x, codes = data.x.clone(), data.secrets[name]
+    for value in range(int(codes.max()) + 1):
+        rows = codes == value
+        x[rows] = with_value(data, name, value).x[rows]
+    return replace(data, x=x)
 
 
 def column_of(data: Dataset, name: str) -> Column:
@@ -60,6 +79,14 @@ def column_of(data: Dataset, name: str) -> Column:
     )
     assert data.schema is not None
     return data.schema.column(name)
+
+
+def _encoded(column: Column, value: int, name: str) -> Tensor:
+    if not column.typical:
+        return encode_value(column, name)
+    encoded = torch.zeros(column.stop - column.start, dtype=torch.float64)
+    encoded[0] = column.typical[value]
+    return encoded
 
 
 def encode_value(column: Column, value: str) -> Tensor:

@@ -1,6 +1,7 @@
 """Encode a checked table as tensors for training."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ def encode(
     x = torch.zeros(len(table), columns[-1].stop, dtype=dtype)
     for column in columns:
         x[:, column.start : column.stop] = _encoded(table.features[column.name], column, dtype)
+    columns = [_with_typical(column, table, x[:, column.start], rows) for column in columns]
     return Dataset(
         x=x,
         y=table.y,
@@ -70,6 +72,32 @@ def encode(
         users=table.users,
         schema=Schema(tuple(columns), table.label, table.classes, dict(table.values)),
     )
+
+
+def _with_typical(
+    column: Column, table: Table, encoded: Tensor, fit_on: npt.NDArray[np.int64]
+) -> Column:
+    """Return a number's column with the median of each range that a secret of it was cut into.
+
+    Rows of the private part count only where no other row is in the range.
+    """
+    names = table.values.get(column.name, ())
+    if column.kind != "number" or not names or all(map(_is_number, names)):
+        return column
+    codes = table.secrets[column.name]
+    other = torch.ones(len(table), dtype=torch.bool)
+    other[torch.from_numpy(fit_on)] = False
+    inside = [codes == code for code in range(len(names))]
+    ranges = [(rows & other) if bool((rows & other).any()) else rows for rows in inside]
+    return replace(column, typical=tuple(float(encoded[rows].median()) for rows in ranges))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _learn(seen: "pd.Series[Any]", name: str, start: int) -> Column:

@@ -29,7 +29,9 @@ def make_picture_table(
         require(name in columns, f"no column {name!r} beside the images{nearest(name, columns)}")
     kept = [name for name in frame.columns if str(name) in used]
     numbered = frame[kept].assign(**{_ROW: np.arange(len(frame))})
-    plain = Roles(roles.label, roles.secrets, roles.group, bins=roles.bins)
+    plain = Roles(
+        roles.label, roles.secrets, roles.group, bins=roles.bins, merge_rare=roles.merge_rare
+    )
     table = make_table(numbered, plain, drop_missing=drop_missing)
     return table, table.features[_ROW].to_numpy().astype(np.int64)
 

@@ -19,6 +19,7 @@ from leakgauge.data.columns import (
     quoted,
     refuse_repeated,
 )
+from leakgauge.data.proxies import identifiers, proxies, users_without_group
 from leakgauge.data.tidying import alike
 
 MOST_SECRET_VALUES = 10
@@ -37,6 +38,7 @@ class Roles:
         drop: columns to leave out.
         bins: into how many ranges to cut a label or secret of numbers; each range holds about
             equally many rows.
+        merge_rare: values of a secret with fewer rows than this become one.
 
     Raises:
         InputError: one column has two roles, or a number of bins is below 2.
@@ -47,6 +49,7 @@ class Roles:
     group: str | None = None
     drop: tuple[str, ...] = ()
     bins: Mapping[str, int] = field(default_factory=dict)
+    merge_rare: int = 0
 
     def __post_init__(self) -> None:
         for names, what in ((self.secrets, "secrets"), (self.drop, "drop")):
@@ -85,6 +88,7 @@ class Table:
         values: each secret's values by code.
         users: the user of each row ``[n]``, int64, or None.
         notes: changes to the data that users should know.
+        warnings: columns that answer an audit's question by themselves, and what to do.
     """
 
     features: pd.DataFrame
@@ -95,6 +99,7 @@ class Table:
     values: Mapping[str, tuple[str, ...]]
     users: Tensor | None = None
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.y)
@@ -132,6 +137,8 @@ def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False)
             )
     codes = {name: torch.tensor(one.codes, dtype=torch.int64) for name, one in coded.items()}
     values = {name: tuple(map(str, one.categories)) for name, one in coded.items()}
+    secrets = {name: np.asarray(coded[name].codes, dtype=np.int64) for name in roles.secrets}
+    y = np.asarray(coded[roles.label].codes, dtype=np.int64)
     return Table(
         features=features,
         label=roles.label,
@@ -141,6 +148,15 @@ def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False)
         values=values,
         users=None if roles.group is None else _users(frame[roles.group]),
         notes=tuple(notes),
+        warnings=(
+            *proxies(features, (roles.label, y), secrets),
+            *identifiers(features, secrets),
+            *(
+                users_without_group(frame, secrets, besides=set(roles.coded))
+                if roles.group is None
+                else []
+            ),
+        ),
     )
 
 
@@ -197,12 +213,37 @@ def _coded(column: "pd.Series[Any]", roles: Roles, notes: list[str]) -> "pd.Cate
         kind == "number" or name not in roles.bins, f"{what} is no column of numbers to cut in bins"
     )
     codes = categories(column)
+    if name in roles.secrets and roles.merge_rare:
+        codes = _merged(codes, what, roles.merge_rare, notes)
     require(len(codes.categories) > 1, f"{what} has one value only, {quoted(codes.categories)}")
     if name in roles.bins:
         return _binned(numbers(column), what, roles.bins[name], notes)
     most = MOST_SECRET_VALUES if kind == "number" and name != roles.label else MOST_CLASSES
     _refuse_many(column, what, distinct=len(codes.categories), most=most)
     return codes
+
+
+def _merged(
+    codes: "pd.Categorical[Any]", what: str, fewest: int, notes: list[str]
+) -> "pd.Categorical[Any]":
+    """Return the codes with one value, the last, in place of those with too few rows."""
+    counts = np.bincount(codes.codes, minlength=len(codes.categories))
+    rare = counts < fewest
+    if not rare.any():
+        return codes
+    names = [str(name) for name in codes.categories]
+    kept = [name for name, few in zip(names, rare, strict=True) if not few]
+    gone = [name for name, few in zip(names, rare, strict=True) if few]
+    other = "other" if "other" not in kept else f"other ({len(gone)} values)"
+    place = np.where(rare, len(kept), np.cumsum(~rare) - 1)
+    notes.append(
+        f"{what}: {len(gone)} values with fewer than {fewest} rows were merged into {other!r}: "
+        f"{quoted(gone[:6])}"
+    )
+    merged: pd.Categorical[Any] = pd.Categorical.from_codes(
+        place[codes.codes], pd.Index([*kept, other], dtype=object)
+    )
+    return merged
 
 
 def _refuse_many(column: "pd.Series[Any]", what: str, *, distinct: int, most: int) -> None:

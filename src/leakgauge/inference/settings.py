@@ -65,6 +65,10 @@ class InferenceSettings(Spec):
             least=1,
         ),
     ] = 1000
+    merge_rare: Annotated[
+        Whole,
+        Setting("values of the secret with fewer rows than this become one; 0: none", least=0),
+    ] = 0
     batches: Annotated[
         str,
         Setting(

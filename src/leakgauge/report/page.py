@@ -54,6 +54,7 @@ def render_page(page: Page) -> str:
         "next_steps": next_steps(page.sections),
         "next_commands": [one.next_command for one in page.sections if one.next_command],
         "missing": missing_of(page),
+        "warnings": list(dict.fromkeys(one for each in page.sections for one in each.warnings)),
         "private": any(section.private for section in page.sections),
         "versions": page.versions,
     }

@@ -87,6 +87,7 @@ class Section:
         tests: one row a test, the worst first; empty where the summary's rows are all.
         lines: the answer for the terminal at full length.
         missing: requested parts that were not completed, one sentence each.
+        warnings: what makes the figures mean something else, each with what to do.
         effect: effect of the best defense; None without defenses.
         next_command: the command that improves this answer; empty for none.
         nav: anchors inside and their titles.
@@ -101,6 +102,7 @@ class Section:
     tests: Sequence[Row] = ()
     lines: Sequence[Line] = ()
     missing: Sequence[str] = ()
+    warnings: Sequence[str] = ()
     effect: DefenseEffect | None = None
     next_command: str = ""
     nav: Sequence[tuple[str, str]] = ()

@@ -121,6 +121,7 @@ class Run:
         data: name, fingerprint (sha256), records and columns; sizes of the private, public and
             test parts; the secret's values and the number of records of each.
         notes: changes of the data that a reader must know (dropped columns, ...).
+        warnings: what makes the figures mean something else, each with what to do.
         versions: of Python, leakgauge and the packages that compute.
         guarantees: by game and defense, what the defense guarantees without any measurement:
             ``{game: {defense: {"epsilon": {...} | None, "channel": {...} | None}}}``.
@@ -132,6 +133,7 @@ class Run:
     notes: Sequence[str] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     guarantees: Mapping[str, Any] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
 
 
 _MEASUREMENT = pydantic.TypeAdapter(Measurement)

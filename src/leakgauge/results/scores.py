@@ -91,6 +91,33 @@ def figures(judged: Judged) -> dict[str, float]:
     }
 
 
+def each_value(
+    judged: Judged, *, rng: np.random.Generator, replicates: int = 1000, confidence: float = 0.95
+) -> list[Estimate]:
+    """Return the AUROC of each value against all others, with block-bootstrap intervals.
+
+    Args:
+        judged: the trials; at least two blocks.
+        rng: draws the resamples.
+        replicates: number of resamples.
+        confidence: of the two-sided intervals.
+    """
+    names, index = np.unique(judged.block, return_inverse=True)
+    drawn = draw_blocks(len(names), replicates, rng)
+    estimates = []
+    for value in range(judged.log_posterior.shape[1]):
+        positive, log_odds = judged.truth == value, judged.log_odds(value)
+        auroc = float(area(*cumulative(positive, log_odds, None)))
+        low, high = bootstrap_interval(
+            auroc,
+            resampled_auroc(positive, log_odds, index, drawn),
+            blocks=len(names),
+            confidence=confidence,
+        )
+        estimates.append(Estimate(auroc, low, high, int(positive.sum()), confidence))
+    return estimates
+
+
 def advantage(success: float, majority: float) -> float:
     """Return the success above that of guessing the most probable secret, scaled to at most 1.
 

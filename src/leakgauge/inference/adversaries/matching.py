@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require_count
 from leakgauge.core.types import Dataset, Grads
-from leakgauge.data.counterfactual import column_of, with_value
+from leakgauge.data.counterfactual import column_of, with_own_values, with_value
 from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.shadow import Shadow
@@ -68,6 +68,9 @@ class Matching(CandidateAttack):
     rounding, so that candidates with equal gradients share the posterior and no log posterior is
     infinite.
 
+    Of a number that was cut into ranges, a candidate holds what is typical of its range; s then
+    also measures how far the gradients of shadow batches are from those of such candidates.
+
     The candidates' gradients pass the defense without its Gaussian noise. This attack does not
     account for the noise of VIB's codes, which is in the model; it is then overconfident.
 
@@ -91,6 +94,9 @@ class Matching(CandidateAttack):
         if variance == 0:
             other = replace(clean, noise_seed=int(rng.integers(2**62)))
             variance = _variance(clean, other, rows)
+        typical = with_own_values(shadow.data, shadow.secret)
+        if typical is not shadow.data:
+            variance += _variance(clean, replace(clean, data=typical), rows)
         tiny = float(np.finfo(np.float32).tiny)  # every shadow gradient is zero
         return FittedMatching(
             self, max(variance, ROUNDING**2 * mean_square, tiny) ** 0.5, log_prior

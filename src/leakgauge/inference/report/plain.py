@@ -9,7 +9,15 @@ from leakgauge.inference.report.headline import leading, reading_of
 from leakgauge.inference.report.implied import NO_CERTIFICATE, all_implied, implied
 from leakgauge.inference.report.promises import guarantee, promises
 from leakgauge.inference.report.rows import worst_by_ask
-from leakgauge.inference.report.titles import accuracies, adversary_tests, in_order, title
+from leakgauge.inference.report.sentences import useless_models
+from leakgauge.inference.report.titles import (
+    accuracies,
+    adversary_tests,
+    by_value,
+    in_order,
+    of_value,
+    title,
+)
 from leakgauge.inference.report.verdict import Verdict, smallest_visible, verdict, verdicts
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Line
@@ -31,6 +39,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "secret": run.settings["secret"],
         "seed": run.settings["seed"],
         "headline": _headline(run, measurements),
+        "warnings": [*run.warnings, *useless_models(accuracies(measurements))],
         "cells": [
             {**_test(run, test), "utility": {"accuracy": accuracy.get((test.game, test.defense))}}
             for test in adversary_tests(measurements)
@@ -42,10 +51,12 @@ def _headline(run: Run, measurements: Sequence[Measurement]) -> list[dict[str, A
     """One entry for each game: the worst of the tests that the answer stands on."""
     judged = [verdict(run, test) for test in leading(adversary_tests(measurements))]
     worst = worst_by_ask([one for one in judged if one is not None])
-    return [_entry(one) for one in worst.values()]
+    return [_entry(one, measurements) for one in worst.values()]
 
 
-def _entry(one: Verdict) -> dict[str, Any]:
+def _entry(one: Verdict, measurements: Sequence[Measurement]) -> dict[str, Any]:
+    of_test = by_value(measurements).get(one.title, [])
+    values = {of_value(each): _figure(each) for each in of_test}
     auroc, gained = one.test.whole(AUROC), one.test.whole(ADVANTAGE)
     assert auroc is not None
     return {
@@ -60,6 +71,7 @@ def _entry(one: Verdict) -> dict[str, Any]:
         "verdict": one.headline,
         "text": one.text,
         "smallest_detectable": smallest_visible(one.auroc, one.chance),
+        **({"values": values} if values else {}),
     }
 
 

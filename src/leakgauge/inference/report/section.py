@@ -12,7 +12,13 @@ from leakgauge.inference.report.plain import lines
 from leakgauge.inference.report.promises import channel_notes, epsilon_notes, promises
 from leakgauge.inference.report.rows import rows, rows_of_tests, worst_by_ask
 from leakgauge.inference.report.selection import how_selected, selected
-from leakgauge.inference.report.titles import accuracies, adversary_tests, metric_titles
+from leakgauge.inference.report.titles import (
+    accuracies,
+    adversary_tests,
+    by_value,
+    metric_titles,
+    of_value,
+)
 from leakgauge.inference.report.verdict import CLEAR_AUROC, NOTHING_AUROC, STRONG_AUROC, Verdict
 from leakgauge.inference.report.views import (
     USED_ROUNDS,
@@ -68,6 +74,10 @@ def section(answer: Answer, question: Question) -> Section:
             "missing": answer.missing,
             "chosen": how_selected(len(shown), len(tests)),
             "metrics": metric_titles(tests),
+            "by_value": {
+                name: [(of_value(one), one) for one in several]
+                for name, several in by_value(measurements).items()
+            },
             "guess": common_chance(tests),
             "strong": STRONG_AUROC,
             "clear": CLEAR_AUROC,
@@ -98,6 +108,7 @@ def section(answer: Answer, question: Question) -> Section:
         tests=rows_of_tests(every),
         lines=lines(run, measurements),
         missing=answer.missing,
+        warnings=[*run.warnings, *sentences.useless_models(accuracy)],
         effect=_effect(tables, judged),
         next_command=next_command(run, judged, question),
         nav=_nav(question.name, tests, bool(tables), bool(promised), bool(accuracy)),

@@ -6,6 +6,7 @@ from leakgauge.inference.report.verdict import LEAKS, Verdict
 from leakgauge.report.grouping import Test
 from leakgauge.report.wording import count, percent
 from leakgauge.results.measurements import Measurement, Run
+from leakgauge.runs.spec import NONE
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
@@ -58,6 +59,19 @@ def about_accuracy(one: Measurement) -> str:
     if estimate.low > one.chance:
         return figures
     return f"{figures} So this run does not show that the model learned more than that."
+
+
+def useless_models(accuracies: Sequence[Measurement]) -> list[str]:
+    """Return a warning for each model that is no better than naming the most frequent class."""
+    return [
+        f"the model of {one.game} inference"
+        + ("" if one.defense == NONE else f" under {one.defense}")
+        + f" is right on {percent(one.estimate.value)} of the test records, and always naming the "
+        f"most frequent class on {percent(one.chance)}: a model that learned nothing may leak "
+        "otherwise than one that did; use more --rounds, another --lr or another --label"
+        for one in accuracies
+        if one.estimate.low <= one.chance
+    ]
 
 
 def _blocks(run: Run) -> str:

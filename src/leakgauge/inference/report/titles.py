@@ -7,7 +7,7 @@ from leakgauge.inference.report.headline import called
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.wording import label
 from leakgauge.results.measurements import Measurement
-from leakgauge.results.scores import ACCURACY
+from leakgauge.results.scores import ACCURACY, AUROC
 from leakgauge.runs.spec import NONE
 
 
@@ -17,7 +17,23 @@ def adversary_tests(measurements: Sequence[Measurement]) -> list[Test]:
     Raises:
         InputError: two measurements are the same figure of the same test.
     """
-    return group_tests(measurements, without=(ACCURACY,))
+    return group_tests([one for one in measurements if not of_value(one)], without=(ACCURACY,))
+
+
+def of_value(one: Measurement) -> str:
+    """Return the value of the secret that a figure tells from all others; empty for none."""
+    family, _, value = one.metric.partition(": ")
+    return value if family == AUROC else ""
+
+
+def by_value(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:
+    """Return the headline's figures of single values, by the title of the test; none twice."""
+    titled: dict[str, list[Measurement]] = {}
+    for one in measurements:
+        if of_value(one):
+            test = Test(one.game, one.defense, one.knowledge, one.adversary, {})
+            titled.setdefault(title(test), []).append(one)
+    return titled
 
 
 def title(test: Test) -> str:

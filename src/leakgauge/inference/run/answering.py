@@ -29,6 +29,8 @@ def answer(
     folder.guard(_elsewhere(prepared.run))
     for note in prepared.run.notes:
         progress.note(note)
+    for warning in prepared.run.warnings:
+        progress.warn(warning)
     stages = [ResumableStage(one, prepared.dataset, prepared.label) for one in prepared.stages]
     measurements, missing = run_stages(folder, stages, workers=workers, progress=progress)
     return Answer(prepared.run, measurements, (*prepared.refused, *missing))

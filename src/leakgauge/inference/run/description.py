@@ -43,6 +43,7 @@ def describe(
                 name: {"secret": one.settings.secret, "values": list(one.game.value_names)}
                 for name, one in games.items()
             },
+            **({"features": list(records.features)} if records.features else {}),
             "blocks": {name: int(one.game.block.max()) + 1 for name, one in games.items()},
             "model": {name: repr(one.task.model) for name, one in games.items()},
             "parameters": {
@@ -57,6 +58,7 @@ def describe(
         ),
         versions=versions(),
         guarantees=_guarantees(stages),
+        warnings=tuple(records.warnings),
     )
 
 
@@ -83,7 +85,7 @@ def _rare(records: Records, split: Split, spec: InferenceSettings) -> list[str]:
 def _settings(settings: Settings, records: Records, spec: InferenceSettings) -> dict[str, Any]:
     data: dict[str, Any] = {"data": spec.data} if spec.data else {}
     if spec.task is None:
-        roles = ("group", "drop", "bins", "drop_missing")
+        roles = ("group", "drop", "bins", "drop_missing", "merge_rare")
         data |= {name: _plain(getattr(spec, name)) for name in roles}
         data |= spec.text
     else:

@@ -13,7 +13,7 @@ from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
 from leakgauge.core.versions import versions
 from leakgauge.defenses import deployed
-from leakgauge.inference.catalog import PANEL
+from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY
 from leakgauge.inference.games.candidates import AnyAttack
 from leakgauge.inference.run.readings import Reading, Rules, chosen, over_rounds, weighted
 from leakgauge.inference.run.rounds import RoundJudgements
@@ -106,7 +106,13 @@ def _of_knowledge(
             for mark in marks
             for one in figures[reading.when]
         ]
+        if name == winner and stage.game.name in ONE_AGAINST_REST and stage.game.values > 2:
+            measurements += _each_value(stage, reading, measurements[-1])
     return measurements
+
+
+ONE_AGAINST_REST = (PROPERTY, ATTRIBUTE)
+"""Games whose headline is also told for each value; candidates and ranges are not values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,6 +226,24 @@ def _figures(
     }
 
 
+def _each_value(stage: Stage, reading: Reading, like: Measurement) -> list[Measurement]:
+    """The headline's AUROC of each value of the secret against all others."""
+    judged = _judged(stage, reading)
+    rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
+    return [
+        replace(like, metric=f"{scores.AUROC}: {name}", estimate=estimate, chance=0.5, curve=None)
+        for name, estimate in zip(
+            stage.game.value_names, scores.each_value(judged, rng=rng), strict=True
+        )
+    ]
+
+
+def _judged(stage: Stage, reading: Reading) -> scores.Judged:
+    return scores.Judged(
+        stage.trials.secret.cpu().numpy(), reading.log_posterior, stage.trials.block.cpu().numpy()
+    )
+
+
 def _marked(one: Measurement, mark: str, member: _Member, reading: Reading) -> Measurement:
     """A figure of the chosen reading, as that of the adversary."""
     compared = ", ".join(f"{each.name} {each.auroc:.3f}" for each in member.preferred)
@@ -232,9 +256,7 @@ def _marked(one: Measurement, mark: str, member: _Member, reading: Reading) -> M
 
 
 def _scored(stage: Stage, reading: Reading, base: Measurement) -> Iterator[Measurement]:
-    judged = scores.Judged(
-        stage.trials.secret.cpu().numpy(), reading.log_posterior, stage.trials.block.cpu().numpy()
-    )
+    judged = _judged(stage, reading)
     # the same resamples for every adversary and round, so that they can be compared
     rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
     chance = scores.chance(judged.truth, stage.majority)

@@ -39,6 +39,8 @@ class Records:
         schema: names of the values; of records that came encoded, also their columns, or None.
         notes: what was done to the data and users should know.
         is_table: whether the network is the one for tables.
+        warnings: columns that answer the question by themselves.
+        features: names of the columns that the model sees, before the encoding.
     """
 
     label: str
@@ -52,6 +54,8 @@ class Records:
     schema: Schema | None = None
     notes: Sequence[str] = ()
     is_table: bool = False
+    warnings: Sequence[str] = ()
+    features: Sequence[str] = ()
 
     def facts(self, secret: str) -> dict[str, Any]:
         """Return the numbers of records, columns and users, and of records of each secret."""
@@ -141,21 +145,26 @@ def _of_table(table: Table, encode: Encoding, columns: int, *, is_table: bool) -
         schema=Schema((), table.label, table.classes, dict(table.values)),
         notes=table.notes,
         is_table=is_table,
+        warnings=table.warnings if is_table else (),
+        features=tuple(map(str, table.features.columns)) if is_table else (),
     )
 
 
-RolesKey = tuple[str, tuple[str, ...], str | None, tuple[str, ...], tuple[tuple[str, int], ...]]
+RolesKey = tuple[
+    str, tuple[str, ...], str | None, tuple[str, ...], tuple[tuple[str, int], ...], int
+]
 
 
 def _roles(spec: InferenceSettings) -> tuple[RolesKey, bool]:
     secrets = () if spec.secret is None else (spec.secret,)
     bins = tuple(spec.bins.items())
-    return (str(spec.label), secrets, spec.group, spec.drop, bins), spec.drop_missing
+    key = (str(spec.label), secrets, spec.group, spec.drop, bins, spec.merge_rare)
+    return key, spec.drop_missing
 
 
 def _made_roles(key: RolesKey) -> Roles:
-    label, secrets, group, drop, bins = key
-    return Roles(label, secrets, group, drop, dict(bins))
+    label, secrets, group, drop, bins, merge_rare = key
+    return Roles(label, secrets, group, drop, dict(bins), merge_rare)
 
 
 @lru_cache(maxsize=4)  # the settings are resolved before they are run, each with the table

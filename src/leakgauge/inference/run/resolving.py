@@ -18,7 +18,7 @@ from leakgauge.runs.spec import declared
 
 S = TypeVar("S", bound=InferenceSettings)
 
-OF_A_TABLE = ("label", "group", "drop", "bins", "drop_missing", "hidden")
+OF_A_TABLE = ("label", "group", "drop", "bins", "drop_missing", "merge_rare", "hidden")
 """Settings that a user's own task leaves no use for."""
 
 

@@ -1,0 +1,162 @@
+"""Warnings about columns that answer a question by themselves, before anything is trained."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+
+from leakgauge.data.columns import kind_of, numbers
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+TELLS = 0.99
+"""The AUROC from which a column alone tells a label or a secret."""
+
+ROWS = 10_000
+"""Rows that are looked at, evenly spaced: enough for an AUROC of this size."""
+
+FEW_VALUES = 200
+"""Numbers of so few different values are taken as categories too."""
+
+SAME_IN_USER = 0.98
+"""Share of the repeated values of a column within which the secret is the same for all rows, from
+which the column seems to name users."""
+
+
+def proxies(
+    features: pd.DataFrame, label: tuple[str, Ints], secrets: Mapping[str, Ints]
+) -> list[str]:
+    """Return a warning for each feature that tells the label or a secret, and for such a label.
+
+    Args:
+        features: one column each, float64 or categorical.
+        label: its name and codes ``[n]``.
+        secrets: the codes ``[n]`` of each secret; a column of that name is no proxy of it.
+    """
+    name, codes = label
+    warnings = []
+    for secret, values in secrets.items():
+        for column in features.columns.drop(secret, errors="ignore"):
+            if (auroc := told(features[column], values)) > TELLS:
+                warnings.append(
+                    f"the feature {column!r} alone tells the secret {secret!r} (AUROC "
+                    f"{auroc:.3f}), so gradients give away what that column says; use --drop "
+                    f"{column} to see what the others give away"
+                )
+        if (auroc := told(pd.Series(codes), values)) > TELLS:
+            warnings.append(
+                f"the label {name!r} alone tells the secret {secret!r} (AUROC {auroc:.3f}): "
+                "whoever sees gradients sees labels, so no defense of the features hides it; "
+                "choose another --label or --secret"
+            )
+    for column in features.columns.drop(list(secrets), errors="ignore"):
+        if (auroc := told(features[column], codes)) > TELLS:
+            warnings.append(
+                f"the feature {column!r} alone tells the label {name!r} (AUROC {auroc:.3f}), so "
+                f"the model learns little else; use --drop {column}"
+            )
+    return warnings
+
+
+def identifiers(features: pd.DataFrame, secrets: Mapping[str, Ints]) -> list[str]:
+    """Return a warning for each feature whose whole numbers differ in every row."""
+    return [
+        f"the feature {column!r} is a different whole number in every row, as an identifier is; "
+        f"use --drop {column} unless it says something about the row"
+        for column in features.columns.drop(list(secrets), errors="ignore")
+        if _is_identifier(features[column])
+    ]
+
+
+def users_without_group(
+    frame: pd.DataFrame, secrets: Mapping[str, Ints], *, besides: set[str]
+) -> list[str]:
+    """Return a warning for each column that seems to name users with several rows.
+
+    Args:
+        frame: all columns of the table.
+        secrets: the codes ``[n]`` of each secret.
+        besides: columns that have a role.
+    """
+    return [
+        f"the column {str(name)!r} repeats, and {secret!r} is the same in all rows of nearly each "
+        f"of its values, as if it named users; use --group {name}, so that no user is on two sides"
+        for secret, values in secrets.items()
+        for name in frame.columns
+        if str(name) not in besides and _names_users(frame[name], values)
+    ]
+
+
+def told(column: "pd.Series[Any]", codes: Ints) -> float:
+    """Return how well a column alone tells codes: the least AUROC over their values.
+
+    A category counts by the share of each code in its other rows; numbers of many different values
+    by their order.
+
+    >>> told(pd.Series([0.0, 1.0] * 50), np.array([1, 0] * 50))
+    1.0
+    >>> told(pd.Series([0.0, 1.0] * 50), np.array([1, 0, 0, 1] * 25)) < 0.6
+    True
+    """
+    rows = np.linspace(0, len(codes) - 1, min(len(codes), ROWS)).astype(np.int64)
+    column, codes = column.iloc[rows], codes[rows]
+    groups, distinct = pd.factorize(column, use_na_sentinel=False)
+    values = np.unique(codes)
+    if len(values) < 2:
+        return 0.5
+    if len(distinct) <= FEW_VALUES:
+        return min(_auroc(_share(groups, codes == value), codes == value) for value in values)
+    if len(values) > 2 or isinstance(column.dtype, pd.CategoricalDtype):
+        return 0.5
+    seen = numbers(column)
+    known = np.isfinite(seen)
+    if len(np.unique(codes[known])) < 2:
+        return 0.5
+    auroc = _auroc(seen[known], codes[known] == values[1])
+    return max(auroc, 1 - auroc)
+
+
+def _share(groups: Ints, positive: npt.NDArray[np.bool_]) -> Floats:
+    """The share of positive rows among the other rows of the same group."""
+    inside = np.bincount(groups, weights=positive)[groups] - positive
+    sizes = np.bincount(groups)[groups] - 1
+    share: Floats = (inside + positive.mean()) / (sizes + 1)
+    return share
+
+
+def _auroc(score: Floats, positive: npt.NDArray[np.bool_]) -> float:
+    ranks = stats.rankdata(score)
+    count = int(positive.sum())
+    won = ranks[positive].sum() - count * (count + 1) / 2
+    return float(won / (count * (len(score) - count)))
+
+
+def _is_identifier(column: "pd.Series[Any]") -> bool:
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return False
+    values = numbers(column)
+    whole = bool(np.isfinite(values).all() and (values == np.floor(values)).all())
+    return whole and len(np.unique(values)) == len(values) > FEW_VALUES
+
+
+def _names_users(column: "pd.Series[Any]", codes: Ints) -> bool:
+    if kind_of(column) == "date":
+        return False
+    if kind_of(column) == "number" and (numbers(column) % 1 > 0).any():
+        return False
+    groups, distinct = pd.factorize(column, use_na_sentinel=False)
+    sizes = np.bincount(groups)
+    repeated = sizes > 1
+    if len(distinct) < 30 or sizes[repeated].sum() < len(column) / 2:
+        return False
+    lowest, highest = (
+        pd.Series(codes).groupby(groups).agg(how).to_numpy() for how in ("min", "max")
+    )
+    same = (lowest == highest)[repeated].mean()
+    shuffled = pd.Series(np.random.default_rng(0).permutation(codes)).groupby(groups)
+    by_chance = (shuffled.min() == shuffled.max()).to_numpy()[repeated].mean()
+    return bool(same >= SAME_IN_USER and by_chance < SAME_IN_USER - 0.1)
