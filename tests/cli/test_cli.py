@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -68,6 +69,23 @@ def test_folder_holds_records_run_and_report(finished: tuple[Path, dict]) -> Non
     ]
     for cell, record in zip(told["inference"]["cells"], accumulated, strict=True):
         assert cell["accumulated"]["auroc"]["value"] == record.estimate.value
+
+
+def test_two_secrets_are_two_answers_in_one_report(table: Path, tmp_path: Path) -> None:
+    people = pd.read_csv(table).assign(smokes=lambda all_: np.arange(len(all_)) % 2)
+    people.to_csv(tmp_path / "people.csv", index=False)
+    args = ("--label", "income", "--secret", "sex", "--secret", "smokes", "--ask", "property")
+    words = ("audit", tmp_path / "people.csv", *args, *QUICK, "--out", tmp_path / "run")
+    done = command.run(*words)
+    assert done.returncode == 0, done.stderr
+    assert "property of sex" in done.stdout
+    assert "property of smokes" in done.stdout
+    told = json.loads(command.run(*words, "--json").stdout)
+    assert [one["secret"] for one in told["headline"]] == ["sex", "smokes"]
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    anchors = re.findall(r' id="([^"]+)"', page)
+    assert len(set(anchors)) == len(anchors)
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(anchors)
 
 
 def test_report_rebuilds_the_same_page(finished: tuple[Path, dict]) -> None:
@@ -464,7 +482,7 @@ def test_version_and_help() -> None:
     ("args", "says"),
     [
         (("--label", "a", "--label", "b"), "--label is given 2 times ('a', 'b'); give it once"),
-        (("--secret", "sex", "--secret", "age"), "--secret is given 2 times ('sex', 'age')"),
+        (("--secret", "sex", "--secret", "sex"), "--secret names one twice: sex, sex"),
         (("--group", "a", "--group", "a"), "--group is given 2 times"),
         (("--seed", -1), "--seed is -1; expected a whole number of 0 or more"),
     ],

@@ -10,6 +10,7 @@ from leakgauge.catalog import questions
 from leakgauge.core.checks import InputError, require
 from leakgauge.data.source import Source, frame_source
 from leakgauge.runs.asking import Wanted, all_allowed, asked_of, setting_of
+from leakgauge.runs.question import answering
 from leakgauge.runs.spec import Setting, Spec
 from support.tables import frame
 from support.toy.question import Toy
@@ -36,6 +37,26 @@ def test_a_question_need_not_use_the_roles_of_the_data() -> None:
     assert asked("guarantee", {}, roles=roles).attribute == "sex"
     with pytest.raises(InputError, match="--secret changes nothing for --ask reconstruction"):
         asked("reconstruction", roles)
+
+
+def test_each_secret_is_asked_about_while_the_others_are_left_out() -> None:
+    secrets = {"secret": ("sex", "age"), "drop": ("town",), "rounds": 3}
+    several = asked_of(Wanted(("property", "guarantee", "reconstruction"), secrets), questions())
+    specs = {key: spec for key, (_, spec) in several.items()}
+    assert list(specs) == ["inference", "inference-2", "guarantee", "guarantee-2", "reconstruction"]
+    assert [(specs[key].secret, specs[key].drop) for key in ("inference", "inference-2")] == [
+        ("sex", ("town", "age")),
+        ("age", ("town", "sex")),
+    ]
+    assert specs["guarantee-2"].attribute == "age"
+    assert specs["reconstruction"].drop == ("town",)
+    one = answering("inference-2", questions())
+    assert one is not None
+    assert one.name == "inference-2"
+    assert questions()["inference"].name == "inference"
+    assert answering("inference-x", questions()) is None
+    with pytest.raises(InputError, match="--secret names one twice: a, a"):
+        asked_of(Wanted((), {"secret": ("a", "a")}), questions())
 
 
 def test_an_unknown_option_names_the_nearest() -> None:

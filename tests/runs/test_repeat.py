@@ -55,6 +55,7 @@ def specs(command: Command) -> dict[str, Spec]:
         "--set reconstruction.redact=true --set reconstruction.hidden=32,16",
         "audit t.csv --ask property --ask reconstruction --defense prune:rate=0.9 --hidden 8 "
         "--hidden 4 --set reconstruction.defense=sign,noise:std=0.1",
+        "audit t.csv --secret a --secret b --drop c --ask property --ask guarantee --rounds 3",
         "demo --rounds 2 --defense sign",
         "guarantee t.csv --attribute sex --clip 2 --noise 0.1",
         "guarantee t.csv --attribute sex --clip 2 --noise 0.1 --canary random --mechanism opacus "

@@ -162,7 +162,7 @@ def _read(one: Declared, value: Any) -> Any:
         return read_counts(value, one.flag)
     if one.kind is bool:
         return value
-    if one.kind is tuple:
+    if one.kind is tuple or (one.setting.each and not one.setting.once and len(value) > 1):
         return tuple(value)
     given = ", ".join(repr(each) for each in value)
     require(

@@ -143,6 +143,7 @@ def _print_paragraphs(console: Console, sections: "Sequence[Section]") -> None:
 
 
 def _table(sections: "Sequence[Section]") -> Table:
+    from leakgauge.report.section import asked_about
     from leakgauge.report.wording import interval, number
 
     rows = [row for section in sections for row in section.tests or section.rows]
@@ -154,7 +155,7 @@ def _table(sections: "Sequence[Section]") -> Table:
     for row in rows:
         figure = "" if row.estimate is None else f"{row.metric} {number(row.estimate.value)}"
         cells = {
-            "question": Text(row.ask),
+            "question": Text(asked_about(row, rows)),
             "test": Text(row.test),
             "verdict": Text(row.verdict, style=STYLES.get(row.level, "")),
             "figure": Text(figure),
@@ -168,13 +169,15 @@ def _as_json(
     audit: "AuditRun", sections: "Sequence[Section]", report: Path, *, flat: bool
 ) -> dict[str, Any]:
     from leakgauge.runs.page import files_of
+    from leakgauge.runs.question import answering
     from leakgauge.runs.store import Store
 
     store, known = Store(audit.path), questions()
-    figures = {
-        name: known[name].to_json(answer, files_of(store, name))
-        for name, answer in audit.answers.items()
-    }
+    figures = {}
+    for name, answer in audit.answers.items():
+        question = answering(name, known)
+        assert question is not None
+        figures[name] = question.to_json(answer, files_of(store, name))
     if flat:
         return {**next(iter(figures.values())), "report": str(report)}
     rows = [_row(section, row) for section in sections for row in section.rows]
@@ -182,6 +185,7 @@ def _as_json(
         "report": str(report),
         "data": dict(audit.description.data),
         "summary": rows,
+        "headline": [one for each in figures.values() for one in each.get("headline", ())],
         **figures,
         "missing": audit.missing,
         "not_asked": list(audit.description.notes),
@@ -195,6 +199,7 @@ def _row(section: "Section", row: Any) -> Mapping[str, Any]:
     return {
         "question": section.name,
         "ask": row.ask,
+        **({"secret": row.secret} if row.secret else {}),
         "verdict": row.verdict,
         "level": row.level,
         "metric": row.metric,

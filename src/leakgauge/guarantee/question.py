@@ -50,7 +50,7 @@ class GuaranteeQuestion:
         """Return the section of the report."""
         from leakgauge.guarantee.report.section import section
 
-        return section(answer, self.title)
+        return section(answer, self.title, at=self.name)
 
     def to_json(self, answer: Answer, folder: Path) -> dict[str, Any]:
         """Return settings and figures as plain values."""

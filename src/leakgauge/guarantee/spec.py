@@ -42,7 +42,8 @@ class GuaranteeSpec(Spec):
         tuple[str, ...], Setting("what to ask", cells=True, choices=(QUESTION,), option=False)
     ] = (QUESTION,)
     attribute: Annotated[
-        str | None, Setting("column whose two values an attacker tells apart", once=True)
+        str | None,
+        Setting("column whose two values an attacker tells apart", once=True, each=True),
     ] = None
     clip: Annotated[
         Real | None, Setting("C of DP-SGD: the largest l2 norm of a record's gradient", above=0)

@@ -39,7 +39,10 @@ class InferenceSettings(Spec):
         tuple[str, ...],
         Setting(f"what to infer: {', '.join(ASKS)}", choices=tuple(ASKS), cells=True),
     ] = (PROPERTY,)
-    secret: Annotated[str | None, Setting("column that nobody should learn", once=True)] = None
+    secret: Annotated[
+        str | None,
+        Setting("column that nobody should learn; repeat it to ask about each", each=True),
+    ] = None
     adversary: Annotated[
         tuple[str, ...],
         Setting(f"who infers it: {ADVERSARIES_HELP}", cells=True),

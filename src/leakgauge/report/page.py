@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leakgauge.core.checks import require
-from leakgauge.report.section import LEVELS, Row, Section
+from leakgauge.report.section import LEVELS, Row, Section, asked_about
 from leakgauge.report.templates import render
 from leakgauge.report.wording import interval, number
 from leakgauge.results.measurements import Measurement
@@ -50,7 +50,7 @@ def render_page(page: Page) -> str:
     values = {
         "page": page,
         "first": next(iter(page.measurements), None),
-        "rows": rows,
+        "rows": [(name, row, asked_about(row, [one for _, one in rows])) for name, row in rows],
         "next_steps": next_steps(page.sections),
         "next_commands": [one.next_command for one in page.sections if one.next_command],
         "missing": missing_of(page),

@@ -32,6 +32,7 @@ class Row:
         chance: its value where nothing leaks; None where that is unknown.
         strength: from 0 (nothing leaks) to 1 (everything leaks); orders the rows of one level.
         test: of a question with several tests, which one, in a few words.
+        secret: what nobody should learn; empty where the question has no such column.
     """
 
     ask: str
@@ -43,6 +44,13 @@ class Row:
     chance: float | None = None
     strength: float = 0.0
     test: str = ""
+    secret: str = ""
+
+
+def asked_about(row: Row, rows: Sequence[Row]) -> str:
+    """Return what a row answers; with its secret, where the rows are about several."""
+    several = len({one.secret for one in rows if one.secret}) > 1
+    return f"{row.ask} of {row.secret}" if several and row.secret else row.ask
 
 
 @dataclass(frozen=True)

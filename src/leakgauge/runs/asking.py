@@ -1,7 +1,7 @@
 """From the words of a command to the questions of an audit and their settings."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from leakgauge.core.checks import InputError, nearest, require
@@ -58,8 +58,9 @@ def asked_of(wanted: Wanted, questions: Mapping[str, Question]) -> Asked:
     _refuse_unused(wanted, groups, words, questions)
     players = _players(wanted.adversaries, [questions[one] for one in groups])
     return {
-        name: (questions[name], _spec(questions[name], asks, wanted, players[name]))
+        key: (questions[name], _spec(questions[name], asks, one, players[name]))
         for name, asks in groups.items()
+        for key, one in _each(wanted, questions[name])
     }
 
 
@@ -80,11 +81,16 @@ def all_allowed(
     _check_defenses(wanted)
     asked: Asked = {}
     reasons = {}
-    for question in questions.values():
-        players = [one for one in wanted.adversaries if question.Spec.plays(one)]
+    several = [
+        (question, key, one)
+        for question in questions.values()
+        for key, one in _each(wanted, question)
+    ]
+    for question, key, one in several:
+        players = [name for name in wanted.adversaries if question.Spec.plays(name)]
         for word in question.asks:
-            before = asked[question.name][1].ask if question.name in asked else ()
-            spec = _spec(question, (*before, word), wanted, players)
+            before = asked[key][1].ask if key in asked else ()
+            spec = _spec(question, (*before, word), one, players)
             check_bounds(spec)
             try:
                 spec.check()
@@ -92,7 +98,7 @@ def all_allowed(
             except InputError as error:
                 reasons[word] = str(error)
             else:
-                asked[question.name] = (question, spec)
+                asked[key] = (question, spec)
     if not asked:
         why = "; ".join(f"{word}: {reason}" for word, reason in reasons.items())
         raise InputError(f"the data allow no question ({why})")
@@ -148,6 +154,40 @@ def setting_of(
     known = declared(owner.Spec)
     require(key in known, f"{where}: {question} has no setting {key!r}{nearest(key, known)}")
     return owner, known[key]
+
+
+def _each(wanted: Wanted, question: Question) -> Iterator[tuple[str, Wanted]]:
+    """Yield a key and the wishes for each time that a question is asked.
+
+    Where a setting has several values, each is asked about alone, and the columns that the others
+    name are left out: a model that saw one secret would give away what it says of another.
+
+    Raises:
+        InputError: a value is given twice.
+    """
+    given = {**wanted.roles, **wanted.options}
+    fields = {option: _field(question.Spec, option) for option in given}
+    several = [
+        option
+        for option, one in fields.items()
+        if one is not None and one.setting.each and isinstance(given[option], list | tuple)
+    ]
+    if not several:
+        yield question.name, wanted
+        return
+    name, values = several[0], list(given[several[0]])
+    require(len(set(values)) == len(values), f"--{name} names one twice: {', '.join(values)}")
+    drops = "drop" in declared(question.Spec)
+    for number, value in enumerate(values, start=1):
+        others = [one for one in values if one != value]
+        drop = (*_tuple(given.get("drop", ())), *others)
+        options = {**wanted.options, name: value, **({"drop": drop} if drops else {})}
+        key = question.name if number == 1 else f"{question.name}-{number}"
+        yield key, replace(wanted, options=options)
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _first(questions: Mapping[str, Question]) -> str:

@@ -14,7 +14,7 @@ from leakgauge.report.page import Page, render_page
 from leakgauge.report.section import Section
 from leakgauge.results.measurements import REPORT_FILE, RUN_FILE
 from leakgauge.runs.audit import REFUSED_FILE, UNFINISHED, AuditRun
-from leakgauge.runs.question import Question
+from leakgauge.runs.question import Question, answering
 from leakgauge.runs.store import Description, Store, read_description
 
 _PAPER = pydantic.TypeAdapter(list[PaperFigure])
@@ -57,8 +57,10 @@ def sections_of(audit: AuditRun, questions: Mapping[str, Question]) -> list[Sect
     sections = []
     store = Store(audit.path)
     for name, answer in audit.answers.items():
-        require(name in questions, f"the question {name!r} is not installed; install its package")
-        sections.append(questions[name].section(answer, files_of(store, name)))
+        question = answering(name, questions)
+        if question is None:
+            raise InputError(f"the question {name!r} is not installed; install its package")
+        sections.append(question.section(answer, files_of(store, name)))
     return sections
 
 

@@ -1,5 +1,6 @@
 """The protocol of a question: what a room gives to the commands, the store and the report."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,6 +139,19 @@ class Question(Protocol):
     def charts(self, comparison: "Comparison", groups: "Sequence[Group]") -> "Sequence[Chart]":
         """Return charts of its own for the page of a grid; often none."""
         ...
+
+
+def answering(key: str, questions: Mapping[str, Question]) -> Question | None:
+    """Return the question that an answer's key names, under that name; None for an unknown one.
+
+    A question that is asked several times has a number behind its name: ``NAME-2``.
+    """
+    name, _, number = key.rpartition("-")
+    if key in questions or not number.isdigit() or name not in questions:
+        return questions.get(key)
+    again = copy.copy(questions[name])
+    object.__setattr__(again, "name", key)
+    return again
 
 
 def question_of(ask: str, questions: Mapping[str, Question]) -> Question | None:

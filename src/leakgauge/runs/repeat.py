@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from leakgauge.runs.question import Question
@@ -21,7 +22,9 @@ def repeat_audit(
         asked: the questions with their settings, as they were given.
         options: the ``Spec`` whose fields the command has as options.
     """
+    several = _several(asked)
     specs = {name: spec for name, (_, spec) in asked.items()}
+    specs = {name: _alone(spec, several[name]) for name, spec in specs.items() if name in several}
     words = _start(command, next(iter(specs.values())))
     for spec in specs.values():
         words += [word for ask in spec.ask for word in ("--ask", ask)]
@@ -35,13 +38,39 @@ def repeat_audit(
         values = [changed(specs[key]).get(owner) for key, owner in owners.items()]
         if name in _OWN or not values or values[0] is None or any(v != values[0] for v in values):
             continue
-        words += _option(one, values[0])
+        each = next((several[key][name] for key in owners if name in several[key]), None)
+        words += _option(one, values[0]) if each is None else _option(one, each)
         shared |= set(owners.items())
     for key, spec in specs.items():
         for name, value in changed(spec).items():
             if name not in (*_OWN, "task") and (key, name) not in shared:
                 words += ["--set", f"{key}.{name}={_text(declared(type(spec))[name], value)}"]
     return shlex.join(words)
+
+
+def _several(
+    asked: Mapping[str, tuple[Question, Spec]],
+) -> dict[str, dict[str, list[Any]]]:
+    """Return, for the first key of each question, the values that its other keys ask about."""
+    several: dict[str, dict[str, list[Any]]] = {}
+    first: dict[int, str] = {}
+    for key, (question, spec) in asked.items():
+        if id(question) not in first:
+            first[id(question)] = key
+            several[key] = {}
+            continue
+        owner = several[first[id(question)]]
+        for name, one in declared(type(spec)).items():
+            if one.setting.each:
+                start = [getattr(asked[first[id(question)]][1], name)]
+                owner.setdefault(name, start).append(getattr(spec, name))
+    return several
+
+
+def _alone(spec: Spec, several: Mapping[str, Sequence[Any]]) -> Spec:
+    """Return the settings without the columns that are left out as they are asked about, too."""
+    others = {one for values in several.values() for one in values}
+    return replace(spec, drop=tuple(one for one in spec.drop if one not in others))
 
 
 def repeat_command(command: str, spec: Spec) -> str:

@@ -47,6 +47,7 @@ class Setting:
         adds: of a tuple: given values are added to the default and do not replace it.
         option: whether commands have an option for it.
         once: whether an option that is given twice is refused; otherwise the last one counts.
+        each: whether the question is asked once for each of several given values.
     """
 
     help: str
@@ -58,6 +59,7 @@ class Setting:
     adds: bool = False
     option: bool = True
     once: bool = False
+    each: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,38 +21,41 @@ from leakgauge.report.templates import render
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Answer
 
-STYLE = f"""
-.key.null::before {{ height: 10px; background: var(--muted); opacity: .5; }}
-.key.alternative::before {{ height: 10px; background: var(--accent); opacity: .6; }}
-.scroll:has(.promised) {{ max-width: 860px; }}
-.promised th[scope="row"] {{ white-space: normal; min-width: 14rem; }}
-.promised tr + tr {{ border-top: 1px solid var(--line); }}
-#{QUESTION}-scores figure {{ max-width: 680px; }}
-.lead.sentences {{ display: block; }}
-.lead.sentences p {{ max-width: 80ch; margin: 14px 0 0; }}
+STYLE = """
+.key.null::before { height: 10px; background: var(--muted); opacity: .5; }
+.key.alternative::before { height: 10px; background: var(--accent); opacity: .6; }
+.scroll:has(.promised) { max-width: 860px; }
+.promised th[scope="row"] { white-space: normal; min-width: 14rem; }
+.promised tr + tr { border-top: 1px solid var(--line); }
+[id$="-scores"] figure { max-width: 680px; }
+.lead.sentences { display: block; }
+.lead.sentences p { max-width: 80ch; margin: 14px 0 0; }
 """
 
 
-def section(answer: Answer, title: str) -> Section:
+def section(answer: Answer, title: str, *, at: str = QUESTION) -> Section:
     """Return the section.
 
     Args:
         answer: of the question.
         title: heading of the section.
+        at: prefix of the anchors.
 
     Raises:
         InputError: settings or measurements are missing, as in a damaged folder.
     """
     audited = audited_guarantee(answer.run.settings, answer.measurements)
     return Section(
-        name=QUESTION,
+        name=at,
         title=title,
-        html=render("leakgauge.guarantee.report", "section.html.j2", _values(audited, answer.run)),
+        html=render(
+            "leakgauge.guarantee.report", "section.html.j2", _values(audited, answer.run, at)
+        ),
         rows=[_row(audited)],
         lines=_lines(audited),
         missing=answer.missing,
         next_command=next_command(audited),
-        nav=_nav(audited),
+        nav=_nav(audited, at),
         style=STYLE,
     )
 
@@ -67,6 +70,7 @@ def _row(audited: AuditedGuarantee) -> Row:
         metric=METRICS[audited.epsilon.metric].title,
         estimate=estimate,
         chance=audited.epsilon.chance,
+        secret=audited.epsilon.secret,
         strength=min(1.0, estimate.low / max(audited.theory["pair_exact"], estimate.low, 1e-9)),
     )
 
@@ -80,17 +84,17 @@ def _lines(audited: AuditedGuarantee) -> list[Line]:
     return [*map(Line, texts), Line(last, level="strong" if audited.violated else None)]
 
 
-def _nav(audited: AuditedGuarantee) -> list[tuple[str, str]]:
+def _nav(audited: AuditedGuarantee, at: str) -> list[tuple[str, str]]:
     anchors = {"scores": "Scores", "figures": "Measured and promised", "data": "Data"}
     if audited.epsilon.histogram is None:
         del anchors["scores"]
-    return [(f"{QUESTION}-{name}", title) for name, title in anchors.items()]
+    return [(f"{at}-{name}", title) for name, title in anchors.items()]
 
 
-def _values(audited: AuditedGuarantee, run: Run) -> dict[str, Any]:
+def _values(audited: AuditedGuarantee, run: Run, at: str) -> dict[str, Any]:
     *texts, last = sentences(audited)
     return {
-        "at": QUESTION,
+        "at": at,
         "run": run,
         "settings": audited.settings,
         "epsilon": audited.epsilon,
@@ -101,7 +105,7 @@ def _values(audited: AuditedGuarantee, run: Run) -> dict[str, Any]:
         "sentences": texts,
         "figures": {METRICS[name].label: one.estimate for name, one in audited.figures.items()},
         "theory": {THEORY[key]: audited.theory[key] for key in THEORY if key in audited.theory},
-        "scores": draw_scores(audited.epsilon, name=f"{QUESTION}-scores"),
+        "scores": draw_scores(audited.epsilon, name=f"{at}-scores"),
         "biased": BIASED,
         "parts": parts(run.data),
         "rest": other_facts(run.data),

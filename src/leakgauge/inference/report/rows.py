@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from leakgauge.inference.metrics import METRICS
+from leakgauge.inference.report.titles import secret_of
 from leakgauge.inference.report.verdict import Verdict
 from leakgauge.report.section import LEVELS, Row
 from leakgauge.results.scores import AUROC
@@ -51,6 +52,7 @@ def _row(one: Verdict) -> Row:
         estimate=one.auroc,
         chance=one.chance,
         strength=one.strength,
+        secret=secret_of(one.test),
     )
 
 

@@ -53,7 +53,7 @@ def section(answer: Answer, question: Question) -> Section:
     run, measurements = answer.run, answer.measurements
     tests = adversary_tests(measurements)
     shown = selected(tests)
-    views = test_views(run, tests, shown)
+    views = test_views(run, tests, shown, at=question.name)
     ranked = by_urgency(views)
     every = [view.verdict for view in ranked if view.verdict is not None]
     judged = [view.verdict for view in ranked if view.leads and view.verdict is not None]
@@ -61,13 +61,14 @@ def section(answer: Answer, question: Question) -> Section:
     promised = promises(run)
     implied = implied_views(all_implied(run, tests))
     accuracy = accuracies(measurements)
+    secret, again = run.settings.get("secret", ""), question.name[-1:].isdigit()
     html = render(
         "leakgauge.inference.report",
         "section.html.j2",
         {
             "at": question.name,
             "run": run,
-            "secret": run.settings.get("secret", ""),
+            "secret": secret,
             "views": views,
             "ranked": ranked,
             "summary": sentences.summary(every),
@@ -82,7 +83,7 @@ def section(answer: Answer, question: Question) -> Section:
             "strong": STRONG_AUROC,
             "clear": CLEAR_AUROC,
             "nothing": NOTHING_AUROC,
-            "defenses": defense_views(tables),
+            "defenses": defense_views(tables, at=question.name),
             "stacked": any(when == STACKED for test in tests for _, when in test.figures),
             "promises": promised,
             "epsilon_notes": epsilon_notes(promised),
@@ -102,7 +103,7 @@ def section(answer: Answer, question: Question) -> Section:
     )
     return Section(
         name=question.name,
-        title=question.title,
+        title=f"{question.title} {secret}".strip() if again else question.title,
         html=html,
         rows=rows(answer, judged),
         tests=rows_of_tests(every),

@@ -20,6 +20,11 @@ def adversary_tests(measurements: Sequence[Measurement]) -> list[Test]:
     return group_tests([one for one in measurements if not of_value(one)], without=(ACCURACY,))
 
 
+def secret_of(test: Test) -> str:
+    """Return the name of the secret of a test."""
+    return next(iter(test.figures.values())).secret
+
+
 def of_value(one: Measurement) -> str:
     """Return the value of the secret that a figure tells from all others; empty for none."""
     family, _, value = one.metric.partition(": ")

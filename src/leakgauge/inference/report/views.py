@@ -96,15 +96,17 @@ class ImpliedView:
     bits: tuple[str, str, str]
 
 
-def test_views(run: Run, tests: Sequence[Test], shown: Sequence[Test]) -> list[TestView]:
-    """Return a view of every test; those of ``shown`` have charts."""
+def test_views(
+    run: Run, tests: Sequence[Test], shown: Sequence[Test], *, at: str
+) -> list[TestView]:
+    """Return a view of every test; those of ``shown`` have charts. Ids begin with ``at``."""
     floors = {metric: charts.common_floor(tests, metric) for metric in (AUROC, SUCCESS)}
     step = step_for(shown, USED_ROUNDS)
     long, leads = {id(test) for test in shown}, {id(test) for test in leading(tests)}
     views = []
     for number_, test in enumerate(tests):
         judged, at_length = verdict(run, test), id(test) in long
-        name = f"inference-c{number_}"
+        name = f"{at}-c{number_}"
         views.append(
             TestView(
                 name=name,
@@ -121,13 +123,13 @@ def test_views(run: Run, tests: Sequence[Test], shown: Sequence[Test]) -> list[T
     return views
 
 
-def defense_views(tables: Sequence[DefenseTable]) -> list[DefenseView]:
+def defense_views(tables: Sequence[DefenseTable], *, at: str) -> list[DefenseView]:
     """Return a view of each game's defenses; empty for a run without them."""
     return [
         DefenseView(
-            name=f"inference-d{number_}",
+            name=f"{at}-d{number_}",
             table=table,
-            svg=tradeoff(table, name=f"inference-d{number_}-tradeoff"),
+            svg=tradeoff(table, name=f"{at}-d{number_}-tradeoff"),
             says=answer(table),
             chosen=how_chosen(table),
         )
