@@ -133,7 +133,7 @@ class Run:
     notes: Sequence[str] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     guarantees: Mapping[str, Any] = field(default_factory=dict)
-    warnings: Sequence[str] = ()
+    warnings: Sequence[str] = field(default_factory=list)
 
 
 _MEASUREMENT = pydantic.TypeAdapter(Measurement)

@@ -58,7 +58,7 @@ def describe(
         ),
         versions=versions(),
         guarantees=_guarantees(stages),
-        warnings=tuple(records.warnings),
+        warnings=list(records.warnings),
     )
 
 
