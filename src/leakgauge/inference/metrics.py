@@ -1,7 +1,15 @@
 """The metrics of the question what secrets gradients give away."""
 
 from leakgauge.results.metrics import Metric
-from leakgauge.results.scores import ACCURACY, ADVANTAGE, AUROC, SUCCESS, TPR_AT_1_FPR
+from leakgauge.results.scores import (
+    ACCURACY,
+    ADVANTAGE,
+    AUROC,
+    FEATURES_ALONE,
+    LABELS_ALONE,
+    SUCCESS,
+    TPR_AT_1_FPR,
+)
 
 METRICS = {
     AUROC: Metric(title="AUROC", chance=0.5, headline=True),
@@ -9,9 +17,16 @@ METRICS = {
     SUCCESS: Metric(title="Success rate"),
     ADVANTAGE: Metric(title="Advantage", low=-1.0, chance=0.0),
     ACCURACY: Metric(title="Accuracy", higher_is_worse=False, of_model=True),
+    LABELS_ALONE: Metric(title="AUROC of labels alone", chance=0.5, tabled=False, of_model=True),
+    FEATURES_ALONE: Metric(
+        title="AUROC of feature means alone", chance=0.5, tabled=False, of_model=True
+    ),
 }
-"""By name. The accuracy is the trained model's, the others are an adversary's. What guessing gives
-of the TPR and the success rate depends on the number of trials and on the secret's priors."""
+"""By name. The accuracy is the trained model's, those that follow need no gradients, the others are
+an adversary's. What guessing gives of the TPR and the success rate depends on the number of trials
+and on the secret's priors."""
 
-LEAKAGE = {name: metric.label for name, metric in METRICS.items() if name != ACCURACY}
+BASELINES = (LABELS_ALONE, FEATURES_ALONE)
+
+LEAKAGE = {name: metric.label for name, metric in METRICS.items() if not metric.of_model}
 """Labels of the metrics of an adversary, by name."""

@@ -24,6 +24,8 @@ TPR_AT_1_FPR = "tpr_at_1_fpr"
 SUCCESS = "success"
 ADVANTAGE = "advantage"
 ACCURACY = "accuracy"
+LABELS_ALONE = "auroc_labels_alone"
+FEATURES_ALONE = "auroc_features_alone"
 
 
 @dataclass(frozen=True, eq=False)

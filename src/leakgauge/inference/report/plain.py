@@ -13,6 +13,7 @@ from leakgauge.inference.report.sentences import useless_models
 from leakgauge.inference.report.titles import (
     accuracies,
     adversary_tests,
+    baselines_of,
     by_value,
     in_order,
     of_value,
@@ -71,6 +72,10 @@ def _entry(one: Verdict, measurements: Sequence[Measurement]) -> dict[str, Any]:
         "verdict": one.headline,
         "text": one.text,
         "smallest_detectable": smallest_visible(one.auroc, one.chance),
+        "baselines": {
+            name: _figure(each)
+            for name, each in baselines_of(measurements).get(one.test.game, {}).items()
+        },
         **({"values": values} if values else {}),
     }
 

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from leakgauge.inference.metrics import METRICS
-from leakgauge.inference.report.titles import secret_of
+from leakgauge.inference.report.titles import baselines_of, secret_of
 from leakgauge.inference.report.verdict import Verdict
 from leakgauge.report.section import LEVELS, Row
-from leakgauge.results.scores import AUROC
+from leakgauge.results.measurements import Measurement
+from leakgauge.results.scores import AUROC, FEATURES_ALONE, LABELS_ALONE
 from leakgauge.runs.question import Answer
 
 
@@ -26,6 +27,26 @@ def rows(answer: Answer, judged: Sequence[Verdict]) -> list[Row]:
 def rows_of_tests(judged: Sequence[Verdict]) -> list[Row]:
     """Return one row for each test, in the order of their verdicts."""
     return [replace(_row(one), test=one.test.who) for one in judged]
+
+
+def rows_of_baselines(measurements: Sequence[Measurement]) -> list[Row]:
+    """Return one row for each baseline of each game: what is known without gradients."""
+    names = {LABELS_ALONE: "labels alone", FEATURES_ALONE: "feature means alone"}
+    return [
+        Row(
+            ask=game,
+            verdict="Baseline",
+            level="unknown",
+            text="",
+            metric=METRICS[AUROC].label,
+            estimate=one.estimate,
+            chance=one.chance,
+            test=names[name],
+            secret=one.secret,
+        )
+        for game, found in baselines_of(measurements).items()
+        for name, one in found.items()
+    ]
 
 
 def worst_by_ask(judged: Sequence[Verdict]) -> dict[str, Verdict]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from leakgauge.inference.metrics import BASELINES, METRICS
 from leakgauge.inference.report import sentences, threat_model
 from leakgauge.inference.report.best_defense import effect
 from leakgauge.inference.report.defenses import DefenseTable, defense_tables
@@ -10,11 +11,12 @@ from leakgauge.inference.report.implied import NO_CERTIFICATE, all_implied
 from leakgauge.inference.report.next_command import next_command
 from leakgauge.inference.report.plain import lines
 from leakgauge.inference.report.promises import channel_notes, epsilon_notes, promises
-from leakgauge.inference.report.rows import rows, rows_of_tests, worst_by_ask
+from leakgauge.inference.report.rows import rows, rows_of_baselines, rows_of_tests, worst_by_ask
 from leakgauge.inference.report.selection import how_selected, selected
 from leakgauge.inference.report.titles import (
     accuracies,
     adversary_tests,
+    baselines_of,
     by_value,
     metric_titles,
     of_value,
@@ -60,7 +62,7 @@ def section(answer: Answer, question: Question) -> Section:
     tables = defense_tables(tests, measurements)
     promised = promises(run)
     implied = implied_views(all_implied(run, tests))
-    accuracy = accuracies(measurements)
+    accuracy, baselines = accuracies(measurements), baselines_of(measurements)
     secret, again = run.settings.get("secret", ""), question.name[-1:].isdigit()
     html = render(
         "leakgauge.inference.report",
@@ -75,6 +77,12 @@ def section(answer: Answer, question: Question) -> Section:
             "missing": answer.missing,
             "chosen": how_selected(len(shown), len(tests)),
             "metrics": metric_titles(tests),
+            "baselines": baselines,
+            "baseline_titles": {
+                name: METRICS[name].title
+                for name in BASELINES
+                if any(name in found for found in baselines.values())
+            },
             "by_value": {
                 name: [(of_value(one), one) for one in several]
                 for name, several in by_value(measurements).items()
@@ -106,10 +114,14 @@ def section(answer: Answer, question: Question) -> Section:
         title=f"{question.title} {secret}".strip() if again else question.title,
         html=html,
         rows=rows(answer, judged),
-        tests=rows_of_tests(every),
+        tests=[*rows_of_tests(every), *rows_of_baselines(measurements)],
         lines=lines(run, measurements),
         missing=answer.missing,
-        warnings=[*run.warnings, *sentences.useless_models(accuracy)],
+        warnings=[
+            *run.warnings,
+            *sentences.useless_models(accuracy),
+            *sentences.explained_by_labels(judged, baselines),
+        ],
         effect=_effect(tables, judged),
         next_command=next_command(run, judged, question),
         nav=_nav(question.name, tests, bool(tables), bool(promised), bool(accuracy)),

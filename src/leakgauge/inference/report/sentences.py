@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from leakgauge.inference.report.verdict import LEAKS, Verdict
 from leakgauge.report.grouping import Test
-from leakgauge.report.wording import count, percent
+from leakgauge.report.wording import count, interval, number, percent
 from leakgauge.results.measurements import Measurement, Run
+from leakgauge.results.scores import LABELS_ALONE
 from leakgauge.runs.spec import NONE
 
 
@@ -72,6 +73,29 @@ def useless_models(accuracies: Sequence[Measurement]) -> list[str]:
         for one in accuracies
         if one.estimate.low <= one.chance
     ]
+
+
+AS_MUCH = 0.02
+"""An AUROC that is higher than that of the labels alone by no more is explained by them."""
+
+
+def explained_by_labels(
+    verdicts: Sequence[Verdict], baselines: Mapping[str, Mapping[str, Measurement]]
+) -> list[str]:
+    """Return a warning for each leak that the labels of a batch explain."""
+    warnings = []
+    for one in verdicts:
+        labels = baselines.get(one.test.game, {}).get(LABELS_ALONE)
+        if labels is None or one.level not in LEAKS or labels.estimate.low <= labels.chance:
+            continue
+        if one.auroc.value <= labels.estimate.value + AS_MUCH:
+            warnings.append(
+                f"{one.test.game} inference: the labels of a batch tell {labels.secret!r} without "
+                f"gradients with an AUROC of {number(labels.estimate.value)} "
+                f"({interval(labels.estimate)}), and gradients with {number(one.auroc.value)}: the "
+                "labels explain this leak; balance them over the secret, or choose another --label"
+            )
+    return warnings
 
 
 def _blocks(run: Run) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from leakgauge.inference.metrics import LEAKAGE
+from leakgauge.inference.metrics import BASELINES, LEAKAGE
 from leakgauge.inference.report.headline import called
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.wording import label
@@ -17,7 +17,9 @@ def adversary_tests(measurements: Sequence[Measurement]) -> list[Test]:
     Raises:
         InputError: two measurements are the same figure of the same test.
     """
-    return group_tests([one for one in measurements if not of_value(one)], without=(ACCURACY,))
+    return group_tests(
+        [one for one in measurements if not of_value(one)], without=(ACCURACY, *BASELINES)
+    )
 
 
 def secret_of(test: Test) -> str:
@@ -72,6 +74,15 @@ def accuracies(measurements: Sequence[Measurement]) -> list[Measurement]:
     """Return the trained model's accuracy: the last measurement of each game and defense."""
     last = {(one.game, one.defense): one for one in measurements if one.metric == ACCURACY}
     return list(last.values())
+
+
+def baselines_of(measurements: Sequence[Measurement]) -> dict[str, dict[str, Measurement]]:
+    """Return what labels and feature means tell without gradients, by game and metric."""
+    found: dict[str, dict[str, Measurement]] = {}
+    for one in measurements:
+        if one.metric in BASELINES:
+            found.setdefault(one.game, {}).setdefault(one.metric, one)
+    return found
 
 
 def details_of(test: Test, *, step: int = 1) -> dict[str, str]:

@@ -15,12 +15,20 @@ from leakgauge.core.versions import versions
 from leakgauge.defenses import deployed
 from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY
 from leakgauge.inference.games.candidates import AnyAttack
+from leakgauge.inference.run.baselines import baselines
 from leakgauge.inference.run.readings import Reading, Rules, chosen, over_rounds, weighted
 from leakgauge.inference.run.rounds import RoundJudgements
 from leakgauge.inference.run.stage import Stage
 from leakgauge.inference.settings import FRESH
 from leakgauge.results import bootstrap, scores
-from leakgauge.results.measurements import CHOSEN, HEADLINE, STACKED, Estimate, Measurement
+from leakgauge.results.measurements import (
+    ACCUMULATED,
+    CHOSEN,
+    HEADLINE,
+    STACKED,
+    Estimate,
+    Measurement,
+)
 from leakgauge.training import predict
 
 
@@ -69,6 +77,7 @@ def judge(
                 )
             ),
             *_utility(stage, final, base),
+            *_baselines(stage, base),
         ]
 
 
@@ -270,6 +279,21 @@ def _scored(stage: Stage, reading: Reading, base: Measurement) -> Iterator[Measu
             chance=chance[metric],
             curve=curve,
             held_out=held_out,
+        )
+
+
+def _baselines(stage: Stage, base: Measurement) -> Iterator[Measurement]:
+    """What the labels and the features of a batch tell without its gradient."""
+    for name, log_posterior in baselines(stage).items():
+        judged = _judged(stage, Reading(ACCUMULATED, log_posterior))
+        rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
+        estimates = scores.score(judged, majority=stage.majority, rng=rng)
+        yield replace(
+            base,
+            metric=name,
+            round=stage.settings.rounds,
+            estimate=estimates[scores.AUROC],
+            chance=0.5,
         )
 
 
