@@ -176,7 +176,7 @@ def test_a_run_about_persons_says_how_they_were_split() -> None:
 
 def test_matching_plays_numbers_that_were_cut_into_ranges() -> None:
     asked = spec("attribute", adversaries=("matching",), secret="b", bins={"b": 3})
-    assert score_of(ready(source(people()), asked)).low > 0.9
+    assert score_of(ready(source(people()), asked)).value > 0.95
 
 
 def test_fresh_batches_of_persons_are_not_weighted() -> None:
