@@ -180,6 +180,19 @@ def refused(call, *args, **settings) -> str:
     return message
 
 
+def test_a_table_names_images_of_its_own_folder_only(tmp_path: Path) -> None:
+    """Neither by an absolute path, nor by the folder above, nor by a link."""
+    outside, inside = tmp_path / "private.png", tmp_path / "folder"
+    inside.mkdir()
+    Image.new("RGB", (4, 4)).save(outside)
+    (inside / "link.png").symlink_to(outside)
+    for name in (str(outside), "../private.png", "link.png"):
+        (inside / "t.csv").write_text(f"file,label\n{name},1\n")
+        with pytest.raises(InputError, match=r"lie outside of its folder.*--allow-outside"):
+            read_image_folder(inside)
+        assert len(read_image_folder(inside, allow_outside=True).frame) == 1
+
+
 def test_folders_that_are_refused(tmp_path: Path) -> None:
     good = encoded(COLOUR)
 

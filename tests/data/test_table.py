@@ -43,7 +43,7 @@ REFUSED_ROLES = [
     (lambda: Roles("ill", ("sex",), drop=("ill",)), "'ill' is the label; it is also dropped"),
     (lambda: Roles("ill", ("sex",), drop=("sex",)), "'sex' is the secret; it is also dropped"),
     (lambda: Roles("ill", "sex"), "secrets is 'sex'; expected ('sex',)"),
-    (lambda: Roles("ill", ("sex",), bins={"sex": 1}), "1 bins for 'sex'; expected 2 or more"),
+    (lambda: Roles("ill", ("sex",), bins={"sex": 1}), "1 bins for 'sex'; expected 2 to 100"),
     (lambda: Roles("ill", ("sex",), bins={"age": 3}), "'age', which is neither label nor secret"),
 ]
 

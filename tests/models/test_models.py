@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -359,3 +360,19 @@ def test_a_published_resnet20_with_convolved_shortcuts(data_folder: Path) -> Non
             load_weights(model, path), images["x"][own], images["y_fine"][own], "cifar100"
         )
     assert found == pytest.approx(0.914, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (torch.zeros(1, 2, device="meta"), "is on the device meta and has no values"),
+        (torch.zeros(1, 2).to_sparse(), "is a torch.sparse_coo tensor; save it by to_dense()"),
+        (torch.zeros(1, 2).to(torch.float8_e4m3fn), "is torch.float8_e4m3fn; save it as float32"),
+    ],
+)
+def test_tensors_without_plain_numbers_are_refused(
+    tmp_path: Path, value: torch.Tensor, says: str
+) -> None:
+    torch.save({"weight": value, "bias": torch.zeros(1)}, tmp_path / "w.pt")
+    with pytest.raises(InputError, match=re.escape(says)):
+        load_weights(nn.Linear(2, 1), tmp_path / "w.pt")

@@ -101,7 +101,7 @@ def test_a_size_overrides_every_grid(tmp_path: Path) -> None:
 OTHER = {
     "data": "other.csv", "label": "l", "secret": "s", "group": "g", "drop": ("d",),
     "bins": {"age": 3}, "sep": ";", "encoding": "cp1252", "drop_missing": True,
-    "merge_rare": 7,
+    "merge_rare": 7, "allow_outside": True,
     "ask": ("attribute",), "adversary": ("energies",),
     "task": "m:f", "defense": ("sign",), "batch_size": 17, "shadow": 999, "rounds": 9,
     "trials": 4999, "lr": 0.02,
@@ -196,6 +196,13 @@ def one(**settings: object) -> dict:
         ({**one(), "name": "a/b"}, "name is 'a/b'"),
         ({**one(), "name": "a/b"}, "pattern '^[A-Za-z0-9]"),
         ("name: [", "is not YAML"),
+        ("[" * 5000, "nests too deeply"),
+        ("name: g\ngrids: [{data: t.csv, seed: 2024-13-45}]", "a value that cannot be read (month"),
+        (f"name: g\ngrids: [{{data: t.csv, seed: {'9' * 5000}}}]", "a value that cannot be read"),
+        (
+            one(seed=list(range(99)), rounds=list(range(1, 99)), trials=list(range(50, 99))),
+            "grid 1 has 475,398 cells; at most 10,000 can be run",
+        ),
         ("name: g\nname: h\ngrids: [{data: t.csv}]", "key 'name' stands twice"),
         ("name: g\ngrids: [{data: t.csv, rounds: 1, rounds: 2}]", "key 'rounds' stands twice"),
         ("", "holds nothing"),

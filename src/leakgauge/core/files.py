@@ -56,6 +56,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path} is not YAML: {reason}; expected what a run wrote") from error
+    except (RecursionError, ValueError) as error:
+        raise InputError(f"{path} is damaged ({error}); expected what a run wrote") from error
     require(isinstance(values, dict), f"{str(path)!r} is damaged; expected what a run wrote")
     whole: dict[str, Any] = values
     return whole

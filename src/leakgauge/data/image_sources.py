@@ -41,7 +41,9 @@ class Images:
     notes: tuple[str, ...] = ()
 
 
-def read_image_folder(folder: str | os.PathLike[str], *, side: int = 32) -> Images:
+def read_image_folder(
+    folder: str | os.PathLike[str], *, side: int = 32, allow_outside: bool = False
+) -> Images:
     """Return the images of a folder and the table of the one CSV in it.
 
     The CSV's column ``file`` gives the path of each image, relative to the folder; the other
@@ -51,10 +53,11 @@ def read_image_folder(folder: str | os.PathLike[str], *, side: int = 32) -> Imag
     Args:
         folder: the folder; images that the CSV does not name are left out.
         side: height and width of the result, in pixels.
+        allow_outside: whether the CSV may name images outside of the folder, also by a link.
 
     Raises:
         InputError: the folder has no CSV or several, the CSV lacks the column ``file`` or any other
-            one, or an image is missing or cannot be decoded.
+            one, or an image is missing, outside of the folder, or cannot be decoded.
     """
     require_count(side, "side of images, in pixels")
     root = Path(folder)
@@ -73,6 +76,13 @@ def read_image_folder(folder: str | os.PathLike[str], *, side: int = 32) -> Imag
         "remove these",
     )
     names = [str(name) for name in frame.pop(FILE_COLUMN)]
+    inside = root.resolve()
+    outside = [name for name in names if not (root / name).resolve().is_relative_to(inside)]
+    require(
+        allow_outside or not outside,
+        f"{len(outside)} of {len(names)} images that {str(table)!r} names lie outside of its "
+        f"folder: {_first(outside)}; pass --allow-outside if you trust the table",
+    )
     absent = [name for name in names if not (root / name).is_file()]
     require(
         not absent,

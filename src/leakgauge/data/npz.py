@@ -12,6 +12,11 @@ import numpy.typing as npt
 from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.data.read import unreadable
 
+_UNREADABLE = (
+    *(OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error),
+    RuntimeError,  # an encrypted archive; NotImplementedError, an unknown compression, is one
+)
+
 _ADDED = "__MACOSX/"  # folder that macOS adds to an archive
 
 
@@ -38,7 +43,7 @@ def read_npz(file: Path, names: Sequence[str] | None = None) -> dict[str, npt.ND
                 )
     except InputError:
         raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except _UNREADABLE as error:
         # NumPy's own message advises allow_pickle=True, which would run code from the file.
         if "allow_pickle" in str(error):
             raise InputError(

@@ -55,7 +55,13 @@ class Source:
     dataset: Dataset | None = None
 
 
-def open_data(spec: str | os.PathLike[str], *, side: int = 32, text: Text | None = None) -> Source:
+def open_data(
+    spec: str | os.PathLike[str],
+    *,
+    side: int = 32,
+    text: Text | None = None,
+    allow_outside: bool = False,
+) -> Source:
     """Return a named dataset, or the table or images at a path.
 
     Args:
@@ -67,6 +73,7 @@ def open_data(spec: str | os.PathLike[str], *, side: int = 32, text: Text | None
             - a folder of images with one CSV (``read_image_folder``).
         side: height and width of images, in pixels; tables do not use it.
         text: how the text of a table is read; None finds it out.
+        allow_outside: whether the CSV of a folder may name images outside of it.
 
     Raises:
         InputError: no path or dataset has this name, or its data cannot be used.
@@ -80,7 +87,7 @@ def open_data(spec: str | os.PathLike[str], *, side: int = 32, text: Text | None
     if word == STDIN:
         return _read_source("standard input", read_noted(word, text))
     if _exists(path, word):
-        return _from_path(path, word, side, text)
+        return _from_path(path, word, side, text, allow_outside=allow_outside)
     if text is not None and word in DATASETS:
         raise InputError(f"--sep and --encoding are about a text file; {word!r} is a dataset")
     if word in TABLES:
@@ -140,9 +147,11 @@ def _exists(path: Path, word: str) -> bool:
         raise InputError(f"{word[:200]!r} cannot be opened: {error.strerror}") from error
 
 
-def _from_path(path: Path, word: str, side: int, text: Text | None) -> Source:
+def _from_path(
+    path: Path, word: str, side: int, text: Text | None, *, allow_outside: bool
+) -> Source:
     try:
-        images, name = _images(path, side), path.resolve().name
+        images, name = _images(path, side, allow_outside=allow_outside), path.resolve().name
         if images is None:
             return _read_source(name, read_noted(path, text))
         require(text is None, "--sep and --encoding are about a text file; leave them out")
@@ -155,11 +164,11 @@ def _from_path(path: Path, word: str, side: int, text: Text | None) -> Source:
         ) from error
 
 
-def _images(path: Path, side: int) -> Images | None:
+def _images(path: Path, side: int, *, allow_outside: bool) -> Images | None:
     """Return the images at a path, or None if it holds a table."""
     kind = path.suffix.lower()
     if path.is_dir():
-        return read_image_folder(path, side=side)
+        return read_image_folder(path, side=side, allow_outside=allow_outside)
     if kind == ".npz":
         return read_image_arrays(path, side=side)
     if kind == ".parquet" and image_column(path) is not None:

@@ -41,7 +41,7 @@ class Roles:
         merge_rare: values of a secret with fewer rows than this become one.
 
     Raises:
-        InputError: one column has two roles, or a number of bins is below 2.
+        InputError: one column has two roles, or a number of bins is not 2 to 100.
     """
 
     label: str
@@ -62,7 +62,10 @@ class Roles:
         require(self.group not in self.drop, f"{self.group!r} is the group; it is also dropped")
         for name, count in self.bins.items():
             require(name in self.coded, f"bins for {name!r}, which is neither label nor secret")
-            require(count >= 2, f"{count} bins for {name!r}; expected 2 or more")
+            require(
+                2 <= count <= MOST_CLASSES,
+                f"{count} bins for {name!r}; expected 2 to {MOST_CLASSES}",
+            )
 
     @property
     def coded(self) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ class GuaranteeSpec(Spec):
         Setting("column whose two values an attacker tells apart", once=True, each=True),
     ] = None
     clip: Annotated[
-        Real | None, Setting("C of DP-SGD: the largest l2 norm of a record's gradient", above=0)
+        Real | None, Setting("C of DP-SGD: the largest l2 norm of a record's gradient", least=1e-30)
     ] = None
     noise: Annotated[
         Real | None,

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.tensors import require_plain
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -74,6 +75,7 @@ def read_state(path: Path | str) -> dict[str, Tensor]:
     require(path.is_file(), f"{what}: no such file")
     state = _unwrapped(_read(path, what), what)
     for name, value in state.items():
+        require_plain(value, f"{what}: {name!r}")
         sound = not value.is_floating_point() or bool(value.isfinite().all())
         require(sound, f"{what}: {name!r} is not finite; export them anew")
     return state

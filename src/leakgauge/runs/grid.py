@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 from typing import Any
 
 from leakgauge.core.checks import InputError, nearest, require, require_choice
@@ -13,6 +14,9 @@ from leakgauge.runs.reading import read_item, split_list
 from leakgauge.runs.spec import Declared, Spec, declared, make_spec, plain
 
 SMALL = "small"
+
+MOST_CELLS = 10_000
+"""Of one grid. They are all made before the first runs, and more would run for years."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,11 @@ def _cells(settings: Mapping[str, Any], question: Question, where: str) -> tuple
     require("data" in settings, f"{where} names no data; add a line 'data: NAME or path'")
     ask = {"ask": settings.get("ask", next(iter(question.asks)))}
     choices = {name: _choices(known[name], value) for name, value in {**ask, **settings}.items()}
+    count = prod(len(values) for values in choices.values())
+    require(
+        count <= MOST_CELLS,
+        f"{where} has {count:,} cells; at most {MOST_CELLS:,} can be run; name fewer values",
+    )
     combinations = (dict(zip(choices, one, strict=True)) for one in product(*choices.values()))
     return tuple(_once(_cell(one, question, where) for one in combinations))
 

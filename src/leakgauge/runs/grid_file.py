@@ -111,6 +111,11 @@ def _loaded(path: Path) -> Any:
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise InputError(f"is not YAML: {reason}") from error
+    except RecursionError as error:
+        raise InputError("nests too deeply; expected a YAML file that describes a grid") from error
+    except ValueError as error:  # a date that does not exist, or a number of thousands of digits
+        reason = str(error).partition(";")[0]
+        raise InputError(f"has a value that cannot be read ({reason}); write it as text") from error
 
 
 def _type(content: Any) -> str:

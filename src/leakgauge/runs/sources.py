@@ -27,7 +27,7 @@ def source_of(spec: Spec) -> Source:
     if spec.task is not None:
         require(text_of(spec) is None, "--sep and --encoding are about a TABLE; leave them out")
         return _from_task(spec.task, spec.seed)
-    return _opened(spec.data, spec.side, text_of(spec))
+    return _opened(spec.data, spec.side, text_of(spec), spec.allow_outside)
 
 
 def task_source(task: Task, dataset: Dataset, *, name: str = "task") -> Source:
@@ -68,8 +68,8 @@ def text_of(spec: Spec) -> Text | None:
 
 
 @functools.cache
-def _opened(name: str, side: int, text: Text | None) -> Source:
-    return open_data(name, side=side, text=text)
+def _opened(name: str, side: int, text: Text | None, allow_outside: bool) -> Source:
+    return open_data(name, side=side, text=text, allow_outside=allow_outside)
 
 
 @functools.lru_cache(maxsize=4)

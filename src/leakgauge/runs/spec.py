@@ -119,14 +119,19 @@ class Spec:
     encoding: Annotated[
         str | None, Setting("of a text table, where UTF-8 and Windows-1252 are wrong")
     ] = None
+    allow_outside: Annotated[
+        Truth, Setting("read images outside of the folder that their CSV is in")
+    ] = False
     drop_missing: Annotated[Truth, Setting("leave out rows without label, secret or group")] = False
     device: Annotated[str, Setting("where torch computes: cpu, cuda, cuda:1, ...")] = "cpu"
     seed: Annotated[Whole, Setting("seed of all randomness", least=0)] = 0
 
     @property
-    def text(self) -> dict[str, str]:
-        """How the text of a table is read, where the user says it."""
-        given = {"sep": self.sep, "encoding": self.encoding}
+    def reading(self) -> dict[str, Any]:
+        """How the data are read, where the user says it."""
+        given = {
+            "sep": self.sep, "encoding": self.encoding, "allow_outside": self.allow_outside
+        }  # fmt: skip
         return {name: value for name, value in given.items() if value}
 
     @classmethod
@@ -284,9 +289,12 @@ def _check_one(one: Declared, value: Any) -> None:
         require_choice(value, one.flag, setting.choices)
     if isinstance(value, bool | str | Mapping):
         return
+    require(
+        not isfinite(value) or abs(value) < LARGEST,
+        f"{one.flag} is {value:g}; expected a number below {LARGEST:g}",
+    )
     inside = (
         isfinite(value)
-        and abs(value) < LARGEST
         and (setting.least is None or value >= setting.least)
         and (setting.above is None or value > setting.above)
         and (setting.most is None or value <= setting.most)

@@ -33,6 +33,8 @@ from leakgauge.runs.work import WorkFolder
 CELL_FILE = "cell.yaml"
 TIMINGS_FILE = "timings.json"
 LOCKS = ".locks"
+OWNER_ONLY = 0o700
+"""The mode of a new folder: reports and measurements tell of private records."""
 GRID = "run"
 """The command whose folder holds a grid."""
 
@@ -96,7 +98,7 @@ class Store:
             InputError: the folder cannot be written, or holds something else.
         """
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True, mode=OWNER_ONLY)
             present = sorted(one.name for one in path.iterdir() if not one.name.startswith("."))
             if RUN_FILE in present:
                 _refuse_other(path, read_description(path), description)

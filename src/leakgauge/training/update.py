@@ -16,6 +16,7 @@ from leakgauge.core.checks import (
     require_count,
     require_positive,
 )
+from leakgauge.core.tensors import require_plain
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.training.payload import Given, read_payload
 from leakgauge.training.stored import read_parts, write_parts
@@ -311,6 +312,7 @@ def _check_shapes(leaves: Params, wanted: Params, what: str, whole: str) -> None
 def _check_numbers(leaves: Params, what: str) -> None:
     for name, leaf in leaves.items():
         require(leaf.is_floating_point(), f"{what}: {name!r} is {leaf.dtype}; expected floats")
+        require_plain(leaf, f"{what}: {name!r}")
         require(
             bool(leaf.isfinite().all()),
             f"{what}: {name!r} is not finite (NaN or infinity); did the training diverge?",

@@ -112,7 +112,7 @@ def _settings(spec: GuaranteeSpec) -> dict[str, Any]:
         "device": spec.device,
         "seed": spec.seed,
         "table": spec.data,
-        **spec.text,
+        **spec.reading,
     }
 
 
