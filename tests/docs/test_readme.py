@@ -35,6 +35,7 @@ SMALL_PYTHON = {
     "inference.trials": 120,
     "inference.shadow": 200,
     "inference.hidden": [8],
+    "inference.adversary": ["energies", "discriminant"],
     "reconstruction.iterations": 5,
 }
 

@@ -22,6 +22,7 @@ ROUNDS = 6
 def words(table: Path, out: Path, workers: int = 1) -> list[str]:
     return [
         "audit", str(table), "--label", "income", "--secret", "sex", "--rounds", str(ROUNDS),
+        "--adversary", "forest:batches=500", "--adversary", "energies:batches=500",
         "--trials", "1000", "--batch-size", "4", "--workers", str(workers), "--out", str(out),
     ]  # fmt: skip
 
