@@ -1,5 +1,9 @@
 """What Ctrl-C leaves: whole cells only, and a report that says what is not finished."""
 
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +17,7 @@ from leakgauge.runs.question import Answer, Silent
 from leakgauge.runs.runner import Job, play
 from leakgauge.runs.sources import source_of
 from leakgauge.runs.store import Store
+from support import processes
 from support.tables import frame
 from support.toy.question import Toy, ToySpec
 
@@ -54,3 +59,51 @@ def test_a_stopped_audit_names_the_questions_that_are_not_finished(tmp_path: Pat
     assert audit.stopped
     assert audit.missing == ["later: not finished; repeat the command to go on"]
     assert read_audit(tmp_path / "out").missing == audit.missing
+
+
+def _running() -> dict[int, int]:
+    """All processes that run, by number, with that of their parent."""
+    listed = subprocess.run(
+        ["ps", "-eo", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
+    ).stdout
+    rows = [line.split() for line in listed.splitlines()]
+    return {int(pid): int(of) for pid, of, state in rows if state[0] != "Z"}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("seconds", [0.1, 0.6])
+def test_an_interrupt_while_modules_are_imported_ends_in_silence(seconds: float) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-m", "leakgauge", "audit", "randhie"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    time.sleep(seconds)
+    running.send_signal(signal.SIGINT)
+    printed, _ = running.communicate(timeout=30)
+    if running.returncode != -signal.SIGINT:  # before Python itself was ready
+        assert (running.returncode, printed) == (130, "")
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_sigterm_ends_the_workers_with_the_command(tmp_path: Path) -> None:
+    running = processes.start(
+        [sys.executable, "-m", "leakgauge", "audit", "randhie", "--rounds", 30, "--workers", 2,
+         "--out", tmp_path / "run"]
+    )  # fmt: skip
+    try:
+        until = time.monotonic() + 120
+        while not list(tmp_path.glob("run/work/*/checkpoints/property/step-*.npz")):
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        children = [pid for pid, parent in _running().items() if parent == running.pid]
+        assert len(children) >= 2
+        running.terminate()
+        assert running.wait(timeout=15) == 143
+        time.sleep(1)
+        assert not set(children) & set(_running())
+    finally:
+        processes.kill(running)

@@ -1,5 +1,5 @@
 """The command line: parses, calls, prints."""
 
-from leakgauge.cli.app import main
+from leakgauge.cli.entry import main
 
 __all__ = ["main"]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from joblib import Parallel, cpu_count, delayed
+from joblib.externals.loky import get_reusable_executor
 
 Result = TypeVar("Result")
 
@@ -34,7 +35,11 @@ def spread(jobs: Sequence[Callable[[], Result]], *, workers: int | None) -> Iter
             yield job()
         return
     parallel = Parallel(n_jobs=min(workers, len(jobs)), return_as="generator_unordered")
-    yield from parallel(delayed(_undisturbed)(job) for job in jobs)
+    try:
+        yield from parallel(delayed(_undisturbed)(job) for job in jobs)
+    except BaseException:  # stopped, or a job failed: the others must not go on without a parent
+        get_reusable_executor().shutdown(wait=False, kill_workers=True)
+        raise
 
 
 def _undisturbed(job: Callable[[], Result]) -> Result:
