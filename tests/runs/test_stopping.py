@@ -1,17 +1,21 @@
 """What Ctrl-C leaves: whole cells only, and a report that says what is not finished."""
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from leakgauge.core.checks import InputError
 from leakgauge.data.source import Source, frame_source
 from leakgauge.runs.audit import describe, resolve, run_audit
+from leakgauge.runs.executors import spread
 from leakgauge.runs.page import read_audit
 from leakgauge.runs.question import Answer, Silent
 from leakgauge.runs.runner import Job, play
@@ -107,3 +111,21 @@ def test_sigterm_ends_the_workers_with_the_command(tmp_path: Path) -> None:
         assert not set(children) & set(_running())
     finally:
         processes.kill(running)
+
+
+def _dies(marker: Path, times: int) -> int:
+    """Kill this process the first ``times`` times that it is asked."""
+    died = len(list(marker.parent.glob(f"{marker.name}-*")))
+    if died < times:
+        marker.with_name(f"{marker.name}-{died}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return -1
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_what_a_dead_worker_did_not_finish_runs_once_more(tmp_path: Path) -> None:
+    jobs = [partial(_dies, tmp_path / "one", 1), *(partial(abs, number) for number in range(4))]
+    assert sorted(spread(jobs, workers=2)) == [-1, 0, 1, 2, 3]
+    with pytest.raises(InputError, match="a worker process died twice"):
+        list(spread([partial(_dies, tmp_path / "two", 9), partial(abs, 1)], workers=2))

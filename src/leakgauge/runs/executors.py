@@ -2,25 +2,38 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from joblib import Parallel, cpu_count, delayed
 from joblib.externals.loky import get_reusable_executor
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from leakgauge.core.checks import require
 
 Result = TypeVar("Result")
 
 WORTH_STARTING = 20.0
 """Seconds of work that starting processes (each imports torch anew) pays for."""
 
+DIED = (
+    "a worker process died twice (killed, or out of memory); what is finished is kept: repeat the "
+    "command with --workers 1"
+)
+
 
 def spread(jobs: Sequence[Callable[[], Result]], *, workers: int | None) -> Iterator[Result]:
     """Run the jobs and yield what they return, in the order in which they end.
+
+    Where a process dies, the jobs that are not finished run once more.
 
     Args:
         jobs: independent of each other.
         workers: processes; 1 runs the jobs in this one, in order. None decides by the first job,
             run here: processes of their own are started where the others would take long.
+
+    Raises:
+        InputError: a process died again.
     """
     if not jobs:
         return
@@ -34,15 +47,34 @@ def spread(jobs: Sequence[Callable[[], Result]], *, workers: int | None) -> Iter
         for job in jobs:
             yield job()
         return
-    parallel = Parallel(n_jobs=min(workers, len(jobs)), return_as="generator_unordered")
+    left, workers = dict(enumerate(jobs)), min(workers, len(jobs))
+    for again in (True, False):
+        try:
+            for number, result in _in_processes(left, workers):
+                del left[number]
+                yield result
+        except TerminatedWorkerError as error:
+            require(again, DIED)
+            del error  # its text has the traces of all processes
+        else:
+            return
+
+
+def _in_processes(
+    jobs: Mapping[int, Callable[[], Result]], workers: int
+) -> Iterator[tuple[int, Result]]:
+    """Yield the number of each job and what it returns; none goes on without this process."""
+    parallel = Parallel(n_jobs=workers, return_as="generator_unordered")  # with 1, here
     try:
-        yield from parallel(delayed(_undisturbed)(job) for job in jobs)
-    except BaseException:  # stopped, or a job failed: the others must not go on without a parent
+        yield from parallel(
+            delayed(_undisturbed)(number, job) for number, job in list(jobs.items())
+        )
+    except BaseException:
         get_reusable_executor().shutdown(wait=False, kill_workers=True)
         raise
 
 
-def _undisturbed(job: Callable[[], Result]) -> Result:
+def _undisturbed(number: int, job: Callable[[], Result]) -> tuple[int, Result]:
     """Ctrl-C reaches every process of the terminal; only the one that started the run answers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return job()
+    return number, job()
