@@ -50,6 +50,7 @@ def render_page(page: Page) -> str:
     values = {
         "page": page,
         "first": next(iter(page.measurements), None),
+        "secrets": secrets_of(page),
         "rows": [(name, row, asked_about(row, [one for _, one in rows])) for name, row in rows],
         "next_steps": next_steps(page.sections),
         "next_commands": [one.next_command for one in page.sections if one.next_command],
@@ -59,6 +60,12 @@ def render_page(page: Page) -> str:
         "versions": page.versions,
     }
     return str(render("leakgauge.report", "page.html.j2", values))
+
+
+def secrets_of(page: Page) -> list[str]:
+    """Return the secrets of the summary's rows, or that of the first figure, each once."""
+    rows = [row.secret for section in page.sections for row in section.rows if row.secret]
+    return list(dict.fromkeys(rows or [one.secret for one in page.measurements[:1]]))
 
 
 def missing_of(page: Page) -> list[str]:
