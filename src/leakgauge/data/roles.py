@@ -36,7 +36,7 @@ def resolve_roles(
 
     >>> defaults = Roles("income", ("sex",), drop=("race",))
     >>> resolve_roles(defaults, secret="race")
-    Roles(label='income', secrets=('race',), group=None, drop=(), bins={})
+    Roles(label='income', secrets=('race',), group=None, drop=(), bins={}, merge_rare=0)
     """
     names = list(columns)
     hint = nearest("", names) if names else ""
