@@ -86,6 +86,16 @@ def test_each_game_has_the_panel_or_those_of_the_named_that_can_play_it() -> Non
     assert asked.resolve(source(people())).adversary == ("panel",)
 
 
+def test_with_too_few_shadow_users_the_papers_adversary_plays_alone() -> None:
+    few = people(2400, persons=40)
+    few["sick"] = np.where(few["who"] < 16, "yes", "no")  # a quarter of 16 users is public
+    prepared = ready(source(few), spec("property", secret="sick"))
+    (stage,) = prepared.stages
+    assert ([attack.name for attack in stage.attacks], stage.panel) == (["forest"], ())
+    assert any("so forest plays alone" in note for note in prepared.run.notes)
+    assert score_of(prepared).n == 200
+
+
 def test_one_round_or_fresh_batches_leave_nothing_for_joint_to_add() -> None:
     noisy = parse_defense("dpsgd:clip=1,noise=0.1", batch_size=6)
     for settings in ({"rounds": 1}, {"rounds": 3, "batches": "fresh"}):

@@ -169,9 +169,7 @@ class Shadow:
         Splitting bootstrapped batches instead would let a record stand on both sides.
         """
         codes = self.data.secrets[self.secret].cpu().numpy()
-        units = np.arange(len(codes)) if self.data.users is None else self.data.users.cpu().numpy()
-        held = range(self.mixture.record_values)
-        fewest = min(len(np.unique(units[codes == value])) for value in held)
+        fewest = fewest_units(self.data, self.secret, self.mixture.record_values)
         what = "records" if self.data.users is None else "users"
         require(
             fewest >= 2 * count,
@@ -189,6 +187,13 @@ class Shadow:
         index = torch.from_numpy(rows).to(self.data.y.device)
         part = f"{self.part}, records {_digest(rows)}"
         return replace(self, data=self.data.rows(index), part=part).sharing(self.shared)
+
+
+def fewest_units(data: Dataset, secret: str, values: int) -> int:
+    """Return the number of users, or of records without users, of the rarest value of a secret."""
+    codes = data.secrets[secret].cpu().numpy()
+    units = np.arange(len(codes)) if data.users is None else data.users.cpu().numpy()
+    return min(len(np.unique(units[codes == value])) for value in range(values))
 
 
 def _digest(rows: NDArray[np.int64]) -> str:

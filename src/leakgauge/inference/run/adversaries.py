@@ -47,6 +47,12 @@ def playing(spec: InferenceSettings, ask: str, defense: Defense | None = None) -
     return Playing(able, panel if PANEL in named(spec) and len(panel) > 1 else ())
 
 
+def without_panel(players: Playing) -> Playing:
+    """Return the paper's adversary, the first of the panel, and those that were named beside it."""
+    others = players.panel[1:]
+    return Playing(tuple(one for one in players.attacks if one.name not in others))
+
+
 def named(spec: InferenceSettings) -> tuple[str, ...]:
     """Return the names of the adversaries as users type them; by default the panel."""
     return spec.adversary or (PANEL,)

@@ -54,7 +54,7 @@ def describe(
             *source.notes,
             *records.notes,
             *([USERS_SPLIT] if USER in spec.ask else _rare(records, split, spec)),
-            *(note for one in games.values() for note in one.game.notes),
+            *(note for one in games.values() for note in (*one.game.notes, *one.notes)),
         ),
         versions=versions(),
         guarantees=_guarantees(stages),

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from leakgauge.core.checks import InputError
+from leakgauge.core.types import Dataset
 from leakgauge.data import Source, Split
+from leakgauge.inference.adversaries.shadow import fewest_units
 from leakgauge.inference.catalog import USER
-from leakgauge.inference.run.adversaries import defenses_of, playing
+from leakgauge.inference.run.adversaries import Playing, defenses_of, playing, without_panel
 from leakgauge.inference.run.description import describe
 from leakgauge.inference.run.records import Records, records_of
 from leakgauge.inference.run.settings import Settings
@@ -67,7 +69,7 @@ def _stages(spec: InferenceSettings, ask: str, records: Records, split: Split) -
     task, data = records.encode(ask, split)
     stages = []
     for defense in defenses_of(spec):
-        players = playing(spec, ask, defense)
+        players, notes = _able(playing(spec, ask, defense), data.rows(split.public), spec)
         stages.append(
             make_stage(
                 ask,
@@ -76,11 +78,35 @@ def _stages(spec: InferenceSettings, ask: str, records: Records, split: Split) -
                 split,
                 attacks=players.attacks,
                 panel=players.panel,
+                notes=notes,
                 settings=settings_of(spec, ask),
                 defense=defense,
             )
         )
     return stages
+
+
+HELD_OUT = 6
+"""Shadow users (or records) of each value that a panel needs: two in each of three folds."""
+
+
+def _able(
+    players: Playing, public: Dataset, spec: InferenceSettings
+) -> tuple[Playing, tuple[str, ...]]:
+    """The adversaries that the shadow records allow, and what a user should know of it."""
+    secret = str(spec.secret)
+    if not players.panel or secret not in public.secrets:
+        return players, ()
+    fewest = fewest_units(public, secret, int(public.secrets[secret].max()) + 1)
+    if fewest >= HELD_OUT:
+        return players, ()
+    what = "records" if public.users is None else "users"
+    alone = without_panel(players)
+    note = (
+        f"a value of {secret!r} has {fewest} shadow {what}; a panel needs {HELD_OUT} to hold some "
+        f"out, so {alone.attacks[0].name} plays alone; raise --shadow, or bring more {what}"
+    )
+    return alone, (note,)
 
 
 def settings_of(spec: InferenceSettings, ask: str) -> Settings:

@@ -58,6 +58,7 @@ class Stage:
         settings: how it is played.
         defense: what the clients do to their gradients, in training and when attacked.
         panel: names of the attacks whose judgements are also added up; empty for none.
+        notes: what users should know of how it is played.
         learned: what a defense learned in the rounds so far.
     """
 
@@ -71,6 +72,7 @@ class Stage:
     settings: Settings
     defense: Defense = field(default_factory=none)
     panel: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     learned: LearnedDefenses = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -129,6 +131,7 @@ def make_stage(
     settings: Settings,
     defense: Defense | None = None,
     panel: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
 ) -> Stage:
     """Deal the private records and play the trials.
 
@@ -141,6 +144,7 @@ def make_stage(
         settings: how to play.
         defense: what the clients do to their gradients; None for nothing.
         panel: names of the attacks whose judgements are also added up.
+        notes: what users should know of how it is played.
 
     Raises:
         InputError: the data, the model or the settings do not fit the game.
@@ -176,7 +180,7 @@ def make_stage(
         if isinstance(attack, CandidateAttack):
             shadow = game.shadow(task, params_of(task.model), public, max_bytes=settings.max_bytes)
             attack.check(shadow, game.values)
-    stage = Stage(task, private, public, test, game, trials, ready, settings, chosen, panel)
+    stage = Stage(task, private, public, test, game, trials, ready, settings, chosen, panel, notes)
     with_candidates(stage, replace(trials, rows=trials.rows[:1]))  # refuses early
     return stage
 
