@@ -72,6 +72,15 @@ class InferenceSettings(Spec):
         Whole,
         Setting("values of the secret with fewer rows than this become one; 0: none", least=0),
     ] = 0
+    seeds: Annotated[
+        Whole,
+        Setting(
+            "train and attack with this many seeds, from --seed on; figures are means, and "
+            "intervals cover other trainings too",
+            least=1,
+            most=100,
+        ),
+    ] = 1
     batches: Annotated[
         str,
         Setting(

@@ -20,6 +20,7 @@ from leakgauge.inference.report.titles import (
     title,
 )
 from leakgauge.inference.report.verdict import Verdict, smallest_visible, verdict, verdicts
+from leakgauge.inference.run.over_seeds import BY_SEED
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Line
 from leakgauge.results.measurements import ACCUMULATED, CHOSEN, STACKED, Measurement, Run
@@ -77,6 +78,7 @@ def _entry(one: Verdict, measurements: Sequence[Measurement]) -> dict[str, Any]:
             for name, each in baselines_of(measurements).get(one.test.game, {}).items()
         },
         **({"values": values} if values else {}),
+        **({"by_seed": auroc.details[BY_SEED]} if BY_SEED in auroc.details else {}),
     }
 
 

@@ -37,8 +37,7 @@ def about_intervals(run: Run, tests: Sequence[Test]) -> list[str]:
         f"block. The {' and '.join(percent(level) for level in levels)} intervals come from "
         "resampling whole blocks (a cluster bootstrap), so trials that share records do not make "
         "an interval too narrow.",
-        "An interval covers the choice of the private records and of the trials. It does not "
-        "cover another model, another training run or a better adversary.",
+        *_covered(run),
     ]
     if len(tests) > 1:
         lines.append(
@@ -46,6 +45,21 @@ def about_intervals(run: Run, tests: Sequence[Test]) -> list[str]:
             "wholly above chance by luck."
         )
     return lines
+
+
+def _covered(run: Run) -> list[str]:
+    seeds = run.settings.get("seeds", 1)
+    if seeds == 1:
+        return [
+            "An interval covers the choice of the private records and of the trials. It does not "
+            "cover another model, another training run (--seeds 3 does) or a better adversary."
+        ]
+    return [
+        f"Every figure is the mean over {count(seeds)} seeds, each with its own split of the "
+        "records, initial model, training and trials. Its interval is Student's t over the seeds, "
+        "widened to what the trials alone give. So it covers other training runs, but not another "
+        "model or a better adversary."
+    ]
 
 
 def about_accuracy(one: Measurement) -> str:

@@ -1,8 +1,10 @@
 """Runs inference to its end and returns the answer."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from leakgauge.data import Source
+from leakgauge.inference.run.over_seeds import combined
 from leakgauge.inference.run.prepare import prepare
 from leakgauge.inference.run.resumable import ResumableStage
 from leakgauge.inference.settings import InferenceSettings
@@ -22,18 +24,36 @@ def answer(
 ) -> Answer:
     """Train, attack and judge every stage; rounds that a kill left finished are read back.
 
+    With several seeds every stage is played with each, and the figures are means over the seeds.
+
     Raises:
         InputError: the data do not fit, or no stage could be played to its end.
     """
-    prepared = prepare(spec, source)
-    folder.guard(_elsewhere(prepared.run))
-    for note in prepared.run.notes:
+    seeds = range(spec.seed, spec.seed + spec.seeds)
+    each = [prepare(replace(spec, seed=seed), source) for seed in seeds]
+    run = _together([one.run for one in each])
+    folder.guard(_elsewhere(run))
+    for note in run.notes:
         progress.note(note)
-    for warning in prepared.run.warnings:
+    for warning in run.warnings:
         progress.warn(warning)
-    stages = [ResumableStage(one, prepared.dataset, prepared.label) for one in prepared.stages]
+    stages = [
+        ResumableStage(one, prepared.dataset, prepared.label, alone=len(each) == 1)
+        for prepared in each
+        for one in prepared.stages
+    ]
     measurements, missing = run_stages(folder, stages, workers=workers, progress=progress)
-    return Answer(prepared.run, measurements, (*prepared.refused, *missing))
+    refused = dict.fromkeys(text for one in each for text in one.refused)
+    return Answer(run, combined(measurements), (*refused, *missing))
+
+
+def _together(runs: Sequence[Run]) -> Run:
+    """The run of the first seed, with the notes and warnings of all."""
+    return replace(
+        runs[0],
+        notes=tuple(dict.fromkeys(text for one in runs for text in one.notes)),
+        warnings=list(dict.fromkeys(text for one in runs for text in one.warnings)),
+    )
 
 
 def _elsewhere(run: Run) -> Run:

@@ -99,6 +99,7 @@ def _settings(settings: Settings, records: Records, spec: InferenceSettings) -> 
         **asdict(settings),
         "secret": spec.secret or spec.group or USER,
         "shadow": spec.shadow,
+        **({"seeds": spec.seeds} if spec.seeds > 1 else {}),
         **({"hidden": list(spec.hidden)} if records.is_table else {}),
         "device": spec.device,
     }

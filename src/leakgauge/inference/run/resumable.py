@@ -26,16 +26,19 @@ class ResumableStage:
         stage: what is played.
         dataset: the data's name, for the measurements.
         label: the label's name, for the measurements.
+        alone: whether it is played with one seed only; otherwise its name tells the seed.
     """
 
     stage: Stage
     dataset: str
     label: str
+    alone: bool = True
 
     @property
     def name(self) -> str:
-        """Game and defense."""
-        return self.stage.name
+        """Game and defense, and the seed among several."""
+        seed = "" if self.alone else f", seed {self.stage.settings.seed}"
+        return f"{self.stage.name}{seed}"
 
     @property
     def steps(self) -> int:

@@ -1,0 +1,124 @@
+"""The figures of runs that differ in their seed alone, as one: means over the seeds."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from leakgauge.inference.metrics import METRICS
+from leakgauge.report.wording import number
+from leakgauge.results.measurements import CHOSEN, HEADLINE, Estimate, Measurement
+from leakgauge.results.metrics import metric_named, over_seeds
+from leakgauge.results.scores import AUROC
+
+BY_SEED = "by seed"
+"""The detail that tells each seed's figure."""
+
+
+def combined(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Return one measurement for each figure of several seeds, in the order of the first one.
+
+    The headline is the adversary that is it in most seeds, in each of which shadow data decide.
+
+    Args:
+        measurements: of all seeds; with a single seed they are returned as they are.
+    """
+    if len({one.seed for one in measurements}) < 2:
+        return list(measurements)
+    groups: dict[tuple[object, ...], list[Measurement]] = {}
+    for one in measurements:
+        of_value = one.round == HEADLINE and one.metric not in METRICS
+        if one.round != HEADLINE or of_value:
+            groups.setdefault(_figure(one, whose="" if of_value else one.adversary), []).append(one)
+    winners = _winners(measurements)
+    means = [_mean(several) for several in groups.values()]
+    return [each for one in means for each in _with_headline(one, winners)]
+
+
+Winners = dict[tuple[str, str, str], str]
+"""(game, defense, knowledge) -> the adversary of the headline."""
+
+
+def _winners(measurements: Sequence[Measurement]) -> Winners:
+    votes: dict[tuple[str, str, str], list[str]] = {}
+    for one in measurements:
+        if one.round == HEADLINE and one.metric == AUROC:
+            votes.setdefault(_test(one), []).append(one.adversary)
+    return {test: Counter(names).most_common(1)[0][0] for test, names in votes.items()}
+
+
+def _with_headline(one: Measurement, winners: Winners) -> Iterator[Measurement]:
+    """Yield a figure, and once more where it is the headline's."""
+    winner = winners.get(_test(one))
+    if one.round == HEADLINE:
+        yield replace(one, adversary=winner or one.adversary)
+        return
+    yield one
+    if one.round == CHOSEN and one.adversary == winner:
+        yield replace(one, round=HEADLINE)
+
+
+def _test(one: Measurement) -> tuple[str, str, str]:
+    return one.game, one.defense, one.knowledge
+
+
+def _figure(one: Measurement, *, whose: str) -> tuple[object, ...]:
+    return *_test(one), whose, one.metric, one.round
+
+
+def _mean(several: Sequence[Measurement]) -> Measurement:
+    first = several[0]
+    held_out = [one.held_out for one in several if one.held_out is not None]
+    return replace(
+        first,
+        estimate=covering_both(several),
+        chance=float(np.mean([one.chance for one in several])),
+        curve=_mean_curve(several),
+        details={**_common(several), **_by_seed(several)},
+        held_out=float(np.mean(held_out)) if held_out else None,
+        seconds=sum(one.seconds for one in several),
+    )
+
+
+def covering_both(several: Sequence[Measurement]) -> Estimate:
+    """Return the mean over seeds, with an interval that covers trainings and trials.
+
+    It is the Student t interval over the seeds, widened to what the trials alone give: the
+    half-widths of the single intervals, added in quadrature, over the number of seeds. So a few
+    seeds that agree by luck do not make it narrower than one long run would be.
+
+    Args:
+        several: the same figure of each seed.
+    """
+    over = over_seeds(several, metric_named(several[0].metric, METRICS))
+    own = [one.estimate for one in several]
+    below = np.sqrt(sum((one.value - one.low) ** 2 for one in own)) / len(own)
+    above = np.sqrt(sum((one.high - one.value) ** 2 for one in own)) / len(own)
+    low, high = min(over.low, over.value - below), max(over.high, over.value + above)
+    return replace(own[0], value=over.value, low=low, high=high, n=sum(one.n for one in own))
+
+
+def _common(several: Sequence[Measurement]) -> dict[str, str]:
+    """Of each detail the most frequent text; what differs stands in the figures by seed."""
+    texts: dict[str, list[str]] = {}
+    for one in several:
+        for name, text in one.details.items():
+            texts.setdefault(name, []).append(text)
+    return {name: Counter(found).most_common(1)[0][0] for name, found in texts.items()}
+
+
+def _by_seed(several: Sequence[Measurement]) -> dict[str, str]:
+    """The figure of each seed; single rounds go without, as there are many."""
+    if isinstance(several[0].round, int):
+        return {}
+    values = (f"{one.seed}: {number(one.estimate.value)}" for one in several)
+    return {BY_SEED: ", ".join(values)}
+
+
+def _mean_curve(several: Sequence[Measurement]) -> tuple[tuple[float, float], ...] | None:
+    """The mean of the ROCs; all have the same false positive rates."""
+    curves = [one.curve for one in several if one.curve is not None]
+    if not curves:
+        return None
+    return tuple((x, y) for x, y in np.mean(curves, axis=0).tolist())

@@ -1,0 +1,130 @@
+"""Several seeds as one answer: means, intervals that cover trainings and trials, the headline."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from leakgauge.core.rng import stream
+from leakgauge.data import Source
+from leakgauge.data.source import open_data
+from leakgauge.inference.question import QUESTION
+from leakgauge.inference.run.over_seeds import BY_SEED, combined, covering_both
+from leakgauge.inference.spec import InferenceSpec
+from leakgauge.results.measurements import (
+    ACCUMULATED,
+    CHOSEN,
+    HEADLINE,
+    Estimate,
+    Measurement,
+)
+from leakgauge.results.scores import AUROC
+from leakgauge.runs.question import Silent
+from leakgauge.runs.work import WorkFolder
+
+BASE = Measurement(
+    question="inference", game="property", dataset="d", label="y", secret="s", defense="none",
+    knowledge="static", adversary="panel", metric=AUROC, round=ACCUMULATED, seed=0,
+    estimate=Estimate(0.5, 0.4, 0.6, 100), chance=0.5,
+)  # fmt: skip
+
+
+def figure(seed: int, value: float, reach: float = 0.05, **more: object) -> Measurement:
+    return replace(
+        BASE, seed=seed, estimate=Estimate(value, value - reach, value + reach, 100), **more
+    )
+
+
+def identity(one: Measurement) -> tuple[object, ...]:
+    return one.game, one.defense, one.knowledge, one.adversary, one.metric, one.round
+
+
+@pytest.fixture(scope="module")
+def rand() -> Source:
+    source = open_data("randhie")
+    return replace(source, frame=source.frame.iloc[:3000].reset_index(drop=True))
+
+
+def answered(rand: Source, folder: Path, **settings: object) -> list[Measurement]:
+    spec = InferenceSpec(
+        label="any_visit", secret="female", rounds=1, trials=100, shadow=300,
+        adversary=("energies:batches=100", "discriminant:batches=100"), **settings,
+    )  # fmt: skip
+    made = QUESTION.run(spec.resolve(rand), rand, WorkFolder(folder), Silent(), workers=1)
+    return list(made.measurements)
+
+
+def test_figures_are_means_over_runs_of_each_seed(rand: Source, tmp_path: Path) -> None:
+    together = {identity(one): one for one in answered(rand, tmp_path / "3", seed=4, seeds=3)}
+    alone = [
+        {identity(one): one for one in answered(rand, tmp_path / f"of-{seed}", seed=seed)}
+        for seed in (4, 5, 6)
+    ]
+    assert len({one.estimate.value for each in alone for one in each.values()}) > 20
+    for key, one in together.items():
+        if one.round == HEADLINE:
+            continue
+        own = [each[key].estimate for each in alone]
+        assert one.estimate.value == pytest.approx(np.mean([each.value for each in own]))
+        assert one.estimate.n == sum(each.n for each in own)
+    headline = [one for one in together.values() if (one.round, one.metric) == (HEADLINE, AUROC)]
+    assert len(headline) == 1
+    assert headline[0].details[BY_SEED].startswith("4: ")
+    assert headline[0].estimate == together[identity(replace(headline[0], round=CHOSEN))].estimate
+
+
+def test_where_trainings_differ_the_interval_is_students() -> None:
+    values = [0.583, 0.706, 0.655]
+    found = covering_both([figure(seed, value, 0.01) for seed, value in enumerate(values)])
+    low, high = stats.t.interval(0.95, 2, np.mean(values), stats.sem(values))
+    assert (found.low, found.high) == pytest.approx((low, high))
+
+
+def test_seeds_that_agree_by_luck_keep_the_width_of_the_trials() -> None:
+    found = covering_both([figure(seed, 0.7 + seed / 1000, 0.06) for seed in range(4)])
+    assert (found.low, found.high) == pytest.approx((0.6715, 0.7315))
+
+
+@pytest.mark.parametrize("between", [0.0, 0.03, 0.1])
+def test_the_interval_holds_the_mean_over_trainings_and_trials(between: float) -> None:
+    rng, trials = stream(0, "seeds"), 0.03
+    reach = float(stats.norm.ppf(0.975)) * trials
+    values = 0.7 + between * rng.normal(size=(800, 3)) + trials * rng.normal(size=(800, 3))
+    found = [
+        covering_both([figure(seed, one, reach) for seed, one in enumerate(row)]) for row in values
+    ]
+    held = np.mean([one.low <= 0.7 <= one.high for one in found])
+    assert held >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 800)
+
+
+def test_the_headline_is_the_adversary_of_most_seeds() -> None:
+    winners = ("panel", "energies", "energies")
+    values = {"panel": (0.9, 0.6, 0.6), "energies": (0.7, 0.7, 0.7)}
+    single = [
+        figure(seed, values[name][seed], adversary=name, round=when)
+        for seed, winner in enumerate(winners)
+        for name in values
+        for when in ([CHOSEN, HEADLINE] if name == winner else [CHOSEN])
+    ]
+    found = {identity(one)[3:]: one for one in combined(single)}
+    assert [key for key in found if key[2] == HEADLINE] == [("energies", AUROC, HEADLINE)]
+    assert found["energies", AUROC, HEADLINE].estimate.value == pytest.approx(0.7)
+    assert found["panel", AUROC, CHOSEN].details[BY_SEED] == "0: 0.900, 1: 0.600, 2: 0.600"
+
+
+def test_each_value_of_the_headline_is_told_of_all_seeds() -> None:
+    metric = f"{AUROC}: white"
+    single = [
+        figure(seed, 0.6 + seed / 10, adversary=name, round=HEADLINE, metric=each)
+        for seed, name in enumerate(("panel", "forest", "forest"))
+        for each in (AUROC, metric)
+    ] + [figure(seed, 0.6, adversary="forest", round=CHOSEN) for seed in range(3)]
+    (one,) = (each for each in combined(single) if each.metric == metric)
+    assert (one.adversary, one.estimate.value) == ("forest", pytest.approx(0.7))
+
+
+def test_one_seed_is_left_as_it_is() -> None:
+    single = [figure(3, 0.6), figure(3, 0.7, round=HEADLINE)]
+    assert combined(single) == single
