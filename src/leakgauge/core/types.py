@@ -62,12 +62,14 @@ class Schema:
         label: the name of the label's column.
         classes: the label's values by code.
         secrets: each secret's values by code.
+        users: names of the users by code; empty where they have none.
     """
 
     columns: tuple[Column, ...]
     label: str
     classes: tuple[str, ...]
     secrets: Mapping[str, tuple[str, ...]]
+    users: tuple[str, ...] = ()
 
     def column(self, name: str) -> Column:
         """Return the encoded column called ``name``.

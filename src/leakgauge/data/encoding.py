@@ -70,7 +70,9 @@ def encode(
         y=table.y,
         secrets=dict(table.secrets),
         users=table.users,
-        schema=Schema(tuple(columns), table.label, table.classes, dict(table.values)),
+        schema=Schema(
+            tuple(columns), table.label, table.classes, dict(table.values), table.user_names
+        ),
     )
 
 

@@ -63,5 +63,5 @@ def encode_pictures(
         y=table.y,
         secrets=dict(table.secrets),
         users=table.users,
-        schema=Schema((), table.label, table.classes, dict(table.values)),
+        schema=Schema((), table.label, table.classes, dict(table.values), table.user_names),
     )

@@ -89,7 +89,8 @@ class Table:
         classes: the label's values by code.
         secrets: each secret's codes ``[n]``, int64.
         values: each secret's values by code.
-        users: the user of each row ``[n]``, int64, or None.
+        users: the user of each row ``[n]``, int64 codes, or None.
+        user_names: names of the users by code; empty without users.
         notes: changes to the data that users should know.
         warnings: columns that answer an audit's question by themselves, and what to do.
     """
@@ -101,6 +102,7 @@ class Table:
     secrets: Mapping[str, Tensor]
     values: Mapping[str, tuple[str, ...]]
     users: Tensor | None = None
+    user_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -142,6 +144,7 @@ def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False)
     values = {name: tuple(map(str, one.categories)) for name, one in coded.items()}
     secrets = {name: np.asarray(coded[name].codes, dtype=np.int64) for name in roles.secrets}
     y = np.asarray(coded[roles.label].codes, dtype=np.int64)
+    users, user_names = (None, ()) if roles.group is None else _users(frame[roles.group])
     return Table(
         features=features,
         label=roles.label,
@@ -149,7 +152,8 @@ def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False)
         classes=values.pop(roles.label),
         secrets=codes,
         values=values,
-        users=None if roles.group is None else _users(frame[roles.group]),
+        users=users,
+        user_names=user_names,
         notes=tuple(notes),
         warnings=(
             *proxies(features, (roles.label, y), secrets),
@@ -321,7 +325,7 @@ def _refuse_infinite(column: "pd.Series[Any]", what: str) -> None:
     require(count == 0, f"{what} is infinite in {count} of {len(column)} rows; correct or drop it")
 
 
-def _users(column: "pd.Series[Any]") -> Tensor:
+def _users(column: "pd.Series[Any]") -> tuple[Tensor, tuple[str, ...]]:
     codes, uniques = pd.factorize(column)
     require(len(uniques) > 1, f"group {str(column.name)!r} has one value only, {quoted(uniques)}")
-    return torch.tensor(codes, dtype=torch.int64)
+    return torch.tensor(codes, dtype=torch.int64), tuple(map(str, uniques))

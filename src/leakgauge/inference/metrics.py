@@ -7,6 +7,7 @@ from leakgauge.results.scores import (
     AUROC,
     FEATURES_ALONE,
     LABELS_ALONE,
+    MOST_AT_RISK,
     SUCCESS,
     TPR_AT_1_FPR,
 )
@@ -16,6 +17,7 @@ METRICS = {
     TPR_AT_1_FPR: Metric(title="TPR at 1 % FPR"),
     SUCCESS: Metric(title="Success rate"),
     ADVANTAGE: Metric(title="Advantage", low=-1.0, chance=0.0),
+    MOST_AT_RISK: Metric(title="Success on the user most at risk", tabled=False),
     ACCURACY: Metric(title="Accuracy", higher_is_worse=False, of_model=True),
     LABELS_ALONE: Metric(title="AUROC of labels alone", chance=0.5, tabled=False, of_model=True),
     FEATURES_ALONE: Metric(

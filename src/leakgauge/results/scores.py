@@ -26,6 +26,7 @@ ADVANTAGE = "advantage"
 ACCURACY = "accuracy"
 LABELS_ALONE = "auroc_labels_alone"
 FEATURES_ALONE = "auroc_features_alone"
+MOST_AT_RISK = "success_most_at_risk"
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from leakgauge.inference.report.titles import (
     baselines_of,
     by_value,
     in_order,
+    most_at_risk_of,
     of_value,
     title,
 )
@@ -73,6 +74,7 @@ def _entry(one: Verdict, measurements: Sequence[Measurement]) -> dict[str, Any]:
         "verdict": one.headline,
         "text": one.text,
         "smallest_detectable": smallest_visible(one.auroc, one.chance),
+        **_at_risk(one.test, measurements),
         "baselines": {
             name: _figure(each)
             for name, each in baselines_of(measurements).get(one.test.game, {}).items()
@@ -80,6 +82,14 @@ def _entry(one: Verdict, measurements: Sequence[Measurement]) -> dict[str, Any]:
         **({"values": values} if values else {}),
         **({"by_seed": auroc.details[BY_SEED]} if BY_SEED in auroc.details else {}),
     }
+
+
+def _at_risk(test: Test, measurements: Sequence[Measurement]) -> dict[str, Any]:
+    """The user most at risk, where the game has users."""
+    one = most_at_risk_of(measurements, test)
+    if one is None:
+        return {}
+    return {"most_at_risk": {"user": one.details["user"], "success": _figure(one)}}
 
 
 def lines(run: Run, measurements: Sequence[Measurement]) -> list[Line]:

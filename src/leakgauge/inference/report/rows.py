@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from leakgauge.inference.metrics import METRICS
-from leakgauge.inference.report.titles import baselines_of, secret_of
+from leakgauge.inference.report.titles import baselines_of, most_at_risk_of, secret_of
 from leakgauge.inference.report.verdict import Verdict
 from leakgauge.report.section import LEVELS, Row
 from leakgauge.results.measurements import Measurement
@@ -46,6 +46,26 @@ def rows_of_baselines(measurements: Sequence[Measurement]) -> list[Row]:
         )
         for game, found in baselines_of(measurements).items()
         for name, one in found.items()
+    ]
+
+
+def rows_of_users(measurements: Sequence[Measurement], judged: Sequence[Verdict]) -> list[Row]:
+    """Return a row for the user most at risk in the worst test of each game that has users."""
+    found = (most_at_risk_of(measurements, one.test) for one in worst_by_ask(judged).values())
+    return [
+        Row(
+            ask=one.game,
+            verdict="Most at risk",
+            level="unknown",
+            text="",
+            metric="Success",
+            estimate=one.estimate,
+            chance=one.chance,
+            test=f"{one.adversary}, one user",
+            secret=one.secret,
+        )
+        for one in found
+        if one is not None
     ]
 
 

@@ -11,7 +11,13 @@ from leakgauge.inference.report.implied import NO_CERTIFICATE, all_implied
 from leakgauge.inference.report.next_command import next_command
 from leakgauge.inference.report.plain import lines
 from leakgauge.inference.report.promises import channel_notes, epsilon_notes, promises
-from leakgauge.inference.report.rows import rows, rows_of_baselines, rows_of_tests, worst_by_ask
+from leakgauge.inference.report.rows import (
+    rows,
+    rows_of_baselines,
+    rows_of_tests,
+    rows_of_users,
+    worst_by_ask,
+)
 from leakgauge.inference.report.selection import how_selected, selected
 from leakgauge.inference.report.titles import (
     accuracies,
@@ -55,7 +61,7 @@ def section(answer: Answer, question: Question) -> Section:
     run, measurements = answer.run, answer.measurements
     tests = adversary_tests(measurements)
     shown = selected(tests)
-    views = test_views(run, tests, shown, at=question.name)
+    views = test_views(answer, tests, shown, at=question.name)
     ranked = by_urgency(views)
     every = [view.verdict for view in ranked if view.verdict is not None]
     judged = [view.verdict for view in ranked if view.leads and view.verdict is not None]
@@ -114,7 +120,11 @@ def section(answer: Answer, question: Question) -> Section:
         title=f"{question.title} {secret}".strip() if again else question.title,
         html=html,
         rows=rows(answer, judged),
-        tests=[*rows_of_tests(every), *rows_of_baselines(measurements)],
+        tests=[
+            *rows_of_tests(every),
+            *rows_of_users(measurements, judged),
+            *rows_of_baselines(measurements),
+        ],
         lines=lines(run, measurements),
         missing=answer.missing,
         warnings=[

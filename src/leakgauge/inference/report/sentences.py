@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from leakgauge.inference.report.verdict import LEAKS, Verdict
+from leakgauge.inference.run.over_seeds import BY_SEED
 from leakgauge.report.grouping import Test
 from leakgauge.report.wording import count, interval, number, percent
 from leakgauge.results.measurements import Measurement, Run
@@ -87,6 +88,24 @@ def useless_models(accuracies: Sequence[Measurement]) -> list[str]:
         for one in accuracies
         if one.estimate.low <= one.chance
     ]
+
+
+def about_most_at_risk(one: Measurement, mean: Measurement) -> str:
+    """Return how much better one user's batches are recognised than those of all users.
+
+    Args:
+        one: the success on the user most at risk.
+        mean: the success over all users.
+    """
+    user = "the user" if BY_SEED in one.details else f"user `{one.details['user']}`"
+    return (
+        f"Most at risk is {user}, among {one.details['users compared']} users: the adversary names "
+        f"{percent(one.estimate.value)} of this user's batches "
+        f"({percent(one.estimate.confidence)} interval {percent(one.estimate.low)} to "
+        f"{percent(one.estimate.high)}), against {percent(mean.estimate.value)} on average; "
+        f"guessing gives {percent(one.chance)}. One half of the trials chose the user, the other "
+        "half gave the figure."
+    )
 
 
 AS_MUCH = 0.02

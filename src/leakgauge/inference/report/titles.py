@@ -7,7 +7,7 @@ from leakgauge.inference.report.headline import called
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.wording import label
 from leakgauge.results.measurements import Measurement
-from leakgauge.results.scores import ACCURACY, AUROC
+from leakgauge.results.scores import ACCURACY, AUROC, MOST_AT_RISK
 from leakgauge.runs.spec import NONE
 
 
@@ -18,7 +18,8 @@ def adversary_tests(measurements: Sequence[Measurement]) -> list[Test]:
         InputError: two measurements are the same figure of the same test.
     """
     return group_tests(
-        [one for one in measurements if not of_value(one)], without=(ACCURACY, *BASELINES)
+        [one for one in measurements if not of_value(one)],
+        without=(ACCURACY, MOST_AT_RISK, *BASELINES),
     )
 
 
@@ -74,6 +75,20 @@ def accuracies(measurements: Sequence[Measurement]) -> list[Measurement]:
     """Return the trained model's accuracy: the last measurement of each game and defense."""
     last = {(one.game, one.defense): one for one in measurements if one.metric == ACCURACY}
     return list(last.values())
+
+
+def most_at_risk_of(measurements: Sequence[Measurement], test: Test) -> Measurement | None:
+    """Return the figure of the user most at risk in a test; None without one."""
+    key = (test.game, test.defense, test.knowledge, test.adversary)
+    return next(
+        (
+            one
+            for one in measurements
+            if one.metric == MOST_AT_RISK
+            and (one.game, one.defense, one.knowledge, one.adversary) == key
+        ),
+        None,
+    )
 
 
 def baselines_of(measurements: Sequence[Measurement]) -> dict[str, dict[str, Measurement]]:

@@ -12,14 +12,16 @@ from leakgauge.inference.report.best_defense import answer, how_chosen
 from leakgauge.inference.report.defenses import CAUTION, DefenseTable
 from leakgauge.inference.report.headline import leading, reading_of
 from leakgauge.inference.report.implied import Implied, bits
-from leakgauge.inference.report.titles import details_of, title
+from leakgauge.inference.report.sentences import about_most_at_risk
+from leakgauge.inference.report.titles import details_of, most_at_risk_of, title
 from leakgauge.inference.report.tradeoff import tradeoff
 from leakgauge.inference.report.verdict import CLEAR_AUROC, STRONG_AUROC, Verdict, verdict
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import LEVELS, Chart
 from leakgauge.report.wording import number, short
-from leakgauge.results.measurements import Measurement, Run
+from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import AUROC, SUCCESS
+from leakgauge.runs.question import Answer
 
 USED_ROUNDS = 200
 """Rounds whose details are shown, over all tests at full length."""
@@ -41,6 +43,7 @@ class TestView:
         shown: whether it has charts and a verdict at full length.
         charts: none for a test that is not shown at full length.
         used: what was used exactly.
+        at_risk: the user most at risk, in a sentence or two; empty without users.
     """
 
     __test__ = False  # pytest looks for classes of this name
@@ -54,6 +57,7 @@ class TestView:
     shown: bool
     charts: Sequence[Chart]
     used: Mapping[str, str]
+    at_risk: str = ""
 
     @property
     def reading(self) -> str:
@@ -97,9 +101,10 @@ class ImpliedView:
 
 
 def test_views(
-    run: Run, tests: Sequence[Test], shown: Sequence[Test], *, at: str
+    answer: Answer, tests: Sequence[Test], shown: Sequence[Test], *, at: str
 ) -> list[TestView]:
     """Return a view of every test; those of ``shown`` have charts. Ids begin with ``at``."""
+    run = answer.run
     floors = {metric: charts.common_floor(tests, metric) for metric in (AUROC, SUCCESS)}
     step = step_for(shown, USED_ROUNDS)
     long, leads = {id(test) for test in shown}, {id(test) for test in leading(tests)}
@@ -118,9 +123,16 @@ def test_views(
                 shown=at_length,
                 charts=_charts(test, floors, name) if at_length else [],
                 used=details_of(test, step=step) if at_length else {},
+                at_risk=at_risk(answer.measurements, test),
             )
         )
     return views
+
+
+def at_risk(measurements: Sequence[Measurement], test: Test) -> str:
+    """Return a sentence about the user most at risk in a test; empty without one."""
+    one, mean = most_at_risk_of(measurements, test), test.whole(SUCCESS)
+    return "" if one is None or mean is None else about_most_at_risk(one, mean)
 
 
 def defense_views(tables: Sequence[DefenseTable], *, at: str) -> list[DefenseView]:

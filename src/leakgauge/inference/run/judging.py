@@ -13,9 +13,10 @@ from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
 from leakgauge.core.versions import versions
 from leakgauge.defenses import deployed
-from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY
+from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, USER
 from leakgauge.inference.games.candidates import AnyAttack
 from leakgauge.inference.run.baselines import baselines
+from leakgauge.inference.run.most_at_risk import most_at_risk
 from leakgauge.inference.run.readings import Reading, Rules, chosen, over_rounds, weighted
 from leakgauge.inference.run.rounds import RoundJudgements
 from leakgauge.inference.run.stage import Stage
@@ -106,6 +107,7 @@ def _of_knowledge(
     measurements = []
     for name, figures in scored.items():
         reading = best[name]
+        measurements += _most_at_risk(stage, members[name], figures)
         measurements += [one for each in figures.values() for one in each]
         if reading is None:
             continue
@@ -243,6 +245,33 @@ def _each_value(stage: Stage, reading: Reading, like: Measurement) -> list[Measu
         replace(like, metric=f"{scores.AUROC}: {name}", estimate=estimate, chance=0.5, curve=None)
         for name, estimate in zip(
             stage.game.value_names, scores.each_value(judged, rng=rng), strict=True
+        )
+    ]
+
+
+def _most_at_risk(
+    stage: Stage, member: _Member, figures: Mapping[int | str, Sequence[Measurement]]
+) -> list[Measurement]:
+    """Of user inference, the figure of the user whose batches are named most often."""
+    if stage.game.name != USER or stage.private.users is None:
+        return []
+    users = stage.private.users.cpu().numpy()
+    whose = users[stage.trials.rows[:, 0].cpu().numpy()]
+    reading = member.sums[-1] if len(member.rounds) > 1 else member.rounds[-1]
+    worst = most_at_risk(_judged(stage, reading), whose)
+    if worst is None:
+        return []
+    schema = stage.private.schema
+    name = schema.users[worst.user] if schema is not None and schema.users else str(worst.user)
+    return [
+        replace(
+            figures[reading.when][0],
+            metric=scores.MOST_AT_RISK,
+            estimate=worst.success,
+            chance=stage.majority,
+            curve=None,
+            held_out=None,
+            details={"user": name, "users compared": str(worst.of)},
         )
     ]
 
