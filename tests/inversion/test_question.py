@@ -224,6 +224,29 @@ def test_resolved_settings_resolve_to_themselves() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "methods"),
+    [
+        ({}, ("exact",)),
+        ({"batch_size": 4, "local_steps": 2, "images": 8}, ("exact",)),
+        ({"defense": ("none", "sign")}, ("exact", "leakgauge")),
+        ({"defense": "sign", "knowledge": "adaptive"}, ("leakgauge",)),
+        ({"iterations": 7}, ("exact", "leakgauge")),
+        ({"epochs": 2}, ("leakgauge",)),
+        ({"method": "agic"}, ("agic",)),
+    ],
+)
+def test_the_methods_for_a_table_unless_named(
+    settings: dict[str, Any], methods: tuple[str, ...]
+) -> None:
+    spec = spec_of(**{"net": "mlp", "label": "income", "iterations": None, **settings})
+    assert spec.resolve(table_source(people())).method == methods
+
+
+def test_the_method_for_images_unless_named() -> None:
+    assert spec_of().resolve(pictures()).method == ("leakgauge",)
+
+
+@pytest.mark.parametrize(
     ("settings", "knowledge"),
     [
         ({"defense": "sign"}, ["static", "adaptive"]),

@@ -107,6 +107,7 @@ OTHER = {
     "trials": 4999, "lr": 0.02,
     "batches": "fresh", "prior": "empirical", "ratio_bins": 5, "candidates": 3, "stack": True,
     "hidden": (99,), "allow_loop": True, "device": "cuda", "seed": 1,
+    "seeds": 2,
 }  # fmt: skip
 
 

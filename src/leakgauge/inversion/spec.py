@@ -19,6 +19,7 @@ from leakgauge.inversion.words import (
     NETS,
     OF_AN_UPDATE,
     SCHEMES,
+    STRONGEST,
 )
 from leakgauge.runs.spec import NONE, Setting, Spec
 
@@ -40,10 +41,12 @@ class InversionSpec(Spec):
     method: Annotated[
         tuple[str, ...],
         Setting(
-            f"attack as NAME[:key=value,...]: {', '.join(METHODS)}; {EXACT} is for tables",
+            f"attack as NAME[:key=value,...]: {', '.join(METHODS)}; by default the strongest that "
+            f"fits: {STRONGEST} for images, {EXACT} for tables, and both where a table's gradients "
+            "are defended",
             cells=True,
         ),
-    ] = ("leakgauge",)
+    ] = ()
     defense: Annotated[
         tuple[str, ...],
         Setting(f"what clients do before they send, {HELP}", cells=True, adds=True),
@@ -170,7 +173,7 @@ class InversionSpec(Spec):
                 "DATA; leave it out",
             )
         require(
-            len(self.method) == 1,
+            len(self.method) < 2,
             f"--method names {len(self.method)} methods; --update takes one, since losses of "
             "different methods cannot be compared: run one command for each",
         )

@@ -6,7 +6,10 @@ NAME = "reconstruction"
 EXACT = "exact"
 """The method that divides gradients of a first linear layer, for tables."""
 
-METHODS = ("dlg", "dlg-adam", "idlg", "inverting-gradients", "agic", "leakgauge", EXACT)
+STRONGEST = "leakgauge"
+"""The strongest search."""
+
+METHODS = ("dlg", "dlg-adam", "idlg", "inverting-gradients", "agic", STRONGEST, EXACT)
 NETS = ("lenet", "slim", "cnn", "resnet20", "resnet20-conv", "resnet20-4", "resnet50")
 """The networks for images."""
 

@@ -36,7 +36,8 @@ def next_command(settings: Mapping[str, Any], level: Level) -> str:
         return ""
     if level in LEAKS:
         defense = "dpsgd:clip=2,noise=0.1" if spec.local_steps == 1 else "prune:rate=0.99"
-        return repeat_command(COMMAND, replace(spec, defense=(NONE, defense)))
+        method = () if spec.method == (EXACT,) else spec.method  # it adapts to no defense
+        return repeat_command(COMMAND, replace(spec, defense=(NONE, defense), method=method))
     if spec.method == (EXACT,) or spec.iterations is None:
         return ""
     return repeat_command(COMMAND, replace(spec, iterations=LONGER * spec.iterations))

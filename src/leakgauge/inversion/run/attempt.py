@@ -76,12 +76,14 @@ class Attempt:
 def attempts_of(spec: InversionSpec) -> list[Attempt]:
     """Return the attempts of a spec: by method, then by defense, the static attacker first.
 
+    Before the data decide on a default method, they are those of the strongest search.
+
     Raises:
         InputError: as for ``Attempt``.
     """
     return [
         Attempt(spec, method, defense, knowledge)
-        for method in dict.fromkeys(spec.method)
+        for method in dict.fromkeys(spec.method or (words.STRONGEST,))
         for defense in dict.fromkeys(spec.defense)
         for knowledge in _knowledge(Attempt(spec, method, defense))
     ]

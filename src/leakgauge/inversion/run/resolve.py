@@ -8,13 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.data import Roles, Source
 from leakgauge.data.roles import resolve_roles
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.run.attempt import attempts_of
 from leakgauge.inversion.run.receive import prepare_update
 from leakgauge.inversion.run.scenario import scenario_of
-from leakgauge.inversion.words import EXACT, GRADIENTS, HIDDEN, MLP, NETS, default_image_count
+from leakgauge.inversion.words import (
+    EXACT,
+    GRADIENTS,
+    HIDDEN,
+    MLP,
+    NETS,
+    STRONGEST,
+    default_image_count,
+)
+from leakgauge.runs.spec import NONE
 
 if TYPE_CHECKING:
     from leakgauge.inversion.spec import InversionSpec
@@ -30,6 +40,7 @@ def resolve(spec: InversionSpec, source: Source) -> InversionSpec:
         InputError: the data or files do not allow it; the message says what would.
     """
     if spec.update is not None:
+        spec = replace(spec, method=spec.method or (STRONGEST,))
         iterations = prepare_update(spec, source).settings.iterations
         return replace(spec, iterations=iterations, files=_digest(spec))
     require(
@@ -37,11 +48,29 @@ def resolve(spec: InversionSpec, source: Source) -> InversionSpec:
         "your own model has no records here that could be compared with rebuilt ones; name DATA, "
         "or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
     )
+    spec = replace(spec, method=spec.method or strongest(spec, is_table=source.pixels is None))
     resolved = _with_network(_with_roles(spec, source), source)
     if spec.lpips is not None:
         Lpips.load(spec.lpips)
     scenario_of(source, resolved)  # Refuses now what would be refused after the first files.
     return replace(resolved, files=_digest(spec))
+
+
+def strongest(spec: InversionSpec, *, is_table: bool) -> tuple[str, ...]:
+    """Return the strongest methods that fit.
+
+    Of tables, division reads plain gradients better than any search, and cannot adapt to a
+    defense; so a search plays beside it where there is a defense, or settings of a search.
+
+    Args:
+        spec: without methods.
+        is_table: whether the records are rows of a table.
+    """
+    searched = spec.iterations is not None or spec.restarts > 1 or spec.simulate
+    divides = is_table and spec.epochs == 1 and set(spec.knowledge) != {ADAPTIVE}
+    if not divides:
+        return (STRONGEST,)
+    return (EXACT, STRONGEST) if searched or set(spec.defense) != {NONE} else (EXACT,)
 
 
 def _with_roles(spec: InversionSpec, source: Source) -> InversionSpec:
