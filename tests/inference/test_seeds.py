@@ -5,13 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from leakgauge.core.rng import stream
 from leakgauge.data import Source
 from leakgauge.data.source import open_data
 from leakgauge.inference.question import QUESTION
-from leakgauge.inference.run.over_seeds import BY_SEED, combined, covering_both
+from leakgauge.inference.run.over_seeds import BY_SEED, combined
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import (
     ACCUMULATED,
@@ -73,30 +71,6 @@ def test_figures_are_means_over_runs_of_each_seed(rand: Source, tmp_path: Path) 
     assert len(headline) == 1
     assert headline[0].details[BY_SEED].startswith("4: ")
     assert headline[0].estimate == together[identity(replace(headline[0], round=CHOSEN))].estimate
-
-
-def test_where_trainings_differ_the_interval_is_students() -> None:
-    values = [0.583, 0.706, 0.655]
-    found = covering_both([figure(seed, value, 0.01) for seed, value in enumerate(values)])
-    low, high = stats.t.interval(0.95, 2, np.mean(values), stats.sem(values))
-    assert (found.low, found.high) == pytest.approx((low, high))
-
-
-def test_seeds_that_agree_by_luck_keep_the_width_of_the_trials() -> None:
-    found = covering_both([figure(seed, 0.7 + seed / 1000, 0.06) for seed in range(4)])
-    assert (found.low, found.high) == pytest.approx((0.6715, 0.7315))
-
-
-@pytest.mark.parametrize("between", [0.0, 0.03, 0.1])
-def test_the_interval_holds_the_mean_over_trainings_and_trials(between: float) -> None:
-    rng, trials = stream(0, "seeds"), 0.03
-    reach = float(stats.norm.ppf(0.975)) * trials
-    values = 0.7 + between * rng.normal(size=(800, 3)) + trials * rng.normal(size=(800, 3))
-    found = [
-        covering_both([figure(seed, one, reach) for seed, one in enumerate(row)]) for row in values
-    ]
-    held = np.mean([one.low <= 0.7 <= one.high for one in found])
-    assert held >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 800)
 
 
 def test_the_headline_is_the_adversary_of_most_seeds() -> None:

@@ -68,9 +68,28 @@ def test_the_interval_over_seeds_is_that_of_a_t_test(values: tuple[float, ...]) 
 def test_the_interval_over_seeds_holds_the_truth() -> None:
     """Three seeds of a normal figure: 95 % of the intervals hold its mean."""
     drawn = stream(0, "seeds").normal(0.7, 0.02, size=(2000, 3))
-    found = [over_seeds([record(value) for value in row], METRICS["auroc"]) for row in drawn]
+    found = [over_seeds([within(value, 0.0) for value in row], METRICS["auroc"]) for row in drawn]
     held = np.mean([one.low <= 0.7 <= one.high for one in found])
     assert stats.binomtest(round(2000 * held), 2000, 0.95).pvalue > 0.01
+
+
+def within(value: float, reach: float) -> Measurement:
+    return record(value, estimate=Estimate(value, value - reach, value + reach, 500))
+
+
+def test_seeds_that_agree_by_luck_keep_the_width_of_the_trials() -> None:
+    found = over_seeds([within(0.7 + seed / 1000, 0.06) for seed in range(4)], METRICS["auroc"])
+    assert (found.low, found.high) == pytest.approx((0.6715, 0.7315))
+
+
+@pytest.mark.parametrize("between", [0.0, 0.03, 0.1])
+def test_the_interval_holds_the_mean_over_trainings_and_trials(between: float) -> None:
+    rng, trials = stream(0, "seeds"), 0.03
+    reach = float(stats.norm.ppf(0.975)) * trials
+    drawn = 0.7 + np.hypot(between, trials) * rng.normal(size=(800, 3))
+    found = [over_seeds([within(value, reach) for value in row], METRICS["auroc"]) for row in drawn]
+    held = np.mean([one.low <= 0.7 <= one.high for one in found])
+    assert held >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 800)
 
 
 def test_one_seed_keeps_its_own_interval_and_equal_seeds_the_widest() -> None:

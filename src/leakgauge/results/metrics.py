@@ -96,10 +96,13 @@ def titles(metrics: Mapping[str, Metric]) -> dict[str, str]:
 
 
 def over_seeds(measurements: Sequence[Measurement], metric: Metric) -> Estimate:
-    """Return the mean of one figure over several seeds, with a Student t interval.
+    """Return the mean of one figure over several seeds; its interval covers trainings and trials.
 
-    A single seed keeps its own interval. Where all seeds agree to the last digit (all are
-    perfect, for example), a t interval has no width; the interval then covers those of all seeds.
+    It is the Student t interval over the seeds, widened to what the trials alone give: the
+    half-widths of the seeds' own intervals, added in quadrature, over the number of seeds. So a few
+    seeds that agree by luck do not make it narrower than one long run would be. A single seed keeps
+    its own interval. Where all seeds agree to the last digit (all are perfect, for example), the
+    interval covers those of all seeds.
 
     Args:
         measurements: the same figure of runs that differ in their seed; at least one.
@@ -116,6 +119,8 @@ def over_seeds(measurements: Sequence[Measurement], metric: Metric) -> Estimate:
         low, high = min(one.low for one in own), max(one.high for one in own)
         return Estimate(mean, low, high, count, own[0].confidence, "seeds")
     reach = student_t(count - 1, CONFIDENCE) * float(values.std(ddof=1) / np.sqrt(count))
-    low = max(mean - reach, min(metric.low, float(values.min())))
-    high = min(mean + reach, max(metric.high, float(values.max())))
+    below = math.hypot(*(one.value - one.low for one in own)) / count
+    above = math.hypot(*(one.high - one.value for one in own)) / count
+    low = max(mean - max(reach, below), min(metric.low, float(values.min())))
+    high = min(mean + max(reach, above), max(metric.high, float(values.max())))
     return Estimate(mean, low, high, count, CONFIDENCE, "seeds")

@@ -8,7 +8,7 @@ import numpy as np
 
 from leakgauge.inference.metrics import METRICS
 from leakgauge.report.wording import number
-from leakgauge.results.measurements import CHOSEN, HEADLINE, Estimate, Measurement
+from leakgauge.results.measurements import CHOSEN, HEADLINE, Measurement
 from leakgauge.results.metrics import metric_named, over_seeds
 from leakgauge.results.scores import AUROC
 
@@ -70,33 +70,16 @@ def _figure(one: Measurement, *, whose: str) -> tuple[object, ...]:
 def _mean(several: Sequence[Measurement]) -> Measurement:
     first = several[0]
     held_out = [one.held_out for one in several if one.held_out is not None]
+    mean = over_seeds(several, metric_named(first.metric, METRICS))
     return replace(
         first,
-        estimate=covering_both(several),
+        estimate=replace(mean, n=sum(one.estimate.n for one in several), unit=""),
         chance=float(np.mean([one.chance for one in several])),
         curve=_mean_curve(several),
         details={**_common(several), **_by_seed(several)},
         held_out=float(np.mean(held_out)) if held_out else None,
         seconds=sum(one.seconds for one in several),
     )
-
-
-def covering_both(several: Sequence[Measurement]) -> Estimate:
-    """Return the mean over seeds, with an interval that covers trainings and trials.
-
-    It is the Student t interval over the seeds, widened to what the trials alone give: the
-    half-widths of the single intervals, added in quadrature, over the number of seeds. So a few
-    seeds that agree by luck do not make it narrower than one long run would be.
-
-    Args:
-        several: the same figure of each seed.
-    """
-    over = over_seeds(several, metric_named(several[0].metric, METRICS))
-    own = [one.estimate for one in several]
-    below = np.sqrt(sum((one.value - one.low) ** 2 for one in own)) / len(own)
-    above = np.sqrt(sum((one.high - one.value) ** 2 for one in own)) / len(own)
-    low, high = min(over.low, over.value - below), max(over.high, over.value + above)
-    return replace(own[0], value=over.value, low=low, high=high, n=sum(one.n for one in own))
 
 
 def _common(several: Sequence[Measurement]) -> dict[str, str]:
