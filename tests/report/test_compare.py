@@ -11,6 +11,7 @@ from scipy import stats
 
 from leakgauge.core.rng import stream
 from leakgauge.inference.metrics import METRICS as INFERENCE
+from leakgauge.inference.question import QUESTION
 from leakgauge.inversion.metrics.table import METRICS as INVERSION
 from leakgauge.report import sweep
 from leakgauge.report.compare import (
@@ -228,6 +229,38 @@ def test_names_along_an_axis_are_numbered_and_two_adversaries_stand_beside_each_
     svg = str(sweep.draw(panel, limits=(0.4, 1.02), name="x"))
     assert HOSTILE not in svg
     assert {"1", "2", "3", "defense"} <= set(re.findall(r">([^<>]+)</text>", svg))
+
+
+def test_static_and_adaptive_marks_stand_on_their_ticks() -> None:
+    cells = {
+        name: played(record(0.6), record(0.8, knowledge="adaptive"), defense=name)
+        for name in ("sign", "prune", "dpsgd")
+    } | {"none": played(record(0.9))}
+    (panel,) = sweep.sweep_charts(groups(cells, METRICS), [], METRICS)
+    svg = str(sweep.draw(panel, limits=(0.4, 1.02), name="x"))
+    ticks = [float(x) for x in re.findall(r'x="([\d.]+)"[^>]*>[1-4]</text>', svg)]
+    marks = [float(x) for x in re.findall(r'<use[^>]* x="([\d.]+)"', svg)]
+    near = [min(abs(mark - tick) for tick in ticks) for mark in marks]
+    assert (len(ticks), len(marks)) == (4, 7)
+    assert max(near) < 0.1 * (ticks[1] - ticks[0])
+    assert min(near) < 0.1  # alone on its tick
+
+
+def test_the_worst_verdict_leads_and_every_cell_has_one() -> None:
+    ends = {"sign": Estimate(0.93, 0.9, 0.95, 500), "prune": Estimate(0.52, 0.48, 0.57, 500)}
+    cells = {
+        name: played(record(0.0, estimate=estimate), defense=name)
+        for name, estimate in ends.items()
+    }
+    page = render_comparison(comparison(cells), METRICS, badge=QUESTION.badge)
+    (summary,) = re.findall(r'<section id="summary".*?</section>', page, re.S)
+    assert "Strong leakage" in summary
+    assert "<code>sign</code>" in summary
+    assert "0.930" in summary
+    assert "No leakage found: 1 of 2" in summary
+    rows = re.findall(r"<tr>\s*<th scope=\"row\">(\w+)</th>.*?badge (\w+)", page, re.S)
+    assert rows == [("sign", "strong"), ("prune", "none")]
+    assert 'id="summary"' not in render_comparison(comparison(cells), METRICS)
 
 
 def test_what_comes_with_the_data_parts_no_charts_and_has_no_column() -> None:

@@ -12,7 +12,7 @@ from leakgauge.runs.question import Answer, Progress, Question
 if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait for.
     from leakgauge.data.source import Source
     from leakgauge.report.compare import Comparison, Group
-    from leakgauge.report.section import Chart, Section
+    from leakgauge.report.section import Badge, Chart, Section
     from leakgauge.results.metrics import Metric
     from leakgauge.runs.work import WorkFolder
 
@@ -57,6 +57,12 @@ class GuaranteeQuestion:
         from leakgauge.guarantee.report.as_json import as_json
 
         return as_json(answer)
+
+    def badge(self, group: "Group") -> "Badge | None":
+        """Return the verdict on the means of a grid's cells."""
+        from leakgauge.guarantee.report.grid import badge
+
+        return badge(group)
 
     def charts(self, comparison: "Comparison", groups: "Sequence[Group]") -> "Sequence[Chart]":
         """Return epsilon over noise and clip, or the scores where neither varies."""

@@ -12,7 +12,7 @@ from leakgauge.runs.spec import Spec as BaseSpec
 if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait for.
     from leakgauge.data.source import Source
     from leakgauge.report.compare import Comparison, Group
-    from leakgauge.report.section import Chart, Section
+    from leakgauge.report.section import Badge, Chart, Section
     from leakgauge.results.metrics import Metric
     from leakgauge.runs.work import WorkFolder
 
@@ -61,6 +61,12 @@ class InferenceQuestion:
         from leakgauge.inference.report.plain import to_json
 
         return to_json(answer)
+
+    def badge(self, group: "Group") -> "Badge | None":
+        """Return the verdict on the means of a grid's cells."""
+        from leakgauge.inference.report.verdict import badge
+
+        return badge(group)
 
     def charts(self, comparison: "Comparison", groups: "Sequence[Group]") -> "Sequence[Chart]":
         """Return none: the charts that a grid's page has for all questions are enough."""

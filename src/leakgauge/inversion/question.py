@@ -11,7 +11,7 @@ from leakgauge.runs.question import Answer, Progress
 if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait for.
     from leakgauge.data.source import Source
     from leakgauge.report.compare import Comparison, Group
-    from leakgauge.report.section import Chart, Section
+    from leakgauge.report.section import Badge, Chart, Section
     from leakgauge.results.metrics import Metric
     from leakgauge.runs.work import WorkFolder
 
@@ -56,6 +56,12 @@ class Inversion:
         from leakgauge.inversion.report.plain import to_json
 
         return to_json(answer, folder)
+
+    def badge(self, group: "Group") -> "Badge | None":
+        """Return the verdict on the means of a grid's cells."""
+        from leakgauge.inversion.report.levels import badge
+
+        return badge(group)
 
     def charts(self, comparison: "Comparison", groups: "Sequence[Group]") -> "Sequence[Chart]":
         """Return no charts: those of the frame show PSNR and the columns of a grid."""

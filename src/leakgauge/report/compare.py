@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from leakgauge.report.wording import plain
@@ -107,13 +107,18 @@ class Group:
         settings: the settings that they share, without the seed.
         knowledge: of the adversary.
         keys: keys of the cells, one a seed.
-        figures: means over the seeds by metric: those over all rounds, and those of the model.
+        means: over the seeds by metric: the figures over all rounds, and those of the model.
     """
 
     settings: Mapping[str, Any]
     knowledge: str
     keys: tuple[str, ...]
-    figures: Mapping[str, Estimate]
+    means: Mapping[str, Measurement]
+
+    @property
+    def figures(self) -> dict[str, Estimate]:
+        """The estimates by metric."""
+        return {name: one.estimate for name, one in self.means.items()}
 
 
 def beside_paper(comparison: Comparison, metrics: Mapping[str, Metric]) -> list[Row]:
@@ -137,9 +142,9 @@ def groups(cells: Mapping[str, Played], metrics: Mapping[str, Metric]) -> list[G
     for key, played in cells.items():
         by_settings.setdefault(json.dumps(_shared(played), sort_keys=True), []).append(key)
     return [
-        Group(_shared(cells[keys[0]]), knowledge, tuple(keys), figures)
+        Group(_shared(cells[keys[0]]), knowledge, tuple(keys), means)
         for keys in by_settings.values()
-        for knowledge, figures in by_knowledge([cells[key] for key in keys], metrics).items()
+        for knowledge, means in by_knowledge([cells[key] for key in keys], metrics).items()
     ]
 
 
@@ -168,8 +173,8 @@ def follows(name: str, other: str, settings: Sequence[Mapping[str, Any]]) -> boo
 
 def by_knowledge(
     cells: Sequence[Played], metrics: Mapping[str, Metric]
-) -> dict[str, dict[str, Estimate]]:
-    """Return figures over the seeds, by the adversary's knowledge and by metric.
+) -> dict[str, dict[str, Measurement]]:
+    """Return the means over the seeds, by the adversary's knowledge and by metric.
 
     A metric of the model is the same for every knowledge.
 
@@ -180,10 +185,10 @@ def by_knowledge(
     measured = [one for played in cells for one in played.measurements]
     of_model = {name for name, metric in metrics.items() if metric.of_model}
     whole = [one for played in cells for one in _whole(played)]
-    shared = _figures([one for one in measured if one.metric in of_model], metrics)
+    shared = _means([one for one in measured if one.metric in of_model], metrics)
     return {
         knowledge: {
-            **_figures([one for one in whole if one.knowledge == knowledge], metrics),
+            **_means([one for one in whole if one.knowledge == knowledge], metrics),
             **shared,
         }
         for knowledge in dict.fromkeys(one.knowledge for one in whole)
@@ -197,16 +202,27 @@ def _whole(played: Played) -> list[Measurement]:
     return [one for one in played.measurements if one.round == when]
 
 
-def _figures(
+def _means(
     measurements: Sequence[Measurement], metrics: Mapping[str, Metric]
-) -> dict[str, Estimate]:
-    """Return the mean of each metric over the seeds."""
+) -> dict[str, Measurement]:
+    """Return each metric's first measurement with the mean of all seeds in its place."""
     by_metric: dict[str, list[Measurement]] = {}
     for one in measurements:
         by_metric.setdefault(one.metric, []).append(one)
     return {
-        name: over_seeds(several, metric_named(name, metrics))
+        name: replace(
+            several[0],
+            estimate=over_seeds(several, metric_named(name, metrics)),
+            chance=sum(one.chance for one in several) / len(several),
+            theory=_mean_theory(several),
+        )
         for name, several in by_metric.items()
+    }
+
+
+def _mean_theory(several: Sequence[Measurement]) -> dict[str, float]:
+    return {
+        name: sum(one.theory[name] for one in several) / len(several) for name in several[0].theory
     }
 
 

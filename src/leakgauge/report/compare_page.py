@@ -1,6 +1,8 @@
 """The page of a grid: a comparison with the paper, charts, and all cells."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from leakgauge.report import sweep
@@ -12,11 +14,14 @@ from leakgauge.report.compare import (
     groups,
     varying,
 )
-from leakgauge.report.section import Chart
+from leakgauge.report.section import LEVELS, Badge, Chart
 from leakgauge.report.templates import render
+from leakgauge.results.measurements import Measurement
 from leakgauge.results.metrics import CONFIDENCE, Metric, titles
 
 OwnCharts = Callable[[Comparison, Sequence[Group]], Sequence[Chart]]
+
+Judge = Callable[[Group], Badge | None]
 
 _FIRST = ("data", "ask", "adversary", "defense")
 _ROLES = ("label", "secret", "group", "drop", "bins")
@@ -26,6 +31,7 @@ def render_comparison(
     comparison: Comparison,
     metrics: Mapping[str, Metric],
     *,
+    badge: Judge = lambda group: None,
     charts: OwnCharts = lambda comparison, groups: (),
 ) -> str:
     """Return one self-contained HTML page; the same cells give the same bytes.
@@ -33,12 +39,17 @@ def render_comparison(
     Args:
         comparison: contents of the page.
         metrics: of the question, by name.
+        badge: gives the question's verdict on cells that differ in their seed.
         charts: draws charts of the question, besides those that every grid has.
     """
     each = groups(comparison.cells, metrics)
     settings = [group.settings for group in each]
     same = settings[0] if settings else {}
+    badges = [badge(group) for group in each]
     values = {
+        "worst": _worst(each, badges, metrics),
+        "verdicts": Counter(one.words for one in badges if one is not None),
+        "badges": badges,
         "grid": comparison,
         "done": len(comparison.cells),
         "rows": beside_paper(comparison, metrics),
@@ -52,11 +63,41 @@ def render_comparison(
         "signed": signed,
         "knowledge": len({group.knowledge for group in each}) > 1,
         "of_model": any(metrics[name].of_model for name in _measured(each, metrics)),
-        "shared": {name: same[name] for name in same if name not in varying(settings)},
+        "common": {name: same[name] for name in same if name not in varying(settings)},
         "seeds": sorted({played.settings["seed"] for played in comparison.cells.values()}),
         "versions": _versions(comparison),
     }
     return str(render("leakgauge.report", "compare.html.j2", values))
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The cells with the most urgent verdict.
+
+    Attributes:
+        badge: their verdict.
+        group: the cells.
+        one: their headline figure; None where they have none.
+        metric: its metric.
+    """
+
+    badge: Badge
+    group: Group
+    one: Measurement | None
+    metric: Metric | None
+
+
+def _worst(
+    each: Sequence[Group], badges: Sequence[Badge | None], metrics: Mapping[str, Metric]
+) -> Worst | None:
+    """Return the cells with the most urgent verdict; None where no cells have a verdict."""
+    judged = [(one, group) for one, group in zip(badges, each, strict=True) if one is not None]
+    if not judged:
+        return None
+    badge, group = max(judged, key=lambda pair: (LEVELS[pair[0].level], pair[0].strength))
+    name = sweep.headline_of(each, metrics)
+    one = None if name is None else group.means.get(name)
+    return Worst(badge, group, one, None if name is None else metrics[name])
 
 
 def signed(difference: float) -> str:

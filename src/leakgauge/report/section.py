@@ -19,6 +19,21 @@ LEVELS: Mapping[str, int] = {
 
 
 @dataclass(frozen=True)
+class Badge:
+    """A verdict in a few words.
+
+    Attributes:
+        level: the amount of leakage.
+        words: the verdict.
+        strength: from 0 (nothing leaks) to 1 (everything leaks); orders the badges of one level.
+    """
+
+    level: Level
+    words: str
+    strength: float = 0.0
+
+
+@dataclass(frozen=True)
 class Row:
     """One line of the report's summary.
 

@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
+from matplotlib.transforms import ScaledTranslation, Transform
 
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.compare import STATIC, Group, PaperFigure, follows, varying
@@ -34,7 +35,7 @@ _AXES = (
 )
 """The horizontal axis of a chart is the first of these settings that varies."""
 
-_APART = 0.13  # offset of static and adaptive marks, as a share of the step between values
+_APART = 4.0  # points between a tick and a mark where it has a static and an adaptive one
 _LOG_FROM = 8.0  # ratio of the largest to the smallest number from which the axis is logarithmic
 
 
@@ -120,7 +121,7 @@ def sweep_charts(
         return []
     axis = next((name for name in _AXES if name in names), names[0])
     others = [name for name in names if not follows(name, axis, settings)]
-    metric = _headline(cells, metrics)
+    metric = headline_of(cells, metrics)
     if metric is None:
         return []
     by_title: dict[str, list[Mark]] = {}
@@ -140,7 +141,7 @@ def sweep_charts(
     return [one for one in made if len(one.values) > 1]
 
 
-def _headline(cells: Sequence[Group], metrics: Mapping[str, Metric]) -> str | None:
+def headline_of(cells: Sequence[Group], metrics: Mapping[str, Metric]) -> str | None:
     """Return the name of the first headline metric that was measured."""
     measured = {name for group in cells for name in group.figures}
     named = (name for name, metric in metrics.items() if metric.headline and name in measured)
@@ -177,7 +178,7 @@ def draw(sweep: SweepChart, *, limits: tuple[float, float], name: str) -> Markup
         ticks = [places[i] for i in range(len(sweep.values))]
         words = [f"{v:g}" for v in sweep.values] if sweep.numeric else _numbers(sweep)
         axes.set_xticks(ticks, words)
-        pad = max(0.06 * (ticks[-1] - ticks[0]), 2 * _APART * _step(ticks))
+        pad = max(0.06 * (ticks[-1] - ticks[0]), 0.26 * _step(ticks))
         axes.set_xlim(ticks[0] - pad, ticks[-1] + pad)
         axes.grid(visible=False, axis="x")
         axes.set_xlabel(sweep.axis.replace("_", " ") + (" (log scale)" if _is_log(sweep) else ""))
@@ -189,28 +190,46 @@ def _draw_side(axes: Axes, sweep: SweepChart, knowledge: str, places: Sequence[f
         (mark for mark in sweep.marks if mark.knowledge == knowledge),
         key=lambda mark: sweep.values.index(mark.value),
     )
-    aside = _APART * _step(places) * (-1 if knowledge == STATIC else 1)
     beside = [mark.value for mark in sweep.marks if mark.knowledge != knowledge]
-    x = [
-        places[sweep.values.index(mark.value)] + (aside if mark.value in beside else 0.0)
-        for mark in marks
-    ]
+    x = [places[sweep.values.index(mark.value)] for mark in marks]
+    if sweep.numeric:
+        axes.plot(x, [mark.ours.value for mark in marks], color=ACCENT, linewidth=2)
     for at, mark in zip(x, marks, strict=True):
-        axes.plot([at, at], [mark.ours.low, mark.ours.high], color=ACCENT, linewidth=1.6, alpha=0.6)
-        if mark.paper is not None:
-            axes.plot([at], [mark.paper], color=INK, marker="_", markersize=17, markeredgewidth=2.4)
-    hollow = sweep.two_sided and knowledge == STATIC
+        aside = _aside(axes, knowledge) if mark.value in beside else axes.transData
+        ends = [mark.ours.low, mark.ours.high]
+        axes.plot([at, at], ends, color=ACCENT, linewidth=1.6, alpha=0.6, transform=aside)
+        _draw_mark(axes, at, mark, hollow=sweep.two_sided and knowledge == STATIC, aside=aside)
+
+
+def _draw_mark(axes: Axes, at: float, mark: Mark, *, hollow: bool, aside: Transform) -> None:
+    if mark.paper is not None:
+        axes.plot(
+            [at],
+            [mark.paper],
+            color=INK,
+            marker="_",
+            markersize=17,
+            markeredgewidth=2.4,
+            transform=aside,
+        )
     axes.plot(
-        x,
-        [mark.ours.value for mark in marks],
+        [at],
+        [mark.ours.value],
         color=ACCENT,
-        linestyle="-" if sweep.numeric else "",
-        linewidth=2,
         marker="o",
         markersize=6.5,
         markerfacecolor="none" if hollow else ACCENT,
         markeredgewidth=1.6,
+        transform=aside,
     )
+
+
+def _aside(axes: Axes, knowledge: str) -> Transform:
+    """The data's place, a few points beside it: static marks left of their tick, adaptive right."""
+    figure = axes.get_figure()
+    assert figure is not None
+    points = _APART * (-1 if knowledge == STATIC else 1)
+    return axes.transData + ScaledTranslation(points / 72, 0, figure.dpi_scale_trans)
 
 
 def _places(sweep: SweepChart) -> list[float]:

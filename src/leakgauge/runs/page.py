@@ -103,7 +103,10 @@ def write_comparison(folder: Path, questions: Mapping[str, Question]) -> Path:
     comparison, question = read_comparison(folder, questions)
     require(bool(comparison.cells), f"no cell in {str(folder)!r} is finished; run the grid first")
     path = folder / REPORT_FILE
-    write_text(path, render_comparison(comparison, question.metrics, charts=question.charts))
+    page = render_comparison(
+        comparison, question.metrics, badge=question.badge, charts=question.charts
+    )
+    write_text(path, page)
     return path
 
 

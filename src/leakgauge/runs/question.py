@@ -11,7 +11,7 @@ from leakgauge.runs.spec import Spec
 if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait for.
     from leakgauge.data.source import Source
     from leakgauge.report.compare import Comparison, Group
-    from leakgauge.report.section import Chart, Section
+    from leakgauge.report.section import Badge, Chart, Section
     from leakgauge.results.measurements import Measurement, Run
     from leakgauge.results.metrics import Metric
     from leakgauge.runs.work import WorkFolder
@@ -134,6 +134,10 @@ class Question(Protocol):
 
     def to_json(self, answer: Answer, folder: Path) -> dict[str, Any]:
         """Return the figures as plain values for ``--json``."""
+        ...
+
+    def badge(self, group: "Group") -> "Badge | None":
+        """Return the verdict on the means of a grid's cells; None where they have none."""
         ...
 
     def charts(self, comparison: "Comparison", groups: "Sequence[Group]") -> "Sequence[Chart]":

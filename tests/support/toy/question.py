@@ -131,6 +131,11 @@ class Toy:
     def to_json(self, answer: Answer, folder: Path) -> dict[str, Any]:
         return {"count": answer.measurements[0].estimate.value}
 
+    def badge(self, group: Any) -> Any:
+        from leakgauge.report.section import Badge
+
+        return Badge("clear", "Counted", 0.5) if "count" in group.means else None
+
     def charts(self, comparison: Any, groups: Any) -> list[Any]:
         return []
 

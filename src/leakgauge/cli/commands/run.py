@@ -93,10 +93,10 @@ def as_json(
         {
             **played.settings,
             "knowledge": knowledge,
-            "measurements": {name: _ends(one) for name, one in figures.items()},
+            "measurements": {name: _ends(one.estimate) for name, one in means.items()},
         }
         for played in comparison.cells.values()
-        for knowledge, figures in by_knowledge([played], metrics).items()
+        for knowledge, means in by_knowledge([played], metrics).items()
     ]
     rows = [
         {

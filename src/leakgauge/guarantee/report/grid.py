@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from leakgauge.guarantee.metrics import EPSILON, IN_SAMPLE
+from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN, IN_SAMPLE
 from leakgauge.guarantee.report.audited import audited_guarantee
 from leakgauge.guarantee.report.charts import (
     AxisPoint,
@@ -16,10 +16,10 @@ from leakgauge.guarantee.report.charts import (
     saturated_at,
     theory_in_words,
 )
-from leakgauge.guarantee.report.sentences import BIASED
+from leakgauge.guarantee.report.sentences import BIASED, KEPT, VIOLATED
 from leakgauge.guarantee.spec import QUESTION
 from leakgauge.report.compare import Comparison, Group, Played, varying
-from leakgauge.report.section import Chart
+from leakgauge.report.section import Badge, Chart
 from leakgauge.report.wording import count, plain, short
 
 _AXES = ("noise", "clip")
@@ -33,6 +33,16 @@ _KEYS_OF_EPSILON = {
     "majority": "largest that the trials can show",
 }
 _KEYS_OF_SCORES = {"null": "first value", "alternative": "second value"}
+
+
+def badge(group: Group) -> Badge | None:
+    """Return whether the means of a grid's cells break the promise; None without an epsilon."""
+    gaussian, epsilon = group.means.get(GAUSSIAN), group.means.get(EPSILON)
+    if gaussian is None or epsilon is None:
+        return None
+    if gaussian.estimate.low > epsilon.theory["pair_exact"]:
+        return Badge("strong", VIOLATED, 1.0)
+    return Badge("none", KEPT)
 
 
 def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:

@@ -8,11 +8,12 @@ from leakgauge.inference.report.games import cases, inferred, values
 from leakgauge.inference.report.headline import called, covers_all_rounds
 from leakgauge.inference.report.titles import adversary_tests, title
 from leakgauge.inference.settings import FRESH
+from leakgauge.report.compare import Group
 from leakgauge.report.grouping import Test
-from leakgauge.report.section import Level
+from leakgauge.report.section import Badge, Level
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement, Run
-from leakgauge.results.scores import smallest_detectable
+from leakgauge.results.scores import AUROC, smallest_detectable
 from leakgauge.runs.spec import NONE
 
 STRONG_AUROC = 0.9
@@ -59,7 +60,7 @@ class Verdict:
     @property
     def strength(self) -> float:
         """The AUROC between guessing (0) and always right (1)."""
-        return max(0.0, (self.auroc.value - self.chance) / (1 - self.chance))
+        return strength_of(self.auroc, self.chance)
 
 
 def level_of(auroc: Estimate, chance: float = 0.5) -> Level:
@@ -83,6 +84,24 @@ def level_of(auroc: Estimate, chance: float = 0.5) -> Level:
         return "none" if round(auroc.high, 3) <= NOTHING_AUROC else "inconclusive"
     value = round(auroc.value, 3)  # as printed, so that the word and the figure agree
     return "strong" if value >= STRONG_AUROC else "clear" if value >= CLEAR_AUROC else "weak"
+
+
+def badge(group: Group) -> Badge | None:
+    """Return the verdict on the AUROC of a grid's cells; None without one."""
+    one = group.means.get(AUROC)
+    if one is None:
+        return None
+    level = level_of(one.estimate, one.chance)
+    return Badge(level, HEADLINES[level], strength_of(one.estimate, one.chance))
+
+
+def strength_of(auroc: Estimate, chance: float) -> float:
+    """Return the AUROC between guessing (0) and always right (1).
+
+    >>> strength_of(Estimate(0.75, 0.7, 0.8, 100), 0.5)
+    0.5
+    """
+    return max(0.0, (auroc.value - chance) / (1 - chance))
 
 
 def verdicts(run: Run, measurements: Sequence[Measurement]) -> list[Verdict]:

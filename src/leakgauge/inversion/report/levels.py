@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from leakgauge.inversion.metrics.table import COLUMNS, PSNR
+from leakgauge.report.compare import Group
 from leakgauge.report.grouping import Test
-from leakgauge.report.section import Level
+from leakgauge.report.section import Badge, Level
 from leakgauge.results.measurements import Measurement
 
 CLEAR_DB, CLOSE_DB = 20.0, 27.0
@@ -37,7 +38,18 @@ class Verdict:
 
 def verdict_of(test: Test) -> Verdict:
     """Return the verdict of an attempt by PSNR, or by the columns of a table."""
-    psnr, columns = test.at(PSNR), test.at(COLUMNS)
+    return _of_figures(test.at(PSNR), test.at(COLUMNS))
+
+
+def badge(group: Group) -> Badge | None:
+    """Return the verdict on the means of a grid's cells; None without a score."""
+    verdict = _of_figures(group.means.get(PSNR), group.means.get(COLUMNS))
+    if verdict.figure is None:
+        return None
+    return Badge(verdict.level, verdict.words, verdict.strength)
+
+
+def _of_figures(psnr: Measurement | None, columns: Measurement | None) -> Verdict:
     if psnr is not None:
         return _of_images(psnr)
     if columns is not None:

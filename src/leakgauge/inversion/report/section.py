@@ -15,7 +15,7 @@ from leakgauge.inversion.report.effect import effect_of
 from leakgauge.inversion.report.gallery import gallery
 from leakgauge.inversion.report.levels import Verdict, by_nearness, worst
 from leakgauge.inversion.report.records import Rows, read_pictures, read_rows
-from leakgauge.inversion.report.wording import sentence, title
+from leakgauge.inversion.report.wording import sentence, statement, title
 from leakgauge.inversion.run.facts import read_facts
 from leakgauge.inversion.run.records import TRUTH
 from leakgauge.inversion.words import NAME
@@ -23,6 +23,7 @@ from leakgauge.report.facts import other_facts, parts
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.section import Line, Row, Section
 from leakgauge.report.templates import render
+from leakgauge.report.wording import number, short
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.metrics import titles
 from leakgauge.runs.question import Answer
@@ -76,7 +77,7 @@ def section_of(
         html=render(PACKAGE, "section.html.j2", values),
         rows=[_row(*worst(tests))],
         tests=[replace(_row(*one), test=one[0].who) for one in by_nearness(tests)],
-        lines=[*map(Line, values["results"]), *_labels(answer, labels)],
+        lines=[*(Line(sentence(test)) for test in tests), *_labels(answer, labels)],
         missing=answer.missing,
         effect=effect_of(tests),
         next_command=next_command(answer.run.settings, worst(_undefended(tests))[1].level),
@@ -94,7 +95,7 @@ def _values(
     return {
         "at": NAME,
         "run": answer.run,
-        "results": [sentence(test) for test in tests],
+        "verdicts": [_verdict(*one) for one in by_nearness(tests)],
         "missing": answer.missing,
         "titles": [title(test) for test in tests],
         "figures": _figures(tests),
@@ -110,6 +111,22 @@ def _values(
         "redacted": bool(answer.run.settings.get("redact")),
         "parts": parts(answer.run.data),
         "rest": other_facts(answer.run.data),
+    }
+
+
+def _verdict(test: Test, verdict: Verdict) -> dict[str, Any]:
+    """What the template shows of an attempt's verdict."""
+    text = statement(test)
+    shown = {"verdict": verdict, "title": title(test), "text": text[:1].upper() + text[1:]}
+    if verdict.figure is None:
+        return {**shown, "value": ""}
+    metric, one = METRICS[verdict.figure.metric], verdict.figure.estimate
+    written = number if metric.is_share else short
+    return shown | {
+        "label": metric.label,
+        "value": written(one.value),
+        "ends": f"{written(one.low)} to {written(one.high)}" if one.n > 1 else "",
+        "guess": written(verdict.figure.chance),
     }
 
 
