@@ -22,6 +22,7 @@ from leakgauge.runs.runner import Job, play
 from leakgauge.runs.sources import source_of
 from leakgauge.runs.store import Store
 from support import processes
+from support.command import process
 from support.tables import frame
 from support.toy.question import Toy, ToySpec
 
@@ -113,19 +114,57 @@ def test_sigterm_ends_the_workers_with_the_command(tmp_path: Path) -> None:
         processes.kill(running)
 
 
-def _dies(marker: Path, times: int) -> int:
-    """Kill this process the first ``times`` times that it is asked."""
-    died = len(list(marker.parent.glob(f"{marker.name}-*")))
-    if died < times:
-        marker.with_name(f"{marker.name}-{died}").touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return -1
+@pytest.mark.slow
+@pytest.mark.process
+def test_what_a_dead_worker_did_not_finish_runs_once_more(tmp_path: Path) -> None:
+    jobs = [
+        partial(processes.dies, tmp_path / "one", 1),
+        *(partial(abs, number) for number in range(4)),
+    ]
+    assert sorted(spread(jobs, workers=2)) == [-1, 0, 1, 2, 3]
+    with pytest.raises(InputError, match="a worker process died twice"):
+        list(spread([partial(processes.dies, tmp_path / "two", 9), partial(abs, 1)], workers=2))
 
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_what_a_dead_worker_did_not_finish_runs_once_more(tmp_path: Path) -> None:
-    jobs = [partial(_dies, tmp_path / "one", 1), *(partial(abs, number) for number in range(4))]
-    assert sorted(spread(jobs, workers=2)) == [-1, 0, 1, 2, 3]
-    with pytest.raises(InputError, match="a worker process died twice"):
-        list(spread([partial(_dies, tmp_path / "two", 9), partial(abs, 1)], workers=2))
+def test_a_job_that_kills_its_process_twice_is_given_up_and_the_others_go_on(
+    tmp_path: Path,
+) -> None:
+    jobs = [
+        partial(abs, 1),
+        partial(processes.dies, tmp_path / "one", 9),
+        partial(abs, 2),
+        partial(processes.dies, tmp_path / "two", 9),
+        *(partial(abs, number) for number in range(3, 7)),
+    ]
+    found = list(spread(jobs, workers=2, given_up=lambda number: 100 + number))
+    assert sorted(found) == [1, 2, 3, 4, 5, 6, 101, 103]
+    for name in ("one", "two"):  # both may fall at once, where only one is suspected
+        assert 2 <= len(list(tmp_path.glob(f"{name}-*"))) <= 3
+
+
+BOMB = """
+import os, signal
+from leakgauge.defenses import none
+def build():
+    if os.getppid() != {parent}:  # in a worker
+        os.kill(os.getpid(), signal.SIGKILL)
+    return none()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_the_rest_of_a_grid_goes_on_where_a_cell_kills_its_worker(tmp_path: Path) -> None:
+    (tmp_path / "bomb.py").write_text(BOMB.format(parent=os.getpid()))
+    (tmp_path / "g.yaml").write_text(
+        "name: bombs\nabout: ''\ngrids:\n- ask: property\n  data: randhie\n  rounds: 1\n"
+        "  trials: 100\n  shadow: 200\n  adversary: energies\n"
+        "  defense: [none, 'bomb:build', sign, 'clip:l2=1']\n"
+    )
+    ended = process("run", "g.yaml", "--jobs", 2, "--out", "out", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+    assert "a worker process died twice" in ended.stderr
+    assert "3 of 4 cells" in ended.stdout

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 
 def start(command: Sequence[object]) -> subprocess.Popen:
@@ -23,3 +24,12 @@ def kill(running: subprocess.Popen) -> bool:
         os.killpg(running.pid, signal.SIGKILL)
     running.wait(timeout=30)
     return alive
+
+
+def dies(marker: Path, times: int) -> int:
+    """Kill this process the first ``times`` times that it is asked."""
+    died = len(list(marker.parent.glob(f"{marker.name}-*")))
+    if died < times:
+        marker.with_name(f"{marker.name}-{died}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return -1

@@ -16,24 +16,29 @@ Result = TypeVar("Result")
 WORTH_STARTING = 20.0
 """Seconds of work that starting processes (each imports torch anew) pays for."""
 
-DIED = (
-    "a worker process died twice (killed, or out of memory); what is finished is kept: repeat the "
-    "command with --workers 1"
-)
+TWICE = "a worker process died twice (killed, or out of memory)"
+DIED = f"{TWICE}; what is finished is kept: repeat the command with --workers 1"
 
 
-def spread(jobs: Sequence[Callable[[], Result]], *, workers: int | None) -> Iterator[Result]:
+def spread(
+    jobs: Sequence[Callable[[], Result]],
+    *,
+    workers: int | None,
+    given_up: Callable[[int], Result] | None = None,
+) -> Iterator[Result]:
     """Run the jobs and yield what they return, in the order in which they end.
 
-    Where a process dies, the jobs that are not finished run once more.
+    Where a process dies, the jobs that may have killed it run once more, each alone in a process.
+    One that kills its process again is given up; the others go on.
 
     Args:
         jobs: independent of each other.
         workers: processes; 1 runs the jobs in this one, in order. None decides by the first job,
             run here: processes of their own are started where the others would take long.
+        given_up: returns what a job that is given up yields, from its number; None raises.
 
     Raises:
-        InputError: a process died again.
+        InputError: a job killed its process twice, and ``given_up`` is None.
     """
     if not jobs:
         return
@@ -47,17 +52,18 @@ def spread(jobs: Sequence[Callable[[], Result]], *, workers: int | None) -> Iter
         for job in jobs:
             yield job()
         return
-    left, workers = dict(enumerate(jobs)), min(workers, len(jobs))
-    for again in (True, False):
+    left = dict(enumerate(jobs))
+    while left:
         try:
-            for number, result in _in_processes(left, workers):
+            for number, result in _in_processes(left, min(workers, len(jobs))):
                 del left[number]
                 yield result
-        except TerminatedWorkerError as error:
-            require(again, DIED)
-            del error  # its text has the traces of all processes
+        except TerminatedWorkerError:  # its text has the traces of all processes
+            suspects = [*left][:workers]  # jobs start in their order
         else:
             return
+        for number in suspects:
+            yield _alone(number, left.pop(number), given_up)
 
 
 def _in_processes(
@@ -72,6 +78,19 @@ def _in_processes(
     except BaseException:
         get_reusable_executor().shutdown(wait=False, kill_workers=True)
         raise
+
+
+def _alone(
+    number: int, job: Callable[[], Result], given_up: Callable[[int], Result] | None
+) -> Result:
+    """Run a job while no other runs."""
+    try:
+        ((_, result),) = _in_processes({number: job}, 2)  # with 1 it would run in this process
+    except TerminatedWorkerError:
+        require(given_up is not None, DIED)
+        assert given_up is not None
+        return given_up(number)
+    return result
 
 
 def _undisturbed(number: int, job: Callable[[], Result]) -> tuple[int, Result]:

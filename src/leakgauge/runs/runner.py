@@ -12,7 +12,7 @@ from typing import Any
 from leakgauge.core.checks import InputError
 from leakgauge.core.threads import one_thread
 from leakgauge.core.versions import versions
-from leakgauge.runs.executors import spread
+from leakgauge.runs.executors import TWICE, spread
 from leakgauge.runs.grid import Grid
 from leakgauge.runs.question import Question, Silent
 from leakgauge.runs.sources import source_of, unchanged
@@ -108,8 +108,14 @@ def run_grid(
         left = seconds_left(store.seconds, jobs, todo, workers=workers)
         progress(len(jobs) - len(todo), len(jobs), left)
 
+    left = list(todo.values())
+
+    def given_up(number: int) -> Outcome:
+        return Outcome(left[number].spec, left[number].key, refusal=TWICE)
+
     report()
-    for outcome in spread([partial(play, job, out) for job in todo.values()], workers=workers):
+    plays = [partial(play, job, out) for job in left]
+    for outcome in spread(plays, workers=workers, given_up=given_up):
         del todo[outcome.key]
         if outcome.refusal is None:
             store.keep_seconds(outcome.key, outcome.seconds)
