@@ -198,6 +198,7 @@ def one(**settings: object) -> dict:
         ({**one(), "name": "a/b"}, "pattern '^[A-Za-z0-9]"),
         ("name: [", "is not YAML"),
         ("[" * 5000, "nests too deeply"),
+        ('name: g\ngrids: [{data: "\\ud800"}]', "is no text"),
         ("name: g\ngrids: [{data: t.csv, seed: 2024-13-45}]", "a value that cannot be read (month"),
         (f"name: g\ngrids: [{{data: t.csv, seed: {'9' * 5000}}}]", "a value that cannot be read"),
         (

@@ -337,11 +337,16 @@ def test_a_gradient_needs_no_figures_in_its_file(tmp_path: Path) -> None:
 def test_files_that_are_refused(tmp_path: Path) -> None:
     torch.save({"w": torch.ones(2)}, tmp_path / "u.pt")
     save_file({"w": torch.ones(2)}, tmp_path / "plain")
-    save_file({"w": torch.ones(2)}, tmp_path / "cut", {"format": "leakgauge update 1"})
+    head = {"format": "leakgauge update 1"}
+    save_file({"w": torch.ones(2)}, tmp_path / "cut", head)
+    save_file({"w": torch.ones(2)}, tmp_path / "nested", {**head, "names": "[" * 100_000})
+    save_file({"held/" + "a." * 5000: torch.ones(2)}, tmp_path / "long", head)
     wanted = {
         "u.pt": "pickles are refused",
         "plain": "no header of ours",
         "cut": "damaged header",
+        "nested": "damaged header",
+        "long": "a name of 10,005 characters",
         "none": "no such file",
     }
     for name, said in wanted.items():

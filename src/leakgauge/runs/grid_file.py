@@ -90,7 +90,10 @@ def refuse_unknown(names: Iterable[object], known: Iterable[str], where: str) ->
 
 
 class _Strict(yaml.SafeLoader):
-    """YAML without repeated keys, of which PyYAML would take the last without a word."""
+    """YAML without repeated keys, of which PyYAML would take the last without a word.
+
+    It holds text that can be written: no half of a character (``"\\ud800"``).
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Refuse a key that stands twice."""
@@ -99,6 +102,13 @@ class _Strict(yaml.SafeLoader):
             if keys.count(key) > 1:
                 raise ConstructorError(None, None, f"key {key!r} stands twice", node.start_mark)
         return super().construct_mapping(node, deep)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        """Refuse text that is no UTF-8."""
+        value = super().construct_scalar(node)
+        if str(value).encode("utf-8", "replace").decode() != str(value):
+            raise ConstructorError(None, None, f"{value!r} is no text", node.start_mark)
+        return value
 
 
 def _loaded(path: Path) -> Any:

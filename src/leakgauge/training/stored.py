@@ -1,7 +1,7 @@
 """Files of updates: safetensors with the numbers of the update in the header."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ _FORMAT = "leakgauge update 1"
 _FIGURES: Mapping[str, Any] = {"lr": float, "steps": int, "batch_size": int, "records": int}
 _ASIDE = ("buffers", "held")
 _GROUPS = ("values", "before", *_ASIDE)
+
+LONGEST_NAME = 1000
+"""Characters of a parameter's name; a longer one is no name and would fill a message."""
 
 
 def write_parts(path: Path, parts: Mapping[str, Any]) -> None:
@@ -49,6 +52,7 @@ def read_parts(path: Path) -> dict[str, Any]:
         header.get("format") == _FORMAT,
         f"{what} has no header of ours; write it with Update.save, which keeps kind and lr",
     )
+    _refuse_long((*tensors, header.get("kind", "")), what)
     try:
         parts: dict[str, Any] = {
             name: convert(header[name]) for name, convert in _FIGURES.items() if name in header
@@ -57,7 +61,7 @@ def read_parts(path: Path) -> dict[str, Any]:
         for group in ("values", "before"):
             parts[group] = {name: tensors[f"{group}/{name}"] for name in order}
         parts["kind"] = header["kind"]
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{what} has a damaged header; write it anew") from error
     parts["labels"] = tensors.get("labels")
     for group in _ASIDE:
@@ -68,6 +72,15 @@ def read_parts(path: Path) -> dict[str, Any]:
             if name.startswith(prefix)
         }
     return parts
+
+
+def _refuse_long(names: Iterable[str], what: str) -> None:
+    for name in names:
+        require(
+            len(name) <= LONGEST_NAME,
+            f"{what} has a name of {len(name):,} characters, {name[:20]!r}...; expected at most "
+            f"{LONGEST_NAME}",
+        )
 
 
 def _read(path: Path, what: str) -> tuple[dict[str, str], dict[str, Tensor]]:
