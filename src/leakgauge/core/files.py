@@ -1,5 +1,9 @@
-"""Reading and writing of files; a killed run never leaves half a file."""
+"""Reading and writing of files; a killed run never leaves half a file.
 
+A sealed file begins with the SHA-256 of the rest, so that damage is noticed when it is read.
+"""
+
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -9,7 +13,14 @@ from typing import Any
 
 import yaml
 
-from leakgauge.core.checks import InputError, require
+from leakgauge.core.checks import InputError
+
+SEAL = b"# sha256 "
+"""How a sealed file begins; in YAML the line is a comment."""
+
+
+class DamagedError(InputError):
+    """A file is not what a run wrote."""
 
 
 @contextmanager
@@ -27,10 +38,28 @@ def write_text(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8")
 
 
-def write_yaml(path: Path, values: Any, *, sort_keys: bool = False) -> None:
-    """Write plain values as YAML."""
-    plain = json.loads(json.dumps(values))
-    write_text(path, yaml.safe_dump(plain, sort_keys=sort_keys, allow_unicode=True))
+def write_sealed(path: Path, content: bytes) -> None:
+    """Write a whole file behind the SHA-256 of its content; a kill leaves the old one in place."""
+    with replacing(path) as part:
+        part.write_bytes(_seal(content) + content)
+
+
+def read_sealed(path: Path) -> bytes:
+    """Return the content of a sealed file.
+
+    Raises:
+        InputError: the file cannot be read, or (``DamagedError``) does not match its checksum.
+    """
+    try:
+        whole = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error}); expected what a run wrote") from error
+    head, _, content = whole.partition(b"\n")
+    if head + b"\n" != _seal(content):
+        raise DamagedError(
+            f"{str(path)!r} is damaged or was changed: it does not match its checksum"
+        )
+    return content
 
 
 def read_text(path: Path) -> str:
@@ -45,19 +74,45 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path} cannot be read ({error}); expected what a run wrote") from error
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping that a YAML file holds.
+def checksum_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hex.
 
     Raises:
-        InputError: the file cannot be read, or does not hold a mapping.
+        InputError: the file cannot be read.
     """
     try:
-        values = yaml.safe_load(read_text(path))
-    except yaml.YAMLError as error:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error}); expected what a run wrote") from error
+
+
+def _seal(content: bytes) -> bytes:
+    return SEAL + hashlib.sha256(content).hexdigest().encode() + b"\n"
+
+
+def write_yaml(path: Path, values: Any, *, sort_keys: bool = False) -> None:
+    """Write plain values as sealed YAML."""
+    plain = json.loads(json.dumps(values))
+    text = yaml.safe_dump(plain, sort_keys=sort_keys, allow_unicode=True)
+    write_sealed(path, text.encode())
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return the mapping that a sealed YAML file holds.
+
+    Raises:
+        InputError: the file cannot be read, is damaged, or does not hold a mapping.
+    """
+    content = read_sealed(path)
+    try:
+        values = yaml.safe_load(content)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise InputError(f"{path} is not YAML: {reason}; expected what a run wrote") from error
-    except (RecursionError, ValueError) as error:
-        raise InputError(f"{path} is damaged ({error}); expected what a run wrote") from error
-    require(isinstance(values, dict), f"{str(path)!r} is damaged; expected what a run wrote")
+        raise DamagedError(
+            f"{str(path)!r} is damaged ({reason}); expected what a run wrote"
+        ) from error
+    if not isinstance(values, dict):
+        raise DamagedError(f"{str(path)!r} is damaged; expected what a run wrote")
     whole: dict[str, Any] = values
     return whole

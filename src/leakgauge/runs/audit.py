@@ -13,7 +13,7 @@ from leakgauge.results.measurements import Measurement, write_measurements
 from leakgauge.runs.question import Answer, Progress, Question
 from leakgauge.runs.sources import source_of
 from leakgauge.runs.spec import Spec, own_code, plain
-from leakgauge.runs.store import Description, Store
+from leakgauge.runs.store import Description, Store, key_of
 
 REFUSED_FILE = "refused.yaml"
 UNFINISHED = "not finished; repeat the command to go on"
@@ -93,6 +93,7 @@ def describe(
         versions=versions(),
         repeat=repeat,
         notes=tuple(notes),
+        identities={name: key_of(_identity(name, one)) for name, one in resolved.items()},
     )
 
 
@@ -112,7 +113,7 @@ def run_audit(
         InputError: the folder cannot be used, or no question could be answered.
         KeyboardInterrupt: the user stopped it before anything was measured.
     """
-    store = Store.claim(out, description)
+    store = Store.claim(out, description, progress.note)
     answers: dict[str, Answer] = {}
     refused: dict[str, str] = {}
     stopped = False
@@ -145,17 +146,21 @@ def run_audit(
 def _answer(
     store: Store, name: str, one: Resolved, progress: Progress, workers: int | None
 ) -> Answer:
+    identity = _identity(name, one)
     with store.alone(name):
-        if store.has(name):
-            return store.read(name)[1]
-        answer = one.question.run(one.spec, one.source, store.work(name), progress, workers=workers)
+        kept = store.kept(name, identity, progress.note)
+        if kept is not None:
+            return kept
+        work = store.work(name, progress.note)
+        answer = one.question.run(one.spec, one.source, work, progress, workers=workers)
         if not answer.stopped:
-            store.keep(name, {"question": name, **_identity(one)}, answer)
+            store.keep(name, identity, answer)
         return answer
 
 
-def _identity(one: Resolved) -> dict[str, Any]:
+def _identity(name: str, one: Resolved) -> dict[str, Any]:
     return {
+        "question": name,
         "settings": _identifying(one.spec),
         "fingerprint": one.source.fingerprint,
         "versions": versions(),

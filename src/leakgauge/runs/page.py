@@ -14,8 +14,8 @@ from leakgauge.report.page import Page, render_page
 from leakgauge.report.section import Section
 from leakgauge.results.measurements import REPORT_FILE, RUN_FILE
 from leakgauge.runs.audit import REFUSED_FILE, UNFINISHED, AuditRun
-from leakgauge.runs.question import Question, answering
-from leakgauge.runs.store import Description, Store, read_description
+from leakgauge.runs.question import Answer, Question, answering
+from leakgauge.runs.store import Description, Store, key_of, read_description
 
 _PAPER = pydantic.TypeAdapter(list[PaperFigure])
 
@@ -40,12 +40,23 @@ def read_audit(folder: Path, description: Description | None = None) -> AuditRun
     """
     described = description or read_description(folder)
     store = Store(folder)
-    answers = {key: store.read(key)[1] for key in described.cells if store.has(key)}
+    answers = {key: _own(store, key, described) for key in described.cells if store.has(key)}
     require(bool(answers), f"nothing in {str(folder)!r} is finished; repeat the command to go on")
     refused = read_yaml(folder / REFUSED_FILE) if (folder / REFUSED_FILE).is_file() else {}
     left = [key for key in described.cells if key not in answers and key not in refused]
     reasons = dict.fromkeys(left, UNFINISHED)
     return AuditRun(folder, described, answers, {**refused, **reasons})
+
+
+def _own(store: Store, key: str, described: Description) -> Answer:
+    """The answer of a finished question, refused where another run gave it."""
+    identity, answer = store.read(key)
+    require(
+        key_of(identity) == described.identities.get(key),
+        f"{str(store.folder(key))!r} belongs to another run than {RUN_FILE}; repeat the command "
+        "of the run to make it anew",
+    )
+    return answer
 
 
 def sections_of(audit: AuditRun, questions: Mapping[str, Question]) -> list[Section]:

@@ -18,6 +18,7 @@ from leakgauge.runs.question import Question, Silent
 from leakgauge.runs.sources import source_of, unchanged
 from leakgauge.runs.spec import Spec, own_code, plain
 from leakgauge.runs.store import GRID, Description, Store, key_of
+from leakgauge.runs.work import Say, in_silence
 
 Progress = Callable[[int, int, float | None], None]
 """Called with how many cells are done, of how many, and the seconds left, where they are known."""
@@ -65,12 +66,14 @@ class Outcome:
         key: where its answer stands; empty where its data could not be read.
         seconds: that it took.
         refusal: why it has no answer; None where it has one.
+        notes: on what was damaged and made anew.
     """
 
     spec: Spec
     key: str
     seconds: float = 0.0
     refusal: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 def run_grid(
@@ -79,6 +82,7 @@ def run_grid(
     *,
     workers: int = 1,
     progress: Progress = lambda done, of, left: None,
+    say: Say = in_silence,
 ) -> list[Outcome]:
     """Play what the folder does not hold yet; each cell on one thread.
 
@@ -89,6 +93,7 @@ def run_grid(
         out: the grid's folder.
         workers: processes.
         progress: called at the start and after each cell.
+        say: gets a note on each file that was damaged and is made anew.
 
     Returns:
         The cells that were refused; the others stand in the store.
@@ -98,8 +103,8 @@ def run_grid(
     """
     by_cell, refused = _resolved(grid)
     jobs = {job.key: job for job in by_cell.values()}
-    store = Store.claim(out, _described(grid, by_cell))
-    done = [key for key in jobs if store.has(key)]
+    store = Store.claim(out, _described(grid, by_cell), say)
+    done = [key for key, job in jobs.items() if store.kept(key, job.identity, say) is not None]
     for key in done:
         store.forget(key)
     todo = {key: job for key, job in jobs.items() if key not in done}
@@ -117,6 +122,8 @@ def run_grid(
     plays = [partial(play, job, out) for job in left]
     for outcome in spread(plays, workers=workers, given_up=given_up):
         del todo[outcome.key]
+        for note in outcome.notes:
+            say(note)
         if outcome.refusal is None:
             store.keep_seconds(outcome.key, outcome.seconds)
         else:
@@ -128,22 +135,21 @@ def run_grid(
 def play(job: Job, out: Path) -> Outcome:
     """Play one cell and keep its answer; steps that a kill left finished are not done again."""
     began, key, store = time.perf_counter(), job.key, Store(out)
-    refusal = None
+    refusal, notes = None, list[str]()
     with store.alone(key):
-        if not store.has(key):
+        if store.kept(key, job.identity, notes.append) is None:
             try:
                 source = unchanged(job.spec, job.fingerprint)
                 with one_thread():
-                    answer = job.question.run(
-                        job.spec, source, store.work(key), Silent(), workers=1
-                    )
+                    work = store.work(key, notes.append)
+                    answer = job.question.run(job.spec, source, work, Silent(), workers=1)
                 if answer.stopped:  # a cell is whole or not there; its checkpoints stay
                     raise KeyboardInterrupt
                 store.keep(key, job.identity, answer, timed=False)
             except InputError as error:
                 store.forget(key)
                 refusal = str(error)
-    return Outcome(job.spec, key, time.perf_counter() - began, refusal)
+    return Outcome(job.spec, key, time.perf_counter() - began, refusal, tuple(notes))
 
 
 def seconds_left(

@@ -11,7 +11,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.results.measurements import Measurement
 from leakgauge.runs.executors import spread
 from leakgauge.runs.question import Progress
-from leakgauge.runs.work import WorkFolder
+from leakgauge.runs.work import WorkFolder, digest_of
 
 State = Mapping[str, Tensor]
 Kept = tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]]
@@ -103,14 +103,16 @@ def _states(folder: WorkFolder, stage: Stage, progress: Progress) -> list[State]
     name, total = stage.name, stage.steps
     kept: list[State] = []
     while len(kept) <= total:
-        old = folder.tensors(f"{name}/state-{len(kept) + 1:04d}", like=stage.first)
+        after = _digest(kept[-1:])
+        old = folder.tensors(f"{name}/state-{len(kept) + 1:04d}", like=stage.first, after=after)
         if old is None:
             break
         kept.append(old)
     progress.step(f"{name}: training", max(0, len(kept) - 1), total)
     for state in stage.states(tuple(kept)):
+        after = _digest(kept[-1:])
         kept.append(state)
-        folder.keep_tensors(f"{name}/state-{len(kept):04d}", state)
+        folder.keep_tensors(f"{name}/state-{len(kept):04d}", state, after=after)
         progress.step(f"{name}: training", len(kept) - 1, total)
     return kept
 
@@ -123,12 +125,13 @@ def _steps(
     progress: Progress,
 ) -> list[Kept]:
     name, total = stage.name, len(starts)
-    done = {at: folder.arrays(f"{name}/step-{at:04d}") for at in range(1, total + 1)}
+    after = {at: _digest([state]) for at, state in enumerate(starts, start=1)}
+    done = {at: folder.arrays(f"{name}/step-{at:04d}", after=after[at]) for at in after}
     left = [at for at, kept in done.items() if kept is None]
     jobs = [partial(_play, stage, at, starts[at - 1]) for at in left]
     progress.step(f"{name}: attacking", total - len(left), total)
     for count, (at, (arrays, about)) in enumerate(spread(jobs, workers=workers), start=1):
-        folder.keep_arrays(f"{name}/step-{at:04d}", arrays, about)
+        folder.keep_arrays(f"{name}/step-{at:04d}", arrays, about, after=after[at])
         done[at] = (dict(arrays), dict(about))
         progress.step(f"{name}: attacking", total - len(left) + count, total)
     return [kept for kept in done.values() if kept is not None]
@@ -141,11 +144,17 @@ def _play(stage: Stage, number: int, state: State) -> tuple[int, Kept]:
 def _closing(
     folder: WorkFolder, stage: Stage, starts: Sequence[State], progress: Progress
 ) -> Kept | None:
-    kept: Kept | None = folder.arrays(f"{stage.name}/closing")
+    after = _digest(starts)
+    kept: Kept | None = folder.arrays(f"{stage.name}/closing", after=after)
     if kept is not None:
         return kept
     said = partial(progress.step, f"{stage.name}: weighing all rounds", of=len(starts))
     kept = stage.close(starts, said)
     if kept is not None:
-        folder.keep_arrays(f"{stage.name}/closing", *kept)
+        folder.keep_arrays(f"{stage.name}/closing", *kept, after=after)
     return kept
+
+
+def _digest(states: Sequence[State]) -> str:
+    """What a checkpoint built on, in short."""
+    return " ".join(map(digest_of, states))

@@ -3,6 +3,9 @@
 ``run.yaml`` says what the folder is. ``cells/KEY/`` appears whole or not at all, so a kill at any
 moment leaves finished cells only; ``work/KEY/`` holds the checkpoints of an unfinished one. Equal
 runs leave equal ``cells/`` and ``run.yaml``; the seconds, which differ, stand in ``timings.json``.
+
+``run.yaml`` and ``cell.yaml`` are sealed (``core.files``), and ``cell.yaml`` has the checksum of
+each other file of its cell. A reader refuses what was damaged; a repeated command makes it anew.
 """
 
 import contextlib
@@ -19,7 +22,7 @@ import pydantic
 from filelock import FileLock
 
 from leakgauge.core.checks import InputError, require
-from leakgauge.core.files import read_yaml, write_text, write_yaml
+from leakgauge.core.files import DamagedError, checksum_of, read_yaml, write_text, write_yaml
 from leakgauge.results.measurements import (
     MEASUREMENTS_FILE,
     RUN_FILE,
@@ -28,7 +31,7 @@ from leakgauge.results.measurements import (
     write_measurements,
 )
 from leakgauge.runs.question import Answer
-from leakgauge.runs.work import WorkFolder
+from leakgauge.runs.work import Say, WorkFolder, in_silence
 
 CELL_FILE = "cell.yaml"
 TIMINGS_FILE = "timings.json"
@@ -51,6 +54,8 @@ class Description:
         versions: of the packages that compute.
         repeat: the command that repeats it.
         notes: what was decided before the first cell, such as questions that the data do not allow.
+        identities: of an audit, the sha256 of all that each cell depends on; in a grid the cell's
+            key is that.
     """
 
     command: str
@@ -60,6 +65,7 @@ class Description:
     versions: Mapping[str, str] = field(default_factory=dict)
     repeat: str = ""
     notes: tuple[str, ...] = ()
+    identities: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_grid(self) -> bool:
@@ -91,8 +97,15 @@ class Store:
         self.path = path
 
     @classmethod
-    def claim(cls, path: Path, description: Description) -> "Store":
+    def claim(cls, path: Path, description: Description, say: Say = in_silence) -> "Store":
         """Take a new or empty folder, or go on in one with the same description.
+
+        A damaged description is written anew: cells have an identity of their own.
+
+        Args:
+            path: the folder.
+            description: of the run.
+            say: gets a note where the folder's own description is damaged.
 
         Raises:
             InputError: the folder cannot be written, or holds something else.
@@ -101,7 +114,7 @@ class Store:
             path.mkdir(parents=True, exist_ok=True, mode=OWNER_ONLY)
             present = sorted(one.name for one in path.iterdir() if not one.name.startswith("."))
             if RUN_FILE in present:
-                _refuse_other(path, read_description(path), description)
+                _go_on(path, description, say)
             else:
                 require(
                     not present,
@@ -131,9 +144,14 @@ class Store:
         with FileLock(locks / key):
             yield
 
-    def work(self, key: str) -> WorkFolder:
-        """Return the folder for what is not finished, kept until the cell is."""
-        return WorkFolder(self.path / "work" / key)
+    def work(self, key: str, say: Say = in_silence) -> WorkFolder:
+        """Return the folder for what is not finished, kept until the cell is.
+
+        Args:
+            key: the cell's name.
+            say: gets a note on each checkpoint that cannot be used.
+        """
+        return WorkFolder(self.path / "work" / key, say)
 
     def keep(
         self, key: str, identity: Mapping[str, Any], answer: Answer, *, timed: bool = True
@@ -149,15 +167,14 @@ class Store:
         part = self.work(key).files
         cell = {
             "identity": dict(identity),
-            "sha256": key_of(identity),
             "run": asdict(answer.run),
             "missing": list(answer.missing),
         }
-        write_yaml(part / CELL_FILE, cell)
         figures = answer.measurements
         write_measurements(
             part, figures if timed else [replace(one, seconds=0.0) for one in figures]
         )
+        write_yaml(part / CELL_FILE, {"key": key, **cell, "files": _checksums(part)})
         self.folder(key).parent.mkdir(exist_ok=True)
         try:
             os.replace(part, self.folder(key))
@@ -176,23 +193,48 @@ class Store:
         """Return what a finished cell depends on, and its answer.
 
         Raises:
-            InputError: it is not finished, or was damaged.
+            InputError: it is not finished, was damaged, or is another cell's.
         """
-        folder = self.folder(key)
-        remedy = f"remove the folder {str(folder)!r} and run the command again"
         try:
-            cell, measurements = read_yaml(folder / CELL_FILE), read_measurements(folder)
-            identity, run = cell["identity"], _RUN.validate_python(cell["run"])
-            sound = key_of(identity) == cell["sha256"]
-            missing = tuple(map(str, cell["missing"]))
+            return self._read(key)
         except InputError as error:
-            raise InputError(f"{error}; {remedy}") from error
-        except (KeyError, TypeError, ValueError, pydantic.ValidationError) as error:
-            raise InputError(f"{str(folder / CELL_FILE)!r} is damaged; {remedy}") from error
-        require(sound, f"{str(folder / CELL_FILE)!r} was changed; {remedy}")
-        empty = not measurements and not missing
-        require(not empty, f"{str(folder / MEASUREMENTS_FILE)!r} is empty; {remedy}")
-        return identity, Answer(run, measurements, missing)
+            raise InputError(f"{error}; repeat the command of the run to make it anew") from error
+
+    def kept(self, key: str, identity: Mapping[str, Any], say: Say = in_silence) -> Answer | None:
+        """Return the answer of a finished cell; one that cannot be used is removed.
+
+        Args:
+            key: its name.
+            identity: all that its figures depend on.
+            say: gets a note on a cell that was damaged or is another's.
+
+        Returns:
+            None where the cell is to be played.
+        """
+        if not self.folder(key).exists():
+            return None
+        try:
+            found, answer = self._read(key)
+            if key_of(found) != key_of(identity):
+                raise DamagedError(f"{str(self.folder(key))!r} belongs to another run")
+        except InputError as error:
+            say(f"{error}; this cell is played again")
+            shutil.rmtree(self.folder(key))
+            return None
+        return answer
+
+    def _read(self, key: str) -> tuple[dict[str, Any], Answer]:
+        folder = self.folder(key)
+        cell = read_yaml(folder / CELL_FILE)
+        try:
+            own, files, identity = cell["key"], cell["files"], cell["identity"]
+            run, missing = _RUN.validate_python(cell["run"]), tuple(map(str, cell["missing"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedError(f"{str(folder / CELL_FILE)!r} is damaged") from error
+        if own != key:
+            raise DamagedError(f"{str(folder)!r} belongs to another run: it is the cell {own!r}")
+        _check_files(folder, files)
+        return identity, Answer(run, read_measurements(folder), missing)
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -229,14 +271,38 @@ def read_description(path: Path) -> Description:
     file = path / RUN_FILE
     require(file.is_file(), f"no {RUN_FILE} in {str(path)!r}; expected the --out of a run")
     try:
+        return _description(file)
+    except DamagedError as error:
+        raise InputError(f"{error}; repeat the command of the run to write it anew") from error
+
+
+def _description(file: Path) -> Description:
+    try:
         return _DESCRIPTION.validate_python(read_yaml(file))
     except pydantic.ValidationError as error:
         problem = error.errors()[0]
         where = ".".join(map(str, problem["loc"]))
-        raise InputError(
-            f"{str(file)!r} is damaged ({where}: {problem['msg'].lower()}); expected what a run "
-            "wrote"
+        raise DamagedError(
+            f"{str(file)!r} is damaged ({where}: {problem['msg'].lower()})"
         ) from error
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file of a cell by name, but for its description and hidden files."""
+    names = sorted(one.name for one in folder.iterdir() if not one.name.startswith("."))
+    return {name: checksum_of(folder / name) for name in names if name != CELL_FILE}
+
+
+def _check_files(folder: Path, files: Mapping[str, str]) -> None:
+    found = _checksums(folder)
+    for name in dict.fromkeys([*files, *found]):
+        place = repr(str(folder / name))
+        if name not in found:
+            raise DamagedError(f"{place} is missing")
+        if name not in files:
+            raise DamagedError(f"{place} is no file of this run")
+        if files[name] != found[name]:
+            raise DamagedError(f"{place} is damaged or was changed: it does not match its checksum")
 
 
 def first_difference(there: Any, here: Any, where: str = "") -> str | None:
@@ -252,6 +318,15 @@ def first_difference(there: Any, here: Any, where: str = "") -> str | None:
                 return difference
         return None
     return None if there == here else f"{where} is {there!r} there, {here!r} here"
+
+
+def _go_on(path: Path, description: Description, say: Say) -> None:
+    try:
+        there = _description(path / RUN_FILE)
+    except DamagedError as error:
+        say(f"{error}; it is written anew")
+    else:
+        _refuse_other(path, there, description)
 
 
 def _refuse_other(path: Path, there: Description, here: Description) -> None:

@@ -1,16 +1,17 @@
-"""The folder of a cell that is being played: checkpoints that survive a kill."""
+"""The folder of a cell that is being played: checkpoints that survive a kill, and notice damage."""
 
+import hashlib
+import io
 import json
 import re
 import shutil
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakgauge.core.checks import InputError
-from leakgauge.core.files import read_yaml, replacing, write_yaml
+from leakgauge.core.files import DamagedError, read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,19 +21,30 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, NDArray[Any]]
 
-ABOUT = "about"
-"""The array that holds the plain values of a checkpoint, as JSON."""
+Say = Callable[[str], None]
+"""Gets a note for the user."""
+
+_MADE_BY = "made-by.json"
+
+
+def in_silence(text: str) -> None:
+    """Drop a note."""
 
 
 class WorkFolder:
-    """Checkpoints by name, each written whole or not at all; a damaged one counts as missing.
+    """Checkpoints by name, each written whole or not at all, sealed, and with its identity.
+
+    The identity is the run that made it, its name, and what it built on (``after``, a digest).
+    One that is damaged, or whose identity is another, counts as missing, with a note.
 
     Attributes:
         path: the folder.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, say: Say = in_silence) -> None:
         self.path = path
+        self._say = say
+        self._run = ""
 
     @property
     def files(self) -> Path:
@@ -47,55 +59,133 @@ class WorkFolder:
         That is files of a cell that was killed while it was written, and checkpoints that another
         description made, as another model would.
         """
-        about = self.path / "made-by.yaml"
-        plain = json.loads(json.dumps(asdict(run)))
-        try:
-            same = read_yaml(about) == plain
-        except InputError:
-            same = False
-        if not same:
-            shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
-            write_yaml(about, plain)
+        content = json.dumps(asdict(run), sort_keys=True).encode()
+        self._run = hashlib.sha256(content).hexdigest()
+        if self._found_by(content) is False:
+            self._say(f"{str(self.path)!r} has checkpoints of another run; all are made anew")
+            self.forget()
+        write_sealed(self.path / _MADE_BY, content)
         shutil.rmtree(self.path / "finished", ignore_errors=True)  # half of what a kill left
 
-    def tensors(self, name: str, *, like: "Mapping[str, Tensor]") -> "dict[str, Tensor] | None":
-        """Return kept tensors in the order and on the devices of ``like``, or None."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
-        try:
-            stored = load_file(self._path(name, "safetensors"))
-            return {key: stored[key].to(leaf.device) for key, leaf in like.items()}
-        except (OSError, KeyError, ValueError, SafetensorError):
+    def _found_by(self, content: bytes) -> bool | None:
+        """Whether this run made the checkpoints; None where that is not known, or none are."""
+        if not (self.path / "checkpoints").exists():
             return None
+        try:
+            return read_sealed(self.path / _MADE_BY) == content
+        except DamagedError as error:  # each checkpoint still says which run made it
+            self._say(f"{error}; it is written anew")
+            return None
+        except InputError:  # a version without identities
+            return False
 
-    def keep_tensors(self, name: str, tensors: "Mapping[str, Tensor]") -> None:
-        """Keep tensors by name."""
-        from safetensors.torch import save_file
+    def tensors(
+        self, name: str, *, like: "Mapping[str, Tensor]", after: str = ""
+    ) -> "dict[str, Tensor] | None":
+        """Return kept tensors in the order and on the devices of ``like``, or None."""
+        from safetensors.torch import load
 
-        with replacing(self._path(name, "safetensors")) as part:
-            save_file({key: leaf.cpu().contiguous() for key, leaf in tensors.items()}, part)
+        kept = self._kept(name, "safetensors", after)
+        if kept is None:
+            return None
+        stored = load(kept[1])
+        if stored.keys() != like.keys():
+            self._refuse(name, "safetensors", f"{name!r} holds other tensors")
+            return None
+        return {key: stored[key].to(leaf.device) for key, leaf in like.items()}
 
-    def arrays(self, name: str) -> "tuple[dict[str, NDArray[Any]], dict[str, Any]] | None":
+    def keep_tensors(self, name: str, tensors: "Mapping[str, Tensor]", *, after: str = "") -> None:
+        """Keep tensors by name; ``after`` is the digest of what they build on."""
+        self._keep(name, "safetensors", after, {}, _bytes_of(tensors))
+
+    def arrays(
+        self, name: str, *, after: str = ""
+    ) -> "tuple[dict[str, NDArray[Any]], dict[str, Any]] | None":
         """Return kept arrays and the plain values beside them, or None."""
         import numpy as np
 
-        try:
-            with np.load(self._path(name, "npz"), allow_pickle=False) as stored:
-                arrays = {key: stored[key] for key in stored}
-            about: dict[str, Any] = json.loads(str(arrays.pop(ABOUT)))
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
+        kept = self._kept(name, "npz", after)
+        if kept is None:
             return None
-        return arrays, about
+        about, content = kept
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+            return {key: stored[key] for key in stored}, about
 
-    def keep_arrays(self, name: str, arrays: "Arrays", about: Mapping[str, Any]) -> None:
-        """Keep arrays by name, and plain values beside them."""
+    def keep_arrays(
+        self, name: str, arrays: "Arrays", about: Mapping[str, Any], *, after: str = ""
+    ) -> None:
+        """Keep arrays by name, and plain values beside them; ``after`` as for ``keep_tensors``."""
         import numpy as np
 
-        with replacing(self._path(name, "npz")) as part, part.open("wb") as file:
-            np.savez(file, **{ABOUT: np.array(json.dumps(about)), **arrays})  # type: ignore[arg-type]
+        content = io.BytesIO()
+        np.savez(content, **arrays)  # type: ignore[arg-type]
+        self._keep(name, "npz", after, about, content.getvalue())
+
+    def state(self, name: str, *, after: str = "") -> "tuple[dict[str, Tensor], Any] | None":
+        """Return kept tensors on the CPU and the plain values beside them, or None."""
+        from safetensors.torch import load
+
+        kept = self._kept(name, "state", after)
+        return None if kept is None else (load(kept[1]), kept[0])
+
+    def keep_state(
+        self, name: str, tensors: "Mapping[str, Tensor]", about: Any, *, after: str = ""
+    ) -> None:
+        """Keep tensors by name and plain values beside them; ``after`` as for ``keep_tensors``."""
+        self._keep(name, "state", after, about, _bytes_of(tensors))
+
+    def forget(self, name: str = "") -> None:
+        """Remove the checkpoints whose names begin with ``name`` and a slash; all without one."""
+        shutil.rmtree(self.path.joinpath("checkpoints", *_parts(name)), ignore_errors=True)
+
+    def _kept(self, name: str, kind: str, after: str) -> tuple[Any, bytes] | None:
+        path = self._path(name, kind)
+        if not path.is_file():
+            return None
+        try:
+            head, _, content = read_sealed(path).partition(b"\n")
+        except InputError as error:
+            self._refuse(name, kind, str(error))
+            return None
+        kept = json.loads(head)
+        about = kept.pop("about")
+        if kept != self._identity(name, after):
+            self._refuse(name, kind, f"{str(path)!r} is of another run or another part")
+            return None
+        return about, content
+
+    def _keep(self, name: str, kind: str, after: str, about: Any, content: bytes) -> None:
+        head = json.dumps({**self._identity(name, after), "about": about})
+        write_sealed(self._path(name, kind), head.encode() + b"\n" + content)
+
+    def _identity(self, name: str, after: str) -> dict[str, str]:
+        return {"run": self._run, "name": name, "after": after}
+
+    def _refuse(self, name: str, kind: str, reason: str) -> None:
+        self._say(f"{reason}; it is made anew, with what builds on it")
+        self._path(name, kind).unlink(missing_ok=True)
 
     def _path(self, name: str, kind: str) -> Path:
-        # Systems disagree on what a file's name may hold.
-        parts = [re.sub(r"[^A-Za-z0-9.=_-]+", "-", part) for part in name.split("/")]
+        parts = _parts(name)
         return self.path.joinpath("checkpoints", *parts).with_name(f"{parts[-1]}.{kind}")
+
+
+def digest_of(tensors: "Mapping[str, Tensor]") -> str:
+    """Return the sha256 of tensors by name, in hex.
+
+    >>> import torch
+    >>> digest_of({"w": torch.ones(2)}) == digest_of({"w": torch.zeros(2)})
+    False
+    """
+    return hashlib.sha256(_bytes_of(tensors)).hexdigest()
+
+
+def _bytes_of(tensors: "Mapping[str, Tensor]") -> bytes:
+    from safetensors.torch import save
+
+    return save({key: leaf.detach().cpu().contiguous() for key, leaf in tensors.items()})
+
+
+def _parts(name: str) -> list[str]:
+    # Systems disagree on what a file's name may hold.
+    return [re.sub(r"[^A-Za-z0-9.=_-]+", "-", part) for part in name.split("/") if part]

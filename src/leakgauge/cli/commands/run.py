@@ -179,7 +179,10 @@ def _with_progress(grid: "Grid", out: Path, jobs: int, notices: Console) -> "lis
             until = None if left is None or done == of else time.monotonic() + left
             bars.update(bar, completed=done, total=of, until=until)
 
-        return run_grid(grid, out, workers=jobs, progress=progress)
+        def say(text: str) -> None:
+            notices.print(Text(f"note: {text}"), soft_wrap=True)
+
+        return run_grid(grid, out, workers=jobs, progress=progress, say=say)
 
 
 def _named(outcome: "Outcome", grid: "Grid") -> str:

@@ -14,6 +14,7 @@ from leakgauge.inversion.search.engine import objective_of, rescaled
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.starts import check_start, draw_starts
 from leakgauge.inversion.search.targets import Progress, Reconstruction, search
+from leakgauge.runs.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,7 @@ def joint_reconstruct(
     start: Tensor | None = None,
     snapshots: int = 0,
     progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Reconstruction:
     """Return all n records, rebuilt together from every update that holds them.
 
@@ -67,6 +69,7 @@ def joint_reconstruct(
         start: ``[1, n, *record]``, where the first restart begins; None draws it.
         snapshots: as for ``reconstruct``.
         progress: as for ``reconstruct``.
+        checkpoint: as for ``reconstruct``.
 
     Raises:
         InputError: plan, epochs, labels and weights are not of the same epochs and records; or as
@@ -112,6 +115,7 @@ def joint_reconstruct(
         high=high,
         snapshots=snapshots,
         progress=progress,
+        checkpoint=checkpoint,
     )
     if not settings.rescale:
         return rebuilt

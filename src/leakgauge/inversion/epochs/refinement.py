@@ -21,6 +21,8 @@ from leakgauge.inversion.search.engine import objective_of
 from leakgauge.inversion.search.objective import Objective, cosine_distance, stretches
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.targets import Progress, Reconstruction
+from leakgauge.runs.checkpoint import Checkpoint
+from leakgauge.runs.work import digest_of
 
 _BLOCKS, _LENGTH = 12, 20
 """Number of short searches, and the share of the attack's iterations that each has: 1 / 20."""
@@ -41,6 +43,7 @@ def refine_assignment(
     high: Tensor,
     seed: int,
     progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> EpochPlan:
     """Return a plan that is improved by joint searches, each of which leaves one epoch out.
 
@@ -68,6 +71,7 @@ def refine_assignment(
         high: highest values of a record.
         seed: draws the start.
         progress: as for ``reconstruct``, at each iteration of all searches together.
+        checkpoint: as for ``reconstruct``, of all searches.
 
     Raises:
         InputError: as ``joint_reconstruct``.
@@ -91,7 +95,12 @@ def refine_assignment(
     measure, everything = objective_of(settings, task.model), list(range(len(epochs)))
 
     def joint(
-        kept: list[int], plan: EpochPlan, how: Settings, start: Tensor | None, done: int
+        kept: list[int],
+        plan: EpochPlan,
+        how: Settings,
+        start: Tensor | None = None,
+        done: int = 0,
+        part: Checkpoint | None = None,
     ) -> Reconstruction:
         def report(at: int, loss: Tensor) -> None:
             if progress is not None:
@@ -109,18 +118,22 @@ def refine_assignment(
             seed=seed,
             start=start,
             progress=report,
+            checkpoint=part,
         )
 
     if how.prior_relative and how.total_variation:
         # Of the objective at noise: what later searches begin with is no measure of it.
         bare = replace(how, total_variation=0.0, iterations=1)
-        begins = float(joint(everything, plan, bare, None, 0).losses[0, 0])
+        begins = float(joint(everything, plan, bare).losses[0, 0])
         how = replace(how, prior_relative=False, total_variation=how.total_variation * begins)
     x = None
     for block in range(max(_BLOCKS, len(epochs))):
         out = block % len(epochs)  # The first never is left out: 0 stands for none.
         kept = [epoch for epoch in everything if epoch != out or epoch == 0]
-        x = joint(kept, plan, how, x, block * how.iterations).x
+        part = None
+        if checkpoint is not None:
+            part = checkpoint.part(f"refine-{block:02d}", after=digest_of({"plan": plan.members}))
+        x = joint(kept, plan, how, x, block * how.iterations, part).x
         if out:
             members = plan.members.clone()
             members[out] = swapped(task, epochs[out], members[out], x[0], labels, measure)

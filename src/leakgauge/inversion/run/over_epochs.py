@@ -31,6 +31,8 @@ from leakgauge.inversion.run.scoring import (
 from leakgauge.inversion.run.updates import attack_updates, in_updates
 from leakgauge.inversion.search.targets import Progress
 from leakgauge.inversion.words import GRADIENTS
+from leakgauge.runs.checkpoint import Checkpoint
+from leakgauge.runs.work import digest_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +55,11 @@ class _SingleEpochs:
 
 
 def rebuild_over_epochs(
-    scenario: Scenario, attempt: Attempt, lpips: Lpips | None, progress: Progress | None
+    scenario: Scenario,
+    attempt: Attempt,
+    lpips: Lpips | None,
+    progress: Progress | None,
+    checkpoint: Checkpoint | None,
 ) -> Rebuilt:
     """Return what all updates of all epochs together rebuild.
 
@@ -62,7 +68,8 @@ def rebuild_over_epochs(
     are searched for together. The assignments by rough images are always scored: they cost
     nothing.
     """
-    single = _play_epochs(scenario, attempt, lpips, progress)
+    checkpoint = checkpoint or Checkpoint(None)
+    single = _play_epochs(scenario, attempt, lpips, progress, checkpoint)
     pool = 1 if scenario.pixels is None else 2
     plans = {
         name: match_epochs(single.rough, single.labels, pool=pool, method=name) for name in METHODS
@@ -78,9 +85,17 @@ def rebuild_over_epochs(
     settings, by_gradients = attempt.settings, attempt.spec.matching == GRADIENTS
     plan = plans["optimal" if by_gradients else str(attempt.spec.matching)]
     if by_gradients:
-        plan = refine_assignment(scenario.task, single.epochs, plan, settings, **shared)
+        plan = refine_assignment(
+            scenario.task, single.epochs, plan, settings, checkpoint=checkpoint, **shared
+        )
     joint = joint_reconstruct(
-        scenario.task, single.epochs, plan, settings, snapshots=SNAPSHOTS, **shared
+        scenario.task,
+        single.epochs,
+        plan,
+        settings,
+        snapshots=SNAPSHOTS,
+        checkpoint=checkpoint.part("joint", after=digest_of({"plan": plan.members})),
+        **shared,
     )
     x = joint.x[0]
     matched = _matched(scenario, single, plans)
@@ -103,7 +118,11 @@ def rebuild_over_epochs(
 
 
 def _play_epochs(
-    scenario: Scenario, attempt: Attempt, lpips: Lpips | None, progress: Progress | None
+    scenario: Scenario,
+    attempt: Attempt,
+    lpips: Lpips | None,
+    progress: Progress | None,
+    checkpoint: Checkpoint,
 ) -> _SingleEpochs:
     client, spec, count = attempt.client, attempt.spec, len(scenario.x)
     params, single = scenario.params, _SingleEpochs()
@@ -112,7 +131,14 @@ def _play_epochs(
         order = torch.as_tensor(list(drawn), device=scenario.y.device)
         x, y = (in_updates(values[order], client) for values in (scenario.x, scenario.y))
         sent, search = attack_updates(
-            scenario, attempt, params, x, y, seed=spec.seed + number, progress=progress
+            scenario,
+            attempt,
+            params,
+            x,
+            y,
+            seed=spec.seed + number,
+            progress=progress,
+            checkpoint=checkpoint.part(f"epoch-{number + 1}", after=digest_of(params)),
         )
         single.epochs.append(Epoch(params, sent.grads))
         single.orders.append(order.view(-1, client.records))

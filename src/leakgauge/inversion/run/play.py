@@ -20,6 +20,7 @@ from leakgauge.inversion.run.scenario import Scenario, scenario_of
 from leakgauge.inversion.run.scoring import measurements_of
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.results.measurements import Run
+from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.spec import plain
 from leakgauge.runs.work import WorkFolder
@@ -115,9 +116,17 @@ def _rebuilt(
     if finished is not None:
         return Rebuilt.from_arrays(finished)
     search = search_progress(progress, attempt.title, attempt.settings.iterations)
-    rebuilt = rebuild(scenario, attempt, lpips=lpips, progress=None if attempt.is_exact else search)
-    kept = (rebuilt.redacted() if attempt.spec.redact else rebuilt).to_arrays()
+    redact = attempt.spec.redact
+    rebuilt = rebuild(
+        scenario,
+        attempt,
+        lpips=lpips,
+        progress=None if attempt.is_exact else search,
+        checkpoint=Checkpoint(None if redact else folder, name),  # a state holds records
+    )
+    kept = (rebuilt.redacted() if redact else rebuilt).to_arrays()
     folder.keep_arrays(name, *kept)
+    folder.forget(name)
     return Rebuilt.from_arrays(kept)
 
 

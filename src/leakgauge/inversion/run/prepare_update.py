@@ -16,6 +16,7 @@ from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.simulate import LocalSteps
 from leakgauge.inversion.search.targets import Progress
 from leakgauge.inversion.words import INFERRED, KNOWN, LABELS
+from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.training.update import Update
 
 MOST_PUBLIC = 1024
@@ -51,8 +52,10 @@ class PreparedUpdate:
     warnings: tuple[str, ...]
     seed: int
 
-    def rebuild(self, progress: Progress | None = None) -> Received:
-        """Search for the records.
+    def rebuild(
+        self, progress: Progress | None = None, checkpoint: Checkpoint | None = None
+    ) -> Received:
+        """Search for the records; arguments as for ``reconstruct``.
 
         Raises:
             InputError: the search has no finite loss.
@@ -69,6 +72,7 @@ class PreparedUpdate:
             high=self.high,
             local=self.local,
             progress=progress,
+            checkpoint=checkpoint,
         )
         loss = float(search.loss)
         require(

@@ -25,6 +25,7 @@ from leakgauge.inversion.run.scoring import (
 )
 from leakgauge.inversion.run.updates import attack_updates, in_updates
 from leakgauge.inversion.search.targets import Progress
+from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.training.client import send
 
 TOLERANCE_OF_GRADIENTS, TOLERANCE_OF_CHANGES = 1e-4, 1e-2
@@ -38,6 +39,7 @@ def rebuild(
     *,
     lpips: Lpips | None = None,
     progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Rebuilt:
     """Return what one attempt rebuilds; the truth is used for the scores alone.
 
@@ -46,6 +48,7 @@ def rebuild(
         attempt: how.
         lpips: scores images, too.
         progress: called at each iteration.
+        checkpoint: keeps the states of its searches on the way.
 
     Raises:
         InputError: the attack cannot be played on this model, or adapts to no such defense.
@@ -53,11 +56,15 @@ def rebuild(
     if attempt.is_exact:
         return _rebuild_exactly(scenario, attempt)
     play = rebuild_over_epochs if attempt.spec.epochs > 1 else _rebuild_by_search
-    return play(scenario, attempt, lpips, progress)
+    return play(scenario, attempt, lpips, progress, checkpoint)
 
 
 def _rebuild_by_search(
-    scenario: Scenario, attempt: Attempt, lpips: Lpips | None, progress: Progress | None
+    scenario: Scenario,
+    attempt: Attempt,
+    lpips: Lpips | None,
+    progress: Progress | None,
+    checkpoint: Checkpoint | None,
 ) -> Rebuilt:
     x, y = (in_updates(values, attempt.client) for values in (scenario.x, scenario.y))
     sent, search = attack_updates(
@@ -69,6 +76,7 @@ def _rebuild_by_search(
         seed=attempt.spec.seed,
         snapshots=SNAPSHOTS,
         progress=progress,
+        checkpoint=checkpoint,
     )
     rows = in_true_order(search.x, x)
     scores = scores_of(scenario, rows, scenario.x, lpips)

@@ -17,6 +17,7 @@ from leakgauge.inversion.run.progress import search_progress
 from leakgauge.inversion.run.received import are_pictures, keep_received, measurement_of
 from leakgauge.inversion.words import OF_AN_UPDATE
 from leakgauge.results.measurements import Run
+from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.spec import plain
 from leakgauge.runs.work import WorkFolder
@@ -70,12 +71,16 @@ def run_update(
     """
     prepared = prepare_update(spec, source)
     described = _described(spec, source, prepared)
+    folder.guard(described)
     for note in described.notes:
         progress.note(note)
     for warning in prepared.warnings:
         progress.warn(warning)
     settings = prepared.settings
-    received = prepared.rebuild(search_progress(progress, spec.method[0], settings.iterations))
+    received = prepared.rebuild(
+        search_progress(progress, spec.method[0], settings.iterations),
+        Checkpoint(None if spec.redact else folder, "attempt"),  # a state holds records
+    )
     if not spec.redact:
         keep_received(folder.files, received)
     facts: dict[str, Any] = {"warnings": list(received.warnings)}

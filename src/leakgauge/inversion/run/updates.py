@@ -8,6 +8,7 @@ from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.search.attack import Knowledge, attack
 from leakgauge.inversion.search.targets import Progress, Reconstruction
 from leakgauge.inversion.words import KNOWN
+from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.training.client import Client, Sent, send
 
 
@@ -26,6 +27,7 @@ def attack_updates(
     seed: int,
     snapshots: int = 0,
     progress: Progress | None,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[Sent, Reconstruction]:
     """Return what clients with these records send, and what is rebuilt from it.
 
@@ -38,6 +40,7 @@ def attack_updates(
         seed: of the search.
         snapshots: points at which the records are noted.
         progress: called at each iteration.
+        checkpoint: keeps the state of the search on the way.
     """
     sent = send(scenario.task, params, x, y, attempt.client, seed=attempt.spec.seed)
     rebuilt = attack(
@@ -51,6 +54,7 @@ def attack_updates(
         seed=seed,
         snapshots=snapshots,
         progress=progress,
+        checkpoint=checkpoint,
     )
     return sent, rebuilt
 

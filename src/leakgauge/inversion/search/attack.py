@@ -12,6 +12,7 @@ from leakgauge.inversion.search.engine import reconstruct
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.simulate import LocalSteps
 from leakgauge.inversion.search.targets import Progress, Reconstruction
+from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.training.client import Client, Sent
 
 
@@ -47,6 +48,7 @@ def attack(
     seed: int,
     snapshots: int = 0,
     progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Reconstruction:
     """Rebuild the records of T clients.
 
@@ -61,6 +63,7 @@ def attack(
         seed: draws the starts, and the noise that labels are inferred with.
         snapshots: as for ``reconstruct``.
         progress: as for ``reconstruct``.
+        checkpoint: as for ``reconstruct``.
 
     Raises:
         InputError: labels cannot be inferred from this gradient; or as ``reconstruct``.
@@ -87,4 +90,5 @@ def attack(
         local=LocalSteps(client.local_steps, client.local_lr) if several else None,
         snapshots=snapshots,
         progress=progress,
+        checkpoint=checkpoint,
     )

@@ -18,6 +18,7 @@ from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
 from leakgauge.inversion.search.starts import check_start, draw_starts
 from leakgauge.inversion.search.targets import Progress, Reconstruction, search
+from leakgauge.runs.checkpoint import Checkpoint
 
 SCALES = tuple(1.05**step for step in sorted(range(-28, 29), key=abs))
 """Factors that ``rescaled`` tries: a quarter to four, the nearest to 1 first."""
@@ -39,6 +40,7 @@ def reconstruct(
     first_target: int = 0,
     snapshots: int = 0,
     progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Reconstruction:
     """Rebuild the records behind each of T gradients.
 
@@ -59,6 +61,8 @@ def reconstruct(
         first_target: number of the first target, so that targets in several calls draw as in one.
         snapshots: number of iterations at which the records are kept.
         progress: called at each iteration.
+        checkpoint: keeps the state of the search on the way; a killed search goes on from there,
+            with equal results.
 
     Raises:
         InputError: gradients that do not fit the model, are not finite or all zeros; labels that
@@ -117,6 +121,7 @@ def reconstruct(
         high=high,
         snapshots=snapshots,
         progress=progress,
+        checkpoint=checkpoint,
     )
     if not settings.rescale:
         return rebuilt

@@ -1,7 +1,7 @@
 """One step of the search for all rows; rows are independent."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -22,6 +22,12 @@ class Stepper(Protocol):
 
         Only ``rows`` (int64) change; the others' losses are infinite.
         """
+
+    def state(self) -> Any:
+        """Return what the next step needs besides the rows: tensors and plain values."""
+
+    def restore(self, state: Any) -> None:
+        """Take what ``state`` returned, so that the next step is as it would have been."""
 
 
 def stepper(settings: Settings, loss: Loss, x: Tensor, scores: Tensor | None) -> Stepper:
@@ -61,6 +67,12 @@ class _First:
         losses[rows] = current.detach()
         return losses
 
+    def state(self) -> Any:
+        return self._adam.state_dict()["state"]
+
+    def restore(self, state: Any) -> None:
+        _restore(self._adam, state)
+
 
 class _Newton:
     """L-BFGS, an optimiser for each row: one for several would couple their steps."""
@@ -82,6 +94,13 @@ class _Newton:
         for row in rows.tolist():
             losses[row] = self._minimise(row, at / self._settings.iterations)
         return losses
+
+    def state(self) -> Any:
+        return [one.state_dict()["state"] for one in self._optimizers]
+
+    def restore(self, state: Any) -> None:
+        for one, own in zip(self._optimizers, state, strict=True):
+            _restore(one, own)
 
     def _minimise(self, row: int, done: float) -> float:
         leaves = self._rows[row]
@@ -108,3 +127,7 @@ class _Newton:
         for leaf, whole in zip(leaves, targets, strict=True):
             whole[row : row + 1] = leaf
         return before
+
+
+def _restore(optimizer: torch.optim.Optimizer, state: Any) -> None:
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

@@ -1,6 +1,5 @@
 """Searches for records by any loss: T targets x R restarts as one batch; the best is kept."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from leakgauge.inversion.search.priors import total_variation
 from leakgauge.inversion.search.schedule import fading
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.starts import draw_scores
+from leakgauge.runs.checkpoint import Checkpoint
 
 Distance = Callable[[Tensor, Tensor, Tensor], Tensor]
 """``(x [N, B, ...], y [N, B] or [N, B, classes], targets [N]) -> [N]``: how far the gradients of
@@ -68,6 +68,7 @@ def search(
     high: Tensor | None = None,
     snapshots: int = 0,
     progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Reconstruction:
     """Search for records by any objective, for example over the updates of several epochs.
 
@@ -85,6 +86,7 @@ def search(
         high: as for ``reconstruct``.
         snapshots: as for ``reconstruct``.
         progress: as for ``reconstruct``.
+        checkpoint: as for ``reconstruct``.
 
     Raises:
         InputError: labels are missing or do not fit, or a box has no limits.
@@ -120,7 +122,6 @@ def search(
         if progress is not None:
             progress(at, losses.view(targets, restarts).amin(1))
 
-    began = time.perf_counter()
     ways = descend(
         loss,
         settings,
@@ -130,8 +131,8 @@ def search(
         high=(torch.tensor(torch.inf) if high is None else high).to(start),
         snapshots=snapshots,
         progress=report,
+        checkpoint=checkpoint,
     )
-    seconds = time.perf_counter() - began
     restart_losses = ways.loss.view(targets, restarts)
     kept = restart_losses.nan_to_num(nan=torch.inf).argmin(1) + restarts * torch.arange(
         targets, device=start.device
@@ -146,7 +147,7 @@ def search(
         restart_losses=restart_losses,
         iterations=iterations,
         stopped_early=iterations < settings.iterations,
-        seconds_per_iteration=seconds / int(ways.iterations.max()),
+        seconds_per_iteration=ways.seconds / int(ways.iterations.max()),
         snapshot_steps=ways.snapshot_steps,
         snapshots=ways.snapshots[kept],
     )
