@@ -19,6 +19,7 @@ from leakgauge.guarantee.run import audit, mechanisms
 from leakgauge.privacy.accounting import epsilon_gaussian
 from leakgauge.results.measurements import read_measurements
 from support.command import unless_given
+from support.damage import rewrite
 
 TRIALS = 200
 
@@ -230,11 +231,12 @@ def test_a_damaged_folder_is_one_line(
 ) -> None:
     assert go("--out", tmp_path / "run")[0] == 0
     figures = tmp_path / "run" / "cells" / "guarantee" / "measurements.jsonl"
-    for kept, says in (
-        (figures.read_text().splitlines()[0] + "\n", "measurements of this audit lack 'epsilon"),
-        ("", "remove the folder"),
+    first = figures.read_text().splitlines()[0] + "\n"
+    for change, says in (
+        (lambda: rewrite(figures, lambda text: first), "measurements of this audit lack 'epsilon"),
+        (lambda: figures.write_text(""), "does not match its checksum; repeat the command"),
     ):
-        figures.write_text(kept)
+        change()
         monkeypatch.setattr("sys.argv", ["leakgauge", "report", str(tmp_path / "run")])
         with pytest.raises(SystemExit) as ended:
             main()

@@ -28,6 +28,7 @@ from leakgauge.runs.sources import source_of
 from leakgauge.runs.spec import Spec
 from leakgauge.runs.store import Description, Store
 from support import processes
+from support.damage import flip, rewrite
 from support.tables import frame
 
 SMALL = {
@@ -290,19 +291,14 @@ def test_a_folder_of_something_else_is_refused(folder: Path, tmp_path: Path) -> 
         run_grid(other, tmp_path / "out")
 
 
-def _changed(text: str) -> str:
-    return text.replace("batch_size: 4", "batch_size: 5")
-
-
 @pytest.mark.parametrize(
     ("file", "change", "says"),
     [
-        ("cells/*/cell.yaml", _changed, "cell.yaml' was changed; remove the folder"),
-        ("cells/*/cell.yaml", lambda text: "settings: {}", "is damaged; remove the folder"),
-        ("cells/*/cell.yaml", lambda text: "identity: 3", "is damaged; remove the folder"),
+        ("cells/*/cell.yaml", lambda text: "settings: {}", "is damaged; repeat the command"),
+        ("cells/*/cell.yaml", lambda text: "identity: 3", "is damaged; repeat the command"),
         ("cells/*/cell.yaml", lambda text: "identity: 2020-01-01", "is damaged"),
-        ("cells/*/cell.yaml", lambda text: "- [", "run the command again"),
-        ("cells/*/measurements.jsonl", lambda text: "", "is empty; remove the folder"),
+        ("cells/*/cell.yaml", lambda text: "- [", "is damaged"),
+        ("cells/*/cell.yaml", lambda text: "- 3", "is damaged"),
         ("cells/*/measurements.jsonl", lambda text: "{}", "measurement"),
         ("run.yaml", lambda text: text.replace("  asked: 6\n", ""), "is damaged"),
         ("run.yaml", lambda text: text.replace("cells:", "sells:", 1), "is damaged"),
@@ -318,19 +314,55 @@ def test_a_damaged_store_is_one_line(
     change: Callable[[str], str],
     says: str,
 ) -> None:
-    for name, content in undisturbed.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(content)
+    written(tmp_path, undisturbed)
     assert command(monkeypatch, "report", tmp_path) == 0
     capsys.readouterr()
     damaged = sorted(tmp_path.glob(file))[0]
+    sealed = damaged.read_bytes()
     damaged.write_text(change(damaged.read_text()))
-    assert command(monkeypatch, "report", tmp_path) == 2
+    assert "does not match its checksum; repeat the command" in refused(
+        monkeypatch, capsys, tmp_path
+    )
+    damaged.write_bytes(sealed)
+    rewrite(damaged, change)  # as another program might
+    assert says in refused(monkeypatch, capsys, tmp_path)
+
+
+def refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+) -> str:
+    """The line that refuses a page."""
+    assert command(monkeypatch, "report", folder) == 2
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err.startswith("error: ")
     assert told.err.count("\n") == 1
-    assert says in told.err
+    return told.err
+
+
+def test_a_damaged_grid_ends_as_an_undamaged_one(
+    folder: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    rng, told = stream(0, "flips"), list[str]()
+    written(tmp_path, undisturbed)
+    one, other, third, *_ = sorted((tmp_path / "cells").iterdir())
+    flip(tmp_path / "run.yaml", rng)
+    flip(third / "measurements.jsonl", rng)
+    one.rename(tmp_path / "aside")  # two cells change places
+    other.rename(one)
+    (tmp_path / "aside").rename(other)
+    assert run_grid(read_grid(folder / "six.yaml"), tmp_path, say=told.append) == []
+    assert store(tmp_path) == undisturbed
+    assert [text for text in told if "run.yaml" in text and "written anew" in text]
+    assert sum("belongs to another run" in text for text in told) == 2
+    assert [text for text in told if third.name in text and "checksum" in text]
+    assert len(told) == 4
+
+
+def written(folder: Path, files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
 
 
 def test_a_folder_in_use_is_one_line(

@@ -4,13 +4,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.gradients import params_of
-from leakgauge.guarantee.distance import version_distance
+from leakgauge.guarantee.distance import VersionDistance, version_distance
 from leakgauge.guarantee.pair import Attribute, Pair
-from leakgauge.guarantee.search import Craft, ascend, blocks_of, search_columns
+from leakgauge.guarantee.search import (
+    Block,
+    Craft,
+    ascend,
+    blocks_of,
+    random_state,
+    search_columns,
+)
+from leakgauge.runs.checkpoint import Checkpoint
+from leakgauge.runs.work import digest_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +49,7 @@ def craft(
     *,
     clip: float,
     rng: np.random.Generator,
+    checkpoint: Checkpoint | None = None,
 ) -> Canary:
     """Return the record whose two versions differ most, of those that the search tries.
 
@@ -50,12 +61,14 @@ def craft(
         settings: of the search; None takes ``Craft()``.
         clip: of the mechanism that is audited.
         rng: draws the starts and the order of columns.
+        checkpoint: keeps the state of the search on the way; a killed one goes on from there,
+            with an equal record.
 
     Raises:
         InputError: there are fewer records than restarts, or the model's gradients cannot be
             vectorised.
     """
-    settings = settings or Craft()
+    settings, checkpoint = settings or Craft(), checkpoint or Checkpoint(None)
     require(
         settings.restarts <= len(data),
         f"{settings.restarts} restarts need as many records; there are {len(data)}",
@@ -68,10 +81,10 @@ def craft(
     y = labels.repeat_interleave(settings.restarts)
     if settings.sweeps:
         blocks = blocks_of(data, attribute.column, settings.choices)
-        for one in range(len(x)):
-            x[one] = search_columns(between, x[one], y[one], blocks, settings, rng)
+        x = _search_each(between, x, y, blocks, settings, rng, checkpoint)
     if settings.domain != "valid":
-        x = ascend(between, x, y, data, settings)
+        part = checkpoint.part("ascent", after=digest_of({"x": x, "y": y}))
+        x = ascend(between, x, y, data, settings, part)
     with torch.no_grad():
         # A start that ran off to infinity has no distance.
         distances = between.measure(x, y, "clipped").nan_to_num(nan=0.0)
@@ -79,3 +92,25 @@ def craft(
     pair = Pair(x[best].clone(), y[best], attribute, origin=f"crafted-{settings.domain}")
     distance = float(distances[best])
     return Canary(pair, distance, distance / clip, settings)
+
+
+def _search_each(
+    between: VersionDistance,
+    x: Tensor,
+    y: Tensor,
+    blocks: list[Block],
+    settings: Craft,
+    rng: np.random.Generator,
+    checkpoint: Checkpoint,
+) -> Tensor:
+    """Each start ``[n, F]`` after ``search_columns``, one after the other."""
+    after = digest_of({"x": x, "y": y})
+    kept = checkpoint.part("starts", after=after)
+    state = {"done": 0, "x": x, **random_state(rng), **(kept.read() or {})}
+    rng.bit_generator.state = state["rng"]
+    x = state["x"].to(x)
+    for one in range(state["done"], len(x)):
+        part = checkpoint.part(f"start-{one:03d}", after=after)
+        x[one] = search_columns(between, x[one], y[one], blocks, settings, rng, part)
+        kept.keep({"done": one + 1, "x": x, **random_state(rng)})
+    return x

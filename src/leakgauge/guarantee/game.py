@@ -26,6 +26,7 @@ from leakgauge.guarantee.threshold import (
     threshold_in_sample,
 )
 from leakgauge.results.measurements import Estimate
+from leakgauge.runs.checkpoint import Checkpoint
 
 Floats = NDArray[np.float64]
 
@@ -102,6 +103,7 @@ def audit_pair(
     others: Dataset | None = None,
     seed: int = 0,
     max_bytes: int = MAX_BYTES,
+    checkpoint: Checkpoint | None = None,
 ) -> AuditResult:
     """Return how well releases of a record's gradient tell its two versions apart.
 
@@ -122,6 +124,8 @@ def audit_pair(
             one, as in the paper.
         seed: of the noise.
         max_bytes: of releases that are held at once.
+        checkpoint: keeps the scores on the way; a killed audit goes on from there, with equal
+            results.
 
     Raises:
         InputError: the mechanism has no claim, delta is outside (0, 1), the trials are too few,
@@ -149,7 +153,13 @@ def audit_pair(
     params = params_of(task.model) if params is None else params
     hypotheses = hypotheses_of(task, params, pair, others, claim)
     chosen, judged = score_releases(
-        hypotheses, mechanism, score, each=trials // 2, seed=seed, max_bytes=max_bytes
+        hypotheses,
+        mechanism,
+        score,
+        each=trials // 2,
+        seed=seed,
+        max_bytes=max_bytes,
+        checkpoint=checkpoint,
     )
     threshold = choose_threshold(*chosen, epsilon_objective(delta))
     middle = choose_threshold(*chosen, fewest_errors)

@@ -16,6 +16,8 @@ from leakgauge.gradients.flattening import norms
 from leakgauge.guarantee.mechanism import DPSGD, Mechanism, SeveralAtOnce
 from leakgauge.guarantee.pair import Pair
 from leakgauge.guarantee.statistic import Statistic
+from leakgauge.runs.checkpoint import Checkpoint
+from leakgauge.runs.work import digest_of
 
 Floats = NDArray[np.float64]
 VERSIONS = (0, 1)
@@ -83,6 +85,7 @@ def score_releases(
     each: int,
     seed: int,
     max_bytes: int,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Return the scores ``[each]`` under H0 and H1 of the releases that choose, and that judge.
 
@@ -95,17 +98,19 @@ def score_releases(
         each: number of releases under each hypothesis, to choose and again to judge.
         seed: of the noise.
         max_bytes: of releases that are held at once.
+        checkpoint: keeps the scores on the way.
 
     Raises:
         InputError: the mechanism releases something else than one finite gradient.
     """
-    chosen, judged = (
-        tuple(
-            _parts(hypotheses, mechanism, statistic, h, each, (seed, role, h), max_bytes)
-            for h in VERSIONS
-        )
-        for role in ("choose", "judge")
-    )
+
+    kept = checkpoint or Checkpoint(None)
+
+    def parts(role: str, h: int) -> Floats:
+        part = kept.part(f"{role}-{h}", after=digest_of(hypotheses.expected))
+        return _parts(hypotheses, mechanism, statistic, h, each, (seed, role, h), max_bytes, part)
+
+    chosen, judged = (tuple(parts(role, h) for h in VERSIONS) for role in ("choose", "judge"))
     ends = _float64(statistic.parts(hypotheses.expected, hypotheses.expected))
     weights = statistic.weights(chosen[0], ends[1] - ends[0])
     return (chosen[0] @ weights, chosen[1] @ weights), (judged[0] @ weights, judged[1] @ weights)
@@ -119,33 +124,51 @@ def _parts(
     count: int,
     names: tuple[int, str, int],
     max_bytes: int,
+    checkpoint: Checkpoint,
 ) -> Floats:
     """The statistic's parts ``[count, k]`` of ``count`` releases of one version."""
-    parts = [
-        statistic.parts(released, hypotheses.expected)
-        for released in _releases(mechanism, hypotheses.batches[version], count, names, max_bytes)
-    ]
+    parts: list[Tensor] = checkpoint.read() or []
+    left = range(sum(map(len, parts)), count)
+    grads = hypotheses.batches[version]
+    for released in _releases(mechanism, grads, left, names, max_bytes, checkpoint):
+        parts.append(statistic.parts(released, hypotheses.expected).cpu())
+        if checkpoint.due:
+            checkpoint.keep(parts)
+    checkpoint.keep(parts)
     return _float64(torch.cat(parts))
 
 
 def _releases(
-    mechanism: Mechanism, grads: Grads, count: int, names: tuple[int, str, int], max_bytes: int
+    mechanism: Mechanism,
+    grads: Grads,
+    trials: range,
+    names: tuple[int, str, int],
+    max_bytes: int,
+    checkpoint: Checkpoint,
 ) -> Iterator[Grads]:
-    """Chunks of releases, leaf ``[n, *p]``; each release has a generator of its own."""
+    """Chunks of releases, leaf ``[n, *p]``; each release has a generator of its own.
+
+    A chunk of a slow mechanism ends when a checkpoint is due.
+    """
     # Four: the chunk twice while it is stacked, and in float64 while it is scored.
     each = 4 * sum(leaf[0].numel() * leaf.element_size() for leaf in grads.values())
     size = max(1, max_bytes // each)
     device = next(iter(grads.values())).device
-    for first in range(0, count, size):
-        trials = range(first, min(first + size, count))
-        generators = [torch_stream(*names, trial, device=device) for trial in trials]
-        if isinstance(mechanism, SeveralAtOnce):
-            yield mechanism.several(grads, generators)
-            continue
-        several = [mechanism(grads, generator) for generator in generators]
-        for trial, released in zip(trials, several, strict=True):
-            _check_released(released, grads, trial)
-        yield {name: torch.stack([one[name] for one in several]) for name in grads}
+    if isinstance(mechanism, SeveralAtOnce):
+        for first in range(trials.start, trials.stop, size):
+            chunk = range(first, min(first + size, trials.stop))
+            yield mechanism.several(
+                grads, [torch_stream(*names, trial, device=device) for trial in chunk]
+            )
+        return
+    several: list[Grads] = []
+    for trial in trials:
+        released = mechanism(grads, torch_stream(*names, trial, device=device))
+        _check_released(released, grads, trial)
+        several.append(released)
+        if len(several) == size or trial + 1 == trials.stop or checkpoint.due:
+            yield {name: torch.stack([one[name] for one in several]) for name in grads}
+            several = []
 
 
 def _check_released(released: Grads, grads: Grads, trial: int) -> None:

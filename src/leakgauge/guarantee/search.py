@@ -1,7 +1,8 @@
 """Searches for a canary: among values that occur in the data, and by gradient ascent."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from leakgauge.core.checks import require, require_choice, require_count, requir
 from leakgauge.core.types import Column, Dataset
 from leakgauge.guarantee.distance import Distance, VersionDistance, require_distance
 from leakgauge.guarantee.domain import Domain
+from leakgauge.runs.checkpoint import Checkpoint, restore_optimizer
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def search_columns(
     blocks: list[Block],
     settings: Craft,
     rng: np.random.Generator,
+    checkpoint: Checkpoint | None = None,
 ) -> Tensor:
     """Return a record ``[F]`` after sweeps in which each column in turn takes its best value.
 
@@ -104,25 +107,52 @@ def search_columns(
         blocks: values to try.
         settings: distance and number of sweeps.
         rng: draws the order of the columns.
+        checkpoint: keeps the state on the way; a killed search goes on from there.
     """
-    best = -1.0
-    for _ in range(settings.sweeps):
-        before = best
-        for at in rng.permutation(len(blocks)).tolist():
-            column, values = blocks[at]
-            several = x.repeat(len(values), 1)
-            several[:, column.start : column.stop] = values
-            with torch.no_grad():
-                distances = between.measure(several, y.expand(len(values)), settings.distance)
-            best = float(distances.max())
-            x = several[int(distances.argmax())]
-        if best <= before:
-            break
+    kept = Checkpoint(None) if checkpoint is None else checkpoint
+    state = {"sweep": 0, "left": [], "x": x, "best": -1.0, "before": -np.inf, **random_state(rng)}
+    state |= kept.read() or {}
+    rng.bit_generator.state = state["rng"]
+    x = state["x"].to(x)
+    while state["left"] or (state["sweep"] < settings.sweeps and not _stays(state)):
+        if not state["left"]:
+            order = rng.permutation(len(blocks)).tolist()
+            state |= {"sweep": state["sweep"] + 1, "before": state["best"], "left": order}
+            continue
+        x, state["best"] = _with_best_value(between, x, y, blocks[state["left"].pop(0)], settings)
+        if kept.due:
+            kept.keep({**state, "x": x, **random_state(rng)})
     return x
 
 
+def random_state(rng: np.random.Generator) -> dict[str, Any]:
+    """Return what a generator draws from, for a checkpoint."""
+    return {"rng": rng.bit_generator.state}
+
+
+def _stays(state: Mapping[str, Any]) -> bool:
+    """Whether the last sweep gained nothing."""
+    return bool(state["best"] <= state["before"])
+
+
+def _with_best_value(
+    between: VersionDistance, x: Tensor, y: Tensor, block: Block, settings: Craft
+) -> tuple[Tensor, float]:
+    column, values = block
+    several = x.repeat(len(values), 1)
+    several[:, column.start : column.stop] = values
+    with torch.no_grad():
+        distances = between.measure(several, y.expand(len(values)), settings.distance)
+    return several[int(distances.argmax())], float(distances.max())
+
+
 def ascend(
-    between: VersionDistance, x: Tensor, y: Tensor, data: Dataset, settings: Craft
+    between: VersionDistance,
+    x: Tensor,
+    y: Tensor,
+    data: Dataset,
+    settings: Craft,
+    checkpoint: Checkpoint | None = None,
 ) -> Tensor:
     """Return the best points ``[n, F]`` on gradient ascents from each start by itself.
 
@@ -132,12 +162,21 @@ def ascend(
         y: their labels ``[n]``.
         data: encoded records, whose range limits the box.
         settings: domain, distance, steps and learning rate.
+        checkpoint: keeps the state on the way; a killed ascent goes on from there.
     """
+    kept = Checkpoint(None) if checkpoint is None else checkpoint
     low, high = _range(data, settings.domain)
     current = x.clone().requires_grad_()
     optimizer = torch.optim.Adam([current], lr=settings.lr, maximize=True)
     best, reached = x.clone(), torch.full((len(x),), -1.0, dtype=x.dtype, device=x.device)
-    for _ in range(settings.steps + 1):
+    first, earlier = 0, kept.read()
+    if earlier is not None:
+        first = earlier["next"]
+        current.data.copy_(earlier["current"])
+        best.copy_(earlier["best"])
+        reached.copy_(earlier["reached"])
+        restore_optimizer(optimizer, earlier["adam"])
+    for step in range(first, settings.steps + 1):
         with torch.no_grad():
             clipped = between.measure(current, y, "clipped")
             better = clipped > reached
@@ -148,6 +187,10 @@ def ascend(
         optimizer.step()
         with torch.no_grad():
             current.copy_(torch.minimum(torch.maximum(current, low), high))
+        if kept.due:
+            adam = optimizer.state_dict()["state"]
+            points = {"current": current.detach(), "best": best, "reached": reached}
+            kept.keep({"next": step + 1, "adam": adam, **points})
     return best.detach()
 
 

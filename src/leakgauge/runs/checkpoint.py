@@ -1,24 +1,22 @@
 """Checkpoints within one long computation: a kill costs a minute of it, not the whole."""
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
+from torch.optim import Optimizer
 
 from leakgauge.runs.work import WorkFolder
 
 SECONDS_BETWEEN = 60.0
 """Between two checkpoints of a computation, at least."""
 
-Make = Callable[[], Any]
-"""Returns a state: tensors and plain values, in lists and mappings."""
-
 
 class Checkpoint:
-    """The state of one long computation, kept in a folder at most once a minute.
+    """The state of one long computation: tensors and plain values, in lists and mappings.
 
-    Its parts have names of their own and share the minute.
+    A computation keeps it when that is ``due``, and at its end where more follows. Its parts have
+    names of their own and share the minute.
 
     Args:
         folder: where states are kept; None keeps none.
@@ -42,20 +40,15 @@ class Checkpoint:
         return one
 
     @property
-    def is_due(self) -> bool:
+    def due(self) -> bool:
         """Whether a minute passed since a state was kept."""
         return self._folder is not None and time.monotonic() - self._clock[0] >= SECONDS_BETWEEN
 
-    def offer(self, make: Make) -> None:
-        """Keep the state that ``make`` returns if that is due."""
-        if self.is_due:
-            self.keep(make)
-
-    def keep(self, make: Make) -> None:
-        """Keep the state that ``make`` returns, as at the end of a part."""
+    def keep(self, state: Any) -> None:
+        """Keep a state in the place of the one before."""
         if self._folder is not None:
             tensors: dict[str, Tensor] = {}
-            about = _plain(make(), tensors)
+            about = _plain(state, tensors)
             self._folder.keep_state(self._name, tensors, about, after=self._after)
             self._clock[0] = time.monotonic()
 
@@ -63,6 +56,11 @@ class Checkpoint:
         """Return the kept state, or None; its tensors are on the CPU, and tuples became lists."""
         kept = None if self._folder is None else self._folder.state(self._name, after=self._after)
         return None if kept is None else _whole(kept[1], kept[0])
+
+
+def restore_optimizer(optimizer: Optimizer, state: Any) -> None:
+    """Give an optimizer the ``state_dict()["state"]`` of one of equal settings."""
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
 def _plain(value: Any, tensors: dict[str, Tensor]) -> Any:

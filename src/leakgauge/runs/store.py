@@ -219,7 +219,7 @@ class Store:
                 raise DamagedError(f"{str(self.folder(key))!r} belongs to another run")
         except InputError as error:
             say(f"{error}; this cell is played again")
-            shutil.rmtree(self.folder(key))
+            shutil.rmtree(self.folder(key), ignore_errors=True)
             return None
         return answer
 

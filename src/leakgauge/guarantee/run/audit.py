@@ -1,5 +1,7 @@
 """Audits a guarantee and returns its measurements."""
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +24,9 @@ from leakgauge.guarantee.spec import GuaranteeSpec, claimed
 from leakgauge.guarantee.statistic import LikelihoodRatio, Norm, Statistic
 from leakgauge.models.perceptron import mlp
 from leakgauge.results.measurements import Run
+from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.question import Answer, Progress
+from leakgauge.runs.spec import own_code
 from leakgauge.runs.work import WorkFolder
 
 STATISTICS: dict[str, Statistic] = {one.name: one for one in (LikelihoodRatio(), Norm())}
@@ -35,7 +39,7 @@ def run(spec: GuaranteeSpec, source: Source, folder: WorkFolder, progress: Progr
     Args:
         spec: resolved.
         source: a table.
-        folder: keeps the record, whose search takes long.
+        folder: keeps the record, and the states of its search and of the trials on the way.
         progress: gets notes on the data and finished parts.
 
     Raises:
@@ -45,7 +49,7 @@ def run(spec: GuaranteeSpec, source: Source, folder: WorkFolder, progress: Progr
     description = _describe(spec, source, table)
     for note in description.notes:
         progress.note(note)
-    folder.guard(description)
+    folder.guard(replace(description, settings={**description.settings, "code": own_code(spec)}))
     with one_thread():
         pair, result = _audit(table, spec, folder, progress)
     return Answer(description, measurements_of(spec, source.name, pair, result))
@@ -58,8 +62,10 @@ def _audit(
     task = _initial_task(data, len(table.classes), spec)
     pair = kept_pair(folder, data, spec)
     if pair is None:
-        pair = pair_of(task, data, spec, lambda done, of: progress.step(CRAFTING, done, of))
+        search = Checkpoint(folder, "search")
+        pair = pair_of(task, data, spec, partial(progress.step, CRAFTING), search)
         keep_pair(folder, pair)
+        folder.forget("search")
     progress.step(RELEASING, 0, 1)
     result = audit_pair(
         task,
@@ -71,6 +77,7 @@ def _audit(
         trials=spec.trials,
         delta=spec.delta,
         seed=spec.seed,
+        checkpoint=Checkpoint(folder, "trials"),
     )
     progress.step(RELEASING, 1, 1)
     return pair, result

@@ -11,13 +11,18 @@ from leakgauge.guarantee.domain import Domain
 from leakgauge.guarantee.pair import Pair, attribute_of, choose_pairs
 from leakgauge.guarantee.search import Craft
 from leakgauge.guarantee.spec import RANDOM, GuaranteeSpec, claimed
+from leakgauge.runs.checkpoint import Checkpoint
 
 OBJECTIVES: tuple[Distance, ...] = ("cosine", "clipped")
 """Distances to make large; which of them gets further depends on the clip and the domain."""
 
 
 def pair_of(
-    task: Task, data: Dataset, spec: GuaranteeSpec, progress: Callable[[int, int], None]
+    task: Task,
+    data: Dataset,
+    spec: GuaranteeSpec,
+    progress: Callable[[int, int], None],
+    checkpoint: Checkpoint,
 ) -> Pair:
     """Return the record in both versions.
 
@@ -26,6 +31,7 @@ def pair_of(
         data: the encoded table.
         spec: resolved.
         progress: gets how many searches of how many are finished.
+        checkpoint: keeps the states of the searches on the way.
     """
     if spec.canary == RANDOM:
         rng = stream(spec.seed, "pairs")
@@ -33,16 +39,27 @@ def pair_of(
     crafted: list[Canary] = []
     for distance in OBJECTIVES:
         progress(len(crafted), len(OBJECTIVES))
-        crafted.append(_crafted(task, data, spec, distance))
+        crafted.append(_crafted(task, data, spec, distance, checkpoint.part(distance)))
     progress(len(crafted), len(OBJECTIVES))
     return max(crafted, key=lambda canary: canary.distance).pair
 
 
-def _crafted(task: Task, data: Dataset, spec: GuaranteeSpec, distance: Distance) -> Canary:
+def _crafted(
+    task: Task, data: Dataset, spec: GuaranteeSpec, distance: Distance, checkpoint: Checkpoint
+) -> Canary:
     attribute = attribute_of(data, str(spec.attribute), rng=stream(spec.seed, "values"))
     settings = Craft(_domain(spec), distance, min(Craft.restarts, len(data)))
     rng = stream(spec.seed, "craft")
-    return craft(task, None, data, attribute, settings, clip=claimed(spec).clip, rng=rng)
+    return craft(
+        task,
+        None,
+        data,
+        attribute,
+        settings,
+        clip=claimed(spec).clip,
+        rng=rng,
+        checkpoint=checkpoint,
+    )
 
 
 def _domain(spec: GuaranteeSpec) -> Domain:

@@ -78,8 +78,9 @@ def descend(
             break
         if progress is not None:
             progress(at, state.losses)
-        kept.offer(state.plain)
-    kept.keep(state.plain)  # what follows this search need not wait for it again
+        if kept.due:
+            kept.keep(state.plain())
+    kept.keep(state.plain())  # what follows this search need not wait for it again
     return state.end(loss)
 
 

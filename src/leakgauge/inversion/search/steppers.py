@@ -8,6 +8,7 @@ from torch import Tensor
 
 from leakgauge.inversion.search.schedule import factor
 from leakgauge.inversion.search.settings import Settings
+from leakgauge.runs.checkpoint import restore_optimizer
 
 Loss = Callable[[Tensor, Tensor | None, Tensor, float], Tensor]
 """``(x [n, B, ...], label scores [n, B, classes] or None, rows [n], share of the iterations done)
@@ -71,7 +72,7 @@ class _First:
         return self._adam.state_dict()["state"]
 
     def restore(self, state: Any) -> None:
-        _restore(self._adam, state)
+        restore_optimizer(self._adam, state)
 
 
 class _Newton:
@@ -100,7 +101,7 @@ class _Newton:
 
     def restore(self, state: Any) -> None:
         for one, own in zip(self._optimizers, state, strict=True):
-            _restore(one, own)
+            restore_optimizer(one, own)
 
     def _minimise(self, row: int, done: float) -> float:
         leaves = self._rows[row]
@@ -127,7 +128,3 @@ class _Newton:
         for leaf, whole in zip(leaves, targets, strict=True):
             whole[row : row + 1] = leaf
         return before
-
-
-def _restore(optimizer: torch.optim.Optimizer, state: Any) -> None:
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
