@@ -23,6 +23,7 @@ from leakgauge.results.measurements import read_measurements
 from leakgauge.runs import runner
 from leakgauge.runs.grid import Grid, unfold
 from leakgauge.runs.grid_file import read_grid_file
+from leakgauge.runs.page import write_page
 from leakgauge.runs.runner import Job, play, run_grid, seconds_left
 from leakgauge.runs.sources import source_of
 from leakgauge.runs.spec import Spec
@@ -346,11 +347,13 @@ def test_a_damaged_grid_ends_as_an_undamaged_one(
     rng, told = stream(0, "flips"), list[str]()
     written(tmp_path, undisturbed)
     one, other, third, *_ = sorted((tmp_path / "cells").iterdir())
-    flip(tmp_path / "run.yaml", rng)
-    flip(third / "measurements.jsonl", rng)
     one.rename(tmp_path / "aside")  # two cells change places
     other.rename(one)
     (tmp_path / "aside").rename(other)
+    with pytest.raises(InputError, match="belongs to another run: it is the cell"):
+        write_page(tmp_path, questions())
+    flip(tmp_path / "run.yaml", rng)
+    flip(third / "measurements.jsonl", rng)
     assert run_grid(read_grid(folder / "six.yaml"), tmp_path, say=told.append) == []
     assert store(tmp_path) == undisturbed
     assert [text for text in told if "run.yaml" in text and "written anew" in text]
