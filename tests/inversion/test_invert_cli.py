@@ -220,7 +220,7 @@ def test_out_keeps_the_result_and_the_page_is_rebuilt_from_it(go: Go, tmp_path: 
     code, _, err = go.plainly("report", folder)
     assert code == 2
     assert err.count(os.linesep) == 1
-    assert "pictures.safetensors cannot be read" in err
+    assert "pictures.safetensors' is damaged" in err
 
 
 def test_redact_keeps_no_record(go: Go, images: Path, tmp_path: Path) -> None:
