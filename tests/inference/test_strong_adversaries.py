@@ -342,7 +342,7 @@ def test_a_gaussian_channel_has_the_known_auroc() -> None:
 def test_projection_keeps_the_leading_axes() -> None:
     rng = stream(0, "pca")
     flat = torch.from_numpy(rng.normal(size=(500, 6)) * [1, 9, 1, 1, 4, 1] + 3)
-    view = Projection.learn(flat, 2, rng=rng)
+    view = Projection.learn(flat.clone(), 2, rng=rng)
     assert view.axes[[1, 4]].abs().round(decimals=1).tolist() == [[1.0, 0.0], [0.0, 1.0]]
     torch.testing.assert_close(
         view({"w": flat}).mean(0), torch.zeros(2, dtype=torch.float64), atol=1e-9, rtol=0

@@ -23,6 +23,13 @@ Given = Mapping[str, Any]
 Workers = Annotated[
     int | None, typer.Option(help="processes (default: one a core where the work is worth it)")
 ]
+MaxMemory = Annotated[
+    str | None,
+    typer.Option(
+        help="memory for all processes together, for example 4GB (default: half of what is free)",
+        metavar="<size>",
+    ),
+]
 Out = Annotated[
     Path | None, typer.Option(help=f"folder of the run (default: a new one in {RUNS}/)")
 ]

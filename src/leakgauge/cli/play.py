@@ -16,6 +16,7 @@ from leakgauge.catalog import questions
 from leakgauge.cli.options import run_path
 from leakgauge.cli.progress import bars
 from leakgauge.cli.stopping import INTERRUPTED, REFUSED, stoppable
+from leakgauge.core.memory import bounded
 
 if TYPE_CHECKING:
     from leakgauge.report.section import Section
@@ -56,6 +57,7 @@ def play(
     *,
     out: Path | None,
     workers: int | None,
+    max_memory: str | None = None,
     json_: bool,
     verbose: bool = False,
     flat_json: bool = False,
@@ -66,6 +68,7 @@ def play(
         prepare: reads the data and returns what to run.
         out: folder of the run; None makes a new one.
         workers: processes; None decides by the work there is.
+        max_memory: a size in words; None for half of what is free.
         json_: whether to print JSON alone.
         verbose: whether to print the whole answer, in paragraphs.
         flat_json: whether that is of one question, without its name around it.
@@ -89,7 +92,7 @@ def play(
     for note in command.not_asked:
         notices.print(Text(f"not asked: {note}"), soft_wrap=True)
     with stoppable(notices, f"to go on, repeat the command with --out {path}"):
-        with bars(notices) as progress:
+        with bounded(max_memory), bars(notices) as progress:
             audit = run_audit(path, description, resolved, progress=progress, workers=workers)
         sections = sections_of(audit, questions())
         report = write_report(audit, questions(), sections)

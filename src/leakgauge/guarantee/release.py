@@ -77,6 +77,10 @@ def hypotheses_of(
     return Hypotheses((first, second), expected, float(distance))
 
 
+CHUNK_BYTES = 2**24
+"""Of releases at once; larger chunks leave the cache and touch fresh pages."""
+
+
 def score_releases(
     hypotheses: Hypotheses,
     mechanism: Mechanism,
@@ -152,7 +156,7 @@ def _releases(
     """
     # Four: the chunk twice while it is stacked, and in float64 while it is scored.
     each = 4 * sum(leaf[0].numel() * leaf.element_size() for leaf in grads.values())
-    size = max(1, max_bytes // each)
+    size = max(1, min(max_bytes, CHUNK_BYTES) // each)
     device = next(iter(grads.values())).device
     if isinstance(mechanism, SeveralAtOnce):
         for first in range(trials.start, trials.stop, size):

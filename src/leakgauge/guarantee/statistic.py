@@ -135,6 +135,7 @@ def _projected(released: Grads, expected: Grads, name: str) -> Tensor:
     start = expected[name][0].double().flatten()
     difference = expected[name][1].double().flatten() - start
     length = torch.linalg.vector_norm(difference)
+    apart = flat_leaf(released[name]).to(torch.float64, copy=True).sub_(start)
     # No matrix product: its rounding depends on how many rows come at once.
-    projected: Tensor = ((flat_leaf(released[name].double()) - start) * difference).sum(dim=1)
+    projected = apart.mul_(difference).sum(dim=1)
     return projected / length if length > 0 else torch.zeros_like(projected)

@@ -10,6 +10,7 @@ from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from leakgauge.core.checks import require
+from leakgauge.core.memory import fitting
 
 Result = TypeVar("Result")
 
@@ -24,6 +25,7 @@ def spread(
     jobs: Sequence[Callable[[], Result]],
     *,
     workers: int | None,
+    memory: int = 0,
     given_up: Callable[[int], Result] | None = None,
 ) -> Iterator[Result]:
     """Run the jobs and yield what they return, in the order in which they end.
@@ -35,6 +37,8 @@ def spread(
         jobs: independent of each other.
         workers: processes; 1 runs the jobs in this one, in order. None decides by the first job,
             run here: processes of their own are started where the others would take long.
+        memory: bytes that a job needs, beside its process; only as many processes run as fit. 0
+            for what is not known.
         given_up: returns what a job that is given up yields, from its number; None raises.
 
     Raises:
@@ -48,6 +52,7 @@ def spread(
         seconds = time.perf_counter() - began
         jobs = jobs[1:]
         workers = cpu_count() if seconds * len(jobs) > WORTH_STARTING else 1
+    workers = fitting(workers, memory) if memory else workers
     if workers == 1 or len(jobs) < 2:
         for job in jobs:
             yield job()

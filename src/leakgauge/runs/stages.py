@@ -24,6 +24,7 @@ class Stage(Protocol):
     Attributes:
         name: for users and for folders.
         steps: the number of states at which something is played; the last state comes after.
+        memory: bytes that a step needs at its peak, beside the process itself.
     """
 
     @property
@@ -34,6 +35,11 @@ class Stage(Protocol):
     @property
     def steps(self) -> int:
         """The number of steps."""
+        ...
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a step needs."""
         ...
 
     @property
@@ -130,7 +136,8 @@ def _steps(
     left = [at for at, kept in done.items() if kept is None]
     jobs = [partial(_play, stage, at, starts[at - 1]) for at in left]
     progress.step(f"{name}: attacking", total - len(left), total)
-    for count, (at, (arrays, about)) in enumerate(spread(jobs, workers=workers), start=1):
+    played = spread(jobs, workers=workers, memory=stage.memory)
+    for count, (at, (arrays, about)) in enumerate(played, start=1):
         folder.keep_arrays(f"{name}/step-{at:04d}", arrays, about, after=after[at])
         done[at] = (dict(arrays), dict(about))
         progress.step(f"{name}: attacking", total - len(left) + count, total)

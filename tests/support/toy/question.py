@@ -39,6 +39,10 @@ class ToyStage:
     steps: int = 3
 
     @property
+    def memory(self) -> int:
+        return 0
+
+    @property
     def first(self) -> Mapping[str, Any]:
         import torch
 

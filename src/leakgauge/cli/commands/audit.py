@@ -35,6 +35,7 @@ def audit(
     data: Data = None,
     set_: Set = None,
     workers: options.Workers = None,
+    max_memory: options.MaxMemory = None,
     out: options.Out = None,
     json_: options.Json = False,
     verbose: options.Verbose = False,
@@ -49,6 +50,7 @@ def audit(
         lambda: command_of("audit", options_, set_ or ()),
         out=out,
         workers=options.worker_count(workers),
+        max_memory=max_memory,
         json_=json_,
         verbose=verbose,
     )

@@ -15,6 +15,7 @@ def demo(
     given: options.Given,
     set_: Set = None,
     workers: options.Workers = None,
+    max_memory: options.MaxMemory = None,
     out: options.Out = None,
     json_: options.Json = False,
     verbose: options.Verbose = False,
@@ -24,6 +25,7 @@ def demo(
         lambda: command_of("audit", {**given, "data": DATA}, set_ or ()),
         out=out,
         workers=options.worker_count(workers),
+        max_memory=max_memory,
         json_=json_,
         verbose=verbose,
     )

@@ -26,6 +26,7 @@ from leakgauge.catalog import questions
 from leakgauge.cli import options
 from leakgauge.cli.stopping import REFUSED, stoppable
 from leakgauge.core.checks import InputError, require, require_count
+from leakgauge.core.memory import bounded
 
 if TYPE_CHECKING:
     from leakgauge.report.compare import Comparison, Row
@@ -55,6 +56,7 @@ def run(
     size: Size = None,
     jobs: Jobs = 1,
     set_: Set = None,
+    max_memory: options.MaxMemory = None,
     out: Out = None,
     json_: options.Json = False,
 ) -> None:
@@ -68,7 +70,8 @@ def run(
     path = out or options.RUNS / "-".join(part for part in (grid.name, grid.size) if part)
     notices = Console(stderr=True)
     began = time.perf_counter()
-    with stoppable(notices, f"finished cells are kept in {path}; to go on, repeat the command"):
+    stopped = f"finished cells are kept in {path}; to go on, repeat the command"
+    with stoppable(notices, stopped), bounded(max_memory, processes=jobs):
         refused = _with_progress(grid, path, jobs, notices)
     for outcome in refused:
         notices.print(Text(f"refused: {_named(outcome, grid)}: {outcome.refusal}"), soft_wrap=True)

@@ -51,6 +51,11 @@ class Forest:
         """Gradients to features."""
         return MaxPool(self.kernel)
 
+    @property
+    def kept(self) -> MaxPool:
+        """What is kept of every shadow batch."""
+        return self.view
+
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
     ) -> "FittedForest":

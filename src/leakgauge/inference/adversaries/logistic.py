@@ -13,7 +13,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from leakgauge.core.checks import require_positive
 from leakgauge.inference.adversaries.regression import FittedRegression, Regression
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.views import Flat, within_deviations
+from leakgauge.inference.adversaries.standardise import StandardiseInPlace
+from leakgauge.inference.adversaries.views import Flat, View, within_deviations
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class Logistic:
         require_positive(self.batches, "number of shadow batches")
         require_positive(self.folds - 1, "number of folds less one")
 
+    @property
+    def kept(self) -> View:
+        """What is kept of every shadow batch."""
+        return Flat()
+
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
     ) -> FittedRegression:
@@ -57,13 +63,16 @@ class Logistic:
         view = Flat()
         features, secret = shadow.observe(self.batches, view=view, rng=rng)
         components = min(self.components, *features.shape)
+        # In place, as the features may be most of the memory; nobody else reads them.
         pca = PCA(
             components,
+            copy=False,
             svd_solver="randomized",
             iterated_power=2,  # the leading components need no more, and the default costs half
             random_state=int(rng.integers(2**31)),
         )
         regression = LogisticRegression(C=self.inverse_penalty, max_iter=1000)
         bounded = FunctionTransformer(within_deviations)
-        model = make_pipeline(StandardScaler(), bounded, pca, StandardScaler(), regression)
+        first = StandardiseInPlace()
+        model = make_pipeline(first, bounded, pca, StandardScaler(), regression)
         return Regression(view, model.fit(features, secret))

@@ -13,7 +13,8 @@ from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.forest import FittedForest
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.views import Flat
+from leakgauge.inference.adversaries.sharing import features_of
+from leakgauge.inference.adversaries.views import Flat, View
 
 LARGEST = 1e30
 """Well within single precision, in which trees compare."""
@@ -37,10 +38,10 @@ class Projection:
 
     @classmethod
     def learn(cls, flat: Tensor, components: int, *, rng: np.random.Generator) -> "Projection":
-        """From gradients ``[n, D]``; at most ``components`` axes."""
+        """From gradients ``[n, D]``, which it centres in place; at most ``components`` axes."""
         mean = flat.mean(dim=0)
         _, _, axes = randomized_svd(
-            (flat - mean).cpu().numpy(),
+            flat.sub_(mean).cpu().numpy(),
             min(components, *flat.shape),
             n_iter=2,  # the leading components need no more
             random_state=int(rng.integers(2**31)),
@@ -49,7 +50,7 @@ class Projection:
 
     def __call__(self, grads: Grads) -> Tensor:
         """Features ``[n, k]``, within what a forest takes."""
-        features = (Flat()(grads).double() - self.mean) @ self.axes
+        features = (Flat()(grads).double().to(self.mean) - self.mean) @ self.axes
         return features.clamp(-LARGEST, LARGEST)
 
 
@@ -77,13 +78,18 @@ class PcaForest:
         require_positive(self.trees, "number of trees")
         require_positive(self.batches, "number of shadow batches")
 
+    @property
+    def kept(self) -> View:
+        """What is kept of every shadow batch."""
+        return Flat()
+
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
     ) -> FittedForest:
         """Learn axes and forest on the same balanced bootstrapped batches."""
         rows, secret = shadow.draw(self.batches, rng=rng)
         clean = replace(shadow, defense=shadow.defense.without_noise())
-        flat = torch.cat([Flat()(grads) for grads in clean.gradients(rows)])
-        view = Projection.learn(flat, self.components, rng=rng)
-        features = torch.cat([view(grads) for grads in shadow.gradients(rows)]).cpu().numpy()
+        (flat,) = features_of(clean.gradients(rows), [Flat()], self.batches)
+        view = Projection.learn(torch.from_numpy(flat), self.components, rng=rng)
+        (features,) = features_of(shadow.gradients(rows), [view], self.batches)
         return FittedForest.grow(self, view, features, secret, log_prior, rng=rng)

@@ -37,7 +37,8 @@ class Regression:
 
     def __call__(self, seen: Grads) -> NDArray[np.float64]:
         """Log-odds ``[n, m]``, not calibrated."""
-        return two_sided(self.model.decision_function(self.view(seen).cpu().numpy()))
+        features = self.view(seen).cpu().numpy().copy()  # a model may work in place
+        return two_sided(self.model.decision_function(features))
 
 
 @dataclass(frozen=True, eq=False)

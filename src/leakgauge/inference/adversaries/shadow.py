@@ -18,7 +18,7 @@ from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Grads, Params, Task
 from leakgauge.defenses import Defense, none
-from leakgauge.inference.adversaries.sharing import Shared
+from leakgauge.inference.adversaries.sharing import Shared, features_of
 from leakgauge.inference.adversaries.views import View
 from leakgauge.inference.games.mixing import Mix, Pure, bootstrap
 from leakgauge.training.observation import sent_gradients
@@ -154,10 +154,10 @@ class Shadow:
         if rng is None:
             rows, secret = self.draw(n, rng=stream(self.draw_seed, "batches", self.part, n))
             key = f"{self.part}, {n} batches"
-            return self.shared.features(key, view, lambda: self.gradients(rows)), secret
+            return self.shared.features(key, view, lambda: self.gradients(rows), n), secret
         rows, secret = self.draw(n, rng=rng)
-        features = torch.cat([view(grads) for grads in self.gradients(rows)])
-        return features.cpu().numpy(), secret
+        (features,) = features_of(self.gradients(rows), [view], n)
+        return features, secret
 
     def held_out_gradients(self, rows: NDArray[np.int64]) -> Iterator[Grads]:
         """Yield the gradients of batches ``[n, B]`` that several attacks judge, made once."""

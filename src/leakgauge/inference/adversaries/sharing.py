@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from leakgauge.core.types import Grads
@@ -29,18 +28,21 @@ class Shared:
         self._features: dict[tuple[str, View], Features] = {}
         self._gradients: dict[str, list[Grads]] = {}
 
-    def features(self, key: str, view: View, make: Callable[[], Iterable[Grads]]) -> Features:
+    def features(
+        self, key: str, view: View, make: Callable[[], Iterable[Grads]], count: int
+    ) -> Features:
         """Return the features ``[n, D]`` of batches.
 
         Args:
             key: names the batches.
             view: gradients to features.
             make: yields the gradients of the batches, chunk by chunk in order.
+            count: n, the number of batches.
         """
         if (key, view) in self._features:
             return self._features[key, view]
         asked = (view, *(one for one in self._views if one != view)) if self._views else (view,)
-        seen = _seen(make(), asked)
+        seen = features_of(make(), asked, count)
         for one, features in zip(asked, seen, strict=True):
             if one in self._views and self._has_room(features.nbytes):
                 self._features[key, one] = features
@@ -68,12 +70,18 @@ class Shared:
         return held + size <= self._max_bytes
 
 
-def _seen(chunks: Iterable[Grads], views: Sequence[View]) -> list[Features]:
-    parts: list[list[torch.Tensor]] = [[] for _ in views]
+def features_of(chunks: Iterable[Grads], views: Sequence[View], count: int) -> list[Features]:
+    """Return the features ``[count, D]`` of gradients, as each view sees them; held once."""
+    whole: list[Features] = []
+    first = 0
     for grads in chunks:
-        for part, view in zip(parts, views, strict=True):
-            part.append(view(grads))
-    return [torch.cat(part).cpu().numpy() for part in parts]
+        seen = [view(grads).cpu().numpy() for view in views]
+        whole = whole or [np.empty((count, one.shape[1]), dtype=one.dtype) for one in seen]
+        rows = slice(first, first + len(seen[0]))
+        for all_, one in zip(whole, seen, strict=True):
+            all_[rows] = one
+        first = rows.stop
+    return whole
 
 
 def _bytes(grads: Grads) -> int:

@@ -67,9 +67,9 @@ class MaxPool:
 
 
 def within_deviations(standardised: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Bound standardised features ``[n, D]``: one that hardly varies on the shadow may explode.
+    """Bound standardised features ``[n, D]`` in place: one that hardly varies may explode.
 
     >>> within_deviations(np.array([[-1.0, 2000.0]])).tolist()
     [[-1.0, 8.0]]
     """
-    return standardised.clip(-MOST_DEVIATIONS, MOST_DEVIATIONS)
+    return np.clip(standardised, -MOST_DEVIATIONS, MOST_DEVIATIONS, out=standardised)

@@ -9,6 +9,7 @@ from leakgauge.inference.adversaries.shadow import fewest_units
 from leakgauge.inference.catalog import USER
 from leakgauge.inference.run.adversaries import Playing, defenses_of, playing, without_panel
 from leakgauge.inference.run.description import describe
+from leakgauge.inference.run.footprint import check_footprint
 from leakgauge.inference.run.records import Records, records_of
 from leakgauge.inference.run.settings import Settings
 from leakgauge.inference.run.splitting import split_of
@@ -70,19 +71,19 @@ def _stages(spec: InferenceSettings, ask: str, records: Records, split: Split) -
     stages = []
     for defense in defenses_of(spec):
         players, notes = _able(playing(spec, ask, defense), data.rows(split.public), spec)
-        stages.append(
-            make_stage(
-                ask,
-                task,
-                data,
-                split,
-                attacks=players.attacks,
-                panel=players.panel,
-                notes=notes,
-                settings=settings_of(spec, ask),
-                defense=defense,
-            )
+        stage = make_stage(
+            ask,
+            task,
+            data,
+            split,
+            attacks=players.attacks,
+            panel=players.panel,
+            notes=notes,
+            settings=settings_of(spec, ask),
+            defense=defense,
         )
+        check_footprint(stage)
+        stages.append(stage)
     return stages
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.calibration import HeldOut
+from leakgauge.inference.run.footprint import footprint
 from leakgauge.inference.run.jointly import weigh_rounds
 from leakgauge.inference.run.judging import judge
 from leakgauge.inference.run.readings import Reading
@@ -44,6 +45,11 @@ class ResumableStage:
     def steps(self) -> int:
         """The number of rounds."""
         return self.stage.settings.rounds
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a round needs, beside the process itself."""
+        return footprint(self.stage)
 
     @property
     def first(self) -> State:

@@ -1,0 +1,136 @@
+"""The memory that a command may use, and refusals of what would need more."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from leakgauge.core.checks import InputError, require
+
+VARIABLE = "LEAKGAUGE_MAX_MEMORY"
+"""The environment variable that holds the bound; worker processes read it, too."""
+
+OPTION = "--max-memory"
+
+CONTAINER = Path("/sys/fs/cgroup")
+"""Where Linux tells the limits of a container."""
+
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+BASE = 6 * 10**8
+"""Bytes that a process takes before it computes: torch, scikit-learn and the data of a table."""
+
+
+def read_size(text: str) -> int:
+    """Return the bytes of a size in words.
+
+    Raises:
+        InputError: it is no size.
+
+    >>> read_size("4GB"), read_size("500 MB"), read_size("1.5G")
+    (4000000000, 500000000, 1500000000)
+    """
+    found = re.fullmatch(r"([\d.]+)\s*([KMGT]?)B?", text.strip(), re.IGNORECASE)
+    try:
+        size = round(float(found[1]) * UNITS[found[2].upper()]) if found else 0
+    except ValueError:
+        size = 0
+    require(size > 0, f"{OPTION} is {text!r}; expected a size, for example 4GB or 500MB")
+    return size
+
+
+def in_words(size: float) -> str:
+    """Return a size in words.
+
+    >>> in_words(2.96e9), in_words(4e5)
+    ('3 GB', '0.4 MB')
+    """
+    unit = "GB" if size >= 10**9 else "MB"
+    return f"{size / UNITS[unit[0]]:.2g} {unit}"
+
+
+@contextmanager
+def bounded(text: str | None, *, processes: int = 1) -> Iterator[None]:
+    """Bound the memory of this process, and of those that it starts meanwhile.
+
+    Args:
+        text: a size for all of them together; None for what the environment says, or half of what
+            is free now.
+        processes: that share it.
+
+    Raises:
+        InputError: the text is no size.
+    """
+    before = os.environ.get(VARIABLE)
+    size = allowed() if text is None else read_size(text)
+    os.environ[VARIABLE] = str(size // processes)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before
+
+
+def allowed() -> int:
+    """Return the bytes that this process may use: as set, else half of what is free now.
+
+    Raises:
+        InputError: the environment names no size.
+    """
+    given = os.environ.get(VARIABLE)
+    return read_size(given) if given else free() // 2
+
+
+def free() -> int:
+    """Return the bytes that are free now: of the machine, or of its container."""
+    try:
+        words = Path("/proc/meminfo").read_text(encoding="utf-8").split()
+        machine = 1024 * int(words[words.index("MemAvailable:") + 1])
+    except (OSError, ValueError):  # no Linux: what is built in
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(machine, _free_in_container())
+
+
+def _free_in_container() -> int:
+    for most, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        try:
+            limit = int((CONTAINER / most).read_text())
+            return max(0, limit - int((CONTAINER / used).read_text()))
+        except (OSError, ValueError):  # no container, or none with a limit
+            continue
+    return 2**62
+
+
+def require_memory(need: int, what: str, instead: str) -> None:
+    """Refuse what would exceed the bound.
+
+    Args:
+        need: bytes beside ``BASE``.
+        what: needs them; the start of a sentence.
+        instead: what to do.
+
+    Raises:
+        InputError: ``need`` is more than is allowed.
+    """
+    bound = allowed()
+    if BASE + need > bound:
+        raise InputError(
+            f"{what} needs {in_words(BASE + need)} of memory, and {in_words(bound)} may be used; "
+            f"{instead}, or raise {OPTION}"
+        )
+
+
+def fitting(workers: int, need: int) -> int:
+    """Return how many of some processes fit into the bound together, at least 1.
+
+    Args:
+        workers: that are wanted.
+        need: bytes of each, beside ``BASE``.
+    """
+    return max(1, min(workers, allowed() // (BASE + need)))

@@ -1,0 +1,58 @@
+"""The memory that the adversaries of a stage need, and refusals before any training."""
+
+from typing import Any
+
+from leakgauge.core.memory import BASE, allowed, require_memory
+from leakgauge.gradients import params_of
+from leakgauge.inference.run.stage import Stage
+
+FEWEST = 200
+"""Shadow batches below which no advice goes."""
+
+BYTES_PER_FEATURE = 4
+
+
+def footprint(stage: Stage) -> int:
+    """Return the bytes that a round needs at its peak, beside the process itself."""
+    return stage.settings.max_bytes + max((_kept(stage, one) for one in stage.attacks), default=0)
+
+
+def check_footprint(stage: Stage) -> None:
+    """Refuse an adversary that keeps more features than fit into memory.
+
+    Gradients come and go in chunks. The features of all shadow batches stay, since a forest or a
+    regression looks at all of them.
+
+    Raises:
+        InputError: an adversary needs more than is allowed.
+    """
+    for attack in stage.attacks:
+        kept = _kept(stage, attack)
+        if kept > 0:
+            require_memory(
+                stage.settings.max_bytes + kept,
+                f"{attack.name}, which keeps the features of {_batches(attack):,} shadow batches,",
+                _instead(stage, attack, kept),
+            )
+
+
+def _instead(stage: Stage, attack: Any, kept: int) -> str:
+    left = allowed() - BASE - stage.settings.max_bytes
+    batches = int(_batches(attack) * left / kept) // 100 * 100
+    fewer = f"{attack.name}:batches={batches}, " if batches >= FEWEST else ""
+    return f"use --adversary {fewer}another --adversary or a smaller network (--hidden)"
+
+
+def _kept(stage: Stage, attack: Any) -> int:
+    """Bytes of the features that an attack keeps; 0 for one that keeps none."""
+    view = getattr(attack, "kept", None)
+    if view is None:
+        return 0
+    one = {
+        name: leaf.new_zeros(1, *leaf.shape) for name, leaf in params_of(stage.task.model).items()
+    }
+    return int(_batches(attack) * view(one).shape[1] * BYTES_PER_FEATURE)
+
+
+def _batches(attack: Any) -> int:
+    return int(attack.batches)
