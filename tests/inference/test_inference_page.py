@@ -331,7 +331,7 @@ def test_defenses_may_lack_the_undefended_test_and_accuracies() -> None:
     bare = [r for r in defended() if r.metric != "accuracy"]
     found = section(render(make_run(), bare))
     assert "<svg" not in found
-    assert "what it costs in test accuracy was not measured" in visible(found)
+    assert "what it costs in utility was not measured" in visible(found)
     partly = [r for r in defended() if r.metric != "accuracy" or r.defense != "sign"]
     assert "and so not drawn: sign" in " ".join(
         visible(section(render(make_run(), partly))).split()
@@ -367,7 +367,7 @@ def test_a_section_without_defenses_has_no_trace_of_them() -> None:
         assert "efense" not in body
         assert made.effect is None
         assert re.findall(r'<section id="inference-(\w+)"', body) == [
-            *("verdict", "figures", "adversary", "accuracy", "data")
+            *("verdict", "figures", "adversary", "utility", "data")
         ]
 
 

@@ -104,7 +104,7 @@ OTHER = {
     "merge_rare": 7, "allow_outside": True,
     "ask": ("attribute",), "adversary": ("energies",),
     "task": "m:f", "defense": ("sign",), "batch_size": 17, "shadow": 999, "rounds": 9,
-    "trials": 4999, "lr": 0.02,
+    "trials": 4999, "lr": 0.02, "optimizer": "adam", "loss": "mse",
     "batches": "fresh", "prior": "empirical", "ratio_bins": 5, "candidates": 3, "stack": True,
     "hidden": (99,), "allow_loop": True, "device": "cuda", "seed": 1,
     "seeds": 2,

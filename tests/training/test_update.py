@@ -383,7 +383,7 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("weights", {"values": {"w": TWO * 10, "b": ONE * 0}}, "equals the weights before"),
     ("change", {"values": {"w": TWO.long(), "b": ONE}}, "'w' is torch.int64; expected floats"),
     ("change", {"before": {}}, "no weights before"),
-    ("change", {"labels": ONE}, r"labels are \[1\] torch.float32; expected one int64 code"),
+    ("change", {"labels": ONE > 0}, r"labels are \[1\] torch.bool; expected one int64 code"),
 ]
 
 

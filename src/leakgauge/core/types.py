@@ -1,10 +1,13 @@
 """The types that all other packages share: tasks, datasets, columns, gradients."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
+
+from leakgauge.core.checks import InputError, nearest
+from leakgauge.core.losses import LOSSES, Loss
 
 Params = Mapping[str, Tensor]
 """Parameters by name; each value is ``[*p]``."""
@@ -13,17 +16,51 @@ Grads = Mapping[str, Tensor]
 """N gradients, stacked, by parameter name; each value is ``[N, *p]``."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Task:
     """A model and the loss that trains it.
 
     Attributes:
         model: any module; leakgauge reads its parameters and buffers and never writes them.
-        loss: ``(outputs [B, ...], targets [B, ...]) -> mean loss over the batch`` (a scalar).
+        loss: ``(outputs [B, ...], targets [B, ...]) -> mean loss over the batch``, a scalar, or
+            the loss of each record ``[B]``. In place of a function, a name: ``"cross_entropy"``
+            (targets int64 ``[n]``), ``"mse"`` (numbers ``[n]`` or ``[n, k]``) or ``"bce"`` (0 or
+            1, ``[n, k]``: several labels a record). Nothing standardises the targets.
+
+    Raises:
+        InputError: no loss has this name.
+
+    >>> task = Task(nn.Linear(3, 1), "mse")
+    >>> task.mean_loss(torch.zeros(2, 1), torch.tensor([1.0, 3.0]))
+    tensor(5.)
     """
 
     model: nn.Module
-    loss: Callable[[Tensor, Tensor], Tensor]
+    loss: Loss
+
+    def __init__(self, model: nn.Module, loss: Loss | str = "cross_entropy") -> None:
+        if isinstance(loss, str):
+            if loss not in LOSSES:
+                raise InputError(f"no loss is called {loss!r}{nearest(loss, LOSSES)}")
+            loss = LOSSES[loss]
+        if not callable(loss):
+            raise InputError(
+                f"the loss of a Task is {type(loss).__name__}; expected a function of outputs and "
+                f"targets, or one of {', '.join(LOSSES)}"
+            )
+        object.__setattr__(self, "model", model)
+        object.__setattr__(self, "loss", loss)
+
+    def mean_loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean loss over a batch, also where ``loss`` gives that of each record.
+
+        Args:
+            outputs: of the model ``[B, ...]``.
+            targets: ``[B, ...]``.
+        """
+        loss = self.loss(outputs, targets)
+        each = isinstance(loss, Tensor) and loss.dim() == 1 and loss.shape == targets.shape[:1]
+        return loss.mean() if each else loss
 
 
 @dataclass(frozen=True)
@@ -60,7 +97,7 @@ class Schema:
     Attributes:
         columns: the encoded columns, in the order of their positions.
         label: the name of the label's column.
-        classes: the label's values by code.
+        classes: the label's values by code; empty for a label of numbers.
         secrets: each secret's values by code.
         users: names of the users by code; empty where they have none.
     """
@@ -89,7 +126,8 @@ class Dataset:
 
     Attributes:
         x: features ``[n, ...]``, floating.
-        y: labels ``[n]``, int64 codes.
+        y: labels: int64 codes ``[n]`` of classes, numbers ``[n]`` or ``[n, k]``, or 0 and 1
+            ``[n, k]`` for several labels a record.
         secrets: each secret's codes ``[n]``, int64.
         users: the user of each record ``[n]``, int64, or None.
         schema: the meaning of codes and positions, where the records come from a table.

@@ -35,14 +35,15 @@ def from_arrays(
 
     Args:
         x: features ``[n, ...]``.
-        y: labels ``[n]``, whole-number codes from 0.
+        y: labels: of classes, whole-number codes from 0 ``[n]``; else numbers ``[n]`` or
+            ``[n, k]``, which are floating in the result, unless they are whole numbers ``[n, k]``.
         secrets: each secret's codes ``[n]``, whole numbers from 0.
         users: the user of each record ``[n]``, any whole numbers.
-        dtype: of the result's ``x``.
+        dtype: of the result's ``x``, and of floating labels where it is floating, too.
 
     Raises:
-        InputError: shapes or lengths do not fit, a feature is NaN or infinite, codes are not whole
-            numbers from 0, or a label or secret has one value only.
+        InputError: shapes or lengths do not fit, a feature or label is NaN or infinite, codes are
+            not whole numbers from 0, or a label or secret has one value only.
 
     >>> data = from_arrays(np.eye(2), np.array([0, 1]), {"sex": np.array([1, 0])})
     >>> data.x.shape, data.y.tolist()
@@ -60,7 +61,7 @@ def from_arrays(
         )
     return Dataset(
         x=features,
-        y=_codes(_array(y), "y", n),
+        y=_labels(_array(y), n, dtype),
         secrets=codes,
         users=None if users is None else _users(_array(users), n),
     )
@@ -77,9 +78,9 @@ def read_arrays(
 ) -> Dataset:
     """Return records from a ``.npz`` file of named arrays or a ``.parquet`` file of features.
 
-    Labels, secrets and users may be text; whole numbers are codes already. ``from_arrays`` says
-    what happens to features. For columns of different kinds, or to standardise them, use
-    ``read_table``, ``make_table`` and ``encode``.
+    Labels, secrets and users may be text; whole numbers are codes already, and other labels are
+    numbers. ``from_arrays`` says what happens to features. For columns of different kinds, or to
+    standardise them, use ``read_table``, ``make_table`` and ``encode``.
 
     Args:
         path: the file.
@@ -137,8 +138,24 @@ def _features(x: Array, dtype: torch.dtype) -> Tensor:
     is_image = x.dtype == np.uint8 and x.ndim in (3, 4)
     features = (_channels_first(x) if is_image else torch.from_numpy(x)).to(dtype)
     features = features / 255 if is_image else features
-    _refuse_not_finite(features)
+    _refuse_not_finite(features, "x")
     return features
+
+
+def _labels(y: Array, n: int, dtype: torch.dtype) -> Tensor:
+    """Return codes ``[n]``, or numbers ``[n]`` or ``[n, k]``."""
+    if y.ndim <= 1 and y.dtype.kind in "iub":
+        return _codes(y, "y", n)
+    require(y.dtype.kind in "iubf", f"y holds {y.dtype}; expected codes 0, 1, ... or numbers")
+    require(y.ndim in (1, 2) and y.size > 0, f"y has shape {y.shape}; expected [{n}] or [{n}, k]")
+    require(len(y) == n, f"y has {len(y)} records; x has {n}")
+    whole = y.dtype.kind != "f"
+    kind = torch.int64 if whole else dtype if dtype.is_floating_point else torch.float32
+    labels = torch.from_numpy(y).to(kind)
+    if not whole:
+        _refuse_not_finite(labels[:, None], "y")
+    require(bool((labels != labels[0]).any()), f"y has one value only, {labels[0].tolist()}")
+    return labels
 
 
 def _channels_first(x: Array) -> Tensor:
@@ -154,12 +171,12 @@ def _channels_first(x: Array) -> Tensor:
     return images
 
 
-def _refuse_not_finite(x: Tensor) -> None:
+def _refuse_not_finite(x: Tensor, name: str) -> None:
     bad = ~x.isfinite()
     count, rows = int(bad.sum()), int(bad.flatten(1).any(1).sum())
     require(
         count == 0,
-        f"x is NaN or infinite in {count} places of {rows} records; correct or remove them",
+        f"{name} is NaN or infinite in {count} places of {rows} records; correct or remove them",
     )
 
 
@@ -214,7 +231,7 @@ def _stacked(column: "pd.Series[Any]") -> Array:
 
 
 def _named_codes(values: Array, name: str) -> tuple[Array, tuple[str, ...]]:
-    """Return the codes of text or whole numbers, and the names of the codes."""
+    """Return the codes of text or whole numbers, and the names of the codes; numbers as are."""
     if values.ndim != 1 or values.dtype.kind in "fc":
         return values, ()
     if values.dtype.kind in "iub":

@@ -121,6 +121,12 @@ def refuse_repeated(names: Iterable[object], where: str) -> None:
     )
 
 
+def refuse_infinite(column: "pd.Series[Any]", what: str) -> None:
+    """Refuse a column of numbers, called ``what``, with infinite ones."""
+    count = int(np.isinf(numbers(column)).sum())
+    require(count == 0, f"{what} is infinite in {count} of {len(column)} rows; correct or drop it")
+
+
 def _ranges(cuts: Floats) -> list[str]:
     short = [f"{cut:g}" for cut in cuts]
     names = short if len(set(short)) == len(cuts) else [repr(float(cut)) for cut in cuts]

@@ -29,13 +29,14 @@ def encode(
     Numbers are standardised (a column that is constant in ``fit_on`` is only centred); a missing
     number becomes 0, the mean, and the position after it marks it. Categories are one-hot; a
     missing one has its own position, and one that ``fit_on`` does not hold becomes zeros. Secrets
-    are not features unless ``keep`` names them. Positions follow the table's columns.
+    are not features unless ``keep`` names them. Positions follow the table's columns. A numeric
+    label is standardised, too.
 
     Args:
         table: the checked table of n records.
         fit_on: rows of the private training part ``[k]``, int64; the encoding depends on no others.
         keep: secrets that stay among the features.
-        dtype: of ``x``.
+        dtype: of ``x`` and of a numeric label.
 
     Returns:
         All n records, with a schema.
@@ -67,13 +68,31 @@ def encode(
     columns = [_with_typical(column, table, x[:, column.start], rows) for column in columns]
     return Dataset(
         x=x,
-        y=table.y,
+        y=encode_label(table, fit_on, dtype),
         secrets=dict(table.secrets),
         users=table.users,
         schema=Schema(
             tuple(columns), table.label, table.classes, dict(table.values), table.user_names
         ),
     )
+
+
+def encode_label(table: Table, fit_on: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return codes ``[n]`` as they are, and numbers ``[n]`` standardised over ``fit_on [k]``.
+
+    Raises:
+        InputError: numbers are too large to be standardised.
+    """
+    if not table.y.is_floating_point():
+        return table.y
+    values = pd.Series(table.y.numpy(), name=table.label)
+    column = _learn(values.iloc[fit_on.cpu().numpy()], table.label, 0)
+    return _encoded(values, column, dtype)[:, 0]
+
+
+def outputs_for(table: Table) -> int:
+    """Return how many outputs a network for the label has: one a class, or one for a number."""
+    return len(table.classes) or 1
 
 
 def _with_typical(

@@ -1,5 +1,7 @@
 """Images as records: pixels are the features, a table holds everything else."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import torch
@@ -8,6 +10,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import nearest, require
 from leakgauge.core.types import Dataset, Schema
+from leakgauge.data.encoding import encode_label
 from leakgauge.data.table import Roles, Table, make_table
 
 _ROW = "leakgauge: row"
@@ -29,9 +32,7 @@ def make_picture_table(
         require(name in columns, f"no column {name!r} beside the images{nearest(name, columns)}")
     kept = [name for name in frame.columns if str(name) in used]
     numbered = frame[kept].assign(**{_ROW: np.arange(len(frame))})
-    plain = Roles(
-        roles.label, roles.secrets, roles.group, bins=roles.bins, merge_rare=roles.merge_rare
-    )
+    plain = replace(roles, drop=())
     table = make_table(numbered, plain, drop_missing=drop_missing)
     return table, table.features[_ROW].to_numpy().astype(np.int64)
 
@@ -39,7 +40,7 @@ def make_picture_table(
 def encode_pictures(
     table: Table, pixels: NDArray[np.uint8], rows: NDArray[np.int64], *, fit_on: Tensor
 ) -> Dataset:
-    """Return images as records, each channel standardised over the private images.
+    """Return images as records; channels and a numeric label are standardised over private ones.
 
     Args:
         table: the table of ``make_picture_table``.
@@ -60,7 +61,7 @@ def encode_pictures(
     spread = seen.std(dim=(0, 2, 3), keepdim=True, correction=0)
     return Dataset(
         x=(x - mean) / torch.where(spread > 0, spread, 1.0),
-        y=table.y,
+        y=encode_label(table, fit_on, x.dtype),
         secrets=dict(table.secrets),
         users=table.users,
         schema=Schema((), table.label, table.classes, dict(table.values), table.user_names),

@@ -14,7 +14,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 TELLS = 0.99
-"""The AUROC from which a column alone tells a label or a secret."""
+"""The AUROC (of numbers, the rank correlation) from which a column tells a label or a secret."""
 
 ROWS = 10_000
 """Rows that are looked at, evenly spaced: enough for an AUROC of this size."""
@@ -28,16 +28,16 @@ which the column seems to name users."""
 
 
 def proxies(
-    features: pd.DataFrame, label: tuple[str, Ints], secrets: Mapping[str, Ints]
+    features: pd.DataFrame, label: tuple[str, npt.NDArray[Any]], secrets: Mapping[str, Ints]
 ) -> list[str]:
     """Return a warning for each feature that tells the label or a secret, and for such a label.
 
     Args:
         features: one column each, float64 or categorical.
-        label: its name and codes ``[n]``.
+        label: its name, and its codes or numbers ``[n]``.
         secrets: the codes ``[n]`` of each secret; a column of that name is no proxy of it.
     """
-    name, codes = label
+    name, y = label
     warnings = []
     for secret, values in secrets.items():
         for column in features.columns.drop(secret, errors="ignore"):
@@ -47,17 +47,18 @@ def proxies(
                     f"{auroc:.3f}), so gradients give away what that column says; use --drop "
                     f"{column} to see what the others give away"
                 )
-        if (auroc := told(pd.Series(codes), values)) > TELLS:
+        if (auroc := told(pd.Series(y), values)) > TELLS:
             warnings.append(
                 f"the label {name!r} alone tells the secret {secret!r} (AUROC {auroc:.3f}): "
                 "whoever sees gradients sees labels, so no defense of the features hides it; "
                 "choose another --label or --secret"
             )
     for column in features.columns.drop(list(secrets), errors="ignore"):
-        if (auroc := told(features[column], codes)) > TELLS:
+        how_well, measure = _label_told(features[column], y)
+        if how_well > TELLS:
             warnings.append(
-                f"the feature {column!r} alone tells the label {name!r} (AUROC {auroc:.3f}), so "
-                f"the model learns little else; use --drop {column}"
+                f"the feature {column!r} alone tells the label {name!r} ({measure} "
+                f"{how_well:.3f}), so the model learns little else; use --drop {column}"
             )
     return warnings
 
@@ -118,6 +119,30 @@ def told(column: "pd.Series[Any]", codes: Ints) -> float:
         return 0.5
     auroc = _auroc(seen[known], codes[known] == values[1])
     return max(auroc, 1 - auroc)
+
+
+def _label_told(column: "pd.Series[Any]", y: npt.NDArray[Any]) -> tuple[float, str]:
+    """Return how well a column alone tells the label's codes or numbers, and the measure."""
+    if np.issubdtype(y.dtype, np.floating):
+        return rank_correlation(column, y), "rank correlation"
+    return told(column, y), "AUROC"
+
+
+def rank_correlation(column: "pd.Series[Any]", y: Floats) -> float:
+    """Return the size of Spearman's correlation of a column of numbers with ``y [n]``, 0 to 1.
+
+    It is 0 for categories, and for a column that is constant where it is known.
+
+    >>> rank_correlation(pd.Series([3.0, 2.0, 1.0]), np.array([1.0, 4.0, 9.0]))
+    1.0
+    """
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return 0.0
+    seen = numbers(column)
+    known = np.isfinite(seen)
+    if len(np.unique(seen[known])) < 2 or len(np.unique(y[known])) < 2:
+        return 0.0
+    return float(abs(stats.spearmanr(seen[known], y[known]).statistic))
 
 
 def _share(groups: Ints, positive: npt.NDArray[np.bool_]) -> Floats:

@@ -14,6 +14,7 @@ def resolve_roles(
     group: str | None = None,
     drop: Sequence[str] = (),
     bins: Mapping[str, int] | None = None,
+    numeric: bool = False,
     secret_needed: bool = True,
     columns: Iterable[str] = (),
 ) -> Roles:
@@ -28,6 +29,7 @@ def resolve_roles(
         group: the column that names the user of each row.
         drop: columns to leave out, besides those of the defaults.
         bins: into how many ranges to cut the label or the secret.
+        numeric: whether the label stays a number; bins of the defaults are not for it.
         secret_needed: whether to refuse roles without a secret.
         columns: all columns of the data, for messages.
 
@@ -36,7 +38,8 @@ def resolve_roles(
 
     >>> defaults = Roles("income", ("sex",), drop=("race",))
     >>> resolve_roles(defaults, secret="race")
-    Roles(label='income', secrets=('race',), group=None, drop=(), bins={}, merge_rare=0)
+    Roles(label='income', secrets=('race',), group=None, drop=(), bins={}, merge_rare=0, \
+numeric=False)
     """
     names = list(columns)
     hint = nearest("", names) if names else ""
@@ -50,11 +53,13 @@ def resolve_roles(
     group = group or (defaults.group if defaults else None)
     used = (label, secret, group)
     dropped = [name for name in (defaults.drop if defaults else ()) if name not in used]
-    cut = {name: n for name, n in (defaults.bins if defaults else {}).items() if name in used[:2]}
+    coded = (secret,) if numeric else (label, secret)
+    cut = {name: n for name, n in (defaults.bins if defaults else {}).items() if name in coded}
     return Roles(
         label=label,
         secrets=() if secret is None else (secret,),
         group=group,
         drop=tuple(dict.fromkeys([*dropped, *drop])),
         bins={**cut, **(bins or {})},
+        numeric=numeric,
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
@@ -17,8 +18,10 @@ from leakgauge.data.columns import (
     numbers,
     quantile_bins,
     quoted,
+    refuse_infinite,
     refuse_repeated,
 )
+from leakgauge.data.numeric_label import numeric_label
 from leakgauge.data.proxies import identifiers, proxies, users_without_group
 from leakgauge.data.tidying import alike
 
@@ -39,6 +42,7 @@ class Roles:
         bins: into how many ranges to cut a label or secret of numbers; each range holds about
             equally many rows.
         merge_rare: values of a secret with fewer rows than this become one.
+        numeric: whether the label stays the number that it is, for a loss of numbers.
 
     Raises:
         InputError: one column has two roles, or a number of bins is not 2 to 100.
@@ -50,6 +54,7 @@ class Roles:
     drop: tuple[str, ...] = ()
     bins: Mapping[str, int] = field(default_factory=dict)
     merge_rare: int = 0
+    numeric: bool = False
 
     def __post_init__(self) -> None:
         for names, what in ((self.secrets, "secrets"), (self.drop, "drop")):
@@ -66,10 +71,15 @@ class Roles:
                 2 <= count <= MOST_CLASSES,
                 f"{count} bins for {name!r}; expected 2 to {MOST_CLASSES}",
             )
+        require(
+            not self.numeric or self.label not in self.bins,
+            f"the label {self.label!r} is cut into ranges by --bins, and --loss mse learns its "
+            "numbers; leave one out",
+        )
 
     @property
     def coded(self) -> tuple[str, ...]:
-        """The columns that become codes: the label, then the secrets."""
+        """The columns that the model or an adversary wants to know: the label, then the secrets."""
         return (self.label, *self.secrets)
 
     def role(self, name: str) -> str:
@@ -85,8 +95,8 @@ class Table:
         features: one column for each feature and each secret, in the original order: float64
             (NaN where missing) or categorical.
         label: the name of the label's column.
-        y: labels ``[n]``, int64 codes.
-        classes: the label's values by code.
+        y: labels ``[n]``, int64 codes; of a numeric label the numbers, float64.
+        classes: the label's values by code; empty for a numeric label.
         secrets: each secret's codes ``[n]``, int64.
         values: each secret's values by code.
         users: the user of each row ``[n]``, int64 codes, or None.
@@ -132,7 +142,8 @@ def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False)
     """
     frame = _named(frame, roles)
     frame, notes = _complete(frame, roles, drop_missing=drop_missing)
-    coded = {name: _coded(frame[name], roles, notes) for name in roles.coded}
+    y, classes = _label(frame[roles.label], roles, notes)
+    coded = {name: _coded(frame[name], roles, notes) for name in roles.secrets}
     features = _features(frame, roles, notes)
     for name in [*roles.coded, *features.columns.drop(list(roles.secrets))]:
         if same := alike(frame[name]):
@@ -143,13 +154,12 @@ def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False)
     codes = {name: torch.tensor(one.codes, dtype=torch.int64) for name, one in coded.items()}
     values = {name: tuple(map(str, one.categories)) for name, one in coded.items()}
     secrets = {name: np.asarray(coded[name].codes, dtype=np.int64) for name in roles.secrets}
-    y = np.asarray(coded[roles.label].codes, dtype=np.int64)
     users, user_names = (None, ()) if roles.group is None else _users(frame[roles.group])
     return Table(
         features=features,
         label=roles.label,
-        y=codes.pop(roles.label),
-        classes=values.pop(roles.label),
+        y=torch.tensor(y),
+        classes=classes,
         secrets=codes,
         values=values,
         users=users,
@@ -209,13 +219,23 @@ def _missing(column: "pd.Series[Any]") -> np.ndarray[Any, np.dtype[np.bool_]]:
     return column.isna().to_numpy(dtype=bool)
 
 
+def _label(
+    column: "pd.Series[Any]", roles: Roles, notes: list[str]
+) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
+    """Return the label's codes and their names, or its numbers and no names."""
+    if roles.numeric:
+        return numeric_label(column, notes), ()
+    codes = _coded(column, roles, notes)
+    return np.asarray(codes.codes, dtype=np.int64), tuple(map(str, codes.categories))
+
+
 def _coded(column: "pd.Series[Any]", roles: Roles, notes: list[str]) -> "pd.Categorical[Any]":
     """Return the codes of the label or a secret."""
     name, kind = str(column.name), kind_of(column)
     what = f"{roles.role(name)} {name!r}"
     require(kind != "date", f"{what} holds dates; turn it into a few values first")
     if kind == "number":
-        _refuse_infinite(column, what)
+        refuse_infinite(column, what)
     require(
         kind == "number" or name not in roles.bins, f"{what} is no column of numbers to cut in bins"
     )
@@ -226,7 +246,8 @@ def _coded(column: "pd.Series[Any]", roles: Roles, notes: list[str]) -> "pd.Cate
     if name in roles.bins:
         return _binned(numbers(column), what, roles.bins[name], notes)
     most = MOST_SECRET_VALUES if kind == "number" and name != roles.label else MOST_CLASSES
-    _refuse_many(column, what, distinct=len(codes.categories), most=most)
+    other = ", or learn the number itself with --loss mse" if name == roles.label else ""
+    _refuse_many(column, what, distinct=len(codes.categories), most=most, other=other)
     return codes
 
 
@@ -253,7 +274,9 @@ def _merged(
     return merged
 
 
-def _refuse_many(column: "pd.Series[Any]", what: str, *, distinct: int, most: int) -> None:
+def _refuse_many(
+    column: "pd.Series[Any]", what: str, *, distinct: int, most: int, other: str
+) -> None:
     if kind_of(column) != "number":
         require(
             distinct <= most,
@@ -265,7 +288,7 @@ def _refuse_many(column: "pd.Series[Any]", what: str, *, distinct: int, most: in
     require(
         not fraction and distinct <= most,
         f"{what} has {distinct} different numbers{', with fractions' if fraction else ''}; "
-        f"cut it into N ranges with --bins {column.name}=N",
+        f"cut it into N ranges with --bins {column.name}=N{other}",
     )
 
 
@@ -291,7 +314,7 @@ def _features(frame: pd.DataFrame, roles: Roles, notes: list[str]) -> pd.DataFra
         if reason:
             notes.append(f"column {name!r} was left out: {reason}")
         elif kind_of(column) == "number":
-            _refuse_infinite(column, f"column {name!r}")
+            refuse_infinite(column, f"column {name!r}")
             kept[name] = numbers(column)
         else:
             kept[name] = categories(column)
@@ -318,11 +341,6 @@ def _unusable(column: "pd.Series[Any]") -> str | None:
     if distinct > MOST_CATEGORIES or 2 * distinct > len(column):
         return f"it has {distinct} different values in {len(column)} rows"
     return None
-
-
-def _refuse_infinite(column: "pd.Series[Any]", what: str) -> None:
-    count = int(np.isinf(numbers(column)).sum())
-    require(count == 0, f"{what} is infinite in {count} of {len(column)} rows; correct or drop it")
 
 
 def _users(column: "pd.Series[Any]") -> tuple[Tensor, tuple[str, ...]]:

@@ -84,7 +84,7 @@ def iter_clipped_batch_gradients(
     index = torch.arange(len(y), device=x.device)
 
     def weighted(vectorised: bool) -> Pool:
-        loss = WeightedLoss(task.loss, y, factors, vectorised=vectorised)
+        loss = WeightedLoss(task.mean_loss, y, factors, vectorised=vectorised)
         own = Task(task.model, loss)
         return start_pool(
             own, params, x, index, rows, method=method, pooled=False, max_bytes=max_bytes

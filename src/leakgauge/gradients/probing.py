@@ -135,7 +135,7 @@ def _channels_last(task: Task, x: Tensor, y: Tensor) -> Task | None:
         lambda _, given: (given[0].contiguous(memory_format=inward), *given[1:])
     )
     try:
-        task.loss(task.model(x), y)
+        task.mean_loss(task.model(x), y)
     except _REFUSALS:
         return None
     return task
@@ -151,7 +151,7 @@ def gradient(
     """
     with torch.enable_grad():
         outputs = functional_call(task.model, dict(replaced), (x,)) if replaced else task.model(x)
-        loss = task.loss(outputs, y)
+        loss = task.mean_loss(outputs, y)
     grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     return {
         name: torch.zeros_like(leaf) if value is None else value
@@ -163,7 +163,7 @@ def gradient_function(task: Task) -> Callable[[Params, Tensor, Tensor], Grads]:
     """Return a function ``(params, x [B, ...], y [B, ...]) -> gradient`` for ``vmap``."""
 
     def loss(params: Params, x: Tensor, y: Tensor) -> Tensor:
-        return task.loss(functional_call(task.model, dict(params), (x,)), y)
+        return task.mean_loss(functional_call(task.model, dict(params), (x,)), y)
 
     of_batch: Callable[[Params, Tensor, Tensor], Grads] = grad(loss)
     return of_batch
@@ -245,8 +245,8 @@ def _try_once(
             if seen.written and not buffers_may_change:
                 _refuse_written(task.model, seen.written[0])
             fits = f"the loss does not fit outputs {_shown(outputs)} and targets {_shown(y)}"
-            with explained(fits):
-                loss = task.loss(outputs, y)
+            with explained(fits), _broadcast_refused():
+                loss = task.mean_loss(outputs, y)
         _refuse_loss(loss)
         with explained(f"{_name(task.model)} has no gradient"):
             torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
@@ -310,9 +310,18 @@ def _refuse_loss(loss: Any) -> None:
     require(isinstance(loss, Tensor), f"the loss returns {_name(loss)}; expected a scalar tensor")
     require(
         loss.dim() == 0 and loss.is_floating_point(),
-        f"the loss returns {_shown(loss)}; expected a scalar, for example by reduction='mean'",
+        f"the loss returns {_shown(loss)}; expected a scalar, for example by reduction='mean', or "
+        "one value for each record",
     )
     require(loss.requires_grad, "the loss does not depend on any trainable parameter")
+
+
+@contextmanager
+def _broadcast_refused() -> Iterator[None]:
+    """Make an error of torch's warning that a loss compares every output with every target."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="Using a target size", category=UserWarning)
+        yield
 
 
 @contextmanager

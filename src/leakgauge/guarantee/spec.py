@@ -97,6 +97,11 @@ class GuaranteeSpec(Spec):
         from leakgauge.guarantee.run.mechanisms import build_mechanism
 
         super().check()
+        require(
+            not self.numeric,
+            f"--loss {self.loss} has labels of numbers, and this audit tries every class for its "
+            "record; leave out --loss and cut the label into ranges with --bins",
+        )
         require(self.delta < 1, f"--delta is {self.delta:g}; expected a number between 0 and 1")
         require(
             self.domain is None or self.canary == CRAFTED,

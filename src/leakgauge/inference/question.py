@@ -57,7 +57,7 @@ class InferenceQuestion:
         return section(answer, self)
 
     def to_json(self, answer: Answer, folder: Path) -> dict[str, Any]:
-        """Return every test with its figures, and the model's accuracy."""
+        """Return every test with its figures, and the model's utility."""
         from leakgauge.inference.report.plain import to_json
 
         return to_json(answer)

@@ -9,6 +9,8 @@ from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
 from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
 from leakgauge.inference.catalog import HELP as ADVERSARIES_HELP
 from leakgauge.runs.spec import NONE, Setting, Spec
+from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
+from leakgauge.training.catalog import SGD
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     pass
@@ -103,6 +105,9 @@ class InferenceSettings(Spec):
         str, Setting(f"of the secret: {UNIFORM} or {EMPIRICAL}", choices=(UNIFORM, EMPIRICAL))
     ] = UNIFORM
     lr: Annotated[Real, Setting("learning rate of the training", above=0)] = 0.01
+    optimizer: Annotated[
+        str, Setting(f"moves the model by the gradients that clients send: {OPTIMIZERS_HELP}")
+    ] = SGD
     hidden: Annotated[
         tuple[Whole, ...], Setting("width of a hidden layer of the network for tables", least=1)
     ] = (100,)

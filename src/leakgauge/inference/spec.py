@@ -8,6 +8,7 @@ from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.inference.catalog import PANEL, PROPORTION, REGISTRY, USER
 from leakgauge.inference.settings import ASKS, EMPIRICAL, InferenceSettings
 from leakgauge.runs.spec import NONE
+from leakgauge.training.catalog import own_rate, parse_optimizer
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
@@ -57,6 +58,15 @@ class InferenceSpec(InferenceSettings):
             Ratio(self.ratio_bins).limits(self.batch_size)
         check_adversaries(self)
         defenses_of(self)
+        self._check_optimizer()
+
+    def _check_optimizer(self) -> None:
+        parse_optimizer(self.optimizer, lr=self.lr)
+        require(
+            self.lr == InferenceSettings.lr or own_rate(self.optimizer) is None,
+            f"--lr {self.lr:g} and --optimizer {self.optimizer} name two learning rates; leave one "
+            "out",
+        )
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
         """Return why no figure exists for this knowledge and round; empty where one does.

@@ -11,6 +11,7 @@ from leakgauge.defenses.catalog import HELP
 from leakgauge.inversion.words import (
     EXACT,
     INFERRED,
+    KNOWN,
     LABELS,
     LARGEST_SIDE,
     MATCHINGS,
@@ -158,6 +159,7 @@ class InversionSpec(Spec):
         )
         self._check_client()
         self._check_epochs()
+        self._check_loss()
         self._check_knowledge()
         attempts_of(self)
 
@@ -193,6 +195,18 @@ class InversionSpec(Spec):
         require(
             not self.simulate or self.local_steps > 1,
             "--simulate is about local steps; give --local-steps of 2 or more",
+        )
+
+    def _check_loss(self) -> None:
+        require(
+            not self.numeric or self.labels == KNOWN or set(self.method) == {EXACT},
+            f"--loss {self.loss} has labels of numbers, which no search infers; give the attacker "
+            "known ones (--labels known; in an audit --set reconstruction.labels=known), or take "
+            f"--method {EXACT}",
+        )
+        require(
+            not self.numeric or self.epochs == 1,
+            "--epochs matches records by their classes, and --loss mse has none; leave one out",
         )
 
     def _check_epochs(self) -> None:

@@ -28,6 +28,8 @@ from leakgauge.core.user_code import source_hash
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
 
+LOSSES = ("cross_entropy", "mse")
+
 NONE = "none"
 """The defense of a client that does nothing."""
 
@@ -113,6 +115,10 @@ class Spec:
     bins: Annotated[
         Mapping[str, Whole], Setting("COL=N: cut a numeric label or secret into N ranges")
     ] = field(default_factory=dict)
+    loss: Annotated[
+        str,
+        Setting(f"{' or '.join(LOSSES)}, of a label of numbers; others: --task", choices=LOSSES),
+    ] = LOSSES[0]
     sep: Annotated[
         str | None, Setting("separator of a text table, where the one that is found is wrong")
     ] = None
@@ -127,11 +133,14 @@ class Spec:
     seed: Annotated[Whole, Setting("seed of all randomness", least=0)] = 0
 
     @property
+    def numeric(self) -> bool:
+        """Whether the label is a number."""
+        return self.loss != LOSSES[0]
+
+    @property
     def reading(self) -> dict[str, Any]:
         """How the data are read, where the user says it."""
-        given = {
-            "sep": self.sep, "encoding": self.encoding, "allow_outside": self.allow_outside
-        }  # fmt: skip
+        given = {name: getattr(self, name) for name in ("sep", "encoding", "allow_outside")}
         return {name: value for name, value in given.items() if value}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Plain SGD as a pure function from parameters to parameters."""
+"""Epochs of training as a pure function from parameters to parameters."""
 
 from collections.abc import Callable
 
@@ -11,6 +11,7 @@ from leakgauge.defenses import Defense
 from leakgauge.gradients.clipping import clipped_gradient_function
 from leakgauge.gradients.probing import fresh_buffers, private
 from leakgauge.gradients.probing import gradient as gradient_of_batch
+from leakgauge.training.optimizers import Optimizing
 from leakgauge.training.per_record import mean_of_transformed
 
 
@@ -24,19 +25,24 @@ def train_epoch(
     rng: np.random.Generator,
     defense: Defense | None = None,
     noise_seed: int = 0,
+    optimizer: Optimizing | None = None,
 ) -> dict[str, torch.Tensor]:
     """Return the parameters after a pass over ``data`` in shuffled batches.
+
+    What a client sends, and an observer sees, is the gradient of each batch at the current
+    parameters (FedSGD); the optimizer moves the model by what was sent.
 
     Args:
         task: the model and its loss; the module is not changed.
         params: the parameters to start from.
         data: the private training records.
-        lr: the learning rate; the paper uses 0.01.
+        lr: the learning rate of plain SGD; the paper uses 0.01.
         batch_size: records of a step; the last batch of an epoch may be smaller.
         rng: shuffles the records.
         defense: changes every step's gradient, as it changes what the client sends (game step 7 of
             the paper).
         noise_seed: of the defense.
+        optimizer: makes the steps, and keeps its state for the next epoch; None for plain SGD.
 
     Returns:
         New tensors without gradients.
@@ -48,15 +54,25 @@ def train_epoch(
     current = {name: value.detach().clone().requires_grad_() for name, value in params.items()}
     noise = torch.Generator(order.device).manual_seed(noise_seed)
     gradient = _gradient_of(task, current, data, defense, noise)
+    move = _plain(current, lr) if optimizer is None else optimizer.over(current)
     for batch in torch.split(order, batch_size):
         step = gradient(current, data.x[batch], data.y[batch])
         if defense is not None:
             sent = defense.update({name: leaf[None] for name, leaf in step.items()}, [noise])
             step = {name: leaf[0] for name, leaf in sent.items()}
-        with torch.no_grad():
-            for name, leaf in step.items():
-                current[name].sub_(leaf, alpha=lr)
+        move(step)
     return {name: value.detach() for name, value in current.items()}
+
+
+def _plain(leaves: Params, lr: float) -> Callable[[Params], None]:
+    """Return a function that moves ``leaves`` in place by one step of plain SGD."""
+
+    def step(gradient: Params) -> None:
+        with torch.no_grad():
+            for name, leaf in gradient.items():
+                leaves[name].sub_(leaf, alpha=lr)
+
+    return step
 
 
 def _gradient_of(
@@ -84,19 +100,26 @@ def _gradient_of(
     return gradient
 
 
+def outputs_of(
+    task: Task, params: Params, data: Dataset, *, chunk: int = 4096
+) -> torch.Tensor | None:
+    """Return the model's outputs ``[n, ...]``; None where it has none, or no tensor."""
+    outputs = []
+    with torch.no_grad():
+        for x in torch.split(data.x, chunk):
+            outputs.append(functional_call(task.model, dict(params), (x,)))
+            if not isinstance(outputs[-1], torch.Tensor):
+                return None
+    return torch.cat(outputs) if outputs else None
+
+
 def predict(task: Task, params: Params, data: Dataset, *, chunk: int = 4096) -> torch.Tensor | None:
     """Return the most probable class ``[n]`` of each record.
 
     The result is None where the model's outputs are not scores ``[n, classes]`` of two classes or
     more: only the loss knows what such outputs mean.
     """
-    classes = []
-    with torch.no_grad():
-        for x in torch.split(data.x, chunk):
-            outputs = functional_call(task.model, dict(params), (x,))
-            if not (isinstance(outputs, torch.Tensor) and outputs.ndim == 2):
-                return None
-            if outputs.shape[1] < 2:
-                return None
-            classes.append(outputs.argmax(dim=1))
-    return torch.cat(classes) if classes else None
+    outputs = outputs_of(task, params, data, chunk=chunk)
+    if outputs is None or outputs.ndim != 2 or outputs.shape[1] < 2:
+        return None
+    return outputs.argmax(dim=1)

@@ -42,7 +42,8 @@ class Update:
         steps: local steps.
         batch_size: records of a step; ``validity`` uses 1 where it is not known.
         records: number of different records of the client.
-        labels: of the records ``[n]``, int64, where the client revealed them.
+        labels: of the records, int64 ``[n]`` or numbers ``[n, ...]``, where the client revealed
+            them.
         buffers: other tensors that the client sent, such as running statistics.
         held: other tensors of the initial model: running statistics, frozen weights.
             ``in_place`` puts them into a model.
@@ -105,9 +106,12 @@ class Update:
                 f"records; expected {self.batch_size} to {seen}",
             )
         if self.labels is not None:
-            sound = self.labels.dim() == 1 and self.labels.dtype == torch.int64
+            codes = self.labels.dim() == 1 and self.labels.dtype == torch.int64
+            sound = codes or (self.labels.dim() > 0 and self.labels.is_floating_point())
             came = f"{list(self.labels.shape)} {self.labels.dtype}"
-            require(sound, f"labels are {came}; expected one int64 code for each record")
+            require(
+                sound, f"labels are {came}; expected one int64 code, or numbers, for each record"
+            )
 
     def as_gradient(self) -> Grads:
         """Return the gradient at ``before`` of the mean loss of all records, leaf ``[1, *p]``.

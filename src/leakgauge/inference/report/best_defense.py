@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from leakgauge.inference.catalog import PANEL
 from leakgauge.inference.report.defenses import DefenseRow, DefenseTable
+from leakgauge.inference.report.utility import Words, words_of
 from leakgauge.inference.report.verdict import level_of
 from leakgauge.report.section import DefenseEffect
-from leakgauge.report.wording import interval, number, percent
+from leakgauge.report.wording import interval, number
 from leakgauge.results.measurements import Estimate
 from leakgauge.runs.spec import NONE
 
@@ -121,18 +122,18 @@ def _doubt(bare: DefenseRow, best: DefenseRow) -> str:
 
 
 def _cost(bare: DefenseRow, best: DefenseRow) -> str:
-    if bare.accuracy is None or best.accuracy is None:
-        return "; what it costs in test accuracy was not measured"
-    before, after = bare.accuracy.estimate, best.accuracy.estimate
-    lost = round(100 * (before.value - after.value), 1)
-    cost = f"a cost of {lost:.1f} percentage points" if lost > 0 else "no cost"
-    if lost > 0 and not _apart(after, before):
+    if bare.utility is None or best.utility is None:
+        return "; what it costs in utility was not measured"
+    before, after, words = bare.utility.estimate, best.utility.estimate, words_of(best.utility)
+    lost = words.loss(before.value - after.value)
+    cost = f"a cost of {lost}" if lost else "no cost"
+    if lost and not _apart(after, before):
         cost += ", within the intervals"
-    if after.low <= best.accuracy.chance:
-        cost += ", and the model does not provably beat always naming the most frequent class"
+    if after.low <= best.utility.chance:
+        cost += f", and the model does not provably beat always {words.constant}"
     return (
-        f"; the model's test accuracy goes from {_share(before)} to {_share(after)}, which is "
-        f"{cost}"
+        f"; the model's test {words.name} goes from {_with_ends(before, words)} to "
+        f"{_with_ends(after, words)}, which is {cost}"
     )
 
 
@@ -158,6 +159,5 @@ def _auroc(row: DefenseRow) -> str:
     return f"{number(estimate.value)} ({interval(estimate)}; {row.worst.adversary})"
 
 
-def _share(estimate: Estimate) -> str:
-    ends = f"{percent(estimate.low)} to {percent(estimate.high)}"
-    return f"{percent(estimate.value)} ({ends})"
+def _with_ends(estimate: Estimate, words: Words) -> str:
+    return f"{words.figure(estimate.value)} ({words.ends(estimate)})"

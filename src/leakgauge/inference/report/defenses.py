@@ -1,4 +1,4 @@
-"""The defenses of a game beside one another: leakage against the model's accuracy."""
+"""The defenses of a game beside one another: leakage against the model's utility."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from string import ascii_lowercase
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.inference.report.headline import leading
-from leakgauge.inference.report.titles import accuracies
+from leakgauge.inference.report.utility import Words, utilities, words_of
 from leakgauge.report.grouping import Test
 from leakgauge.results.measurements import ACCUMULATED, CHOSEN, Estimate, Measurement
 from leakgauge.runs.spec import NONE
@@ -24,14 +24,14 @@ class DefenseRow:
     Attributes:
         number: its marker in the chart; 0 for no defense.
         defense: its name.
-        accuracy: of the model that is trained under it; None where it was not measured.
+        utility: of the model that is trained under it; None where it was not measured.
         aurocs: the AUROC over all rounds by (knowledge, adversary).
         leading: those of them that the answer stands on.
     """
 
     number: int
     defense: str
-    accuracy: Measurement | None
+    utility: Measurement | None
     aurocs: Mapping[tuple[str, str], Measurement]
     leading: Collection[tuple[str, str]] = ()
 
@@ -56,7 +56,7 @@ class Point:
 
     mark: str
     kind: str
-    accuracy: Estimate
+    utility: Estimate
     auroc: Estimate
 
 
@@ -76,24 +76,29 @@ class DefenseTable:
 
     @property
     def points(self) -> list[Point]:
-        """Every AUROC whose row has an accuracy."""
+        """Every AUROC whose row has a figure of the model."""
         letters = {name: letter for letter, name in self.adversaries.items()}
         return [
             Point(
                 f"{row.number}{letters[adversary]}",
                 NONE if row.defense == NONE else knowledge,
-                row.accuracy.estimate,
+                row.utility.estimate,
                 one.estimate,
             )
             for row in self.rows
-            if row.accuracy is not None
+            if row.utility is not None
             for (knowledge, adversary), one in row.aurocs.items()
         ]
 
     @property
-    def majorities(self) -> list[float]:
-        """The accuracy of always naming the most frequent class."""
-        return sorted({row.accuracy.chance for row in self.rows if row.accuracy is not None})
+    def words(self) -> Words | None:
+        """How to speak of the model's figures; None where there are none."""
+        return next((words_of(row.utility) for row in self.rows if row.utility is not None), None)
+
+    @property
+    def constants(self) -> list[float]:
+        """The figures of the best constant answer."""
+        return sorted({row.utility.chance for row in self.rows if row.utility is not None})
 
     @property
     def reading(self) -> str:
@@ -107,15 +112,15 @@ class DefenseTable:
 
     @property
     def undrawn(self) -> list[str]:
-        """The defenses that the chart lacks, as their accuracy is missing."""
-        return [row.defense for row in self.rows if row.accuracy is None]
+        """The defenses that the chart lacks, as the figure of their model is missing."""
+        return [row.defense for row in self.rows if row.utility is None]
 
 
 def defense_tables(
     tests: Sequence[Test], measurements: Sequence[Measurement]
 ) -> list[DefenseTable]:
     """Return one table per game that has a defense; none for a run without defenses."""
-    accuracy = {(one.game, one.defense): one for one in accuracies(measurements)}
+    utility = {(one.game, one.defense): one for one in utilities(measurements)}
     tables = []
     for game in dict.fromkeys(test.game for test in tests):
         aurocs = _aurocs(tests, game)
@@ -124,7 +129,7 @@ def defense_tables(
             continue
         leads = _leading(tests, game)
         rows = [
-            DefenseRow(number, name, accuracy.get((game, name)), aurocs[name], leads[name])
+            DefenseRow(number, name, utility.get((game, name)), aurocs[name], leads[name])
             for number, name in enumerate([NONE, *defended])
             if name in aurocs
         ]

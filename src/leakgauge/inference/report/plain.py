@@ -9,9 +9,7 @@ from leakgauge.inference.report.headline import leading, reading_of
 from leakgauge.inference.report.implied import NO_CERTIFICATE, all_implied, implied
 from leakgauge.inference.report.promises import guarantee, promises
 from leakgauge.inference.report.rows import worst_by_ask
-from leakgauge.inference.report.sentences import useless_models
 from leakgauge.inference.report.titles import (
-    accuracies,
     adversary_tests,
     baselines_of,
     by_value,
@@ -20,6 +18,7 @@ from leakgauge.inference.report.titles import (
     of_value,
     title,
 )
+from leakgauge.inference.report.utility import useless_models, utilities, utility_line
 from leakgauge.inference.report.verdict import Verdict, smallest_visible, verdict, verdicts
 from leakgauge.inference.run.over_seeds import BY_SEED
 from leakgauge.report.grouping import Test
@@ -27,24 +26,24 @@ from leakgauge.report.section import Line
 from leakgauge.results.measurements import ACCUMULATED, CHOSEN, STACKED, Measurement, Run
 from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.runs.question import Answer
-from leakgauge.runs.spec import NONE
 
 FEW = 3
 """With more tests than this, the terminal leaves what each success implies to the report."""
 
 
 def to_json(answer: Answer) -> dict[str, Any]:
-    """Return the headline of each game, every test with its figures, and the model's accuracy."""
+    """Return the headline of each game, every test with its figures, and the model's utility."""
     run, measurements = answer.run, answer.measurements
-    accuracy = {(one.game, one.defense): _figure(one) for one in accuracies(measurements)}
+    learned = utilities(measurements)
+    utility = {(one.game, one.defense): {one.metric: _figure(one)} for one in learned}
     return {
         "label": run.settings["label"],
         "secret": run.settings["secret"],
         "seed": run.settings["seed"],
         "headline": _headline(run, measurements),
-        "warnings": [*run.warnings, *useless_models(accuracies(measurements))],
+        "warnings": [*run.warnings, *useless_models(learned)],
         "cells": [
-            {**_test(run, test), "utility": {"accuracy": accuracy.get((test.game, test.defense))}}
+            {**_test(run, test), "utility": utility.get((test.game, test.defense), {})}
             for test in adversary_tests(measurements)
         ],
     }
@@ -100,7 +99,7 @@ def lines(run: Run, measurements: Sequence[Measurement]) -> list[Line]:
         for one in verdicts(run, measurements)
     ]
     texts = [
-        *map(_accuracy_line, accuracies(measurements)),
+        *map(utility_line, utilities(measurements)),
         *promise_lines(run),
         *(information_lines(run, tests) if len(tests) <= FEW else []),
         *map(best_defense, defense_tables(tests, measurements)),
@@ -126,14 +125,6 @@ def information_lines(run: Run, tests: Sequence[Test]) -> list[str]:
         f"The success of {title(one.test)} implies {one.least}." for one in all_implied(run, tests)
     ]
     return [*texts, NO_CERTIFICATE] if texts else []
-
-
-def _accuracy_line(one: Measurement) -> str:
-    under = "" if one.defense == NONE else f" under '{one.defense}'"
-    return (
-        f"The model trained for '{one.game}'{under} is right on {one.estimate.value:.1%} of the "
-        f"test records (always guessing the most frequent label: {one.chance:.1%})."
-    )
 
 
 def _quoted(text: str) -> str:

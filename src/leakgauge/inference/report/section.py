@@ -20,13 +20,13 @@ from leakgauge.inference.report.rows import (
 )
 from leakgauge.inference.report.selection import how_selected, selected
 from leakgauge.inference.report.titles import (
-    accuracies,
     adversary_tests,
     baselines_of,
     by_value,
     metric_titles,
     of_value,
 )
+from leakgauge.inference.report.utility import about_utility, useless_models, utilities
 from leakgauge.inference.report.verdict import CLEAR_AUROC, NOTHING_AUROC, STRONG_AUROC, Verdict
 from leakgauge.inference.report.views import (
     USED_ROUNDS,
@@ -68,7 +68,7 @@ def section(answer: Answer, question: Question) -> Section:
     tables = defense_tables(tests, measurements)
     promised = promises(run)
     implied = implied_views(all_implied(run, tests))
-    accuracy, baselines = accuracies(measurements), baselines_of(measurements)
+    learned, baselines = utilities(measurements), baselines_of(measurements)
     secret, again = run.settings.get("secret", ""), question.name[-1:].isdigit()
     html = render(
         "leakgauge.inference.report",
@@ -108,7 +108,7 @@ def section(answer: Answer, question: Question) -> Section:
             "known": threat_model.known(run, tests),
             "unknown": threat_model.unknown(run),
             "intervals": sentences.about_intervals(run, tests),
-            "accuracies": [(one, sentences.about_accuracy(one)) for one in accuracy],
+            "learned": [(one, about_utility(one)) for one in learned],
             "parts": parts(run.data),
             "rest": other_facts(run.data),
             "step": step_for(tests, TABLE_ROUNDS),
@@ -129,12 +129,12 @@ def section(answer: Answer, question: Question) -> Section:
         missing=answer.missing,
         warnings=[
             *run.warnings,
-            *sentences.useless_models(accuracy),
+            *useless_models(learned),
             *sentences.explained_by_labels(judged, baselines),
         ],
         effect=_effect(tables, judged),
         next_command=next_command(run, judged, question),
-        nav=_nav(question.name, tests, bool(tables), bool(promised), bool(accuracy)),
+        nav=_nav(question.name, tests, bool(tables), bool(promised), bool(learned)),
     )
 
 
@@ -149,7 +149,7 @@ def _effect(tables: Sequence[DefenseTable], judged: Sequence[Verdict]) -> Defens
 
 
 def _nav(
-    name: str, tests: Sequence[Test], defended: bool, promised: bool, accuracy: bool
+    name: str, tests: Sequence[Test], defended: bool, promised: bool, learned: bool
 ) -> list[tuple[str, str]]:
     some = bool(tests)
     parts = (
@@ -158,7 +158,7 @@ def _nav(
         ("figures", "Figures", some),
         ("promises", "Promises", some and promised),
         ("adversary", "Adversary", some),
-        ("accuracy", "Accuracy", accuracy),
+        ("utility", "Utility", learned),
         ("data", "Data", True),
         ("settings", "Settings", True),
     )

@@ -1,4 +1,4 @@
-"""Sentences about the tests of a run as a whole: summary, intervals, the model's accuracy."""
+"""Sentences about the tests of a run as a whole: summary, intervals, what labels explain."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,6 @@ from leakgauge.report.grouping import Test
 from leakgauge.report.wording import count, interval, number, percent
 from leakgauge.results.measurements import Measurement, Run
 from leakgauge.results.scores import LABELS_ALONE
-from leakgauge.runs.spec import NONE
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
@@ -60,33 +59,6 @@ def _covered(run: Run) -> list[str]:
         "records, initial model, training and trials. Its interval is Student's t over the seeds, "
         "widened to what the trials alone give. So it covers other training runs, but not another "
         "model or a better adversary."
-    ]
-
-
-def about_accuracy(one: Measurement) -> str:
-    """Return whether the model learned anything, in one or two sentences."""
-    estimate = one.estimate
-    figures = (
-        f"The model classifies {percent(estimate.value)} of the test records correctly "
-        f"({percent(estimate.confidence)} interval {percent(estimate.low)} to "
-        f"{percent(estimate.high)}); always naming the most frequent class gives "
-        f"{percent(one.chance)}."
-    )
-    if estimate.low > one.chance:
-        return figures
-    return f"{figures} So this run does not show that the model learned more than that."
-
-
-def useless_models(accuracies: Sequence[Measurement]) -> list[str]:
-    """Return a warning for each model that is no better than naming the most frequent class."""
-    return [
-        f"the model of {one.game} inference"
-        + ("" if one.defense == NONE else f" under {one.defense}")
-        + f" is right on {percent(one.estimate.value)} of the test records, and always naming the "
-        f"most frequent class on {percent(one.chance)}: a model that learned nothing may leak "
-        "otherwise than one that did; use more --rounds, another --lr or another --label"
-        for one in accuracies
-        if one.estimate.low <= one.chance
     ]
 
 

@@ -9,6 +9,7 @@ from leakgauge.report.grouping import Test
 from leakgauge.report.wording import count, plain
 from leakgauge.results.measurements import Run
 from leakgauge.runs.spec import NONE
+from leakgauge.training.catalog import SGD, own_rate
 
 MATCHING, ENCODER = "matching", "encoder"
 """Adversaries that know more than the others."""
@@ -105,7 +106,10 @@ def _each_round(settings: Mapping[str, Any]) -> str:
 
 def _learning(settings: Mapping[str, Any]) -> str:
     words = ""
-    if settings.get("lr") is not None:
+    optimizer = settings.get("optimizer", SGD)
+    if optimizer != SGD:
+        words += f", the optimizer `{optimizer}`"
+    if settings.get("lr") is not None and own_rate(optimizer) is None:
         words += f", the learning rate {plain(settings['lr'])}"
     if settings.get("batch_size") is not None:
         words += f", steps on batches of {settings['batch_size']} records"

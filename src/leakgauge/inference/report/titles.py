@@ -2,24 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 
-from leakgauge.inference.metrics import BASELINES, LEAKAGE
+from leakgauge.inference.metrics import BASELINES, LEAKAGE, UTILITY
 from leakgauge.inference.report.headline import called
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.wording import label
 from leakgauge.results.measurements import Measurement
-from leakgauge.results.scores import ACCURACY, AUROC, MOST_AT_RISK
+from leakgauge.results.scores import AUROC, MOST_AT_RISK
 from leakgauge.runs.spec import NONE
 
 
 def adversary_tests(measurements: Sequence[Measurement]) -> list[Test]:
-    """Return the tests of the adversaries; the model's accuracy belongs to none.
+    """Return the tests of the adversaries; the model's own figures belong to none.
 
     Raises:
         InputError: two measurements are the same figure of the same test.
     """
     return group_tests(
         [one for one in measurements if not of_value(one)],
-        without=(ACCURACY, MOST_AT_RISK, *BASELINES),
+        without=(*UTILITY, MOST_AT_RISK, *BASELINES),
     )
 
 
@@ -69,12 +69,6 @@ def metric_titles(tests: Sequence[Test]) -> dict[str, str]:
     """Return the title of every metric of the tests, by name."""
     names = dict.fromkeys(metric for test in tests for metric in test.metrics)
     return {name: LEAKAGE.get(name, label(name)) for name in in_order(list(names))}
-
-
-def accuracies(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Return the trained model's accuracy: the last measurement of each game and defense."""
-    last = {(one.game, one.defense): one for one in measurements if one.metric == ACCURACY}
-    return list(last.values())
 
 
 def most_at_risk_of(measurements: Sequence[Measurement], test: Test) -> Measurement | None:

@@ -1,4 +1,4 @@
-"""The chart of a game's defenses: leakage against the model's accuracy."""
+"""The chart of a game's defenses: leakage against the model's utility."""
 
 import math
 from collections.abc import Sequence
@@ -17,34 +17,35 @@ _MARK = (17.0, 11.0)  # the room of a number beside its point, in pixels
 
 
 def tradeoff(table: DefenseTable, *, name: str) -> Markup | None:
-    """Return AUROC against accuracy, a numbered point for each defense and adversary.
+    """Return AUROC against the model's utility, a numbered point for each defense and adversary.
 
     Args:
         table: the defenses of one game.
         name: a word that no other chart of the page has.
     """
-    points = table.points
-    if not points:
+    points, words = table.points, table.words
+    if not points or words is None:
         return None
     with chart(name, _SIZE) as (axes, svg):
         axes.axhline(0.5, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
-        for majority in table.majorities:
-            axes.axvline(majority, color=MUTED, linewidth=1.2, linestyle=(0, (1, 2)))
+        for constant in table.constants:
+            axes.axvline(constant, color=MUTED, linewidth=1.2, linestyle=(0, (1, 2)))
         for point in points:
             _draw_point(axes, point)
-        across = [x for p in points for x in (p.accuracy.low, p.accuracy.high)]
-        across += table.majorities
+        across = [x for p in points for x in (p.utility.low, p.utility.high)]
+        across += table.constants
         pad = max(0.01, 0.08 * (max(across) - min(across)))
         axes.set_xlim(min(across) - pad, max(across) + pad)
         axes.set_ylim(math.floor(10 * (min(0.5, *(p.auroc.low for p in points)) - 0.04)) / 10, 1.04)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
-        axes.set_xlabel("test accuracy of the model")
+        if words.is_share:
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+        axes.set_xlabel(f"test {words.name} of the model")
         _draw_marks(axes, points)
     return svg[0]
 
 
 def _draw_point(axes: Axes, point: Point) -> None:
-    x, y = point.accuracy, point.auroc
+    x, y = point.utility, point.auroc
     colour = INK if point.kind == NONE else ACCENT
     axes.plot([x.low, x.high], [y.value] * 2, color=colour, linewidth=1, alpha=0.4)
     axes.plot([x.value] * 2, [y.low, y.high], color=colour, linewidth=1.4, alpha=0.6)
@@ -62,7 +63,7 @@ def _draw_point(axes: Axes, point: Point) -> None:
 
 def _draw_marks(axes: Axes, points: Sequence[Point]) -> None:
     """The points' numbers, each at the nearest free place around its point."""
-    centres = [axes.transData.transform((p.accuracy.value, p.auroc.value)) for p in points]
+    centres = [axes.transData.transform((p.utility.value, p.auroc.value)) for p in points]
     taken = [(float(x), float(y)) for x, y in centres]
     around = [(r, turn * math.pi / 8) for r in range(14, 90, 12) for turn in range(16)]
     for point, (x, y) in zip(points, list(taken), strict=True):
@@ -80,7 +81,7 @@ def _draw_marks(axes: Axes, points: Sequence[Point]) -> None:
         line = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 4}
         axes.annotate(
             point.mark,
-            (point.accuracy.value, point.auroc.value),
+            (point.utility.value, point.auroc.value),
             xytext=(right, up),
             textcoords="offset points",
             ha="center",

@@ -37,6 +37,9 @@ CHUNK = 2**24
 INVERSE_PENALTY = 0.01
 """Scikit-learn's C, on standardised sums."""
 
+TINY = 1e-12
+"""A variance that keeps labels which are constant in every batch from dividing by 0."""
+
 SMOOTHED = 0.5
 """Counts of each label that a candidate's batch is taken to have beside its own."""
 
@@ -44,19 +47,20 @@ SMOOTHED = 0.5
 def baselines(stage: Stage) -> Mapping[str, Floats]:
     """Return log posteriors ``[n, m]`` of the trials by metric, from labels and features alone.
 
+    Of classes, a batch's labels are their counts; of numbers and of several labels a record, the
+    means and the standard deviations.
+
     The trials are those of the first round. In user inference, where candidates differ in each
     trial, only labels are compared: those of the batch with those of a candidate's other records.
     """
-    if not torch.is_floating_point(stage.private.y) and stage.private.y.ndim == 1:
-        labels: Summary | None = _label_counts(int(stage.private.y.max()) + 1)
-    else:
-        labels = None
+    y = stage.private.y
+    counted = not y.is_floating_point() and y.ndim == 1
+    labels = _label_counts(int(y.max()) + 1) if counted else _label_moments
     if stage.trials.candidates is not None and isinstance(stage.game, UserInference):
-        return {} if labels is None else {LABELS_ALONE: _of_candidates(stage, labels)}
+        of_candidates = _of_counts if counted else _of_moments
+        return {LABELS_ALONE: of_candidates(stage, labels)}
     summaries = {LABELS_ALONE: labels, FEATURES_ALONE: _feature_means}
-    return {
-        name: _learned(stage, summary) for name, summary in summaries.items() if summary is not None
-    }
+    return {name: _learned(stage, summary) for name, summary in summaries.items()}
 
 
 def _learned(stage: Stage, summary: Summary) -> Floats:
@@ -72,7 +76,7 @@ def _learned(stage: Stage, summary: Summary) -> Floats:
     return with_prior(two_sided(judged), stage.log_prior)
 
 
-def _of_candidates(stage: Stage, labels: Summary) -> Floats:
+def _of_counts(stage: Stage, labels: Summary) -> Floats:
     """The likelihood of a batch's labels, drawn as those of each candidate's batch."""
     trials = stage.trials
     assert trials.candidates is not None
@@ -81,6 +85,26 @@ def _of_candidates(stage: Stage, labels: Summary) -> Floats:
     log_share = np.log(held / held.sum(axis=1, keepdims=True))
     of_candidates = log_share[trials.candidates.index.cpu().numpy()]
     return with_prior(np.einsum("nk,nmk->nm", seen, of_candidates), stage.log_prior)
+
+
+def _of_moments(stage: Stage, labels: Summary) -> Floats:
+    """The likelihood of a batch's mean label, normal around that of each candidate's batch."""
+    trials = stage.trials
+    assert trials.candidates is not None
+    seen, _ = np.split(labels(trials.pool, trials.rows.cpu()), 2, axis=1)
+    held, spread = np.split(labels(trials.candidates.pool, trials.candidates.rows.cpu()), 2, axis=1)
+    variance = np.square(spread).mean(axis=0) + TINY
+    of_candidates = held[trials.candidates.index.cpu().numpy()]
+    apart = np.square(seen[:, None] - of_candidates) / (2 * variance / trials.rows.shape[1])
+    return with_prior(-apart.sum(axis=2) / 2, stage.log_prior)
+
+
+def _label_moments(data: Dataset, rows: Tensor) -> Floats:
+    """The means of a batch's labels, then their standard deviations ``[n, 2 k]``."""
+    labels = data.y.cpu().double().reshape(len(data), -1)[rows]
+    spread = labels.std(dim=1, correction=0)
+    found: Floats = torch.cat([labels.mean(dim=1), spread], dim=1).numpy()
+    return found
 
 
 def _label_counts(classes: int) -> Summary:

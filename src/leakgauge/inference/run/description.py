@@ -87,6 +87,7 @@ def _settings(settings: Settings, records: Records, spec: InferenceSettings) -> 
     if spec.task is None:
         roles = ("group", "drop", "bins", "drop_missing", "merge_rare")
         data |= {name: _plain(getattr(spec, name)) for name in roles}
+        data |= {"loss": spec.loss}
         data |= spec.reading
     else:
         data["task"] = spec.task

@@ -4,15 +4,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-import numpy as np
-import torch
-
 from leakgauge.core.knowledge import STATIC
 from leakgauge.core.rng import stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
 from leakgauge.core.versions import versions
-from leakgauge.defenses import deployed
 from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, USER
 from leakgauge.inference.games.candidates import AnyAttack
 from leakgauge.inference.run.baselines import baselines
@@ -20,8 +16,9 @@ from leakgauge.inference.run.most_at_risk import most_at_risk
 from leakgauge.inference.run.readings import Reading, Rules, chosen, over_rounds, weighted
 from leakgauge.inference.run.rounds import RoundJudgements
 from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.utility import utility_of
 from leakgauge.inference.settings import FRESH
-from leakgauge.results import bootstrap, scores
+from leakgauge.results import scores
 from leakgauge.results.measurements import (
     ACCUMULATED,
     CHOSEN,
@@ -30,7 +27,6 @@ from leakgauge.results.measurements import (
     Estimate,
     Measurement,
 )
-from leakgauge.training import predict
 
 
 def judge(
@@ -327,18 +323,13 @@ def _baselines(stage: Stage, base: Measurement) -> Iterator[Measurement]:
 
 
 def _utility(stage: Stage, final: Params, base: Measurement) -> Iterator[Measurement]:
-    """The trained model's accuracy; nothing where its outputs are no scores of classes."""
-    predicted = predict(deployed(stage.task), final, stage.test)
-    if predicted is None:
-        return
-    correct = (predicted == stage.test.y).cpu().numpy()
-    users = stage.test.users
-    block = np.arange(len(correct)) if users is None else users.cpu().numpy()
-    rng = stream(stage.settings.seed, stage.game.name, "utility")
-    yield replace(
-        base,
-        metric=scores.ACCURACY,
-        round=stage.settings.rounds,
-        estimate=bootstrap.share(correct, block, rng=rng),
-        chance=float(torch.bincount(stage.test.y).max()) / len(correct),
-    )
+    """What the trained model is good for; nothing where its outputs do not match the labels."""
+    found = utility_of(stage, final)
+    if found is not None:
+        yield replace(
+            base,
+            metric=found.metric,
+            round=stage.settings.rounds,
+            estimate=found.estimate,
+            chance=found.chance,
+        )

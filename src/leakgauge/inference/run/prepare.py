@@ -126,4 +126,5 @@ def settings_of(spec: InferenceSettings, ask: str) -> Settings:
         ratio_bins=spec.ratio_bins,
         candidates=spec.candidates,
         stack=spec.stack,
+        optimizer=spec.optimizer,
     )

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from leakgauge.core.checks import require
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Dataset, Schema, Task
 from leakgauge.data import Roles, Source, Split, Table, encode
+from leakgauge.data.encoding import outputs_for
 from leakgauge.data.image_tables import encode_pictures, make_picture_table
 from leakgauge.data.table import make_table
 from leakgauge.inference.catalog import ATTRIBUTE
@@ -31,7 +31,7 @@ class Records:
 
     Attributes:
         label: the label's name; ``classes`` are its values by code.
-        y: labels ``[n]``, int64 codes.
+        y: labels ``[n]``, int64 codes, or numbers; of a task of one's own also ``[n, k]``.
         secrets: for each secret its codes ``[n]``, int64; ``values`` are its values by code.
         users: the user of each record ``[n]``, int64, or None.
         columns: features of a record before the encoding; of an image, its pixels.
@@ -106,7 +106,7 @@ def _from_table(spec: InferenceSettings, source: Source) -> Records:
         keep = (str(spec.secret),) if ask == ATTRIBUTE else ()
         data = encode(table, fit_on=split.private, keep=keep)
         generator = torch_stream(spec.seed, "model")
-        model = mlp(data.x.shape[1], len(table.classes), hidden=spec.hidden, generator=generator)
+        model = mlp(data.x.shape[1], outputs_for(table), hidden=spec.hidden, generator=generator)
         return _task(model, spec), data
 
     return _of_table(table, encoded, table.features.shape[1], is_table=True)
@@ -121,7 +121,7 @@ def _from_images(spec: InferenceSettings, source: Source) -> Records:
 
     def encoded(ask: str, split: Split) -> tuple[Task, Dataset]:
         generator = torch_stream(spec.seed, "model")
-        model = cnn(channels, len(table.classes), height, generator=generator)
+        model = cnn(channels, outputs_for(table), height, generator=generator)
         data = encode_pictures(table, pixels, rows, fit_on=split.private)
         return _task(model, spec), data
 
@@ -129,7 +129,7 @@ def _from_images(spec: InferenceSettings, source: Source) -> Records:
 
 
 def _task(model: nn.Module, spec: InferenceSettings) -> Task:
-    return Task(model.to(spec.device), cross_entropy)
+    return Task(model.to(spec.device), spec.loss)
 
 
 def _of_table(table: Table, encode: Encoding, columns: int, *, is_table: bool) -> Records:
@@ -151,20 +151,20 @@ def _of_table(table: Table, encode: Encoding, columns: int, *, is_table: bool) -
 
 
 RolesKey = tuple[
-    str, tuple[str, ...], str | None, tuple[str, ...], tuple[tuple[str, int], ...], int
+    str, tuple[str, ...], str | None, tuple[str, ...], tuple[tuple[str, int], ...], int, bool
 ]
 
 
 def _roles(spec: InferenceSettings) -> tuple[RolesKey, bool]:
     secrets = () if spec.secret is None else (spec.secret,)
     bins = tuple(spec.bins.items())
-    key = (str(spec.label), secrets, spec.group, spec.drop, bins, spec.merge_rare)
+    key = (str(spec.label), secrets, spec.group, spec.drop, bins, spec.merge_rare, spec.numeric)
     return key, spec.drop_missing
 
 
 def _made_roles(key: RolesKey) -> Roles:
-    label, secrets, group, drop, bins, merge_rare = key
-    return Roles(label, secrets, group, drop, dict(bins), merge_rare)
+    label, secrets, group, drop, bins, merge_rare, numeric = key
+    return Roles(label, secrets, group, drop, dict(bins), merge_rare, numeric)
 
 
 @lru_cache(maxsize=4)  # the settings are resolved before they are run, each with the table

@@ -18,7 +18,7 @@ from leakgauge.runs.spec import declared
 
 S = TypeVar("S", bound=InferenceSettings)
 
-OF_A_TABLE = ("label", "group", "drop", "bins", "drop_missing", "merge_rare", "hidden")
+OF_A_TABLE = ("label", "loss", "group", "drop", "bins", "drop_missing", "merge_rare", "hidden")
 """Settings that a user's own task leaves no use for."""
 
 
@@ -78,6 +78,7 @@ def _of_columns(spec: S, source: Source) -> S:
         group=spec.group,
         drop=spec.drop,
         bins=spec.bins,
+        numeric=spec.numeric,
         secret_needed=set(spec.ask) != {USER},
         columns=source.frame.columns,
     )

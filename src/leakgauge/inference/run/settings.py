@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
 from leakgauge.gradients import MAX_BYTES
 from leakgauge.inference.settings import EMPIRICAL, FRESH, REUSE, UNIFORM
+from leakgauge.training.catalog import SGD
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,9 @@ class Settings:
         batch_size: B, records a batch, of the trials as of the training.
         rounds: a round is an epoch (section 5.1.4); round 1 is before the first.
         trials: private batches that are attacked.
-        lr: learning rate of SGD.
+        lr: learning rate of SGD, or of an optimizer that names none.
+        optimizer: moves the model, as ``leakgauge.training.catalog.parse_optimizer`` reads it. An
+            observer sees the gradient of each batch at the current parameters in any case.
         batches: ``"reuse"``: a trial's batch is the same in every round, as in training over
             epochs; ``"fresh"``: each round draws a new batch with the same secret.
         prior: ``"uniform"``, or ``"empirical"``: the secret's shares among the private records.
@@ -43,6 +46,7 @@ class Settings:
     ratio_bins: int = 6
     candidates: int = 2
     stack: bool = False
+    optimizer: str = SGD
 
     def __post_init__(self) -> None:
         require_count(self.batch_size, "batch size")

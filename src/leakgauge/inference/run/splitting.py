@@ -1,5 +1,7 @@
 """Whose the records of a run are: private, public (the adversary's) or test."""
 
+from torch import Tensor
+
 from leakgauge.core.checks import nearest, require
 from leakgauge.core.rng import stream
 from leakgauge.data import Split, split_records
@@ -33,7 +35,7 @@ def split_of(records: Records, spec: InferenceSettings) -> Split:
     if USER in spec.ask:
         split = split_users(
             users_of(records.users),
-            label=records.y,
+            label=_classes(records),
             classes=records.classes,
             need_label=NEED_LABEL,
             rng=rng,
@@ -43,7 +45,7 @@ def split_of(records: Records, spec: InferenceSettings) -> Split:
     return split_records(
         records.secrets[secret],
         users=records.users,
-        label=records.y,
+        label=_classes(records),
         values=records.values.get(secret, ()),
         classes=records.classes,
         shadow=spec.shadow,
@@ -52,6 +54,12 @@ def split_of(records: Records, spec: InferenceSettings) -> Split:
         need_label=NEED_LABEL,
         rng=rng,
     )
+
+
+def _classes(records: Records) -> Tensor | None:
+    """Return the labels, of which none may be rare; None where they are no classes."""
+    is_class = not records.y.is_floating_point() and records.y.ndim == 1
+    return records.y if is_class else None
 
 
 def _refuse_rare(records: Records, spec: InferenceSettings, split: Split) -> None:

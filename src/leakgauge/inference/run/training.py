@@ -1,6 +1,7 @@
 """Training of a stage, round by round."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 import torch
 
@@ -12,6 +13,8 @@ from leakgauge.gradients import params_of
 from leakgauge.inference.run.shadows import defense_of_round
 from leakgauge.inference.run.stage import Stage
 from leakgauge.training import train_epoch
+from leakgauge.training.catalog import own_rate, parse_optimizer
+from leakgauge.training.optimizers import Optimizing
 
 
 def trajectory(stage: Stage, *, after: int = 0, params: Params | None = None) -> Iterator[Params]:
@@ -23,6 +26,11 @@ def trajectory(stage: Stage, *, after: int = 0, params: Params | None = None) ->
         params: the parameters after these; the model's own if None.
     """
     settings = stage.settings
+    make = parse_optimizer(settings.optimizer, lr=settings.lr)
+    if make is not None and after > 0:  # its state was not kept: it starts over
+        yield from islice(trajectory(stage), after + 1, None)
+        return
+    optimizer = None if make is None else Optimizing(make)
     current = params_of(stage.task.model) if params is None else dict(params)
     if after == 0 and params is None:
         yield current
@@ -37,12 +45,14 @@ def trajectory(stage: Stage, *, after: int = 0, params: Params | None = None) ->
                 rng=stream(settings.seed, stage.game.name, "train", number),
                 defense=defense_of_round(stage, number, current),
                 noise_seed=derive(settings.seed, stage.name, "train noise", number),
+                optimizer=optimizer,
             )
         if not all(bool(torch.isfinite(leaf).all()) for leaf in current.values()):
+            rate = own_rate(settings.optimizer) or settings.lr
             defended = stage.defense.name != "none"
             weaker = f", or weaken the defense {stage.defense.name!r}" if defended else ""
             raise InputError(
                 f"training diverged in round {number} (parameters are not finite); lower the "
-                f"learning rate, now {settings.lr:g}{weaker}"
+                f"learning rate, now {rate:g}{weaker}"
             )
         yield current

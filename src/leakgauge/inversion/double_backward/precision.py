@@ -30,7 +30,7 @@ class Rounded:
 
     def __init__(self, task: Task, params: Params, x: Tensor) -> None:
         model = copy.deepcopy(task.model).to(torch.bfloat16)
-        self._task = Task(model, lambda outputs, y: task.loss(outputs.to(x.dtype), y))
+        self._task = Task(model, lambda outputs, y: task.mean_loss(outputs.to(x.dtype), y))
         self._params = {name: value.to(torch.bfloat16) for name, value in params.items()}
         with torch.no_grad(), explained("the model refuses bfloat16; set precision=full"):
             model(x.to(torch.bfloat16))

@@ -86,4 +86,4 @@ class ParameterSlots:
         with mode:
             with self.filled(values):
                 outputs = task.model(x)
-            return task.loss(outputs, y)
+            return task.mean_loss(outputs, y)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require, require_choice, require_count
+from leakgauge.core.losses import of_classes
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.inversion.labels.methods import counts, gradinversion, idlg
 from leakgauge.inversion.labels.output_layer import (
@@ -67,8 +68,8 @@ def infer_labels(
         rng: draws the noise.
 
     Raises:
-        InputError: the model has no linear layer, its gradient is missing, zero or not finite, or
-            the method cannot be used for this batch.
+        InputError: the loss has no classes, the model has no linear layer, its gradient is
+            missing, zero or not finite, or the method cannot be used for this batch.
 
     >>> from torch import nn
     >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
@@ -80,6 +81,12 @@ def infer_labels(
     require_count(batch, "batch size")
     layer = output_layer_of(task.model)
     _require_fit(task, layer, grads)
+    weight = grads[layer.weight]
+    require(
+        of_classes(task.mean_loss, weight.shape[1], like=weight),
+        "labels are inferred from the slope of cross entropy, and the task has another loss; pass "
+        "the labels (as known)",
+    )
     if method == "auto":
         method = "idlg" if batch == 1 else "counts"
     require(

@@ -249,6 +249,8 @@ def _sent_labels(update: Update, count: int, classes: int | None) -> Tensor:
         )
     sent = len(update.labels)
     require(sent == count, f"the update holds {sent} labels; expected {count}, its records")
+    if update.labels.is_floating_point() and classes is None:
+        return update.labels[None]
     first, last = int(update.labels.min()), int(update.labels.max())
     require(
         first >= 0 and (classes is None or last < classes),

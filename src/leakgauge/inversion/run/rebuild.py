@@ -83,12 +83,18 @@ def _rebuild_by_search(
     return Rebuilt(
         in_units_of_scores(scenario, rows),
         in_units_of_scores(scenario, scenario.x),
-        {**scores, LABEL_ACCURACY: label_accuracy(search.labels, y)},
+        {**scores, **_of_labels(search.labels, y)},
         curves_of(scenario, search, x),
         search.seconds_per_iteration,
         sent.warnings(simulated=attempt.spec.simulate),
         chance=chance_of(scenario),
     )
+
+
+def _of_labels(guess: Tensor, truth: Tensor) -> dict[str, Tensor]:
+    """The share of correct labels; nothing of numbers, which are always known."""
+    known = truth.is_floating_point()
+    return {} if known else {LABEL_ACCURACY: label_accuracy(guess, truth)}
 
 
 def _rebuild_exactly(scenario: Scenario, attempt: Attempt) -> Rebuilt:

@@ -102,6 +102,7 @@ def _roles(spec: InversionSpec, source: Source) -> Roles:
         group=spec.group,
         drop=spec.drop,
         bins=spec.bins,
+        numeric=spec.numeric,
         secret_needed=False,
         columns=columns,
     )

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from leakgauge.core.checks import require
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Params, Schema, Task
 from leakgauge.data import Roles, Source, encode, make_table
+from leakgauge.data.encoding import encode_label, outputs_for
 from leakgauge.data.image_tables import make_picture_table
 from leakgauge.data.pixels import Pixels
 from leakgauge.gradients import params_of
@@ -36,7 +36,7 @@ class Scenario:
         task: the model and its loss.
         params: where clients start.
         x: private records ``[N, ...]``, in units of the model's input.
-        y: their labels ``[N]``.
+        y: their labels ``[N]``: codes, or numbers.
         low: lowest values of a record, broadcast to it; the attacker searches above them.
         high: highest values of a record, broadcast to it.
         guess: a record ``[...]`` that uses no gradient: the mean of public ones.
@@ -75,10 +75,11 @@ def scenario_of(source: Source, spec: InversionSpec) -> Scenario:
 
 def _image_scenario(source: Source, spec: InversionSpec) -> Scenario:
     assert source.pixels is not None
-    roles = Roles(str(spec.label), (), None, (), spec.bins)
+    roles = Roles(str(spec.label), (), None, (), spec.bins, numeric=spec.numeric)
     table, rows = make_picture_table(source.frame, roles, drop_missing=spec.drop_missing)
     attacked = _attacked_rows(spec, len(rows))
     others = np.delete(rows, attacked)
+    of_others = np.delete(np.arange(len(rows)), attacked if len(others) else [])
     # Channels are scaled by public images; nothing private is used.
     pixels = Pixels.learn(source.pixels[others if len(others) else rows])
     means = ", ".join(f"{mean:.3f}" for mean in pixels.mean)
@@ -88,7 +89,7 @@ def _image_scenario(source: Source, spec: InversionSpec) -> Scenario:
     model = build(
         str(spec.net),
         channels=channels,
-        classes=len(table.classes),
+        classes=outputs_for(table),
         side=side,
         init=spec.init,
         generator=torch_stream(spec.seed, "model"),
@@ -96,10 +97,10 @@ def _image_scenario(source: Source, spec: InversionSpec) -> Scenario:
     if spec.weights is not None:
         load_weights(model, spec.weights)
     return Scenario(
-        task=Task(model, cross_entropy),
+        task=Task(model, spec.loss),
         params=params_of(model),
         x=x,
-        y=table.y[attacked].to(spec.device),
+        y=encode_label(table, torch.from_numpy(of_others), x.dtype)[attacked].to(spec.device),
         low=pixels.low.to(spec.device),
         high=pixels.high.to(spec.device),
         guess=torch.zeros_like(x[0]),
@@ -113,7 +114,7 @@ def _image_scenario(source: Source, spec: InversionSpec) -> Scenario:
 def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
     table = make_table(
         source.frame,
-        Roles(str(spec.label), (), spec.group, spec.drop, spec.bins),
+        Roles(str(spec.label), (), spec.group, spec.drop, spec.bins, numeric=spec.numeric),
         drop_missing=spec.drop_missing,
     )
     attacked = torch.from_numpy(_attacked_rows(spec, len(table)))
@@ -124,13 +125,13 @@ def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
         "lower --images",
     )
     data = encode(table, fit_on=others).to(spec.device)
-    model = mlp(data.x.shape[1], len(table.classes), spec.hidden, generator=torch.Generator())
+    model = mlp(data.x.shape[1], outputs_for(table), spec.hidden, generator=torch.Generator())
     initialise(model, spec.init, generator=torch_stream(spec.seed, "model"))
     model = model.to(spec.device)
     if spec.weights is not None:
         load_weights(model, spec.weights)
     return Scenario(
-        task=Task(model, cross_entropy),
+        task=Task(model, spec.loss),
         params=params_of(model),
         x=data.x[attacked],
         y=data.y[attacked],

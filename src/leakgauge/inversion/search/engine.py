@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import nearest, require
+from leakgauge.core.losses import of_classes
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.probing import Watch, explained, private, refuse_random, trainable
 from leakgauge.inversion.double_backward.difference import Difference
@@ -51,8 +52,8 @@ def reconstruct(
         settings: the attack, as one of ``PRESETS``.
         shape: of a target's records, ``(B, *record)``.
         seed: draws the starts, from one stream for each target and restart.
-        labels: ``[T, B]`` int64, known or inferred; None searches for them, where ``settings``
-            allow that.
+        labels: ``[T, B]`` int64, known or inferred, or known numbers ``[T, B, ...]``; None
+            searches for them, where ``settings`` allow that.
         low: lowest values that a record can have, broadcast to it, in units of the model's
             input; needed with ``settings.boxed``, like ``high``.
         high: highest values, in the same way.
@@ -171,7 +172,8 @@ def classes_of(task: Task, params: Params, x: Tensor) -> int | None:
     """Outputs of the model on a batch ``x [B, ...]``.
 
     Returns:
-        None where they are no scores ``[B, classes]`` of two classes or more.
+        None where they are no scores ``[B, classes]`` of two classes or more, or the loss is not
+        one of classes.
 
     Raises:
         InputError: the model does not take such records, or draws random numbers.
@@ -181,7 +183,8 @@ def classes_of(task: Task, params: Params, x: Tensor) -> int | None:
         outputs = model(x)
     refuse_random(task.model, seen)
     shaped = isinstance(outputs, Tensor) and outputs.dim() == 2 and outputs.shape[1] > 1
-    return outputs.shape[1] if shaped else None
+    scored = shaped and of_classes(task.mean_loss, outputs.shape[1], like=outputs)
+    return outputs.shape[1] if scored else None
 
 
 def check_gradients(params: Params, observed: Grads) -> int:

@@ -77,7 +77,8 @@ def search(
         settings: the attack, without its own objective.
         start: where the restarts of each target begin, ``[T, R, B, *record]``.
         seed: draws the starts of unknown labels.
-        labels: ``[T, B]`` int64; None searches for them among ``classes``.
+        labels: ``[T, B]`` int64, or numbers ``[T, B, ...]``; None searches for them among
+            ``classes``.
         classes: of the model; needed where ``labels`` is None.
         held: records that one gradient is of, where ``objective`` splits the B records; None
             takes all B. A prior of each record counts them.
@@ -177,12 +178,18 @@ def _check_joint(settings: Settings, classes: int | None) -> int:
     if classes is None:
         raise InputError(
             "labels are searched for among classes, and the model's outputs are no scores of two "
-            "or more; pass the labels (as known)"
+            "or more, or its loss has no classes; pass the labels (as known)"
         )
     return classes
 
 
 def _check_labels(labels: Tensor, targets: int, count: int, classes: int | None) -> None:
+    if labels.is_floating_point() and classes is None:
+        require(
+            labels.shape[:2] == (targets, count),
+            f"labels are {list(labels.shape)}; expected [{targets}, {count}, ...]",
+        )
+        return
     require(
         labels.dtype == torch.int64 and labels.shape == (targets, count),
         f"labels are {labels.dtype} {list(labels.shape)}; "

@@ -1,0 +1,104 @@
+"""Losses by name: of classes, of numbers, and of several yes-or-no labels.
+
+A ``Task`` takes any other function, too. ``LOSSES`` holds those that a name stands for.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from leakgauge.core.checks import require
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""``(outputs [B, ...], targets [B, ...]) -> a mean [], or the loss of each record [B]``."""
+
+
+def mse(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean squared error; outputs ``[B, 1]`` fit targets ``[B]``.
+
+    Args:
+        outputs: ``[B, ...]``.
+        targets: numbers ``[B, ...]``, as many for each record as there are outputs.
+
+    Raises:
+        InputError: a record has more outputs than targets, or fewer.
+
+    >>> mse(torch.tensor([[1.0], [2.0]]), torch.tensor([1.0, 4.0]))
+    tensor(2.)
+    """
+    return functional.mse_loss(outputs, _like(outputs, targets, "mse"))
+
+
+def bce(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean binary cross entropy of logits; outputs ``[B, 1]`` fit targets ``[B]``.
+
+    Args:
+        outputs: logits ``[B, k]``.
+        targets: 0 or 1, ``[B, k]``: whether each of k labels applies.
+
+    Raises:
+        InputError: a record has more outputs than targets, or fewer.
+
+    >>> bce(torch.zeros(2, 3), torch.ones(2, 3, dtype=torch.int64))
+    tensor(0.6931)
+    """
+    return functional.binary_cross_entropy_with_logits(outputs, _like(outputs, targets, "bce"))
+
+
+LOSSES: Mapping[str, Loss] = {"cross_entropy": functional.cross_entropy, "mse": mse, "bce": bce}
+"""The losses that ``Task`` knows by name."""
+
+
+_OF_NUMBERS = (
+    *(mse, functional.mse_loss, functional.l1_loss),
+    *(functional.smooth_l1_loss, functional.huber_loss),
+)
+
+
+def of_numbers(loss: Loss) -> bool:
+    """Return whether a loss is known to compare numbers, as the mean squared error does.
+
+    >>> of_numbers(mse), of_numbers(nn.HuberLoss()), of_numbers(bce)
+    (True, True, False)
+    """
+    modules = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)
+    return isinstance(loss, modules) or any(loss is one for one in _OF_NUMBERS)
+
+
+def of_classes(loss: Loss, classes: int, *, like: Tensor) -> bool:
+    """Return whether a loss draws each record to its class alone, as cross entropy does.
+
+    It is tried: at equal outputs, the slope must be negative at the class and nowhere else.
+
+    Args:
+        loss: is called with outputs ``[2, classes]`` and int64 targets ``[2]``.
+        classes: number of outputs.
+        like: has the type and the device of the outputs.
+
+    >>> several = torch.zeros(1)
+    >>> of_classes(functional.cross_entropy, 3, like=several), of_classes(mse, 3, like=several)
+    (True, False)
+    """
+    outputs = like.new_zeros(2, classes).requires_grad_()
+    targets = torch.tensor([0, classes - 1], device=like.device)
+    try:
+        with torch.enable_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            (slope,) = torch.autograd.grad(loss(outputs, targets), outputs)
+    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError):
+        return False
+    return torch.equal(slope < 0, functional.one_hot(targets, classes) > 0)
+
+
+def _like(outputs: Tensor, targets: Tensor, name: str) -> Tensor:
+    """Return the targets in the shape and type of the outputs."""
+    fits = outputs.shape[:1] == targets.shape[:1] and outputs.numel() == targets.numel()
+    require(
+        fits,
+        f"{name} compares outputs {list(outputs.shape)} with targets {list(targets.shape)}; "
+        "expected one target for each output",
+    )
+    return targets.reshape(outputs.shape).to(outputs.dtype)

@@ -1,0 +1,115 @@
+"""Words for what the trained model is good for, by its metric."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from leakgauge.inference.metrics import UTILITY
+from leakgauge.report.wording import number, percent
+from leakgauge.results.measurements import Estimate, Measurement
+from leakgauge.results.scores import ACCURACY, MACRO_F1, R2
+from leakgauge.runs.spec import NONE
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a report speaks of a metric of the model.
+
+    Attributes:
+        name: within a sentence.
+        constant: the best answer without a model.
+        says: the model's figure, as a sentence with ``{}`` for it.
+        is_share: whether figures are in per cent.
+    """
+
+    name: str
+    constant: str
+    says: str
+    is_share: bool = False
+
+    def figure(self, value: float) -> str:
+        """Return a figure as text."""
+        return percent(value) if self.is_share else number(value)
+
+    def loss(self, by: float) -> str:
+        """Return by how much a figure fell; empty where it did not."""
+        lost = round(100 * by, 1) if self.is_share else round(by, 3)
+        if lost <= 0:
+            return ""
+        return f"{lost:.1f} percentage points" if self.is_share else f"{lost:.3f}"
+
+    def ends(self, estimate: Estimate) -> str:
+        """Return the two ends of an interval."""
+        return f"{self.figure(estimate.low)} to {self.figure(estimate.high)}"
+
+
+WORDS: Mapping[str, Words] = {
+    ACCURACY: Words(
+        "accuracy",
+        "naming the most frequent class",
+        "is right on {} of the test records",
+        is_share=True,
+    ),
+    R2: Words(
+        "R²",
+        "naming the mean of the labels",
+        "predicts the labels of the test records with an R² of {}",
+    ),
+    MACRO_F1: Words(
+        "macro F1",
+        "naming every label",
+        "names the labels of the test records with a macro F1 of {}",
+    ),
+}
+
+
+def words_of(one: Measurement) -> Words:
+    """Return the words for the metric of a figure of the model."""
+    return WORDS[one.metric]
+
+
+def utilities(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Return what the trained model is good for: the last figure of each game and defense."""
+    last = {(one.game, one.defense): one for one in measurements if one.metric in UTILITY}
+    return list(last.values())
+
+
+def about_utility(one: Measurement) -> str:
+    """Return whether the model learned anything, in one or two sentences."""
+    estimate, words = one.estimate, words_of(one)
+    ends = f"{percent(estimate.confidence)} interval {words.ends(estimate)}"
+    figure = f"{words.figure(estimate.value)} ({ends})"
+    figures = (
+        f"The model {words.says.format(figure)}; always {words.constant} gives "
+        f"{words.figure(one.chance)}."
+    )
+    if estimate.low > one.chance:
+        return figures
+    return f"{figures} So this run does not show that the model learned more than that."
+
+
+def useless_models(measured: Sequence[Measurement]) -> list[str]:
+    """Return a warning for each model that is no better than the best constant answer."""
+    return [
+        f"the model of {one.game} inference"
+        + ("" if one.defense == NONE else f" under {one.defense}")
+        + f" {_said(one)}, and always {words_of(one).constant} gives "
+        f"{words_of(one).figure(one.chance)}: a model that learned nothing may leak otherwise than "
+        "one that did; use more --rounds, another --lr or another --label"
+        for one in measured
+        if one.estimate.low <= one.chance
+    ]
+
+
+def utility_line(one: Measurement) -> str:
+    """Return the paragraph of the terminal."""
+    words = words_of(one)
+    under = "" if one.defense == NONE else f" under '{one.defense}'"
+    return (
+        f"The model trained for '{one.game}'{under} {_said(one)} "
+        f"(always {words.constant}: {words.figure(one.chance)})."
+    )
+
+
+def _said(one: Measurement) -> str:
+    words = words_of(one)
+    return words.says.format(words.figure(one.estimate.value))

@@ -1,0 +1,74 @@
+"""What the trained model is good for, by the metric that fits its labels."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakgauge.core.losses import of_numbers
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Params
+from leakgauge.defenses import deployed
+from leakgauge.inference.run.stage import Stage
+from leakgauge.results import bootstrap, scores, utility
+from leakgauge.results.measurements import Estimate
+from leakgauge.results.statistics import Floats, Ints
+from leakgauge.training import outputs_of
+
+
+@dataclass(frozen=True)
+class Utility:
+    """A figure of the trained model on the test records.
+
+    Attributes:
+        metric: ``"accuracy"`` of classes or of one yes-or-no label, ``"macro_f1"`` of several such
+            labels, ``"r2"`` of numbers.
+        estimate: its value with an interval.
+        chance: of the best constant answer: the most frequent class, every label, the mean.
+    """
+
+    metric: str
+    estimate: Estimate
+    chance: float
+
+
+def utility_of(stage: Stage, final: Params) -> Utility | None:
+    """Return what the model is good for; None where its outputs do not match the labels.
+
+    Labels of 0 and 1 count as yes or no, unless the loss is one of numbers. Outputs that lie within
+    0 and 1 are probabilities then, and others are logits.
+    """
+    outputs = outputs_of(deployed(stage.task), final, stage.test)
+    if outputs is None:
+        return None
+    y, users = stage.test.y, stage.test.users
+    block = np.arange(len(y)) if users is None else users.cpu().numpy()
+    rng = stream(stage.settings.seed, stage.game.name, "utility")
+    if y.ndim == 1 and not y.is_floating_point() and outputs.ndim == 2 and outputs.shape[1] > 1:
+        return _classes(y, outputs.argmax(dim=1), block, rng)
+    if outputs.shape[:1] != y.shape[:1] or outputs.numel() != y.numel():
+        return None
+    y, outputs = y.flatten(1) if y.ndim > 1 else y[:, None], outputs.reshape(len(y), -1)
+    if of_numbers(stage.task.loss) or not bool(((y == 0) | (y == 1)).all()):
+        estimate = utility.r2(_array(y), _array(outputs), block, rng=rng)
+        return None if estimate is None else Utility(scores.R2, estimate, 0.0)
+    cut = 0.5 if bool(((outputs >= 0) & (outputs <= 1)).all()) else 0.0
+    if y.shape[1] == 1:
+        return _classes(y[:, 0].long(), (outputs[:, 0] > cut).long(), block, rng)
+    share = y.double().mean(dim=0)
+    estimate = utility.macro_f1(
+        (y == 1).cpu().numpy(), (outputs > cut).cpu().numpy(), block, rng=rng
+    )
+    return Utility(scores.MACRO_F1, estimate, float((2 * share / (1 + share)).mean()))
+
+
+def _classes(y: Tensor, predicted: Tensor, block: Ints, rng: np.random.Generator) -> Utility:
+    correct = (predicted == y).cpu().numpy()
+    chance = float(torch.bincount(y).max()) / len(correct)
+    return Utility(scores.ACCURACY, bootstrap.share(correct, block, rng=rng), chance)
+
+
+def _array(values: Tensor) -> Floats:
+    array: Floats = values.double().cpu().numpy()
+    return array

@@ -1,0 +1,111 @@
+"""What a trained model is good for: R² of numbers, macro F1 of several labels, with intervals.
+
+Each is a function of sums over records, so a resample of blocks needs the sums of blocks alone.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
+from leakgauge.results.measurements import Estimate
+from leakgauge.results.statistics import SHARE, Floats, Ints
+
+Statistic = Callable[[Floats], Floats]
+"""From sums over records ``[b, s, k]`` to a figure ``[b]``."""
+
+
+ROUNDING = 1e-12
+"""Relative size below which a difference of two sums is no more than rounding."""
+
+
+def r2(
+    truth: Floats,
+    predicted: Floats,
+    block: Ints,
+    *,
+    rng: np.random.Generator,
+    replicates: int = 1000,
+    confidence: float = 0.95,
+) -> Estimate | None:
+    """Return R², the explained share of the variance; of several numbers a record, their mean.
+
+    Args:
+        truth: ``[n, k]``.
+        predicted: ``[n, k]``.
+        block: ``[n]``, for example the user of each record.
+        rng: draws the resamples.
+        replicates: number of resamples.
+        confidence: two-sided.
+
+    Returns:
+        An estimate of at most 1; 0 is that of the mean of the labels. None where a label is
+        constant, or all records are of one block.
+    """
+    truth = truth.astype(np.float64)
+    centred = truth - truth.mean(axis=0)
+    if (centred == 0).all(axis=0).any() or len(np.unique(block)) < 2:
+        return None
+    error = (truth - predicted) ** 2
+    parts = np.stack([np.ones_like(centred), centred, centred**2, error], axis=1)
+    return _estimate(parts, _r2, block, rng, replicates, confidence)
+
+
+def macro_f1(
+    truth: NDArray[np.bool_],
+    predicted: NDArray[np.bool_],
+    block: Ints,
+    *,
+    rng: np.random.Generator,
+    replicates: int = 1000,
+    confidence: float = 0.95,
+) -> Estimate:
+    """Return the mean of the labels' F1; that of a label which is neither true nor named is 0.
+
+    Args:
+        truth: ``[n, k]``.
+        predicted: ``[n, k]``.
+        block: ``[n]``. With a single block the interval is 0 to 1.
+        rng: draws the resamples.
+        replicates: number of resamples.
+        confidence: two-sided.
+    """
+    both = (truth & predicted).astype(np.float64)
+    parts = np.stack([both, truth.astype(np.float64) + predicted], axis=1)
+    return _estimate(parts, _f1, block, rng, replicates, confidence)
+
+
+def _r2(sums: Floats) -> Floats:
+    count, linear, squared, error = np.moveaxis(sums, 1, 0)
+    variation = squared - linear**2 / count
+    several = variation > ROUNDING * squared  # else a resample holds one value alone: no figure
+    found: Floats = (1 - error / np.where(several, variation, np.nan)).mean(axis=1)
+    return found
+
+
+def _f1(sums: Floats) -> Floats:
+    both, either = np.moveaxis(sums, 1, 0)
+    found: Floats = (2 * both / np.maximum(either, 1)).mean(axis=1)
+    return found
+
+
+def _estimate(
+    parts: Floats,
+    statistic: Statistic,
+    block: Ints,
+    rng: np.random.Generator,
+    replicates: int,
+    confidence: float,
+) -> Estimate:
+    """Return a figure of records ``[n, s, k]`` with an interval that resamples blocks."""
+    names, index = np.unique(block, return_inverse=True)
+    sums = np.zeros((len(names), *parts.shape[1:]))
+    np.add.at(sums, index, parts)
+    value = float(statistic(sums.sum(axis=0)[None])[0])
+    if len(names) < 2:
+        return Estimate(value, *SHARE, n=len(parts), confidence=confidence)
+    drawn = draw_blocks(len(names), replicates, rng)
+    again = statistic(np.tensordot(drawn, sums, axes=1))
+    low, high = bootstrap_interval(value, again, blocks=len(names), confidence=confidence)
+    return Estimate(value, low, high, n=len(parts), confidence=confidence)

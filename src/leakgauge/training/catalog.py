@@ -1,0 +1,86 @@
+"""Names of the optimizers on the command line. Importing this module loads no torch."""
+
+import re
+from typing import TYPE_CHECKING
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.registry import Registry
+
+if TYPE_CHECKING:
+    from leakgauge.training.optimizers import Make
+
+SGD = "sgd"
+"""Plain SGD, the default."""
+
+OPTIMIZERS = {
+    name: f"leakgauge.training.optimizers:{name}"
+    for name in (SGD, "adam", "adamw", "rmsprop", "adagrad")
+}
+"""Import path of each optimizer, which is imported on first use."""
+
+HELP = (
+    "sgd, sgd:momentum=0.9, adam:lr=0.001,weight_decay=0.01, adamw, rmsprop, adagrad; or your "
+    "own, MODULE:NAME[:key=value,...], such as torch.optim:NAdam"
+)
+
+REGISTRY = Registry("optimizer", OPTIMIZERS, "leakgauge.optimizers")
+
+
+def parse_optimizer(text: str, *, lr: float) -> "Make | None":
+    """Return the optimizer of ``NAME[:key=value,...]``; None for plain SGD.
+
+    NAME is one of ``OPTIMIZERS``, an entry point of the group ``leakgauge.optimizers``, or
+    ``MODULE:NAME``: a function or class that is called with the parameters, and with ``lr`` where
+    it takes one, and returns a ``torch.optim.Optimizer``.
+
+    Args:
+        text: such as ``sgd``, ``sgd:momentum=0.9`` or ``adam:lr=0.001``.
+        lr: the learning rate, where the text names none.
+
+    Raises:
+        InputError: the name, a key or a value is not known, or the optimizer cannot make a step.
+
+    >>> parse_optimizer("sgd", lr=0.1) is None
+    True
+    >>> parse_optimizer("adm", lr=0.1)
+    Traceback (most recent call last):
+    leakgauge.core.checks.InputError: optimizer 'adm' is not known; did you mean 'adam'?
+    """
+    if text.strip() == SGD:
+        return None
+    from leakgauge.training.optimizers import Named
+
+    require(bool(text.strip()), f"--optimizer is empty; name one of {', '.join(OPTIMIZERS)}")
+    made = Named(REGISTRY.read(text, supplied=("params",)), lr)
+    made.try_once()
+    return made
+
+
+def own_rate(text: str) -> float | None:
+    """Return the learning rate that the text of an optimizer names; None where it names none.
+
+    >>> own_rate("adam:weight_decay=0.1,lr=0.001"), own_rate("sgd:momentum=0.9")
+    (0.001, None)
+    """
+    found = re.search(r"[:,]\s*lr\s*=([^,]*)", text)
+    return None if found is None else float(found[1])
+
+
+def text_of(optimizer: object) -> str:
+    """Return the text that names an optimizer: its own, or MODULE:NAME of a function or class.
+
+    Raises:
+        InputError: it is neither text nor importable.
+
+    >>> text_of("adam"), text_of(text_of)
+    ('adam', 'leakgauge.training.catalog:text_of')
+    """
+    if isinstance(optimizer, str):
+        return optimizer
+    module, name = (getattr(optimizer, key, None) for key in ("__module__", "__qualname__"))
+    if not (callable(optimizer) and module and str(name).isidentifier()):
+        raise InputError(
+            f"the optimizer is {optimizer!r}; expected text, such as 'adam:lr=0.001', or a "
+            "function or class of a module, which worker processes can import"
+        )
+    return f"{module}:{name}"

@@ -1,0 +1,181 @@
+"""Optimizers of ``torch.optim`` that move the model of an audit, from epoch to epoch."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.registry import Choice
+from leakgauge.gradients.probing import one_line
+
+Params = Iterable[Tensor]
+
+LR = 0.01
+
+Make = Callable[[Params], torch.optim.Optimizer]
+"""From the parameters to the optimizer that moves them."""
+
+
+def sgd(
+    params: Params,
+    *,
+    lr: float = LR,
+    momentum: float = 0.0,
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+) -> torch.optim.Optimizer:
+    """Return SGD with momentum."""
+    return torch.optim.SGD(
+        params,
+        lr=lr,
+        momentum=momentum,
+        dampening=dampening,
+        weight_decay=weight_decay,
+        nesterov=nesterov,
+    )
+
+
+def adam(
+    params: Params,
+    *,
+    lr: float = LR,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+    amsgrad: bool = False,
+) -> torch.optim.Optimizer:
+    """Return Adam; the weight decay is added to the gradient."""
+    return torch.optim.Adam(
+        params, lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay, amsgrad=amsgrad
+    )
+
+
+def adamw(
+    params: Params,
+    *,
+    lr: float = LR,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 0.01,
+    amsgrad: bool = False,
+) -> torch.optim.Optimizer:
+    """Return AdamW; the weight decay shrinks the parameters themselves."""
+    return torch.optim.AdamW(
+        params, lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay, amsgrad=amsgrad
+    )
+
+
+def rmsprop(
+    params: Params,
+    *,
+    lr: float = LR,
+    alpha: float = 0.99,
+    eps: float = 1e-8,
+    momentum: float = 0.0,
+    weight_decay: float = 0.0,
+) -> torch.optim.Optimizer:
+    """Return RMSprop."""
+    return torch.optim.RMSprop(
+        params, lr=lr, alpha=alpha, eps=eps, momentum=momentum, weight_decay=weight_decay
+    )
+
+
+def adagrad(
+    params: Params,
+    *,
+    lr: float = LR,
+    lr_decay: float = 0.0,
+    eps: float = 1e-10,
+    weight_decay: float = 0.0,
+) -> torch.optim.Optimizer:
+    """Return Adagrad."""
+    return torch.optim.Adagrad(params, lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay)
+
+
+@dataclass(frozen=True)
+class Named:
+    """The optimizer that a text names, as a function of the parameters.
+
+    Attributes:
+        choice: what the text names, with its settings.
+        lr: the learning rate where the settings have none.
+    """
+
+    choice: Choice
+    lr: float
+
+    def __call__(self, params: Params) -> torch.optim.Optimizer:
+        """Return the optimizer of these parameters.
+
+        Raises:
+            InputError: what the text names fails, or returns no optimizer.
+        """
+        takes = signature(self.choice.make).parameters
+        rate = {"lr": self.lr} if "lr" in takes and "lr" not in self.choice.settings else {}
+        try:
+            made: Any = self.choice.make(list(params), **self.choice.settings, **rate)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"optimizer {self.choice.text!r} failed: {one_line(error)}") from error
+        require(
+            isinstance(made, torch.optim.Optimizer),
+            f"optimizer {self.choice.text!r} made {type(made).__name__}; expected a "
+            "torch.optim.Optimizer",
+        )
+        assert isinstance(made, torch.optim.Optimizer)
+        return made
+
+    def try_once(self) -> None:
+        """Make a step of one parameter.
+
+        Raises:
+            InputError: the optimizer refuses its settings, or needs more than a gradient.
+        """
+        leaf = torch.ones(1, 1, requires_grad=True)
+        try:
+            Optimizing(self).over({"": leaf})({"": torch.ones(1, 1)})
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"optimizer {self.choice.text!r} cannot step on a gradient alone: {one_line(error)}"
+            ) from error
+
+
+class Optimizing:
+    """Steps of an optimizer, whose state (its momentum, for example) goes on over several epochs.
+
+    Args:
+        make: returns the optimizer of a list of parameters.
+    """
+
+    def __init__(self, make: Make) -> None:
+        self._make = make
+        self._before: torch.optim.Optimizer | None = None
+
+    def over(self, leaves: Mapping[str, Tensor]) -> Callable[[Mapping[str, Tensor]], None]:
+        """Return a function that moves ``leaves`` in place by one step on their gradient.
+
+        Args:
+            leaves: parameters by name, in the same order in each call.
+        """
+        optimizer = self._make(list(leaves.values()))
+        if self._before is not None:
+            optimizer.load_state_dict(self._before.state_dict())
+        self._before = optimizer
+
+        def step(gradient: Mapping[str, Tensor]) -> None:
+            for name, leaf in leaves.items():
+                leaf.grad = gradient[name]
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return step

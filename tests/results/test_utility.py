@@ -1,0 +1,67 @@
+"""What a model is good for: against scikit-learn, and a coverage that a closed form knows."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score, r2_score
+
+from leakgauge.core.rng import stream
+from leakgauge.results.bootstrap import draw_blocks
+from leakgauge.results.utility import macro_f1, r2
+
+
+def numbers(seed: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    truth = 1e4 + rng.normal(size=(n, k))
+    return truth, truth + rng.normal(size=(n, k))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(3, 60), st.integers(1, 4))
+def test_the_figures_are_those_of_scikit_learn(seed: int, n: int, k: int) -> None:
+    truth, predicted = numbers(seed, n, k)
+    found = r2(truth, predicted, np.arange(n), rng=stream(0, "u"), replicates=20)
+    assert found is not None
+    assert found.value == pytest.approx(r2_score(truth, predicted), rel=1e-6)
+    assert found.low <= found.value <= found.high <= 1
+    yes, named = truth > 1e4, predicted > 1e4 + 0.5
+    f1 = macro_f1(yes, named, np.arange(n), rng=stream(0, "u"), replicates=20)
+    average = "macro" if k > 1 else "binary"
+    one = (yes, named) if k > 1 else (yes[:, 0], named[:, 0])
+    assert f1.value == pytest.approx(f1_score(*one, average=average, zero_division=0))
+
+
+def test_a_resample_is_the_figure_of_the_records_it_draws() -> None:
+    """The interval's ends are quantiles of scikit-learn's figures on repeated records."""
+    truth, predicted = numbers(3, 40, 2)
+    block = np.arange(40) // 4
+    found = r2(truth, predicted, block, rng=stream(0, "u"), replicates=200)
+    drawn = draw_blocks(10, 200, stream(0, "u"))
+    again = [r2_score(truth, predicted, sample_weight=times[block]) for times in drawn]
+    assert found is not None
+    assert min(again) <= found.low <= np.quantile(again, 0.025) + 1e-9
+    assert np.quantile(again, 0.975) - 1e-9 <= found.high <= max(again)
+
+
+@pytest.mark.calibration
+def test_the_interval_covers_the_true_r2() -> None:
+    """Truth of variance 1 and errors of variance 1/2: R² is 1/2."""
+    covered = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        truth = rng.normal(size=(300, 1))
+        predicted = truth + np.sqrt(0.5) * rng.normal(size=(300, 1))
+        one = r2(truth, predicted, np.arange(300), rng=stream(seed, "u"), replicates=200)
+        assert one is not None
+        covered += one.low <= 0.5 <= one.high
+    assert covered >= 51  # below it with a chance of 2 in 1,000 at 95 %
+
+
+def test_what_has_no_figure() -> None:
+    same = np.ones((6, 1))
+    assert r2(same, same, np.arange(6), rng=stream(0, "u")) is None
+    truth, predicted = numbers(0, 6, 1)
+    assert r2(truth, predicted, np.zeros(6), rng=stream(0, "u")) is None
+    whole = macro_f1(truth > 1e4, truth > 1e4, np.zeros(6), rng=stream(0, "u"))
+    assert (whole.value, whole.low, whole.high) == (1.0, 0.0, 1.0)
