@@ -56,7 +56,8 @@ def load(
     Args:
         data: a path (table, folder of images, ``.npz``), the name of a dataset, a DataFrame, an
             array of records ``[n, d]`` or images ``[n, h, w, c]`` uint8, or a ``Task``.
-        labels: for an array, the labels ``[n]``; for a ``Task``, its ``Dataset``.
+        labels: for an array, the labels ``[n]``; for a ``Task``, its ``Dataset``, whose targets
+            nothing standardises.
         label: column that the model predicts.
         secret: column that nobody should learn.
         group: column that names the user of each row.
@@ -114,7 +115,9 @@ def audit(
         out: folder of the run, which a repeated call goes on in; None uses a temporary one.
         workers: processes; None decides by the work there is.
         progress: gets what is done, notes and warnings.
-        options: settings for every question that has them, as ``rounds=3``.
+        options: settings for every question that has them, as ``rounds=3`` or ``loss="mse"``. An
+            ``optimizer`` is text, as ``--optimizer`` names it, or a class or function of a module
+            that makes a ``torch.optim.Optimizer`` of the parameters.
 
     Raises:
         InputError: a word or a setting is wrong, or nothing could be measured.
@@ -124,10 +127,17 @@ def audit(
     from leakgauge.runs.audit import describe, resolve, run_audit
     from leakgauge.runs.page import sections_of
     from leakgauge.runs.question import Silent
+    from leakgauge.training.catalog import text_of
 
+    require(
+        not isinstance(ask, Dataset),
+        "ask is a Dataset; expected words such as 'property'; give audit(load(task, dataset), ...)",
+    )
     loaded = data if isinstance(data, Data) else load(data)
     words = (ask,) if isinstance(ask, str) else tuple(ask)
     given = {"seed": seed, **{name: _plain(one) for name, one in options.items()}}
+    if "optimizer" in given:
+        given["optimizer"] = text_of(given["optimizer"])
     if defenses:
         given["defense"] = tuple(str(getattr(one, "name", one)) for one in _several(defenses))
     given |= {"adversary": tuple(_several(adversaries))} if adversaries else {}

@@ -141,7 +141,12 @@ def test_local_steps_agree_with_autograd(loss, outputs, kind) -> None:
 @pytest.mark.parametrize(
     ("loss", "outputs", "kind", "said"),
     [
-        (functional.mse_loss, 1, "numbers", "Using a target size"),
+        (
+            functional.mse_loss,
+            1,
+            "numbers",
+            r"each of the outputs \[2, 1\] with each of the targets \[2\]",
+        ),
         ("mse", 2, "numbers", "expected one target for each output"),
         ("bce", 2, "labels", "expected one target for each output"),
         ("cross_entropy", 3, "numbers", "the loss does not fit outputs"),

@@ -4,13 +4,14 @@ A ``Task`` takes any other function, too. ``LOSSES`` holds those that a name sta
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from leakgauge.core.checks import require
+from leakgauge.core.checks import InputError, require
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """``(outputs [B, ...], targets [B, ...]) -> a mean [], or the loss of each record [B]``."""
@@ -91,6 +92,25 @@ def of_classes(loss: Loss, classes: int, *, like: Tensor) -> bool:
     except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError):
         return False
     return torch.equal(slope < 0, functional.one_hot(targets, classes) > 0)
+
+
+@contextmanager
+def without_broadcast(outputs: Tensor, targets: Tensor) -> Iterator[None]:
+    """Refuse a loss that compares every output with every target, of which torch only warns.
+
+    Raises:
+        InputError: torch warns so inside of the block.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="Using a target size", category=UserWarning)
+        try:
+            yield
+        except UserWarning as warning:
+            raise InputError(
+                f"the loss compares each of the outputs {list(outputs.shape)} with each of the "
+                f"targets {list(targets.shape)}; make their shapes equal, or name the loss, as in "
+                "Task(model, 'mse')"
+            ) from warning
 
 
 def _like(outputs: Tensor, targets: Tensor, name: str) -> Tensor:

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.losses import without_broadcast
 from leakgauge.core.types import Grads, Params, Task
 
 Method = Literal["auto", "vmap", "loop"]
@@ -245,7 +246,7 @@ def _try_once(
             if seen.written and not buffers_may_change:
                 _refuse_written(task.model, seen.written[0])
             fits = f"the loss does not fit outputs {_shown(outputs)} and targets {_shown(y)}"
-            with explained(fits), _broadcast_refused():
+            with explained(fits), without_broadcast(outputs, y):
                 loss = task.mean_loss(outputs, y)
         _refuse_loss(loss)
         with explained(f"{_name(task.model)} has no gradient"):
@@ -314,14 +315,6 @@ def _refuse_loss(loss: Any) -> None:
         "one value for each record",
     )
     require(loss.requires_grad, "the loss does not depend on any trainable parameter")
-
-
-@contextmanager
-def _broadcast_refused() -> Iterator[None]:
-    """Make an error of torch's warning that a loss compares every output with every target."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="Using a target size", category=UserWarning)
-        yield
 
 
 @contextmanager

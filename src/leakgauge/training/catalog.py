@@ -79,8 +79,9 @@ def text_of(optimizer: object) -> str:
         return optimizer
     module, name = (getattr(optimizer, key, None) for key in ("__module__", "__qualname__"))
     if not (callable(optimizer) and module and str(name).isidentifier()):
+        came = name or type(optimizer).__name__
         raise InputError(
-            f"the optimizer is {optimizer!r}; expected text, such as 'adam:lr=0.001', or a "
-            "function or class of a module, which worker processes can import"
+            f"the optimizer is {came}; expected text, such as 'adam:lr=0.001', or a function or "
+            "class of a module, which worker processes can import"
         )
     return f"{module}:{name}"

@@ -146,7 +146,7 @@ def prepare_received(
     public = data.x.to(next(iter(update.before.values())).dtype)
     low, high = range_of(public)
     # First, since it says best what a model in train mode, or of other inputs, does wrong.
-    warnings = _warnings(task, update, shape, simulate=simulate, seed=seed)
+    warnings = _warnings(task, update, data, simulate=simulate, seed=seed)
     classes = classes_of(task, update.before, public[:1])
     if labels == KNOWN:
         given: Tensor | None = _sent_labels(update, count, classes)
@@ -260,12 +260,12 @@ def _sent_labels(update: Update, count: int, classes: int | None) -> Tensor:
 
 
 def _warnings(
-    task: Task, update: Update, shape: tuple[int, ...], *, simulate: bool, seed: int
+    task: Task, update: Update, data: Dataset, *, simulate: bool, seed: int
 ) -> tuple[str, ...]:
     """Why the update may not mean a gradient, judged on noise: no private record is at hand."""
-    device = next(iter(update.before.values())).device
+    first = next(iter(update.before.values()))
     size = update.batch_size or 1
-    noise = torch.randn((size, *shape), generator=torch_stream(seed, "stand-in"))
-    like = noise.to(next(iter(update.before.values())))
-    validity = update.validity(task, like, torch.zeros(size, dtype=torch.int64, device=device))
+    noise = torch.randn((size, *data.x.shape[1:]), generator=torch_stream(seed, "stand-in"))
+    labels = torch.zeros((size, *data.y.shape[1:]), dtype=data.y.dtype, device=first.device)
+    validity = update.validity(task, noise.to(first), labels)
     return validity.warnings(simulated=simulate)
