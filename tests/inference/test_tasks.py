@@ -1,6 +1,7 @@
 """Audits of models of numbers and of several labels: leakage, baselines, utility."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +102,14 @@ def test_one_yes_or_no_label_has_an_accuracy() -> None:
     assert found.estimate.value == pytest.approx(accuracy_score(y, out[:, 0] > 0))
     # the same numbers learnt by their squared error are numbers
     assert outputs_on_test(stage_of("mse", one))[2].metric == "r2"
+
+
+def test_outputs_within_0_and_1_are_probabilities() -> None:
+    stage = stage_of("bce", data_of("bce", 0.0), rounds=3)
+    model = nn.Sequential(*stage.task.model, nn.Sigmoid())  # type: ignore[misc]
+    other = replace(stage, task=Task(model, nn.functional.binary_cross_entropy))
+    y, out, found = outputs_on_test(other)
+    assert found.estimate.value == pytest.approx(f1_score(y, out > 0.5, average="macro"))
 
 
 def alone(stage: Stage) -> float:
