@@ -13,7 +13,7 @@ from leakgauge.defenses import deployed
 from leakgauge.inference.run.stage import Stage
 from leakgauge.results import bootstrap, scores, utility
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.statistics import Floats, Ints
+from leakgauge.results.statistics import Ints
 from leakgauge.training import outputs_of
 
 
@@ -49,17 +49,24 @@ def utility_of(stage: Stage, final: Params) -> Utility | None:
         return _classes(y, outputs.argmax(dim=1), block, rng)
     if outputs.shape[:1] != y.shape[:1] or outputs.numel() != y.numel():
         return None
-    y, outputs = y.flatten(1) if y.ndim > 1 else y[:, None], outputs.reshape(len(y), -1)
+    y, outputs = y.reshape(len(y), -1), outputs.reshape(len(y), -1)
     if of_numbers(stage.task.loss) or not bool(((y == 0) | (y == 1)).all()):
-        estimate = utility.r2(_array(y), _array(outputs), block, rng=rng)
-        return None if estimate is None else Utility(scores.R2, estimate, 0.0)
+        return _numbers(y, outputs, block, rng)
     cut = 0.5 if bool(((outputs >= 0) & (outputs <= 1)).all()) else 0.0
     if y.shape[1] == 1:
         return _classes(y[:, 0].long(), (outputs[:, 0] > cut).long(), block, rng)
+    return _labels(y, outputs > cut, block, rng)
+
+
+def _numbers(y: Tensor, outputs: Tensor, block: Ints, rng: np.random.Generator) -> Utility | None:
+    truth, predicted = (values.double().cpu().numpy() for values in (y, outputs))
+    estimate = utility.r2(truth, predicted, block, rng=rng)
+    return None if estimate is None else Utility(scores.R2, estimate, 0.0)
+
+
+def _labels(y: Tensor, named: Tensor, block: Ints, rng: np.random.Generator) -> Utility:
+    estimate = utility.macro_f1((y == 1).cpu().numpy(), named.cpu().numpy(), block, rng=rng)
     share = y.double().mean(dim=0)
-    estimate = utility.macro_f1(
-        (y == 1).cpu().numpy(), (outputs > cut).cpu().numpy(), block, rng=rng
-    )
     return Utility(scores.MACRO_F1, estimate, float((2 * share / (1 + share)).mean()))
 
 
@@ -67,8 +74,3 @@ def _classes(y: Tensor, predicted: Tensor, block: Ints, rng: np.random.Generator
     correct = (predicted == y).cpu().numpy()
     chance = float(torch.bincount(y).max()) / len(correct)
     return Utility(scores.ACCURACY, bootstrap.share(correct, block, rng=rng), chance)
-
-
-def _array(values: Tensor) -> Floats:
-    array: Floats = values.double().cpu().numpy()
-    return array
