@@ -25,10 +25,10 @@ def test_half_of_what_is_free_unless_said(monkeypatch: pytest.MonkeyPatch) -> No
     assert 0 < free() <= whole
     monkeypatch.setattr(memory, "free", lambda: 3000)
     assert allowed() == 1500
-    with bounded("2GB", processes=2):
-        assert allowed() == 10**9
+    with bounded("2GB"):
+        assert allowed() == 2 * 10**9
         with bounded(None):
-            assert allowed() == 10**9
+            assert allowed() == 2 * 10**9
     assert VARIABLE not in os.environ
 
 

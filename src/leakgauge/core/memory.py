@@ -51,20 +51,18 @@ def in_words(size: float) -> str:
 
 
 @contextmanager
-def bounded(text: str | None, *, processes: int = 1) -> Iterator[None]:
-    """Bound the memory of this process, and of those that it starts meanwhile.
+def bounded(text: str | None) -> Iterator[None]:
+    """Bound the memory of this process, together with those that it starts meanwhile.
 
     Args:
-        text: a size for all of them together; None for what the environment says, or half of what
-            is free now.
-        processes: that share it.
+        text: a size; None for what the environment says, or half of what is free now.
 
     Raises:
         InputError: the text is no size.
     """
     before = os.environ.get(VARIABLE)
     size = allowed() if text is None else read_size(text)
-    os.environ[VARIABLE] = str(size // processes)
+    os.environ[VARIABLE] = str(size)
     try:
         yield
     finally:

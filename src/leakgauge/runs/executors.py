@@ -10,7 +10,7 @@ from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from leakgauge.core.checks import require
-from leakgauge.core.memory import fitting
+from leakgauge.core.memory import allowed, bounded, fitting
 
 Result = TypeVar("Result")
 
@@ -78,7 +78,8 @@ def _in_processes(
     parallel = Parallel(n_jobs=workers, return_as="generator_unordered")  # with 1, here
     try:
         yield from parallel(
-            delayed(_undisturbed)(number, job) for number, job in list(jobs.items())
+            delayed(_undisturbed)(number, job, allowed() // workers)
+            for number, job in list(jobs.items())
         )
     except BaseException:
         get_reusable_executor().shutdown(wait=False, kill_workers=True)
@@ -98,7 +99,8 @@ def _alone(
     return result
 
 
-def _undisturbed(number: int, job: Callable[[], Result]) -> tuple[int, Result]:
+def _undisturbed(number: int, job: Callable[[], Result], memory: int) -> tuple[int, Result]:
     """Ctrl-C reaches every process of the terminal; only the one that started the run answers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return number, job()
+    with bounded(str(memory)):
+        return number, job()

@@ -51,6 +51,12 @@ Out = Annotated[
 ]  # fmt: skip
 
 
+EXAMPLES = (
+    "leakgauge run experiments/demo.yaml",
+    "leakgauge run experiments/demo.yaml --size small --set seed=0,1 --jobs 2",
+)
+
+
 def run(
     file: File,
     size: Size = None,
@@ -71,7 +77,7 @@ def run(
     notices = Console(stderr=True)
     began = time.perf_counter()
     stopped = f"finished cells are kept in {path}; to go on, repeat the command"
-    with stoppable(notices, stopped), bounded(max_memory, processes=jobs):
+    with stoppable(notices, stopped), bounded(max_memory):
         refused = _with_progress(grid, path, jobs, notices)
     for outcome in refused:
         notices.print(Text(f"refused: {_named(outcome, grid)}: {outcome.refusal}"), soft_wrap=True)

@@ -9,11 +9,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leakgauge.core.memory import allowed
 from leakgauge.defenses import Identity
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import Flat
 
 Floats = NDArray[np.float64]
+
+SHARE = 8
+"""Blocks stay where they take at most one part in so many of the memory that is allowed."""
 
 ORIGIN_OF = 64
 """Number of records whose mean gradient is the origin; any point amid the gradients works."""
@@ -23,9 +27,9 @@ ORIGIN_OF = 64
 class RecordGradients:
     """The gradients of the shadow's single records ``G [n, D]``, as they enter the mean.
 
-    The defense clips them if it clips. They stay in memory if they fit, and are computed block by
-    block otherwise. An origin, near their mean, is subtracted: gradients that hardly differ would
-    lose their differences to rounding in the inner products.
+    The defense clips them if it clips. They are computed block by block, and the blocks stay in
+    memory if all of them fit. An origin, near their mean, is subtracted: gradients that hardly
+    differ would lose their differences to rounding in the inner products.
     """
 
     shadow: Shadow
@@ -64,27 +68,40 @@ class RecordGradients:
     def _blocks(
         self, start: int, held: tuple[slice, Tensor] | None = None
     ) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the records from ``start`` on in blocks of a quarter of memory; reuse ``held``."""
+        """Yield the records from ``start`` on in blocks; reuse ``held``."""
         size = self._size
         for first in range(start, len(self.shadow.data), size):
             rows = slice(first, min(first + size, len(self.shadow.data)))
-            if len(self.shadow.data) <= size:
-                yield rows, self._all
-            else:
-                yield held if held and held[0] == rows else (rows, self._flat(rows))
+            yield held if held and held[0] == rows else (rows, self._flat(rows))
 
     @functools.cached_property
-    def _all(self) -> Tensor:
-        return self._flat(slice(0, len(self.shadow.data)))
+    def _kept(self) -> dict[int, Tensor]:
+        """The blocks so far by their first record."""
+        return {}
+
+    @functools.cached_property
+    def _keeps(self) -> bool:
+        """Whether all blocks fit; two of these may be at work at once."""
+        n = len(self.shadow.data)
+        return n <= self._size or n * self._bytes <= allowed() // SHARE
+
+    @property
+    def _bytes(self) -> int:
+        """Of one record's gradient."""
+        return sum(leaf.numel() * leaf.element_size() for leaf in self.shadow.params.values())
 
     @property
     def _size(self) -> int:
-        """The number of records whose gradients fit into a quarter of the memory."""
-        weights = sum(leaf.numel() * leaf.element_size() for leaf in self.shadow.params.values())
-        return max(1, self.shadow.max_bytes // 4 // weights)
+        """The number of records in a block: their gradients take a quarter of ``max_bytes``."""
+        return max(1, self.shadow.max_bytes // 4 // self._bytes)
 
     def _flat(self, rows: slice) -> Tensor:
-        return self._sent(rows).sub_(self.origin)
+        flat = self._kept.get(rows.start)
+        if flat is None:
+            flat = self._sent(rows).sub_(self.origin)
+        if self._keeps:
+            self._kept[rows.start] = flat
+        return flat
 
     def _sent(self, rows: slice) -> Tensor:
         defense = replace(self.shadow.defense, update=Identity(), learn=None)
