@@ -35,7 +35,7 @@ from support.sources import CLASSES, SIDE, people, pictures, table_source
 def staged(source: Source, **settings) -> tuple[Scenario, Attempt]:
     common = {"data": source.name, "images": 4, "net": "lenet", "iterations": 3}
     if source.pixels is None:
-        common |= {"label": "income", "net": "mlp"}
+        common |= {"label": "income", "net": "mlp", "method": "leakgauge"}
     spec = make_spec(InversionSpec, {**common, **settings})
     assert isinstance(spec, InversionSpec)
     spec.check()

@@ -11,7 +11,8 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.data.source import Source, frame_source
 from leakgauge.runs.asking import Wanted, all_allowed, asked_of, setting_of
 from leakgauge.runs.question import answering
-from leakgauge.runs.spec import Setting, Spec
+from leakgauge.runs.setting import Setting
+from leakgauge.runs.spec import Spec
 from support.tables import frame
 from support.toy.question import Toy
 

@@ -3,12 +3,14 @@
 import pkgutil
 import re
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
 from itertools import pairwise
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from leakgauge.cli import commands
 from leakgauge.core.checks import InputError
@@ -18,9 +20,8 @@ USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 NO_MEMORY = "this needs more memory than there is; lower --trials, --hidden, --shadow"
 
 app = typer.Typer(
-    add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
 )
 
 
@@ -41,7 +42,13 @@ def load_commands() -> None:
     known = {one.name for one in app.registered_commands}
     for _, name, _ in pkgutil.iter_modules(commands.__path__):
         if name not in known:
-            app.command(name)(getattr(import_module(f"{commands.__name__}.{name}"), name))
+            module = import_module(f"{commands.__name__}.{name}")
+            app.command(name, epilog=_shown(module.EXAMPLES))(getattr(module, name))
+
+
+def _shown(examples: Sequence[str]) -> str:
+    """Examples as the end of a command's help, one a line."""
+    return "\n\n".join(["Examples:", *(escape(f"  {one}") for one in examples)])
 
 
 def main() -> None:

@@ -8,35 +8,53 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from leakgauge.core.checks import InputError, require, require_count
 from leakgauge.runs.reading import read_counts
-from leakgauge.runs.spec import Declared, Spec, added, declared, make_spec
+from leakgauge.runs.setting import PANELS, RUN, Declared, Setting
+from leakgauge.runs.spec import Spec, added, declared, make_spec
 
 RUNS = Path("leakgauge-runs")
 GIVEN = "given"
 """The parameter of a command that takes the values of the options of its ``Spec``."""
 
+DATASETS = ("adult", "crema_d", "heritage", "randhie", "celeba", "utkface", "cifar10", "cifar100")
+"""Data with names; typed here too, so that help and completion need not load the readers."""
+
+Completion = Callable[[str], list[str]]
+"""From the beginning of a word to the words that the shell offers."""
+
 Given = Mapping[str, Any]
 """The options that a user typed, by the names of the settings."""
 
 Workers = Annotated[
-    int | None, typer.Option(help="processes (default: one a core where the work is worth it)")
+    int | None,
+    typer.Option(
+        help="processes (default: one a core where the work is worth it)", rich_help_panel=RUN
+    ),
 ]
 MaxMemory = Annotated[
     str | None,
     typer.Option(
         help="memory for all processes together, for example 4GB (default: half of what is free)",
         metavar="<size>",
+        rich_help_panel=RUN,
     ),
 ]
 Out = Annotated[
-    Path | None, typer.Option(help=f"folder of the run (default: a new one in {RUNS}/)")
+    Path | None,
+    typer.Option(help=f"folder of the run (default: a new one in {RUNS}/)", rich_help_panel=RUN),
 ]
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
+Json = Annotated[
+    bool, typer.Option("--json", help="print one JSON object and nothing else", rich_help_panel=RUN)
+]
 
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="print the whole answer, not its table alone")
+    bool,
+    typer.Option(
+        "--verbose", "-v", help="print the whole answer, not its table alone", rich_help_panel=RUN
+    ),
 ]
 
 
@@ -46,6 +64,7 @@ def with_options(
     required: Collection[str] = (),
     without: Collection[str] = (),
     helps: Mapping[str, str] | None = None,
+    suggests: Mapping[str, Collection[str]] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that gives a command an option for each setting of ``spec``.
 
@@ -56,6 +75,7 @@ def with_options(
         required: settings that the user must give.
         without: settings that get no option.
         helps: help texts that replace those of the settings.
+        suggests: texts for the shell's completion that replace those of the settings.
     """
     known = {
         name: one
@@ -63,11 +83,17 @@ def with_options(
         if one.setting.option and name not in without
     }
     texts = helps or {}
+    offered = {name: _offering(words) for name, words in (suggests or {}).items()}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command, eval_str=True).parameters
         options = [
-            _parameter(one, name in required, texts.get(name, one.setting.help))
+            _parameter(
+                one,
+                name in required,
+                texts.get(name, one.setting.help),
+                offered.get(name, _suggested(one.setting)),
+            )
             for name, one in known.items()
         ]
         mine = [
@@ -79,6 +105,8 @@ def with_options(
         rest = [one for one in mine if one.default is not inspect.Parameter.empty]
         arguments = [one for one in rest if _is_argument(one)]
         last = [one for one in rest if not _is_argument(one)]
+        order = {one.name: PANELS.index(one.setting.panel) for one in known.values()}
+        options.sort(key=lambda one: order[one.name])
         needed = [one for one in options if one.default is inspect.Parameter.empty]
         optional = [one for one in options if one.default is not inspect.Parameter.empty]
         parameters = [*first, *needed, *arguments, *optional, *last]
@@ -132,18 +160,43 @@ def worker_count(given: int | None) -> int | None:
     return given
 
 
-def _parameter(one: Declared, required: bool, text: str) -> inspect.Parameter:
+def _parameter(
+    one: Declared, required: bool, text: str, offered: Completion | None
+) -> inspect.Parameter:
     """An option of typer; None stands for one that was not typed."""
     # A list also where one value is wanted: so a second one is seen.
     kind: Any = bool if one.kind is bool else list[_item(one)]  # type: ignore[misc]
     flags = [one.flag] if one.kind is bool else []
-    shown = None if one.kind is bool else f"<{_item(one).__name__}>"
-    option = typer.Option(*flags, help=_help(one, required, text), metavar=shown)
+    shown = "" if one.kind is bool else f"<{_item(one).__name__}>"
+    option = typer.Option(
+        *flags,
+        help=escape(_help(one, required, text)),
+        metavar=shown,
+        rich_help_panel=one.setting.panel,
+        autocompletion=offered,
+    )
     annotation: Any = Annotated[kind if required else kind | None, option]
     default = inspect.Parameter.empty if required else None
     return inspect.Parameter(
         one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
+
+
+def dataset(incomplete: str) -> list[str]:
+    """Return the datasets whose names begin so; the shell falls back to files."""
+    return _offering(DATASETS)(incomplete)
+
+
+def _suggested(setting: Setting) -> Completion | None:
+    """What the shell offers for a setting; None for files."""
+    if setting.suggests is not None:
+        names = setting.suggests
+        return lambda incomplete: _offering(tuple(names()))(incomplete)
+    return None if setting.choices is None else _offering(setting.choices)
+
+
+def _offering(words: Collection[str]) -> Completion:
+    return lambda incomplete: [one for one in words if one.startswith(incomplete)]
 
 
 def _item(one: Declared) -> type:

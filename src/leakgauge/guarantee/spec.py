@@ -10,7 +10,8 @@ from leakgauge.core.parsing import read
 from leakgauge.core.strict import Real, Whole
 from leakgauge.guarantee.domain import FREE, Domain
 from leakgauge.results.measurements import ACCUMULATED
-from leakgauge.runs.spec import NONE, Setting, Spec
+from leakgauge.runs.setting import ASKING, ATTACK, DEFENSE, TRAINING, Setting
+from leakgauge.runs.spec import NONE, Spec
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
@@ -39,25 +40,34 @@ class GuaranteeSpec(Spec):
     aliases: ClassVar[Mapping[str, str]] = {"secret": "attribute"}
 
     ask: Annotated[
-        tuple[str, ...], Setting("what to ask", cells=True, choices=(QUESTION,), option=False)
+        tuple[str, ...],
+        Setting("what to ask", cells=True, choices=(QUESTION,), option=False, panel=ASKING),
     ] = (QUESTION,)
     attribute: Annotated[
         str | None,
-        Setting("column whose two values an attacker tells apart", once=True, each=True),
+        Setting(
+            "column whose two values an attacker tells apart", once=True, each=True, panel=ASKING
+        ),
     ] = None
     clip: Annotated[
-        Real | None, Setting("C of DP-SGD: the largest l2 norm of a record's gradient", least=1e-30)
+        Real | None,
+        Setting(
+            "C of DP-SGD: the largest l2 norm of a record's gradient", least=1e-30, panel=DEFENSE
+        ),
     ] = None
     noise: Annotated[
         Real | None,
-        Setting("sigma of DP-SGD: standard deviation of the noise on each coordinate"),
+        Setting(
+            "sigma of DP-SGD: standard deviation of the noise on each coordinate", panel=DEFENSE
+        ),
     ] = None
-    trials: Annotated[Whole, Setting("releases to judge", least=2)] = 5000
+    trials: Annotated[Whole, Setting("releases to judge", least=2, panel=ATTACK)] = 5000
     canary: Annotated[
         str,
         Setting(
             "record to release: crafted (the worst record that a search finds) or random",
             choices=CANARIES,
+            panel=ATTACK,
         ),
     ] = CRAFTED
     domain: Annotated[
@@ -65,25 +75,33 @@ class GuaranteeSpec(Spec):
         Setting(
             "where a crafted record may lie: free (as in the paper), box or valid",
             choices=get_args(Domain),
+            panel=ATTACK,
         ),
     ] = None
     statistic: Annotated[
-        str, Setting("score of a release: likelihood-ratio or norm", choices=STATISTICS)
+        str,
+        Setting("score of a release: likelihood-ratio or norm", choices=STATISTICS, panel=ATTACK),
     ] = STATISTICS[0]
     mechanism: Annotated[
         str,
         Setting(
             "mechanism to audit: dpsgd, opacus, or your own as MODULE:FUNCTION, called with "
-            "(gradients by name [1, ...], torch.Generator)"
+            "(gradients by name [1, ...], torch.Generator)",
+            panel=DEFENSE,
         ),
     ] = MECHANISMS[0]
-    delta: Annotated[Real, Setting("delta of every epsilon", above=0)] = 1e-5
+    delta: Annotated[Real, Setting("delta of every epsilon", above=0, panel=DEFENSE)] = 1e-5
     hidden: Annotated[
-        tuple[Whole, ...], Setting("width of a hidden layer of the network", least=1)
+        tuple[Whole, ...],
+        Setting("width of a hidden layer of the network", least=1, panel=TRAINING),
     ] = (100,)
     defense: Annotated[
         tuple[str, ...],
-        Setting("defenses of the audit; a dpsgd among them names clip and noise", option=False),
+        Setting(
+            "defenses of the audit; a dpsgd among them names clip and noise",
+            option=False,
+            panel=DEFENSE,
+        ),
     ] = ()
 
     def check(self) -> None:

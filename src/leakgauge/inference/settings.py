@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
-from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
+from leakgauge.defenses.catalog import REGISTRY as DEFENSES
+from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, PROPORTION, REGISTRY, USER
 from leakgauge.inference.catalog import HELP as ADVERSARIES_HELP
-from leakgauge.runs.spec import NONE, Setting, Spec
+from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
+from leakgauge.runs.spec import NONE, Spec
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
 from leakgauge.training.catalog import SGD
 
@@ -39,15 +41,22 @@ class InferenceSettings(Spec):
 
     ask: Annotated[
         tuple[str, ...],
-        Setting(f"what to infer: {', '.join(ASKS)}", choices=tuple(ASKS), cells=True),
+        Setting(f"what to infer: {', '.join(ASKS)}", choices=tuple(ASKS), cells=True, panel=ASKING),
     ] = (PROPERTY,)
     secret: Annotated[
         str | None,
-        Setting("column that nobody should learn; repeat it to ask about each", each=True),
+        Setting(
+            "column that nobody should learn; repeat it to ask about each", each=True, panel=ASKING
+        ),
     ] = None
     adversary: Annotated[
         tuple[str, ...],
-        Setting(f"who infers it: {ADVERSARIES_HELP}", cells=True),
+        Setting(
+            f"who infers it: {ADVERSARIES_HELP}",
+            cells=True,
+            panel=ATTACK,
+            suggests=lambda: (PANEL, *REGISTRY.names()),
+        ),
     ] = ()
     defense: Annotated[
         tuple[str, ...],
@@ -55,24 +64,35 @@ class InferenceSettings(Spec):
             f"what clients do to gradients: {DEFENSES_HELP}",
             cells=True,
             adds=True,
+            panel=DEFENSE,
+            suggests=DEFENSES.names,
         ),
     ] = (NONE,)
     batch_size: Annotated[
-        Whole, Setting("records in a private batch and in a training step", least=1)
+        Whole, Setting("records in a private batch and in a training step", least=1, panel=TRAINING)
     ] = 16
-    rounds: Annotated[Whole, Setting("rounds of training; a round is an epoch", least=1)] = 10
-    trials: Annotated[Whole, Setting("private batches that are attacked", least=1)] = 5000
+    rounds: Annotated[
+        Whole, Setting("rounds of training; a round is an epoch", least=1, panel=TRAINING)
+    ] = 10
+    trials: Annotated[
+        Whole, Setting("private batches that are attacked", least=1, panel=ATTACK)
+    ] = 5000
     shadow: Annotated[
         Whole,
         Setting(
             "records that the adversary has of its own, at most; not used with --ask user, where "
             "it has the records of 40 % of the users",
             least=1,
+            panel=ATTACK,
         ),
     ] = 1000
     merge_rare: Annotated[
         Whole,
-        Setting("values of the secret with fewer rows than this become one; 0: none", least=0),
+        Setting(
+            "values of the secret with fewer rows than this become one; 0: none",
+            least=0,
+            panel=DATA,
+        ),
     ] = 0
     seeds: Annotated[
         Whole,
@@ -81,6 +101,7 @@ class InferenceSettings(Spec):
             "intervals cover other trainings too",
             least=1,
             most=100,
+            panel=RUN,
         ),
     ] = 1
     batches: Annotated[
@@ -88,29 +109,41 @@ class InferenceSettings(Spec):
         Setting(
             f"{REUSE}: one batch in all rounds; {FRESH}: a new batch in each round",
             choices=(REUSE, FRESH),
+            panel=TRAINING,
         ),
     ] = REUSE
     stack: Annotated[
         Truth,
         Setting(
             "weight the rounds by held-out shadow batches, for every adversary but matching and "
-            "encoder; slower"
+            "encoder; slower",
+            panel=ATTACK,
         ),
     ] = False
-    ratio_bins: Annotated[Whole, Setting("proportion: number of ranges of the share", least=2)] = 6
+    ratio_bins: Annotated[
+        Whole, Setting("proportion: number of ranges of the share", least=2, panel=ASKING)
+    ] = 6
     candidates: Annotated[
-        Whole, Setting("user: number of users that a batch may belong to", least=2)
+        Whole, Setting("user: number of users that a batch may belong to", least=2, panel=ASKING)
     ] = 2
     prior: Annotated[
-        str, Setting(f"of the secret: {UNIFORM} or {EMPIRICAL}", choices=(UNIFORM, EMPIRICAL))
+        str,
+        Setting(
+            f"of the secret: {UNIFORM} or {EMPIRICAL}", choices=(UNIFORM, EMPIRICAL), panel=ASKING
+        ),
     ] = UNIFORM
-    lr: Annotated[Real, Setting("learning rate of the training", above=0)] = 0.01
+    lr: Annotated[Real, Setting("learning rate of the training", above=0, panel=TRAINING)] = 0.01
     optimizer: Annotated[
-        str, Setting(f"moves the model by the gradients that clients send: {OPTIMIZERS_HELP}")
+        str,
+        Setting(
+            f"moves the model by the gradients that clients send: {OPTIMIZERS_HELP}", panel=TRAINING
+        ),
     ] = SGD
     hidden: Annotated[
-        tuple[Whole, ...], Setting("width of a hidden layer of the network for tables", least=1)
+        tuple[Whole, ...],
+        Setting("width of a hidden layer of the network for tables", least=1, panel=TRAINING),
     ] = (100,)
     allow_loop: Annotated[
-        Truth, Setting("accept a model that torch.func cannot vectorise; slower, exact")
+        Truth,
+        Setting("accept a model that torch.func cannot vectorise; slower, exact", panel=TRAINING),
     ] = False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.strict import Real, Truth, Whole
-from leakgauge.defenses.catalog import HELP
+from leakgauge.defenses.catalog import HELP, REGISTRY
 from leakgauge.inversion.words import (
     EXACT,
     INFERRED,
@@ -22,7 +22,8 @@ from leakgauge.inversion.words import (
     SCHEMES,
     STRONGEST,
 )
-from leakgauge.runs.spec import NONE, Setting, Spec
+from leakgauge.runs.setting import ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
+from leakgauge.runs.spec import NONE, Spec
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
@@ -46,11 +47,19 @@ class InversionSpec(Spec):
             f"fits: {STRONGEST} for images, {EXACT} for tables, and both where a table's gradients "
             "are defended",
             cells=True,
+            panel=ATTACK,
+            suggests=lambda: METHODS,
         ),
     ] = ()
     defense: Annotated[
         tuple[str, ...],
-        Setting(f"what clients do before they send, {HELP}", cells=True, adds=True),
+        Setting(
+            f"what clients do before they send, {HELP}",
+            cells=True,
+            adds=True,
+            panel=DEFENSE,
+            suggests=REGISTRY.names,
+        ),
     ] = (NONE,)
     knowledge: Annotated[
         tuple[str, ...],
@@ -58,6 +67,7 @@ class InversionSpec(Spec):
             "whether the attacker knows the defense: static (no) or adaptive (yes)",
             choices=(STATIC, ADAPTIVE),
             cells=True,
+            panel=ATTACK,
         ),
     ] = ()
     images: Annotated[
@@ -66,28 +76,41 @@ class InversionSpec(Spec):
             "records to attack, the first ones of the data; with --update, the records behind it "
             "where its file does not say",
             least=1,
+            panel=ATTACK,
         ),
     ] = None
-    first: Annotated[Whole, Setting("the first record to attack", least=0, option=False)] = 0
+    first: Annotated[
+        Whole, Setting("the first record to attack", least=0, option=False, panel=ATTACK)
+    ] = 0
     side: Annotated[  # type: ignore[misc]  # for the other questions it is a constant
         Whole,
-        Setting("height and width of images, in pixels", least=1, most=LARGEST_SIDE),
+        Setting("height and width of images, in pixels", least=1, most=LARGEST_SIDE, panel=DATA),
     ] = 32
-    batch_size: Annotated[Whole, Setting("records in a client's training step", least=1)] = 1
-    local_steps: Annotated[Whole, Setting("a client's steps before it sends", least=1)] = 1
+    batch_size: Annotated[
+        Whole, Setting("records in a client's training step", least=1, panel=TRAINING)
+    ] = 1
+    local_steps: Annotated[
+        Whole, Setting("a client's steps before it sends", least=1, panel=TRAINING)
+    ] = 1
     local_lr: Annotated[
         Real,
         Setting(
             "learning rate of a client's steps; with --epochs, of the server's step between them",
             above=0,
+            panel=TRAINING,
         ),
     ] = 1e-4
     simulate: Annotated[
-        Truth, Setting("simulate the local steps: slower, but right at any learning rate")
+        Truth,
+        Setting("simulate the local steps: slower, but right at any learning rate", panel=ATTACK),
     ] = False
     epochs: Annotated[
         Whole,
-        Setting("epochs in which one client that holds all the records sends updates", least=1),
+        Setting(
+            "epochs in which one client that holds all the records sends updates",
+            least=1,
+            panel=TRAINING,
+        ),
     ] = 1
     matching: Annotated[
         str | None,
@@ -95,35 +118,53 @@ class InversionSpec(Spec):
             "with --epochs: how to match records between epochs; greedy and optimal compare rough "
             "images, gradients also compares gradients",
             choices=MATCHINGS,
+            panel=ATTACK,
         ),
     ] = None
-    iterations: Annotated[Whole | None, Setting("iterations of the search", least=1)] = None
+    iterations: Annotated[
+        Whole | None, Setting("iterations of the search", least=1, panel=ATTACK)
+    ] = None
     restarts: Annotated[
-        Whole, Setting("restarts of the search; the one with the smallest loss counts", least=1)
+        Whole,
+        Setting(
+            "restarts of the search; the one with the smallest loss counts", least=1, panel=ATTACK
+        ),
     ] = 1
     labels: Annotated[
         str,
         Setting(
-            "infer the labels from the gradient, or give the attacker known ones", choices=LABELS
+            "infer the labels from the gradient, or give the attacker known ones",
+            choices=LABELS,
+            panel=ATTACK,
         ),
     ] = INFERRED
-    net: Annotated[str | None, Setting("the network", choices=(*NETS, MLP))] = None
-    init: Annotated[str, Setting("how to draw the initial weights", choices=SCHEMES)] = "pytorch"
+    net: Annotated[str | None, Setting("the network", choices=(*NETS, MLP), panel=TRAINING)] = None
+    init: Annotated[
+        str, Setting("how to draw the initial weights", choices=SCHEMES, panel=TRAINING)
+    ] = "pytorch"
     weights: Annotated[
-        str | None, Setting("trained weights: a file of safetensors or a state dict of torch")
+        str | None,
+        Setting("trained weights: a file of safetensors or a state dict of torch", panel=TRAINING),
     ] = None
     hidden: Annotated[
-        tuple[Whole, ...], Setting("width of a hidden layer of the network for tables")
+        tuple[Whole, ...],
+        Setting("width of a hidden layer of the network for tables", panel=TRAINING),
     ] = ()
     update: Annotated[
         str | None,
-        Setting("in place of DATA: a client's update, written by Update.save; needs --task"),
+        Setting(
+            "in place of DATA: a client's update, written by Update.save; needs --task", panel=DATA
+        ),
     ] = None
-    lpips: Annotated[str | None, Setting("weights of LPIPS (AlexNet), safetensors")] = None
-    redact: Annotated[Truth, Setting("neither keep nor show any record, true or rebuilt")] = False
+    lpips: Annotated[str | None, Setting("weights of LPIPS (AlexNet), safetensors", panel=RUN)] = (
+        None
+    )
+    redact: Annotated[
+        Truth, Setting("neither keep nor show any record, true or rebuilt", panel=RUN)
+    ] = False
     files: Annotated[
         str,
-        Setting("sha256 of the files that update, weights and lpips name", option=False),
+        Setting("sha256 of the files that update, weights and lpips name", option=False, panel=RUN),
     ] = ""
 
     @classmethod

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.runs.question import Question, question_of
 from leakgauge.runs.reading import read_value
-from leakgauge.runs.spec import Declared, Spec, added, check_bounds, declared, make_spec
+from leakgauge.runs.setting import Declared
+from leakgauge.runs.spec import Spec, added, check_bounds, declared, make_spec
 
 if TYPE_CHECKING:
     from leakgauge.data.source import Source

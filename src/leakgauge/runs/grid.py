@@ -11,7 +11,8 @@ from leakgauge.runs.grid_file import GridFile, make_row, refuse_unknown
 from leakgauge.runs.paper import PaperRow
 from leakgauge.runs.question import Question, question_of
 from leakgauge.runs.reading import read_item, split_list
-from leakgauge.runs.spec import Declared, Spec, declared, make_spec, plain
+from leakgauge.runs.setting import Declared
+from leakgauge.runs.spec import Spec, declared, make_spec, plain
 
 SMALL = "small"
 

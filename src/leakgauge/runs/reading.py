@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from leakgauge.core.checks import InputError, require
-from leakgauge.runs.spec import Declared, wanted
+from leakgauge.runs.setting import Declared, wanted
 
 
 def read_value(one: Declared, text: str, where: str) -> Any:

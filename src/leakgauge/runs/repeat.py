@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from leakgauge.runs.question import Question
-from leakgauge.runs.spec import Declared, Spec, changed, declared
+from leakgauge.runs.setting import Declared
+from leakgauge.runs.spec import Spec, changed, declared
 
 _PROGRAM = "leakgauge"
 _OWN = ("data", "ask")  # they have a place of their own in the command

@@ -24,6 +24,7 @@ import pydantic
 from leakgauge.core.checks import LARGEST, InputError, nearest, require, require_choice
 from leakgauge.core.strict import Truth, Whole
 from leakgauge.core.user_code import source_hash
+from leakgauge.runs.setting import ASKING, DATA, RUN, TRAINING, Declared, Setting, wanted
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
@@ -32,61 +33,6 @@ LOSSES = ("cross_entropy", "mse")
 
 NONE = "none"
 """The defense of a client that does nothing."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What users read of a setting, and which values it takes.
-
-    Attributes:
-        help: one line for the command line, without the default.
-        least: the smallest value that is allowed; None for no limit.
-        above: a value that it must exceed; None for no limit.
-        most: the largest value that is allowed; None for no limit.
-        choices: the only texts that are allowed; None for any.
-        cells: of a tuple: each value of a list in a grid is a cell of its own. Otherwise a list
-            is one value.
-        adds: of a tuple: given values are added to the default and do not replace it.
-        option: whether commands have an option for it.
-        once: whether an option that is given twice is refused; otherwise the last one counts.
-        each: whether the question is asked once for each of several given values.
-    """
-
-    help: str
-    least: float | None = None
-    above: float | None = None
-    most: float | None = None
-    choices: tuple[str, ...] | None = None
-    cells: bool = False
-    adds: bool = False
-    option: bool = True
-    once: bool = False
-    each: bool = False
-
-
-@dataclass(frozen=True)
-class Declared:
-    """One field of a ``Spec``.
-
-    Attributes:
-        name: of the field, which is also the key in a grid.
-        kind: its type without the metadata, ``None`` and numeric refinements: ``int``, ``float``,
-            ``bool``, ``str``, ``tuple`` or ``Mapping``.
-        default: its default value.
-        setting: what users read of it.
-        item: the type of the items of a tuple, else ``kind``.
-    """
-
-    name: str
-    kind: type
-    default: Any
-    setting: Setting
-    item: type
-
-    @property
-    def flag(self) -> str:
-        """The option of the command line."""
-        return f"--{self.name.replace('_', '-')}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,36 +47,51 @@ class Spec:
     aliases: ClassVar[Mapping[str, str]] = {}
     """Names of ``leakgauge audit``'s options that stand for another field here."""
 
-    ask: Annotated[tuple[str, ...], Setting("what to ask", cells=True)] = ()
-    data: Annotated[str, Setting("a table, images, or the name of a dataset", option=False)] = ""
+    ask: Annotated[tuple[str, ...], Setting("what to ask", cells=True, panel=ASKING)] = ()
+    data: Annotated[
+        str, Setting("a table, images, or the name of a dataset", option=False, panel=DATA)
+    ] = ""
     task: Annotated[
         str | None,
-        Setting("MODULE:FUNCTION that returns your own (Task, Dataset); no DATA then"),
+        Setting("MODULE:FUNCTION that returns your own (Task, Dataset); no DATA then", panel=DATA),
     ] = None
-    label: Annotated[str | None, Setting("column that the model predicts", once=True)] = None
+    label: Annotated[
+        str | None, Setting("column that the model predicts", once=True, panel=DATA)
+    ] = None
     group: Annotated[
-        str | None, Setting("column that names the user of each row; never a feature", once=True)
+        str | None,
+        Setting("column that names the user of each row; never a feature", once=True, panel=DATA),
     ] = None
-    drop: Annotated[tuple[str, ...], Setting("column to leave out")] = ()
+    drop: Annotated[tuple[str, ...], Setting("column to leave out", panel=DATA)] = ()
     bins: Annotated[
-        Mapping[str, Whole], Setting("COL=N: cut a numeric label or secret into N ranges")
+        Mapping[str, Whole],
+        Setting("COL=N: cut a numeric label or secret into N ranges", panel=DATA),
     ] = field(default_factory=dict)
     loss: Annotated[
         str,
-        Setting(f"{' or '.join(LOSSES)}, of a label of numbers; others: --task", choices=LOSSES),
+        Setting(
+            f"{' or '.join(LOSSES)}, of a label of numbers; others: --task",
+            choices=LOSSES,
+            panel=TRAINING,
+        ),
     ] = LOSSES[0]
     sep: Annotated[
-        str | None, Setting("separator of a text table, where the one that is found is wrong")
+        str | None,
+        Setting("separator of a text table, where the one that is found is wrong", panel=DATA),
     ] = None
     encoding: Annotated[
-        str | None, Setting("of a text table, where UTF-8 and Windows-1252 are wrong")
+        str | None, Setting("of a text table, where UTF-8 and Windows-1252 are wrong", panel=DATA)
     ] = None
     allow_outside: Annotated[
-        Truth, Setting("read images outside of the folder that their CSV is in")
+        Truth, Setting("read images outside of the folder that their CSV is in", panel=DATA)
     ] = False
-    drop_missing: Annotated[Truth, Setting("leave out rows without label, secret or group")] = False
-    device: Annotated[str, Setting("where torch computes: cpu, cuda, cuda:1, ...")] = "cpu"
-    seed: Annotated[Whole, Setting("seed of all randomness", least=0)] = 0
+    drop_missing: Annotated[
+        Truth, Setting("leave out rows without label, secret or group", panel=DATA)
+    ] = False
+    device: Annotated[str, Setting("where torch computes: cpu, cuda, cuda:1, ...", panel=RUN)] = (
+        "cpu"
+    )
+    seed: Annotated[Whole, Setting("seed of all randomness", least=0, panel=RUN)] = 0
 
     @property
     def numeric(self) -> bool:
@@ -309,21 +270,6 @@ def _check_one(one: Declared, value: Any) -> None:
         and (setting.most is None or value <= setting.most)
     )
     require(inside, f"{one.flag} is {value}; expected {wanted(one)}")
-
-
-def wanted(one: Declared) -> str:
-    """Return the numbers that a setting may take, in words."""
-    limits = [
-        words.format(limit)
-        for words, limit in (
-            ("above {:g}", one.setting.above),
-            ("of {:g} or more", one.setting.least),
-            ("of at most {:g}", one.setting.most),
-        )
-        if limit is not None
-    ]
-    number = "a whole number" if one.item is int else "a number"
-    return f"{number} {' and '.join(limits)}".strip()
 
 
 def _is_single(one: Declared, value: Any) -> bool:

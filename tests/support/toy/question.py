@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from leakgauge.core.checks import require
 from leakgauge.core.strict import Whole
 from leakgauge.runs.question import Answer
-from leakgauge.runs.spec import Setting, Spec, plain
+from leakgauge.runs.setting import Setting
+from leakgauge.runs.spec import Spec, plain
 
 
 @dataclass(frozen=True, kw_only=True)

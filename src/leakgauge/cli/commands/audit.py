@@ -10,6 +10,7 @@ from leakgauge.cli.play import Command, play
 from leakgauge.core.checks import require
 from leakgauge.runs.asking import ALL, Wanted, all_allowed, asked_of, read_sets
 from leakgauge.runs.repeat import repeat_audit
+from leakgauge.runs.setting import ASKING
 
 MAIN = next(iter(questions().values())).Spec
 """The ``Spec`` whose settings are options; other questions take theirs by ``--set``."""
@@ -19,17 +20,31 @@ Data = Annotated[
     typer.Argument(
         help="a table (CSV, Excel, Parquet, JSON lines, ...; - for the standard input), "
         "images (.npz, or a folder with a CSV), or the name of a "
-        "dataset: adult, crema_d, heritage, randhie, celeba, utkface, cifar10, cifar100"
+        f"dataset: {', '.join(options.DATASETS)}",
+        autocompletion=options.dataset,
     ),
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="QUESTION.KEY=VALUE: a setting of one question; repeatable"),
+    typer.Option(
+        "--set",
+        help="QUESTION.KEY=VALUE: a setting of one question (repeatable)",
+        metavar="<str>",
+        rich_help_panel=ASKING,
+    ),
 ]
 HELPS = {"ask": f"{', '.join(asks())}, or {ALL} that the data allow"}
 
 
-@options.with_options(MAIN, helps=HELPS)
+EXAMPLES = (
+    "leakgauge audit people.csv --label income --secret sex",
+    "leakgauge audit adult --ask property --ask reconstruction --defense prune:rate=0.99",
+    "leakgauge audit adult --ask all --seeds 3",
+    "leakgauge audit --task my_task:build --secret sex",
+)
+
+
+@options.with_options(MAIN, helps=HELPS, suggests={"ask": (*asks(), ALL)})
 def audit(
     given: options.Given,
     data: Data = None,

@@ -10,6 +10,9 @@ OWN = ("ask", "adversary", "defense", "batch_size", "rounds", "trials", "shadow"
 """The settings that have an option here; those about the data are fixed."""
 
 
+EXAMPLES = ("leakgauge demo", "leakgauge demo --ask property --ask guarantee --rounds 3")
+
+
 @options.with_options(MAIN, helps=HELPS, without=set(declared(MAIN)) - set(OWN))
 def demo(
     given: options.Given,

@@ -13,6 +13,12 @@ from leakgauge.runs.repeat import repeat_command
 NAME = "guarantee"
 
 
+EXAMPLES = (
+    "leakgauge guarantee adult --attribute sex --clip 1 --noise 1",
+    "leakgauge guarantee adult --attribute sex --clip 1 --noise 1 --mechanism my_module:release",
+)
+
+
 @options.with_options(
     GuaranteeSpec, required=("attribute", "clip", "noise"), without=("ask", "task", "defense")
 )
@@ -20,7 +26,8 @@ def guarantee(
     table: Annotated[
         str,
         typer.Argument(
-            help="a table (CSV, Excel, Parquet, JSON lines, ...), or the name of a table"
+            help="a table (CSV, Excel, Parquet, JSON lines, ...), or the name of a table",
+            autocompletion=options.dataset,
         ),
     ],
     given: options.Given,

@@ -14,6 +14,13 @@ from leakgauge.runs.repeat import repeat_command
 NAME = "reconstruction"
 
 
+EXAMPLES = (
+    "leakgauge invert cifar10 --images 8 --net slim",
+    "leakgauge invert adult --batch-size 4 --defense noise:std=0.01",
+    "leakgauge invert --update update.safetensors --task my_task:build",
+)
+
+
 @options.with_options(InversionSpec, without=("ask",))
 def invert(
     given: options.Given,
@@ -21,7 +28,8 @@ def invert(
         str | None,
         typer.Argument(
             help="images (.npz, a folder with a CSV), a table, or a dataset's name: its records "
-            "are sent, attacked and compared with what was rebuilt"
+            "are sent, attacked and compared with what was rebuilt",
+            autocompletion=options.dataset,
         ),
     ] = None,
     out: options.Out = None,

@@ -8,6 +8,8 @@ import typer
 from leakgauge.catalog import questions
 from leakgauge.core.checks import require
 
+EXAMPLES = ("leakgauge report leakgauge-runs/audit-20260101-120000",)
+
 
 def report(folder: Annotated[Path, typer.Argument(help="the --out of a finished run")]) -> None:
     """Rebuild the report of a finished run from its measurements."""

@@ -1,0 +1,84 @@
+"""One setting: what users read of it, which values it takes, and where help lists it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+ASKING, DATA, TRAINING = "What to ask", "Data", "Model and training"
+ATTACK, DEFENSE, RUN = "Attack", "Defense", "Run"
+PANELS = (ASKING, DATA, TRAINING, ATTACK, DEFENSE, RUN)
+"""The parts in which help lists the settings, in their order."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What users read of a setting, and which values it takes.
+
+    Attributes:
+        help: one line for the command line, without the default.
+        least: the smallest value that is allowed; None for no limit.
+        above: a value that it must exceed; None for no limit.
+        most: the largest value that is allowed; None for no limit.
+        choices: the only texts that are allowed; None for any.
+        cells: of a tuple: each value of a list in a grid is a cell of its own. Otherwise a list
+            is one value.
+        adds: of a tuple: given values are added to the default and do not replace it.
+        option: whether commands have an option for it.
+        once: whether an option that is given twice is refused; otherwise the last one counts.
+        each: whether the question is asked once for each of several given values.
+        panel: the part of the help that lists it.
+        suggests: returns texts for the shell's completion, where others are allowed, too.
+    """
+
+    help: str
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] | None = None
+    cells: bool = False
+    adds: bool = False
+    option: bool = True
+    once: bool = False
+    each: bool = False
+    panel: str = RUN
+    suggests: Callable[[], Iterable[str]] | None = None
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One field of a ``Spec``.
+
+    Attributes:
+        name: of the field, which is also the key in a grid.
+        kind: its type without the metadata, ``None`` and numeric refinements: ``int``, ``float``,
+            ``bool``, ``str``, ``tuple`` or ``Mapping``.
+        default: its default value.
+        setting: what users read of it.
+        item: the type of the items of a tuple, else ``kind``.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    setting: Setting
+    item: type
+
+    @property
+    def flag(self) -> str:
+        """The option of the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+
+def wanted(one: Declared) -> str:
+    """Return the numbers that a setting may take, in words."""
+    limits = [
+        words.format(limit)
+        for words, limit in (
+            ("above {:g}", one.setting.above),
+            ("of {:g} or more", one.setting.least),
+            ("of at most {:g}", one.setting.most),
+        )
+        if limit is not None
+    ]
+    number = "a whole number" if one.item is int else "a number"
+    return f"{number} {' and '.join(limits)}".strip()
