@@ -7,7 +7,7 @@ from typing import Any
 from leakgauge.core.checks import require
 from leakgauge.report.section import LEVELS, Row, Section, asked_about
 from leakgauge.report.templates import render
-from leakgauge.report.wording import interval, number
+from leakgauge.report.wording import interval, label, number
 from leakgauge.results.measurements import Measurement
 
 LEAKS = ("strong", "clear", "weak")
@@ -52,6 +52,7 @@ def render_page(page: Page) -> str:
         "first": next(iter(page.measurements), None),
         "secrets": secrets_of(page),
         "rows": [(name, row, asked_about(row, [one for _, one in rows])) for name, row in rows],
+        "links": {one.name: link_of(one, page.sections) for one in page.sections},
         "next_steps": next_steps(page.sections),
         "next_commands": [one.next_command for one in page.sections if one.next_command],
         "missing": missing_of(page),
@@ -72,6 +73,14 @@ def missing_of(page: Page) -> list[str]:
     """Return the requested parts that were not completed, with the reasons."""
     parts = [text for section in page.sections for text in section.missing]
     return [*parts, *(f"{name}: {reason}" for name, reason in page.refused.items())]
+
+
+def link_of(section: Section, sections: Sequence[Section]) -> str:
+    """Return the text of the link to a section; with its secret where a question has several."""
+    question = section.name.rstrip("0123456789").rstrip("-")
+    several = sum(one.name.startswith(question) for one in sections) > 1
+    secret = next((row.secret for row in section.rows if row.secret), "")
+    return f"{label(question)}: {secret}" if several and secret else label(section.name)
 
 
 def strongest(sections: Sequence[Section]) -> Row | None:
