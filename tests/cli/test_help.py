@@ -69,6 +69,8 @@ def completed(line: str) -> list[str]:
         ("leakgauge gu", ["guarantee"]),
         ("leakgauge audit --ask re", ["reconstruction"]),
         ("leakgauge audit --defense pr", ["prune"]),
+        ("leakgauge audit --adversary ag", ["agic"]),
+        ("leakgauge audit --optimizer r", ["rmsprop"]),
         ("leakgauge audit --prior ", ["uniform", "empirical"]),
         ("leakgauge invert ci", ["cifar10", "cifar100"]),
         ("leakgauge invert --method inv", ["inverting-gradients"]),

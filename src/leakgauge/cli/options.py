@@ -4,6 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,7 +65,7 @@ def with_options(
     required: Collection[str] = (),
     without: Collection[str] = (),
     helps: Mapping[str, str] | None = None,
-    suggests: Mapping[str, Collection[str]] | None = None,
+    suggests: Mapping[str, Callable[[], Collection[str]]] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that gives a command an option for each setting of ``spec``.
 
@@ -75,7 +76,7 @@ def with_options(
         required: settings that the user must give.
         without: settings that get no option.
         helps: help texts that replace those of the settings.
-        suggests: texts for the shell's completion that replace those of the settings.
+        suggests: return texts for the shell's completion that replace those of the settings.
     """
     known = {
         name: one
@@ -83,7 +84,7 @@ def with_options(
         if one.setting.option and name not in without
     }
     texts = helps or {}
-    offered = {name: _offering(words) for name, words in (suggests or {}).items()}
+    offered = suggests or {}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command, eval_str=True).parameters
@@ -92,7 +93,7 @@ def with_options(
                 one,
                 name in required,
                 texts.get(name, one.setting.help),
-                offered.get(name, _suggested(one.setting)),
+                _completion(offered.get(name) or partial(_offered, one.setting)),
             )
             for name, one in known.items()
         ]
@@ -161,7 +162,7 @@ def worker_count(given: int | None) -> int | None:
 
 
 def _parameter(
-    one: Declared, required: bool, text: str, offered: Completion | None
+    one: Declared, required: bool, text: str, completion: Completion
 ) -> inspect.Parameter:
     """An option of typer; None stands for one that was not typed."""
     # A list also where one value is wanted: so a second one is seen.
@@ -173,7 +174,7 @@ def _parameter(
         help=escape(_help(one, required, text)),
         metavar=shown,
         rich_help_panel=one.setting.panel,
-        autocompletion=offered,
+        autocompletion=completion,
     )
     annotation: Any = Annotated[kind if required else kind | None, option]
     default = inspect.Parameter.empty if required else None
@@ -184,19 +185,16 @@ def _parameter(
 
 def dataset(incomplete: str) -> list[str]:
     """Return the datasets whose names begin so; the shell falls back to files."""
-    return _offering(DATASETS)(incomplete)
+    return [name for name in DATASETS if name.startswith(incomplete)]
 
 
-def _suggested(setting: Setting) -> Completion | None:
-    """What the shell offers for a setting; None for files."""
-    if setting.suggests is not None:
-        names = setting.suggests
-        return lambda incomplete: _offering(tuple(names()))(incomplete)
-    return None if setting.choices is None else _offering(setting.choices)
+def _offered(setting: Setting) -> Collection[str]:
+    return setting.offered
 
 
-def _offering(words: Collection[str]) -> Completion:
-    return lambda incomplete: [one for one in words if one.startswith(incomplete)]
+def _completion(offered: Callable[[], Collection[str]]) -> Completion:
+    """What the shell offers; where nothing fits, it falls back to files."""
+    return lambda incomplete: [one for one in offered() if one.startswith(incomplete)]
 
 
 def _item(one: Declared) -> type:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Union, get_args, get_origin
 
 from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.notation import NEEDED, Key
 
 Kinds = Mapping[str, type]
 """The type of each setting by name: float, int, bool or str."""
@@ -73,6 +74,24 @@ def kinds_of(make: Callable[..., Any], supplied: Collection[str] = ()) -> dict[s
     """
     kinds = {key: _kind(one.annotation) for key, one in _arguments(make).items()}
     return {key: kind for key, kind in kinds.items() if kind and key not in supplied}
+
+
+def keys_of(make: Callable[..., Any], supplied: Collection[str] = ()) -> dict[str, Key]:
+    """Return the settings of a function or a dataclass with their defaults.
+
+    Args:
+        make: the function or class.
+        supplied: arguments that the caller gives, which are not settings.
+
+    >>> def build(rate: float, whole: bool = False): ...
+    >>> keys_of(build)["whole"], keys_of(build)["rate"].default
+    (Key(kind=<class 'bool'>, default=False), 'needed')
+    """
+    arguments, needed = _arguments(make), required_of(make)
+    return {
+        key: Key(kind, NEEDED if key in needed else arguments[key].default)
+        for key, kind in kinds_of(make, supplied).items()
+    }
 
 
 def required_of(make: Callable[..., Any]) -> list[str]:

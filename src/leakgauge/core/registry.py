@@ -5,11 +5,13 @@ import importlib
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from leakgauge.core.checks import InputError, nearest, require
-from leakgauge.core.parsing import kinds_of, read_settings, required_of
+from leakgauge.core.notation import Key, Notation
+from leakgauge.core.parsing import keys_of, kinds_of, read_settings, required_of
 from leakgauge.core.user_code import function_of, one_line
 
 
@@ -84,6 +86,29 @@ class Registry:
             f"{self.what} {name!r} is not known{nearest(name, self.names())}",
         )
         return function_of(name, self.what)
+
+    def keys(self, name: str, *, supplied: Collection[str] = ()) -> Mapping[str, Key]:
+        """Return the settings of a name, with their defaults; none for a name of another kind.
+
+        Args:
+            name: one of ``names``, or a word that stands beside them.
+            supplied: arguments that the caller gives, which are not settings.
+
+        Raises:
+            InputError: a package's name cannot be imported.
+        """
+        return keys_of(self.load(name), supplied) if name in self.names() else {}
+
+    def notation(self, *words: str, supplied: Collection[str] = ()) -> Notation:
+        """Return what users may write.
+
+        Args:
+            words: names without settings that stand beside the registry's.
+            supplied: arguments that the caller gives, which are not settings.
+        """
+        return Notation(
+            lambda: (*words, *self.names()), partial(self.keys, supplied=supplied), own=True
+        )
 
     def read(self, text: str, *, supplied: Collection[str] = ()) -> Choice:
         """Return the function or class that ``text`` names, with its settings.

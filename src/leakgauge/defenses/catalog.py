@@ -32,6 +32,12 @@ HELP = f"NAME[:key=value,...]: {EXAMPLES}; or your own, MODULE:NAME[:key=value,.
 
 REGISTRY = Registry("defense", DEFENSES, "leakgauge.defenses")
 
+SUPPLIED = ("batch_size",)
+"""What a defense is told beside its settings."""
+
+NOTATION = REGISTRY.notation(supplied=SUPPLIED)
+"""What users may write for a defense."""
+
 
 def parse_defense(text: str, *, batch_size: int) -> "Defense":
     """Return the defense of ``NAME[:key=value,...]`` or ``MODULE:NAME[:key=value,...]``.
@@ -58,7 +64,7 @@ def parse_defense(text: str, *, batch_size: int) -> "Defense":
     """
     from leakgauge.defenses.defense import Defense
 
-    choice = REGISTRY.read(text, supplied=("batch_size",))
+    choice = REGISTRY.read(text, supplied=SUPPLIED)
     made = choice.call(batch_size=batch_size)
     defense = made.build(batch_size=batch_size) if hasattr(made, "build") else made
     require(

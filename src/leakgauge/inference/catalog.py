@@ -56,6 +56,9 @@ HELP = (
 
 REGISTRY = Registry("adversary", ADVERSARIES, "leakgauge.adversaries")
 
+NOTATION = REGISTRY.notation(PANEL)
+"""What users may write for an adversary."""
+
 
 def players(game: str) -> tuple[str, ...]:
     """Names of the built-in adversaries that play a game; the paper's is first.

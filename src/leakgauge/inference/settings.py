@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
-from leakgauge.defenses.catalog import REGISTRY as DEFENSES
-from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, PROPORTION, REGISTRY, USER
+from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
+from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
 from leakgauge.inference.catalog import HELP as ADVERSARIES_HELP
+from leakgauge.inference.catalog import NOTATION as ADVERSARIES_NOTATION
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
+from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
 from leakgauge.training.catalog import SGD
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
@@ -55,7 +57,7 @@ class InferenceSettings(Spec):
             f"who infers it: {ADVERSARIES_HELP}",
             cells=True,
             panel=ATTACK,
-            suggests=lambda: (PANEL, *REGISTRY.names()),
+            notation=ADVERSARIES_NOTATION,
         ),
     ] = ()
     defense: Annotated[
@@ -65,7 +67,7 @@ class InferenceSettings(Spec):
             cells=True,
             adds=True,
             panel=DEFENSE,
-            suggests=DEFENSES.names,
+            notation=DEFENSES_NOTATION,
         ),
     ] = (NONE,)
     batch_size: Annotated[
@@ -136,7 +138,9 @@ class InferenceSettings(Spec):
     optimizer: Annotated[
         str,
         Setting(
-            f"moves the model by the gradients that clients send: {OPTIMIZERS_HELP}", panel=TRAINING
+            f"moves the model by the gradients that clients send: {OPTIMIZERS_HELP}",
+            panel=TRAINING,
+            notation=OPTIMIZERS_NOTATION,
         ),
     ] = SGD
     hidden: Annotated[

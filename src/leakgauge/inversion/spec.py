@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
+from leakgauge.core.notation import Key, Notation
 from leakgauge.core.strict import Real, Truth, Whole
-from leakgauge.defenses.catalog import HELP, REGISTRY
+from leakgauge.defenses.catalog import HELP, NOTATION
 from leakgauge.inversion.words import (
     EXACT,
     INFERRED,
@@ -29,6 +30,12 @@ if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
 
 
+def _keys(method: str) -> Mapping[str, Key]:
+    from leakgauge.inversion.search.parse import keys_of
+
+    return keys_of(method)
+
+
 @dataclass(frozen=True, kw_only=True)
 class InversionSpec(Spec):
     """Settings of attempts to rebuild records from what clients send.
@@ -48,7 +55,7 @@ class InversionSpec(Spec):
             "are defended",
             cells=True,
             panel=ATTACK,
-            suggests=lambda: METHODS,
+            notation=Notation(lambda: METHODS, _keys),
         ),
     ] = ()
     defense: Annotated[
@@ -58,7 +65,7 @@ class InversionSpec(Spec):
             cells=True,
             adds=True,
             panel=DEFENSE,
-            suggests=REGISTRY.names,
+            notation=NOTATION,
         ),
     ] = (NONE,)
     knowledge: Annotated[

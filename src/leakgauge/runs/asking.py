@@ -157,6 +157,12 @@ def setting_of(
     return owner, known[key]
 
 
+def adversaries(questions: Mapping[str, Question]) -> tuple[str, ...]:
+    """Return the names that ``--adversary`` takes, of all questions."""
+    fields = [_field(one.Spec, ADVERSARY) for one in questions.values()]
+    return tuple(dict.fromkeys(name for one in fields if one for name in one.setting.offered))
+
+
 def _each(wanted: Wanted, question: Question) -> Iterator[tuple[str, Wanted]]:
     """Yield a key and the wishes for each time that a question is asked.
 

@@ -15,23 +15,35 @@ from leakgauge.runs.spec import first_problem
 
 
 class GridFile(pydantic.BaseModel):
-    """The content of a file, before its grids are unfolded.
-
-    Attributes:
-        name: for folders and titles.
-        about: in a few sentences.
-        grids: settings by name; a list gives a cell for each of its values.
-        sizes: settings that replace those of the grids, by the size's name.
-        paper: what a paper states.
-    """
+    """The content of a file, before its grids are unfolded; its texts stand in the schema."""
 
     model_config = pydantic.ConfigDict(extra="forbid")
 
-    name: Annotated[str, pydantic.Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-    about: str = ""
-    grids: Annotated[list[dict[str, Any]], pydantic.Field(min_length=1)]
-    sizes: dict[str, dict[str, Any]] = {}
-    paper: list[dict[str, Any]] = []
+    name: Annotated[
+        str,
+        pydantic.Field(
+            description="name of the grid, for folders and titles",
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        ),
+    ]
+    about: Annotated[str, pydantic.Field(description="what it is about, in a few sentences")] = ""
+    grids: Annotated[
+        list[dict[str, Any]],
+        pydantic.Field(
+            description="settings by key; every combination of the values is a cell", min_length=1
+        ),
+    ]
+    sizes: Annotated[
+        dict[str, dict[str, Any]],
+        pydantic.Field(
+            description="settings that replace those of every grid, by the size's name, which "
+            "--size chooses"
+        ),
+    ] = {}
+    paper: Annotated[
+        list[dict[str, Any]],
+        pydantic.Field(description="figures that a paper states, to stand beside ours"),
+    ] = []
 
 
 _ROW = pydantic.TypeAdapter(PaperRow)

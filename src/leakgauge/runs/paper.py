@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import pydantic
 
 from leakgauge.core.strict import Finite, Whole
 from leakgauge.runs.spec import Spec, plain
@@ -10,23 +12,24 @@ from leakgauge.runs.spec import Spec, plain
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A figure that a paper states, as a grid's file has it.
+    """A figure that a paper states, as a grid's file has it; its texts stand in the schema."""
 
-    Attributes:
-        where: settings of the cells that it is about.
-        value: the paper's figure.
-        metric: its metric; empty for the question's first.
-        round: all rounds together, or one of them.
-        knowledge: what the adversary knew of the defense.
-        note: anything that a reader should know.
-    """
-
-    where: Mapping[str, Any]
-    value: Finite
-    metric: str = ""
-    round: Whole | Literal["accumulated", "stacked"] = "accumulated"
-    knowledge: Literal["static", "adaptive"] = "static"
-    note: str = ""
+    where: Annotated[
+        Mapping[str, Any], pydantic.Field(description="settings of the cells that it is about")
+    ]
+    value: Annotated[Finite, pydantic.Field(description="the paper's figure")]
+    metric: Annotated[
+        str, pydantic.Field(description="its metric; empty for the question's first")
+    ] = ""
+    round: Annotated[
+        Whole | Literal["accumulated", "stacked"],
+        pydantic.Field(description="all rounds together, or the number of one"),
+    ] = "accumulated"
+    knowledge: Annotated[
+        Literal["static", "adaptive"],
+        pydantic.Field(description="whether the adversary knew the defense: adaptive; else static"),
+    ] = "static"
+    note: Annotated[str, pydantic.Field(description="anything that a reader should know")] = ""
 
     def about(self, spec: Spec) -> bool:
         """Return whether it is a figure of this cell, whatever its seed."""

@@ -1,177 +1,253 @@
-"""What a grid file may hold: as JSON Schema for editors, and as a page for readers."""
+"""The JSON Schema of a grid file, made from the settings of the questions."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pydantic
 
 from leakgauge.core.checks import LARGEST
-from leakgauge.runs.grid import SMALL
+from leakgauge.core.notation import NEEDED, Key, Notation
 from leakgauge.runs.grid_file import GridFile
 from leakgauge.runs.paper import PaperRow
 from leakgauge.runs.question import Question
-from leakgauge.runs.setting import PANELS, Declared, wanted
-from leakgauge.runs.spec import declared
+from leakgauge.runs.setting import Declared
+from leakgauge.runs.spec import declared, plain_value
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
+Schema = dict[str, Any]
 
-TYPES = {int: "integer", float: "number", bool: "boolean", str: "string"}
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
-PAGE = """# Grid files
+CELLS = "A list gives a cell for each value."
+ONE_LIST = "A list is one value; a list of lists gives a cell for each."
 
-Made by `leakgauge schema --markdown`. `leakgauge run FILE` plays the cells of such a file.
-
-| key | holds |
-|---|---|
-| `name` | letters, digits, `.`, `_` and `-`: for folders and titles |
-| `about` | a few sentences for the page |
-| `grids` | a list of mappings of settings; a setting with a list of values gives a cell for each |
-| `sizes` | settings that replace those of the grids, by the word of `--size`; default `{small}` |
-| `paper` | what a paper states: `where`, `value`; also `metric`, `knowledge`, `round`, `note` |
-
-All grids of a file ask the same question. A grid without `ask` asks `{first}`.
-
-An editor that knows JSON Schema completes and checks these keys. Write the schema to a file with
-`leakgauge schema > grid.schema.json`, and begin the grid file with this line:
-
-```yaml
-# yaml-language-server: $schema=grid.schema.json
-```
-"""
+_REAL = r"(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?"
+_VALUES = {float: rf"[+-]?(?:{_REAL}|inf)", int: r"[+-]?\d[\d_]*", bool: "[01]", str: "[^,]*"}
+"""What stands behind ``key=``, as a regular expression, by the kind of the key."""
 
 
-def schema(questions: Mapping[str, Question]) -> dict[str, Any]:
-    """Return the JSON Schema of a grid file.
+def grid_schema(questions: Mapping[str, Question]) -> Schema:
+    """Return the JSON Schema (draft 2020-12) of a grid file.
+
+    A file's grids ask one question, whose settings are the keys of its grids and sizes.
 
     Args:
         questions: by name; the first is asked where a grid names none.
+
+    Raises:
+        InputError: an adversary or a defense of another package cannot be imported.
     """
-    whole = GridFile.model_json_schema()
-    row = pydantic.TypeAdapter(PaperRow).json_schema()
+    file = GridFile.model_json_schema()
     first = next(iter(questions))
+    words = [word for one in questions.values() for word in one.asks]
+    asked = _either({"enum": words}, _several({"enum": words}))
+    keys = file["properties"]
+    keys["grids"]["items"] = {"type": "object", "properties": {"ask": asked}}
+    keys["sizes"] |= {"additionalProperties": {"type": "object"}, "propertyNames": _TEXT}
+    keys["paper"]["items"] = paper_schema()
     return {
-        "$schema": DIALECT,
-        "title": "leakgauge grid",
+        "$schema": DRAFT,
+        "title": "A grid of experiments: leakgauge run FILE",
         "type": "object",
-        "required": whole["required"],
+        "properties": {name: _untitled(one) for name, one in keys.items()},
+        "required": file["required"],
         "additionalProperties": False,
-        "properties": {
-            **whole["properties"],
-            "grids": {
-                "type": "array",
-                "minItems": 1,
-                "items": {"anyOf": [_grid(one, first) for one in questions]},
-            },
-            "sizes": {
-                "type": "object",
-                "additionalProperties": {
-                    "anyOf": [{"$ref": f"#/$defs/{name}"} for name in questions]
-                },
-            },
-            "paper": {"type": "array", "items": {**row, "additionalProperties": False}},
+        "allOf": [
+            _DATA_SOMEWHERE,
+            *(_of_question(one, default=name == first) for name, one in questions.items()),
+        ],
+        "$defs": {
+            key: schema for one in questions.values() for key, schema in _definitions(one).items()
         },
-        "$defs": {name: _settings(one) for name, one in questions.items()},
     }
 
 
-def page(questions: Mapping[str, Question]) -> str:
-    """Return the keys of a grid file as a page of Markdown.
+def paper_schema() -> Schema:
+    """Return the schema of a row of ``paper``, before a question is known."""
+    row = pydantic.TypeAdapter(PaperRow).json_schema()
+    keys = {name: _untitled(_numbers(one)) for name, one in row["properties"].items()}
+    return {
+        "type": "object",
+        "properties": keys,
+        "required": row["required"],
+        "additionalProperties": False,
+    }
 
-    Args:
-        questions: by name.
+
+def notation_pattern(notation: Notation) -> str:
+    """Return the regular expression of what users may write.
+
+    >>> import re
+    >>> keys = {"rate": Key(float, 0.5)}
+    >>> pattern = notation_pattern(Notation(lambda: ("prune", "sign"), {"prune": keys}.get))
+    >>> [bool(re.search(pattern, one)) for one in ("sign", "prune:rate=1", "prune:rat=1")]
+    [True, True, False]
     """
-    first = next(iter(next(iter(questions.values())).asks))
-    parts = [PAGE.format(small=SMALL, first=first)]
-    for question in questions.values():
-        parts.append(f"## {question.title}\n\n`ask`: {_words(question)}.\n")
-        parts += _tables(question)
-    return "\n".join(parts)
+    names = notation.names()
+    known = "|".join(name + _keys_pattern(notation.keys(name) or {}) for name in names)
+    other = rf"(?!(?:{'|'.join(names)})\s*:)[^:]+:\s*[^\W\d]\w*\s*(?::.*)?"
+    return rf"^\s*(?:{known}{f'|{other}' if notation.own else ''})\s*$"
 
 
-def _grid(name: str, first: str) -> dict[str, Any]:
-    needed = ["data"] if name == first else ["data", "ask"]
-    return {"$ref": f"#/$defs/{name}", "required": needed}
+_TEXT = {"type": "string"}
+
+_DATA_SOMEWHERE = {
+    "if": {
+        "required": ["sizes"],
+        "properties": {
+            "sizes": {"minProperties": 1, "additionalProperties": {"required": ["data"]}}
+        },
+    },
+    "else": {"properties": {"grids": {"items": {"required": ["data"]}}}},
+}
+"""Every grid names its data, unless every size does."""
 
 
-def _settings(question: Question) -> dict[str, Any]:
-    properties = {name: _value(one) for name, one in declared(question.Spec).items()}
-    ask = {"enum": list(question.asks)}
-    properties["ask"] = _described(declared(question.Spec)["ask"], _or_several(ask, 2))
-    return {"type": "object", "additionalProperties": False, "properties": properties}
+def _of_question(question: Question, *, default: bool) -> Schema:
+    """If a grid asks this question, then the file has its settings."""
+    words = {"enum": list(question.asks)}
+    asks = _either(words, {"type": "array", "contains": words})
+    one: Schema = {"type": "object", "properties": {"ask": asks}}
+    settings = {"$ref": f"#/$defs/{question.name}"}
+    row = {
+        "where": {
+            "properties": {
+                name: {"description": each.setting.help}
+                for name, each in declared(question.Spec).items()
+            },
+            "additionalProperties": False,
+        },
+        "metric": {"enum": ["", *question.metrics]},
+    }
+    return {
+        "if": {"properties": {"grids": {"contains": one if default else _with_ask(one)}}},
+        "then": {
+            "properties": {
+                "grids": {"items": settings},
+                "sizes": {"additionalProperties": settings},
+                "paper": {"items": {"properties": row}},
+            }
+        },
+    }
 
 
-def _value(one: Declared) -> dict[str, Any]:
-    """The schema of what may stand behind a key: a value, or a list with a cell for each."""
-    if one.kind is Mapping:
-        value: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "integer"}}
-        return _described(one, _or_several(value, 1))
-    return _described(one, _or_several(_item(one), 2 if one.kind is tuple else 1))
+def _with_ask(schema: Schema) -> Schema:
+    return {**schema, "required": ["ask"]}
 
 
-def _described(one: Declared, value: dict[str, Any]) -> dict[str, Any]:
-    default = list(one.default) if one.kind is tuple else one.default
-    return {"description": one.setting.help, "default": default, **value}
+def _definitions(question: Question) -> dict[str, Schema]:
+    """The settings of a question, and one value of each setting that takes several."""
+    typed = pydantic.TypeAdapter(question.Spec).json_schema()["properties"]
+    definitions: dict[str, Schema] = {}
+    keys = {}
+    for name, one in declared(question.Spec).items():
+        value = _value(one, typed[name], question)
+        if one.kind is tuple:
+            definitions[f"{question.name}.{name}"] = value
+            value = {"$ref": f"#/$defs/{question.name}.{name}"}
+        keys[name] = _key(one, value)
+    own = {"type": "object", "properties": keys, "additionalProperties": False}
+    return {question.name: {"description": question.title, **own}, **definitions}
 
 
-def _or_several(item: dict[str, Any], depth: int) -> dict[str, Any]:
-    """A value, or lists of it, up to ``depth`` lists within one another."""
-    options, inner = [item], item
-    for _ in range(depth):
-        inner = {"type": "array", "items": {"anyOf": list(options)}, "minItems": 1}
-        options.append(inner)
-    return {"anyOf": options}
-
-
-def _item(one: Declared) -> dict[str, Any]:
-    setting = one.setting
-    if setting.choices is not None:
-        item: dict[str, Any] = {"enum": list(setting.choices)}
+def _key(one: Declared, value: Schema) -> Schema:
+    """What a grid may say of a setting, ``value`` or lists of it."""
+    if one.kind is not tuple:
+        forms = [value, _several(value)]
+    elif one.setting.cells:
+        each = _either(value, _list(value), _NULL)
+        forms = [value, _several(each), _NULL]
     else:
-        item = {"type": TYPES[one.item]}
-    if one.item in (int, float) and setting.choices is None:
-        limits = {
-            "minimum": setting.least,
-            "exclusiveMinimum": setting.above,
-            "maximum": setting.most,
-            "exclusiveMaximum": None if setting.most is not None else LARGEST,
-        }
-        item |= {name: limit for name, limit in limits.items() if limit is not None}
-    return {"anyOf": [item, {"type": "null"}]} if one.default is None else item
+        each = _either(value, _list(value), _NULL)
+        cells = {**_several(each), "contains": {"type": "array"}}
+        forms = [value, _list(value), cells, _NULL]
+    words = one.setting.offered
+    return {
+        "description": f"{one.setting.help}. {list_meaning(one)}",
+        "default": plain_value(one, one.default),
+        **({"examples": list(words)} if words and not one.setting.choices else {}),
+        **_either(*forms),
+    }
 
 
-def _tables(question: Question) -> Iterator[str]:
-    known = [one for name, one in declared(question.Spec).items() if name != "ask"]
-    for panel in PANELS:
-        rows = [_row(one) for one in known if one.setting.panel == panel]
-        if rows:
-            head = f"### {panel}\n\n| key | value | default | meaning |\n|---|---|---|---|"
-            yield "\n".join([head, *rows]) + "\n"
+def list_meaning(one: Declared) -> str:
+    """Return what a list of values means in a grid."""
+    return ONE_LIST if one.kind is tuple and not one.setting.cells else CELLS
 
 
-def _row(one: Declared) -> str:
-    text = one.setting.help.replace("|", "\\|")
-    return f"| `{one.name}` | {_kind(one)} | {_default(one)} | {text} |"
-
-
-def _kind(one: Declared) -> str:
-    if one.setting.choices is not None:
-        return ", ".join(f"`{choice}`" for choice in one.setting.choices)
+def _value(one: Declared, typed: Schema, question: Question) -> Schema:
+    """One value of a setting, or one item of its list."""
+    value = typed["items"] if one.kind is tuple else typed
+    value = {key: each for key, each in value.items() if key not in ("title", "default")}
+    setting = one.setting
+    if one.name == "ask":
+        return {"enum": list(question.asks)}
     if one.kind is Mapping:
-        return "a mapping of columns to whole numbers"
-    several = "; a list is one value" if one.kind is tuple and not one.setting.cells else ""
+        return {**value, "propertyNames": _TEXT}
+    if setting.choices:
+        return _on_leaf(value, {"enum": list(setting.choices)})
+    if setting.notation:
+        return {"type": "string", "pattern": notation_pattern(setting.notation)}
     if one.item in (int, float):
-        return wanted(one) + several
-    return {bool: "true or false", str: "text"}[one.item] + several
+        return _numbers(_on_leaf(value, _bounds(one)))
+    return value
 
 
-def _default(one: Declared) -> str:
-    value = list(one.default) if one.kind in (tuple, Mapping) else one.default
-    if value is None or value in ([], ""):
+def _bounds(one: Declared) -> Schema:
+    limits = {
+        "minimum": one.setting.least,
+        "exclusiveMinimum": one.setting.above,
+        "maximum": one.setting.most,
+        "exclusiveMaximum": LARGEST if one.setting.most is None else None,
+    }
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def _on_leaf(value: Schema, more: Schema) -> Schema:
+    """Add to a schema, or to that side of it which is not null."""
+    if "anyOf" not in value:
+        return {**value, **more}
+    return _either(*({**one, **more} if one != _NULL else one for one in value["anyOf"]))
+
+
+def _numbers(value: Schema) -> Schema:
+    """Let text stand for a number that is not whole: YAML reads 1e-4, without a point, as text."""
+    notes = {key: one for key, one in value.items() if key in ("description", "default")}
+    bare = {key: one for key, one in value.items() if key not in notes}
+    sides = [each for one in bare.get("anyOf", [bare]) for each in (one, *_as_text(one))]
+    return {**notes, **(_either(*sides) if len(sides) > 1 else bare)}
+
+
+def _as_text(value: Schema) -> list[Schema]:
+    if value.get("type") != "number":
+        return []
+    positive = value.get("minimum", -1) >= 0 or value.get("exclusiveMinimum", -1) >= 0
+    pattern = rf"^\s*{'[+]?' if positive else '[+-]?'}{_REAL}\s*$"
+    return [{"type": "string", "pattern": pattern}]
+
+
+def _keys_pattern(keys: Mapping[str, Key]) -> str:
+    if not keys:
         return ""
-    shown = value[0] if isinstance(value, list) and len(value) == 1 else value
-    return f"`{json.dumps(shown) if isinstance(shown, bool) else shown}`"
+    each = "|".join(rf"{key}\s*=\s*(?:{_VALUES[one.kind]})" for key, one in keys.items())
+    settings = rf"\s*:\s*(?:{each})\s*(?:,\s*(?:{each})\s*)*"
+    needed = any(one.default == NEEDED for one in keys.values())
+    return settings if needed else f"(?:{settings})?"
 
 
-def _words(question: Question) -> str:
-    return "; ".join(f"`{word}` ({text})" for word, text in question.asks.items())
+_NULL = {"type": "null"}
+
+
+def _either(*forms: Schema) -> Schema:
+    return {"anyOf": list(forms)}
+
+
+def _list(item: Schema) -> Schema:
+    return {"type": "array", "items": item}
+
+
+def _several(item: Schema) -> Schema:
+    return {**_list(item), "minItems": 1}
+
+
+def _untitled(schema: Schema) -> Schema:
+    return {key: one for key, one in schema.items() if key != "title"}

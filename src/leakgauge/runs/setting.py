@@ -1,8 +1,9 @@
 """One setting: what users read of it, which values it takes, and where help lists it."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from leakgauge.core.notation import Notation
 
 ASKING, DATA, TRAINING = "What to ask", "Data", "Model and training"
 ATTACK, DEFENSE, RUN = "Attack", "Defense", "Run"
@@ -27,7 +28,7 @@ class Setting:
         once: whether an option that is given twice is refused; otherwise the last one counts.
         each: whether the question is asked once for each of several given values.
         panel: the part of the help that lists it.
-        suggests: returns texts for the shell's completion, where others are allowed, too.
+        notation: of a setting that takes ``NAME[:key=value,...]``; None for any other text.
     """
 
     help: str
@@ -41,7 +42,13 @@ class Setting:
     once: bool = False
     each: bool = False
     panel: str = RUN
-    suggests: Callable[[], Iterable[str]] | None = None
+    notation: Notation | None = None
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The texts that the shell's completion offers."""
+        named = tuple(self.notation.names()) if self.notation else ()
+        return (*(self.choices or ()), *named)
 
 
 @dataclass(frozen=True)

@@ -194,11 +194,16 @@ def plain(spec: Spec) -> dict[str, Any]:
     >>> plain(Spec(ask=("a",), data="d.csv"))["ask"]
     'a'
     """
-    settings: dict[str, Any] = json.loads(json.dumps(asdict(spec)))
-    for name, one in declared(type(spec)).items():
-        if one.kind is tuple and one.setting.cells and len(settings[name]) < 2:
-            settings[name] = settings[name][0] if settings[name] else None
-    return settings
+    values = asdict(spec)
+    return {name: plain_value(one, values[name]) for name, one in declared(type(spec)).items()}
+
+
+def plain_value(one: Declared, value: Any) -> Any:
+    """Return the value of a setting as JSON has it; see ``plain``."""
+    known = json.loads(json.dumps(value))
+    if one.kind is tuple and one.setting.cells and len(known) < 2:
+        return known[0] if known else None
+    return known
 
 
 def own_code(spec: Spec) -> dict[str, str]:

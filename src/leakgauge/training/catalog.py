@@ -25,6 +25,12 @@ HELP = (
 
 REGISTRY = Registry("optimizer", OPTIMIZERS, "leakgauge.optimizers")
 
+SUPPLIED = ("params",)
+"""What an optimizer is told beside its settings."""
+
+NOTATION = REGISTRY.notation(supplied=SUPPLIED)
+"""What users may write for an optimizer."""
+
 
 def parse_optimizer(text: str, *, lr: float) -> "Make | None":
     """Return the optimizer of ``NAME[:key=value,...]``; None for plain SGD.
@@ -51,7 +57,7 @@ def parse_optimizer(text: str, *, lr: float) -> "Make | None":
     from leakgauge.training.optimizers import Named
 
     require(bool(text.strip()), f"--optimizer is empty; name one of {', '.join(OPTIMIZERS)}")
-    made = Named(REGISTRY.read(text, supplied=("params",)), lr)
+    made = Named(REGISTRY.read(text, supplied=SUPPLIED), lr)
     made.try_once()
     return made
 

@@ -8,7 +8,7 @@ from leakgauge.catalog import asks, questions
 from leakgauge.cli import options
 from leakgauge.cli.play import Command, play
 from leakgauge.core.checks import require
-from leakgauge.runs.asking import ALL, Wanted, all_allowed, asked_of, read_sets
+from leakgauge.runs.asking import ALL, Wanted, adversaries, all_allowed, asked_of, read_sets
 from leakgauge.runs.repeat import repeat_audit
 from leakgauge.runs.setting import ASKING
 
@@ -33,6 +33,10 @@ Set = Annotated[
         rich_help_panel=ASKING,
     ),
 ]
+SUGGESTS = {
+    "ask": lambda: (*asks(), ALL),
+    "adversary": lambda: adversaries(questions()),
+}
 HELPS = {"ask": f"{', '.join(asks())}, or {ALL} that the data allow"}
 
 
@@ -44,7 +48,7 @@ EXAMPLES = (
 )
 
 
-@options.with_options(MAIN, helps=HELPS, suggests={"ask": (*asks(), ALL)})
+@options.with_options(MAIN, helps=HELPS, suggests=SUGGESTS)
 def audit(
     given: options.Given,
     data: Data = None,

@@ -14,9 +14,10 @@ Markdown = Annotated[bool, typer.Option("--markdown", help="print a page for rea
 
 def schema(markdown: Markdown = False) -> None:
     """Print the JSON Schema of the grid files that leakgauge run plays."""
-    from leakgauge.runs import schema as made
+    from leakgauge.runs.keys_page import keys_page
+    from leakgauge.runs.schema import grid_schema
 
     if markdown:
-        print(made.page(questions()), end="")
+        print(keys_page(questions()), end="")
     else:
-        print(json.dumps(made.schema(questions()), indent=2))
+        print(json.dumps(grid_schema(questions()), indent=2, ensure_ascii=False))

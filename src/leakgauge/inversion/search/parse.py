@@ -5,6 +5,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from leakgauge.core import parsing
+from leakgauge.core.notation import Key
 from leakgauge.inversion.search.layer_weights import LayerWeights
 from leakgauge.inversion.search.presets import PRESETS
 from leakgauge.inversion.search.settings import Settings
@@ -42,6 +43,22 @@ def parse_attack(text: str, *others: str) -> Settings | None:
         of_layers = {key: given.pop(key) for key in _kinds_of(LayerWeights) if key in given}
         settings = replace(settings, objective=replace(settings.objective, **of_layers))
     return replace(settings, **given)
+
+
+def keys_of(name: str) -> dict[str, Key]:
+    """Return the keys that an attack takes, with its own values as defaults.
+
+    Args:
+        name: of a preset, or another name, which takes no keys.
+
+    >>> keys_of("agic")["total_variation"].kind, keys_of("exact")
+    (<class 'float'>, {})
+    """
+    settings = PRESETS.get(name)
+    if settings is None:
+        return {}
+    values = {**vars(settings), **vars(settings.objective)}
+    return {key: Key(kind, values[key]) for key, kind in _kinds(settings).items()}
 
 
 def _kinds(settings: Settings) -> dict[str, type]:
