@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from leakgauge.inference.report.games import values
 from leakgauge.inference.report.promises import guarantee
-from leakgauge.inference.report.verdict import LEAKS, level_of
 from leakgauge.privacy.bounds import information_from_success
 from leakgauge.report.grouping import Test
+from leakgauge.report.levels import LEAKS, level_of
 from leakgauge.report.wording import short
 from leakgauge.results.measurements import Measurement, Run
 

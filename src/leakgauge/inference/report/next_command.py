@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from leakgauge.core.checks import InputError
-from leakgauge.inference.report.verdict import LEAKS, Verdict, smallest_visible
+from leakgauge.inference.report.verdict import Verdict, smallest_visible
 from leakgauge.inference.spec import InferenceSpec
+from leakgauge.report.levels import LEAKS
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Question
 from leakgauge.runs.repeat import repeat_audit

@@ -27,7 +27,7 @@ from leakgauge.inference.report.titles import (
     of_value,
 )
 from leakgauge.inference.report.utility import about_utility, useless_models, utilities
-from leakgauge.inference.report.verdict import CLEAR_AUROC, NOTHING_AUROC, STRONG_AUROC, Verdict
+from leakgauge.inference.report.verdict import Verdict
 from leakgauge.inference.report.views import (
     USED_ROUNDS,
     by_urgency,
@@ -39,6 +39,7 @@ from leakgauge.inference.report.views import (
 )
 from leakgauge.report.facts import other_facts, parts
 from leakgauge.report.grouping import Test
+from leakgauge.report.levels import CLEAR_AUROC, NOTHING_AUROC, STRONG_AUROC
 from leakgauge.report.section import DefenseEffect, Section
 from leakgauge.report.templates import render
 from leakgauge.results.measurements import STACKED

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from leakgauge.inference.report.verdict import LEAKS, Verdict
+from leakgauge.inference.report.verdict import Verdict
 from leakgauge.inference.run.over_seeds import BY_SEED
 from leakgauge.report.grouping import Test
+from leakgauge.report.levels import LEAKS
 from leakgauge.report.wording import count, interval, number, percent
 from leakgauge.results.measurements import Measurement, Run
 from leakgauge.results.scores import LABELS_ALONE

@@ -10,28 +10,19 @@ from leakgauge.inference.report.titles import adversary_tests, title
 from leakgauge.inference.settings import FRESH
 from leakgauge.report.compare import Group
 from leakgauge.report.grouping import Test
+from leakgauge.report.levels import (
+    HEADLINES,
+    level_of,
+    strength_of,
+)
 from leakgauge.report.section import Badge, Level
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement, Run
 from leakgauge.results.scores import AUROC, smallest_detectable
 from leakgauge.runs.spec import NONE
 
-STRONG_AUROC = 0.9
-CLEAR_AUROC = 0.7
-NOTHING_AUROC = 0.6
-"""The upper end of an interval up to which a test that sees no leak says so."""
 POWER = 0.8
 """The probability with which a test finds the smallest leakage that it can see."""
-
-HEADLINES: dict[Level, str] = {
-    "strong": "Strong leakage",
-    "clear": "Clear leakage",
-    "weak": "Weak leakage",
-    "inconclusive": "Inconclusive",
-    "none": "No leakage found",
-    "below": "Below chance: not valid",
-}
-LEAKS: tuple[Level, ...] = ("strong", "clear", "weak")
 
 
 @dataclass(frozen=True)
@@ -63,29 +54,6 @@ class Verdict:
         return strength_of(self.auroc, self.chance)
 
 
-def level_of(auroc: Estimate, chance: float = 0.5) -> Level:
-    """Return the level of an AUROC: its interval decides whether it leaks, its value how much.
-
-    | interval | value | level |
-    |---|---|---|
-    | above chance | from ``STRONG_AUROC`` | strong |
-    | above chance | from ``CLEAR_AUROC`` | clear |
-    | above chance | below | weak |
-    | holds chance, ends at or below ``NOTHING_AUROC`` | | none |
-    | holds chance, ends above | | inconclusive |
-    | below chance | | below: not valid |
-
-    >>> level_of(Estimate(0.72, 0.65, 0.79, 200)), level_of(Estimate(0.72, 0.48, 0.9, 20))
-    ('clear', 'inconclusive')
-    """
-    if auroc.high < chance:
-        return "below"
-    if auroc.low <= chance:
-        return "none" if round(auroc.high, 3) <= NOTHING_AUROC else "inconclusive"
-    value = round(auroc.value, 3)  # as printed, so that the word and the figure agree
-    return "strong" if value >= STRONG_AUROC else "clear" if value >= CLEAR_AUROC else "weak"
-
-
 def badge(group: Group) -> Badge | None:
     """Return the verdict on the AUROC of a grid's cells; None without one."""
     one = group.means.get(AUROC)
@@ -93,15 +61,6 @@ def badge(group: Group) -> Badge | None:
         return None
     level = level_of(one.estimate, one.chance)
     return Badge(level, HEADLINES[level], strength_of(one.estimate, one.chance))
-
-
-def strength_of(auroc: Estimate, chance: float) -> float:
-    """Return the AUROC between guessing (0) and always right (1).
-
-    >>> strength_of(Estimate(0.75, 0.7, 0.8, 100), 0.5)
-    0.5
-    """
-    return max(0.0, (auroc.value - chance) / (1 - chance))
 
 
 def verdicts(run: Run, measurements: Sequence[Measurement]) -> list[Verdict]:

@@ -15,8 +15,9 @@ from leakgauge.inference.report.implied import Implied, bits
 from leakgauge.inference.report.sentences import about_most_at_risk
 from leakgauge.inference.report.titles import details_of, most_at_risk_of, title
 from leakgauge.inference.report.tradeoff import tradeoff
-from leakgauge.inference.report.verdict import CLEAR_AUROC, STRONG_AUROC, Verdict, verdict
+from leakgauge.inference.report.verdict import Verdict, verdict
 from leakgauge.report.grouping import Test
+from leakgauge.report.levels import CLEAR_AUROC, STRONG_AUROC
 from leakgauge.report.section import LEVELS, Chart
 from leakgauge.report.wording import number, short
 from leakgauge.results.measurements import Measurement

@@ -11,12 +11,12 @@ from leakgauge.data import Source, Split, fingerprint
 from leakgauge.gradients import params_of
 from leakgauge.inference.catalog import USER
 from leakgauge.inference.run.adversaries import defenses_of
-from leakgauge.inference.run.records import Records
 from leakgauge.inference.run.settings import Settings
 from leakgauge.inference.run.stage import Stage
 from leakgauge.inference.settings import InferenceSettings
 from leakgauge.privacy.certificates import guarantees
 from leakgauge.results.measurements import Run
+from leakgauge.runs.records import Records
 
 USERS_SPLIT = (
     "the users were split for user inference: 40 % are trained on, 40 % are the adversary's, "

@@ -6,16 +6,16 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.types import Dataset
 from leakgauge.data import Source, Split
 from leakgauge.inference.adversaries.shadow import fewest_units
-from leakgauge.inference.catalog import USER
+from leakgauge.inference.catalog import ATTRIBUTE, USER
 from leakgauge.inference.run.adversaries import Playing, defenses_of, playing, without_panel
 from leakgauge.inference.run.description import describe
 from leakgauge.inference.run.footprint import check_footprint
-from leakgauge.inference.run.records import Records, records_of
 from leakgauge.inference.run.settings import Settings
-from leakgauge.inference.run.splitting import split_of
+from leakgauge.inference.run.splitting import inference_records, split_of
 from leakgauge.inference.run.stage import Stage, make_stage
 from leakgauge.inference.settings import InferenceSettings
 from leakgauge.results.measurements import Run
+from leakgauge.runs.records import Records
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ def prepare(spec: InferenceSettings, source: Source) -> Prepared:
     Raises:
         InputError: the data are too few, or the model or a defense does not fit them.
     """
-    records = records_of(spec, source)
+    records = inference_records(spec, source)
     split = split_of(records, spec)
     stages: list[Stage] = []
     refused: list[str] = []
@@ -67,7 +67,8 @@ def prepare(spec: InferenceSettings, source: Source) -> Prepared:
 
 def _stages(spec: InferenceSettings, ask: str, records: Records, split: Split) -> list[Stage]:
     """The stages of one game, one for each defense."""
-    task, data = records.encode(ask, split)
+    keep = (str(spec.secret),) if ask == ATTRIBUTE else ()
+    task, data = records.encode(split.private, keep)
     stages = []
     for defense in defenses_of(spec):
         players, notes = _able(playing(spec, ask, defense), data.rows(split.public), spec)

@@ -11,9 +11,9 @@ from leakgauge.inference import BATCH_GAMES
 from leakgauge.inference.catalog import ATTRIBUTE, USER
 from leakgauge.inference.games.users import able_users
 from leakgauge.inference.run.adversaries import named
-from leakgauge.inference.run.records import Records, records_of
-from leakgauge.inference.run.splitting import split_of
+from leakgauge.inference.run.splitting import inference_records, split_of
 from leakgauge.inference.settings import InferenceSettings
+from leakgauge.runs.records import Records
 from leakgauge.runs.spec import declared
 
 S = TypeVar("S", bound=InferenceSettings)
@@ -33,7 +33,7 @@ def resolve(spec: S, source: Source) -> S:
     else:
         resolved = _of_columns(spec, source)
     resolved = replace(resolved, adversary=named(resolved))
-    _refuse(resolved, records_of(resolved, source))
+    _refuse(resolved, inference_records(resolved, source))
     return resolved
 
 

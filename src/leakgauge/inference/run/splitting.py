@@ -4,19 +4,26 @@ from torch import Tensor
 
 from leakgauge.core.checks import nearest, require
 from leakgauge.core.rng import stream
-from leakgauge.data import Split, split_records
+from leakgauge.data import Source, Split, split_records
 from leakgauge.data.split_users import split_users
 from leakgauge.inference.catalog import USER
 from leakgauge.inference.games.blocks import MIN_BLOCKS
 from leakgauge.inference.games.users import users_of
-from leakgauge.inference.run.records import Records
 from leakgauge.inference.settings import InferenceSettings
+from leakgauge.runs.records import Records, records_of
 
 NEED_PUBLIC = 10
 """Fewest shadow records of a value from which an adversary can learn."""
 
 NEED_LABEL = 5
 """Fewest private records of a label from which a model can learn."""
+
+
+def inference_records(spec: InferenceSettings, source: Source) -> Records:
+    """Return the records of a run, before they are split."""
+    return records_of(
+        spec, source, hidden=spec.hidden, secret=spec.secret, merge_rare=spec.merge_rare
+    )
 
 
 def split_of(records: Records, spec: InferenceSettings) -> Split:

@@ -13,16 +13,15 @@ from torch import Tensor, nn
 from leakgauge.core.checks import require
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Dataset, Schema, Task
-from leakgauge.data import Roles, Source, Split, Table, encode
+from leakgauge.data import Roles, Source, Table, encode
 from leakgauge.data.encoding import outputs_for
 from leakgauge.data.image_tables import encode_pictures, make_picture_table
 from leakgauge.data.table import make_table
-from leakgauge.inference.catalog import ATTRIBUTE
-from leakgauge.inference.settings import InferenceSettings
 from leakgauge.models import cnn, mlp
+from leakgauge.runs.spec import Spec
 
-Encoding = Callable[[str, Split], tuple[Task, Dataset]]
-"""(the word of ``--ask``, whose the records are) -> the task, and all records encoded."""
+Encoding = Callable[[Tensor, tuple[str, ...]], tuple[Task, Dataset]]
+"""(rows that the encoding learns from, secrets that stay features) -> the task, and all records."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,20 +68,38 @@ class Records:
         return facts if users is None else {**facts, "users": users}
 
 
-def records_of(spec: InferenceSettings, source: Source) -> Records:
+def records_of(
+    spec: Spec,
+    source: Source,
+    *,
+    hidden: tuple[int, ...],
+    secret: str | None = None,
+    merge_rare: int = 0,
+) -> Records:
     """Return the records of a source in the roles that the settings name.
+
+    The network is an MLP for a table, a CNN for images, or the user's own.
+
+    Args:
+        spec: resolved.
+        source: the data.
+        hidden: widths of the hidden layers of the network for tables.
+        secret: column that is no feature; None for none.
+        merge_rare: values of the secret with fewer rows than this become one.
 
     Raises:
         InputError: the data do not fit the roles.
     """
     if source.dataset is not None and source.task is not None:
         return _from_task(spec, source.task, source.dataset)
+    secrets = () if secret is None else (secret,)
+    roles = _roles(spec, secrets, merge_rare)
     if source.pixels is None:
-        return _from_table(spec, source)
-    return _from_images(spec, source)
+        return _from_table(spec, source, roles, hidden)
+    return _from_images(spec, source, roles)
 
 
-def _from_task(spec: InferenceSettings, task: Task, data: Dataset) -> Records:
+def _from_task(spec: Spec, task: Task, data: Dataset) -> Records:
     schema = data.schema
     if spec.device != "cpu":  # the caller's model stays where it is
         task = Task(copy.deepcopy(task.model).to(spec.device), task.loss)
@@ -94,41 +111,40 @@ def _from_task(spec: InferenceSettings, task: Task, data: Dataset) -> Records:
         values=schema.secrets if schema else {},
         users=data.users,
         columns=int(np.prod(data.x.shape[1:])),
-        encode=lambda ask, split: (task, data),
+        encode=lambda fit_on, keep: (task, data),
         schema=schema,
     )
 
 
-def _from_table(spec: InferenceSettings, source: Source) -> Records:
-    table = _table(source, *_roles(spec))
+def _from_table(spec: Spec, source: Source, roles: "RolesKey", hidden: tuple[int, ...]) -> Records:
+    table = _table(source, roles, spec.drop_missing)
 
-    def encoded(ask: str, split: Split) -> tuple[Task, Dataset]:
-        keep = (str(spec.secret),) if ask == ATTRIBUTE else ()
-        data = encode(table, fit_on=split.private, keep=keep)
+    def encoded(fit_on: Tensor, keep: tuple[str, ...]) -> tuple[Task, Dataset]:
+        data = encode(table, fit_on=fit_on, keep=keep)
         generator = torch_stream(spec.seed, "model")
-        model = mlp(data.x.shape[1], outputs_for(table), hidden=spec.hidden, generator=generator)
+        model = mlp(data.x.shape[1], outputs_for(table), hidden=hidden, generator=generator)
         return _task(model, spec), data
 
     return _of_table(table, encoded, table.features.shape[1], is_table=True)
 
 
-def _from_images(spec: InferenceSettings, source: Source) -> Records:
+def _from_images(spec: Spec, source: Source, roles: "RolesKey") -> Records:
     pixels = source.pixels
     assert pixels is not None
     _, channels, height, width = pixels.shape
     require(height == width, f"images are {height} x {width}; expected squares")
-    table, rows = _picture_table(source, *_roles(spec))
+    table, rows = _picture_table(source, roles, spec.drop_missing)
 
-    def encoded(ask: str, split: Split) -> tuple[Task, Dataset]:
+    def encoded(fit_on: Tensor, keep: tuple[str, ...]) -> tuple[Task, Dataset]:
         generator = torch_stream(spec.seed, "model")
         model = cnn(channels, outputs_for(table), height, generator=generator)
-        data = encode_pictures(table, pixels, rows, fit_on=split.private)
+        data = encode_pictures(table, pixels, rows, fit_on=fit_on)
         return _task(model, spec), data
 
     return _of_table(table, encoded, channels * height * width, is_table=False)
 
 
-def _task(model: nn.Module, spec: InferenceSettings) -> Task:
+def _task(model: nn.Module, spec: Spec) -> Task:
     return Task(model.to(spec.device), spec.loss)
 
 
@@ -155,11 +171,9 @@ RolesKey = tuple[
 ]
 
 
-def _roles(spec: InferenceSettings) -> tuple[RolesKey, bool]:
-    secrets = () if spec.secret is None else (spec.secret,)
+def _roles(spec: Spec, secrets: tuple[str, ...], merge_rare: int) -> RolesKey:
     bins = tuple(spec.bins.items())
-    key = (str(spec.label), secrets, spec.group, spec.drop, bins, spec.merge_rare, spec.numeric)
-    return key, spec.drop_missing
+    return str(spec.label), secrets, spec.group, spec.drop, bins, merge_rare, spec.numeric
 
 
 def _made_roles(key: RolesKey) -> Roles:

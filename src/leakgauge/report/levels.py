@@ -1,0 +1,51 @@
+"""Words for an AUROC: how much leaks, or how little a test could have seen."""
+
+from leakgauge.report.section import Level
+from leakgauge.results.measurements import Estimate
+
+STRONG_AUROC = 0.9
+CLEAR_AUROC = 0.7
+NOTHING_AUROC = 0.6
+"""The upper end of an interval up to which a test that sees no leak says so."""
+
+HEADLINES: dict[Level, str] = {
+    "strong": "Strong leakage",
+    "clear": "Clear leakage",
+    "weak": "Weak leakage",
+    "inconclusive": "Inconclusive",
+    "none": "No leakage found",
+    "below": "Below chance: not valid",
+}
+LEAKS: tuple[Level, ...] = ("strong", "clear", "weak")
+
+
+def level_of(auroc: Estimate, chance: float = 0.5) -> Level:
+    """Return the level of an AUROC: its interval decides whether it leaks, its value how much.
+
+    | interval | value | level |
+    |---|---|---|
+    | above chance | from ``STRONG_AUROC`` | strong |
+    | above chance | from ``CLEAR_AUROC`` | clear |
+    | above chance | below | weak |
+    | holds chance, ends at or below ``NOTHING_AUROC`` | | none |
+    | holds chance, ends above | | inconclusive |
+    | below chance | | below: not valid |
+
+    >>> level_of(Estimate(0.72, 0.65, 0.79, 200)), level_of(Estimate(0.72, 0.48, 0.9, 20))
+    ('clear', 'inconclusive')
+    """
+    if auroc.high < chance:
+        return "below"
+    if auroc.low <= chance:
+        return "none" if round(auroc.high, 3) <= NOTHING_AUROC else "inconclusive"
+    value = round(auroc.value, 3)  # as printed, so that the word and the figure agree
+    return "strong" if value >= STRONG_AUROC else "clear" if value >= CLEAR_AUROC else "weak"
+
+
+def strength_of(auroc: Estimate, chance: float) -> float:
+    """Return the AUROC between guessing (0) and always right (1).
+
+    >>> strength_of(Estimate(0.75, 0.7, 0.8, 100), 0.5)
+    0.5
+    """
+    return max(0.0, (auroc.value - chance) / (1 - chance))
