@@ -11,6 +11,7 @@ from leakgauge.runs.question import Question
 QUESTIONS = (
     "leakgauge.inference.question:QUESTION",
     "leakgauge.guarantee.question:QUESTION",
+    "leakgauge.membership.question:QUESTION",
     "leakgauge.inversion.question:QUESTION",
 )
 """``module:attribute`` of each question, in the order of the report."""

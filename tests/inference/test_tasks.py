@@ -17,9 +17,9 @@ from leakgauge.data import Roles, encode, from_arrays, make_table, split_records
 from leakgauge.inference import Energies, Plda
 from leakgauge.inference.run import Settings, Stage, audit, make_stage, trajectory
 from leakgauge.inference.run.baselines import baselines
-from leakgauge.inference.run.utility import Utility, utility_of
 from leakgauge.models import mlp
 from leakgauge.results.scores import AUROC, LABELS_ALONE, Judged, figures
+from leakgauge.training.utility import Utility, utility_of
 from support import command
 from support.tables import frame
 
@@ -73,7 +73,7 @@ def test_no_secret_gives_chance(kind: str) -> None:
 
 def outputs_on_test(stage: Stage) -> tuple[np.ndarray, np.ndarray, Utility]:
     *_, final = trajectory(stage)
-    found = utility_of(stage, final)
+    found = utility_of(stage.task, final, stage.test, rng=np.random.default_rng(0))
     assert found is not None
     with torch.no_grad():
         out = torch.func.functional_call(stage.task.model, final, (stage.test.x,))

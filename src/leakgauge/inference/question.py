@@ -64,7 +64,7 @@ class InferenceQuestion:
 
     def badge(self, group: "Group") -> "Badge | None":
         """Return the verdict on the means of a grid's cells."""
-        from leakgauge.inference.report.verdict import badge
+        from leakgauge.report.levels import badge
 
         return badge(group)
 

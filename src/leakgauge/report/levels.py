@@ -1,7 +1,9 @@
 """Words for an AUROC: how much leaks, or how little a test could have seen."""
 
-from leakgauge.report.section import Level
+from leakgauge.report.compare import Group
+from leakgauge.report.section import Badge, Level
 from leakgauge.results.measurements import Estimate
+from leakgauge.results.scores import AUROC
 
 STRONG_AUROC = 0.9
 CLEAR_AUROC = 0.7
@@ -49,3 +51,12 @@ def strength_of(auroc: Estimate, chance: float) -> float:
     0.5
     """
     return max(0.0, (auroc.value - chance) / (1 - chance))
+
+
+def badge(group: Group) -> Badge | None:
+    """Return the verdict on the AUROC of a grid's cells; None without one."""
+    one = group.means.get(AUROC)
+    if one is None:
+        return None
+    level = level_of(one.estimate, one.chance)
+    return Badge(level, HEADLINES[level], strength_of(one.estimate, one.chance))

@@ -18,10 +18,14 @@ from leakgauge.data.encoding import outputs_for
 from leakgauge.data.image_tables import encode_pictures, make_picture_table
 from leakgauge.data.table import make_table
 from leakgauge.models import cnn, mlp
-from leakgauge.runs.spec import Spec
+from leakgauge.runs.spec import Spec, declared
 
 Encoding = Callable[[Tensor, tuple[str, ...]], tuple[Task, Dataset]]
 """(rows that the encoding learns from, secrets that stay features) -> the task, and all records."""
+
+
+OF_A_TABLE = ("label", "loss", "group", "drop", "bins", "drop_missing", "merge_rare", "hidden")
+"""Settings that a user's own task leaves no use for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +101,21 @@ def records_of(
     if source.pixels is None:
         return _from_table(spec, source, roles, hidden)
     return _from_images(spec, source, roles)
+
+
+def refuse_of_a_table(spec: Spec) -> None:
+    """Refuse settings of a table for a user's own task.
+
+    Raises:
+        InputError: one of them is given.
+    """
+    known = declared(type(spec))
+    for name in OF_A_TABLE:
+        require(
+            name not in known or getattr(spec, name) == known[name].default,
+            f"--{name.replace('_', '-')} is about a TABLE; with --task the function decides; "
+            "leave it out",
+        )
 
 
 def _from_task(spec: Spec, task: Task, data: Dataset) -> Records:

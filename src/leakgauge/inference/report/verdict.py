@@ -8,17 +8,16 @@ from leakgauge.inference.report.games import cases, inferred, values
 from leakgauge.inference.report.headline import called, covers_all_rounds
 from leakgauge.inference.report.titles import adversary_tests, title
 from leakgauge.inference.settings import FRESH
-from leakgauge.report.compare import Group
 from leakgauge.report.grouping import Test
 from leakgauge.report.levels import (
     HEADLINES,
     level_of,
     strength_of,
 )
-from leakgauge.report.section import Badge, Level
+from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement, Run
-from leakgauge.results.scores import AUROC, smallest_detectable
+from leakgauge.results.scores import smallest_detectable
 from leakgauge.runs.spec import NONE
 
 POWER = 0.8
@@ -52,15 +51,6 @@ class Verdict:
     def strength(self) -> float:
         """The AUROC between guessing (0) and always right (1)."""
         return strength_of(self.auroc, self.chance)
-
-
-def badge(group: Group) -> Badge | None:
-    """Return the verdict on the AUROC of a grid's cells; None without one."""
-    one = group.means.get(AUROC)
-    if one is None:
-        return None
-    level = level_of(one.estimate, one.chance)
-    return Badge(level, HEADLINES[level], strength_of(one.estimate, one.chance))
 
 
 def verdicts(run: Run, measurements: Sequence[Measurement]) -> list[Verdict]:

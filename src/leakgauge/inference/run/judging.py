@@ -16,7 +16,6 @@ from leakgauge.inference.run.most_at_risk import most_at_risk
 from leakgauge.inference.run.readings import Reading, Rules, chosen, over_rounds, weighted
 from leakgauge.inference.run.rounds import RoundJudgements
 from leakgauge.inference.run.stage import Stage
-from leakgauge.inference.run.utility import utility_of
 from leakgauge.inference.settings import FRESH
 from leakgauge.results import scores
 from leakgauge.results.measurements import (
@@ -27,6 +26,7 @@ from leakgauge.results.measurements import (
     Estimate,
     Measurement,
 )
+from leakgauge.training.utility import utility_of
 
 
 def judge(
@@ -324,7 +324,8 @@ def _baselines(stage: Stage, base: Measurement) -> Iterator[Measurement]:
 
 def _utility(stage: Stage, final: Params, base: Measurement) -> Iterator[Measurement]:
     """What the trained model is good for; nothing where its outputs do not match the labels."""
-    found = utility_of(stage, final)
+    rng = stream(stage.settings.seed, stage.game.name, "utility")
+    found = utility_of(stage.task, final, stage.test, rng=rng)
     if found is not None:
         yield replace(
             base,

@@ -13,13 +13,10 @@ from leakgauge.inference.games.users import able_users
 from leakgauge.inference.run.adversaries import named
 from leakgauge.inference.run.splitting import inference_records, split_of
 from leakgauge.inference.settings import InferenceSettings
-from leakgauge.runs.records import Records
+from leakgauge.runs.records import Records, refuse_of_a_table
 from leakgauge.runs.spec import declared
 
 S = TypeVar("S", bound=InferenceSettings)
-
-OF_A_TABLE = ("label", "loss", "group", "drop", "bins", "drop_missing", "merge_rare", "hidden")
-"""Settings that a user's own task leaves no use for."""
 
 
 def resolve(spec: S, source: Source) -> S:
@@ -38,12 +35,7 @@ def resolve(spec: S, source: Source) -> S:
 
 
 def _of_task(spec: S, data: Dataset) -> S:
-    known = declared(type(spec))
-    for name in OF_A_TABLE:
-        require(
-            getattr(spec, name) == known[name].default,
-            f"{known[name].flag} is about a TABLE; with --task the function decides; leave it out",
-        )
+    refuse_of_a_table(spec)
     if set(spec.ask) == {USER}:
         return spec
     return replace(spec, secret=_only_secret(data, spec.secret))

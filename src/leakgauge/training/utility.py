@@ -7,14 +7,12 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.losses import of_numbers
-from leakgauge.core.rng import stream
-from leakgauge.core.types import Params
+from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.defenses import deployed
-from leakgauge.inference.run.stage import Stage
 from leakgauge.results import bootstrap, scores, utility
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import Ints
-from leakgauge.training import outputs_of
+from leakgauge.training.sgd import outputs_of
 
 
 @dataclass(frozen=True)
@@ -33,24 +31,31 @@ class Utility:
     chance: float
 
 
-def utility_of(stage: Stage, final: Params) -> Utility | None:
+def utility_of(
+    task: Task, params: Params, data: Dataset, *, rng: np.random.Generator
+) -> Utility | None:
     """Return what the model is good for; None where its outputs do not match the labels.
 
     Labels of 0 and 1 count as yes or no, unless the loss is one of numbers. Outputs that lie within
     0 and 1 are probabilities then, and others are logits.
+
+    Args:
+        task: the model and its loss.
+        params: of the trained model.
+        data: records that it was not trained on.
+        rng: draws the resamples.
     """
-    outputs = outputs_of(deployed(stage.task), final, stage.test)
+    outputs = outputs_of(deployed(task), params, data)
     if outputs is None:
         return None
-    y, users = stage.test.y, stage.test.users
+    y, users = data.y, data.users
     block = np.arange(len(y)) if users is None else users.cpu().numpy()
-    rng = stream(stage.settings.seed, stage.game.name, "utility")
     if y.ndim == 1 and not y.is_floating_point() and outputs.ndim == 2 and outputs.shape[1] > 1:
         return _classes(y, outputs.argmax(dim=1), block, rng)
     if outputs.shape[:1] != y.shape[:1] or outputs.numel() != y.numel():
         return None
     y, outputs = y.reshape(len(y), -1), outputs.reshape(len(y), -1)
-    if of_numbers(stage.task.loss) or not bool(((y == 0) | (y == 1)).all()):
+    if of_numbers(task.loss) or not bool(((y == 0) | (y == 1)).all()):
         return _numbers(y, outputs, block, rng)
     cut = 0.5 if bool(((outputs >= 0) & (outputs <= 1)).all()) else 0.0
     if y.shape[1] == 1:

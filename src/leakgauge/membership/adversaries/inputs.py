@@ -1,0 +1,167 @@
+"""The inputs of an attack network: components of what is seen, on a scale that it can learn on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from leakgauge.gradients.factors import Factors
+from leakgauge.membership.adversaries.adversary import Needs
+from leakgauge.membership.observation import Observed
+
+SMALLEST = 1e-12
+"""Of a standard deviation that divides."""
+
+UNSCALED = ("outputs", "label")
+"""Components that lie within 0 and 1, as long as the labels are classes."""
+
+SMALLEST_NORM = 1e-37
+"""That divides a gradient of float32."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Which components of an observation an attack network sees.
+
+    Attributes:
+        outputs: the model's outputs.
+        label: the true label, one-hot.
+        loss: the loss.
+        layers: the number of last layers whose gradients it sees; 0 for none, -1 for all.
+        hidden: the number of last hidden layers whose outputs it sees.
+        plain: as in the paper: the loss and the gradients themselves. Otherwise the loss is on a
+            log scale, and a gradient is parted into direction and logarithm of its norm: on
+            members, both are smaller by many orders of magnitude.
+    """
+
+    outputs: bool = False
+    label: bool = False
+    loss: bool = False
+    layers: int = 0
+    hidden: int = 0
+    plain: bool = False
+
+    @property
+    def needs(self) -> Needs:
+        """What must be observed."""
+        return Needs(layers=self.layers, hidden=self.hidden)
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """Mean and standard deviation of a component over the records that an attack learns from."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    @classmethod
+    def of(cls, values: Tensor) -> "Scale":
+        """Return the scale of values ``[n, d]``."""
+        return cls(values.mean(0), values.std(0).clamp(min=SMALLEST))
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Return the values, standardised."""
+        return (values - self.mean) / self.deviation
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """A layer's gradients at T snapshots, and what divides them.
+
+    Attributes:
+        each: of n records, for each snapshot.
+        norms: l2 norms that divide them ``[n, T]``; ones leave them as they are.
+        log_norms: as an input of its own ``[n, T]``, standardised; None for none.
+    """
+
+    each: Sequence[Factors]
+    norms: Tensor
+    log_norms: Tensor | None
+
+    def rows(self, index: Tensor) -> "Gradient":
+        """Return those of the records at ``index``."""
+        log_norms = None if self.log_norms is None else self.log_norms[index]
+        return Gradient([one.rows(index) for one in self.each], self.norms[index], log_norms)
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """The inputs of a network for n records.
+
+    Attributes:
+        flat: by name ``[n, d]``, float32.
+        gradients: by layer.
+    """
+
+    flat: Mapping[str, Tensor]
+    gradients: Mapping[str, Gradient]
+
+    def rows(self, index: Tensor) -> "Components":
+        """Return those of the records at ``index``."""
+        return Components(
+            {name: leaf[index] for name, leaf in self.flat.items()},
+            {name: one.rows(index) for name, one in self.gradients.items()},
+        )
+
+
+class Reader:
+    """Makes components of observations, on the scale of those that it was made with.
+
+    Args:
+        inputs: what to read.
+        records: that the attack learns from.
+    """
+
+    def __init__(self, inputs: Inputs, records: Observed) -> None:
+        self.inputs = inputs
+        self._scales = {name: Scale.of(leaf) for name, leaf in self._flat(records).items()}
+
+    def __call__(self, records: Observed) -> Components:
+        """Return the components of records."""
+        flat = {name: self._scaled(name, leaf) for name, leaf in self._flat(records).items()}
+        log_norms = {name: flat.pop(_norm_of(name), None) for name in self._layers(records)}
+        gradients = {
+            name: Gradient(each, self._divisors(records.log_norms[name]), log_norms[name])
+            for name, each in self._layers(records).items()
+        }
+        return Components(flat, gradients)
+
+    def _flat(self, records: Observed) -> dict[str, Tensor]:
+        inputs, flat = self.inputs, {}
+        if inputs.outputs:
+            flat["outputs"] = records.outputs.flatten(1)
+        if inputs.label:
+            flat["label"] = one_hot(records)
+        if inputs.loss:
+            flat["loss"] = records.log_loss.exp() if inputs.plain else records.log_loss
+        for name in list(records.hidden)[len(records.hidden) - inputs.hidden :]:
+            flat[f"hidden {name}"] = records.hidden[name].flatten(1).double()
+        if not inputs.plain:
+            flat |= {_norm_of(name): records.log_norms[name] for name in self._layers(records)}
+        return flat
+
+    def _scaled(self, name: str, leaf: Tensor) -> Tensor:
+        plain = self.inputs.plain or name in UNSCALED
+        return (leaf if plain else self._scales[name](leaf)).float()
+
+    def _layers(self, records: Observed) -> Mapping[str, Sequence[Factors]]:
+        names = list(records.gradients)
+        count = len(names) if self.inputs.layers < 0 else self.inputs.layers
+        return {name: records.gradients[name] for name in names[len(names) - count :]}
+
+    def _divisors(self, log_norms: Tensor) -> Tensor:
+        norms = torch.zeros_like(log_norms) if self.inputs.plain else log_norms
+        return norms.exp().clamp(min=SMALLEST_NORM).float()
+
+
+def one_hot(records: Observed) -> Tensor:
+    """Return the labels one-hot ``[n, classes]``; numbers as they are ``[n, d]``."""
+    if records.classes:
+        return functional.one_hot(records.labels, records.classes).double()
+    return records.labels.reshape(len(records), -1).double()
+
+
+def _norm_of(layer: str) -> str:
+    return f"norm {layer}"

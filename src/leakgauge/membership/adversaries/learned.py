@@ -1,0 +1,157 @@
+"""Attacks that train a network on known members and non-members (Nasr et al., section II-D)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from leakgauge.core.checks import require
+from leakgauge.membership.adversaries.adversary import Known, Needs
+from leakgauge.membership.adversaries.inputs import Inputs
+from leakgauge.membership.adversaries.supervised import Fitted, Training, fit
+
+_OURS, _PAPER = Training(), Training.nasr19()
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A supervised attack; a subclass says what it sees.
+
+    Attributes:
+        kernels: of each layer's gradient component; 0 for the default.
+        epochs: of the attack network; 0 for the default.
+        lr: rate of Adam; 0 for the default.
+        nasr19: the paper's settings: 1,000 kernels, 100 epochs, rate 0.0001, first weights N(0,
+            0.01), the loss and gradients on their own scale. The epoch is chosen on validation
+            records either way.
+    """
+
+    kernels: int = 0
+    epochs: int = 0
+    lr: float = 0.0
+    nasr19: bool = False
+    name: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for value, what in ((self.kernels, "kernels"), (self.epochs, "epochs"), (self.lr, "lr")):
+            require(value >= 0, f"{what} of {self.name!r} is {value:g}; expected 0 or more")
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the network sees."""
+        raise NotImplementedError
+
+    @property
+    def needs(self) -> Needs:
+        """What must be observed."""
+        return self.inputs.needs
+
+    @property
+    def training(self) -> Training:
+        """How the network is trained."""
+        base = _PAPER if self.nasr19 else _OURS
+        return Training(
+            kernels=self.kernels or base.kernels,
+            epochs=self.epochs or base.epochs,
+            lr=self.lr or base.lr,
+            dropout=base.dropout,
+            paper_weights=base.paper_weights,
+        )
+
+    def fit(self, known: Known, *, seed: int) -> Fitted:
+        """Train on known members and non-members."""
+        return fit(self.inputs, self.training, known.fitting, known.validation, seed=seed)
+
+
+@dataclass(frozen=True)
+class Gradients(Learned):
+    """The gradients of the loss alone, of the last layers.
+
+    Attributes:
+        layers: the number of last layers; 0 for all.
+    """
+
+    layers: int = 1
+    name: ClassVar[str] = "gradients"
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the network sees."""
+        return Inputs(layers=self.layers or -1, plain=self.nasr19)
+
+
+@dataclass(frozen=True)
+class WhiteBox(Learned):
+    """Everything: outputs, label, loss, the last hidden layer and the last layers' gradients.
+
+    Attributes:
+        layers: the number of last layers whose gradients it sees; 0 for all.
+        hidden: the number of last hidden layers.
+    """
+
+    layers: int = 1
+    hidden: int = 1
+    name: ClassVar[str] = "white-box"
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the network sees."""
+        return Inputs(
+            outputs=True,
+            label=True,
+            loss=True,
+            layers=self.layers or -1,
+            hidden=self.hidden,
+            plain=self.nasr19,
+        )
+
+
+@dataclass(frozen=True)
+class HiddenOutputs(Learned):
+    """The outputs of the last hidden layers, which do not add to those of the model.
+
+    Attributes:
+        hidden: the number of last hidden layers.
+    """
+
+    hidden: int = 1
+    name: ClassVar[str] = "hidden-outputs"
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the network sees."""
+        return Inputs(outputs=True, hidden=self.hidden, plain=self.nasr19)
+
+
+@dataclass(frozen=True)
+class Probabilities(Learned):
+    """Black-box: the model's outputs alone."""
+
+    name: ClassVar[str] = "probabilities"
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the network sees."""
+        return Inputs(outputs=True, plain=self.nasr19)
+
+
+@dataclass(frozen=True)
+class Label(Learned):
+    """Black-box: the model's outputs and the true label."""
+
+    name: ClassVar[str] = "label"
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the network sees."""
+        return Inputs(outputs=True, label=True, plain=self.nasr19)
+
+
+@dataclass(frozen=True)
+class LabelLoss(Learned):
+    """Black-box: the model's outputs, the true label and the loss."""
+
+    name: ClassVar[str] = "label-loss"
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the network sees."""
+        return Inputs(outputs=True, label=True, loss=True, plain=self.nasr19)

@@ -1,0 +1,120 @@
+"""Attacks that compare one number of a record with a threshold."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leakgauge.membership.adversaries.adversary import Floats, Known, Labelled, Needs
+from leakgauge.membership.observation import Observed
+
+Score = Callable[[Observed], Floats]
+"""From what is seen to a number ``[n]``, higher for members."""
+
+
+@dataclass(frozen=True, eq=False)
+class Threshold:
+    """A score, and the value above which a record counts as a member.
+
+    Attributes:
+        score: of records.
+        cut: the threshold.
+        scale: divides, so that log odds have a common size.
+    """
+
+    score: Score
+    cut: float
+    scale: float
+
+    def log_odds(self, records: Observed) -> Floats:
+        """Return how far each record lies above the threshold ``[n]``."""
+        return (self.score(records) - self.cut) / self.scale
+
+
+def fit_threshold(score: Score, *known: Labelled) -> Threshold:
+    """Return the threshold that is right most often on known records, kinds weighing alike."""
+    values = np.concatenate([score(one.records) for one in known])
+    member = np.concatenate([one.member for one in known])
+    return Threshold(score, best_cut(values, member), float(values.std()) or 1.0)
+
+
+def best_cut(values: Floats, member: NDArray[np.bool_]) -> float:
+    """Return the threshold with the best balanced success; between two scores.
+
+    >>> best_cut(np.array([0.0, 1.0, 3.0, 4.0]), np.array([False, False, True, True]))
+    2.0
+    """
+    order = np.argsort(values, kind="stable")
+    steps = np.where(member[order], -1 / member.sum(), 1 / (~member).sum())
+    gain = np.append(0.0, np.cumsum(steps))
+    ends = np.append(True, np.append(np.diff(values[order]) > 0, True))  # not between equal ones
+    at = int(np.argmax(np.where(ends, gain, -np.inf)))
+    padded = np.concatenate([[values[order[0]] - 1], values[order], [values[order[-1]] + 1]])
+    return float((padded[at] + padded[at + 1]) / 2)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A low loss means member (Yeom et al., CSF 2018); the threshold is best on known records."""
+
+    name: ClassVar[str] = "loss"
+    needs: ClassVar[Needs] = Needs()
+
+    def fit(self, known: Known, *, seed: int) -> Threshold:
+        """Fit the threshold."""
+        return fit_threshold(low_loss, known.fitting, known.validation)
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """A high largest probability means member (Salem et al., NDSS 2019); it needs no label."""
+
+    name: ClassVar[str] = "confidence"
+    needs: ClassVar[Needs] = Needs()
+
+    def fit(self, known: Known, *, seed: int) -> Threshold:
+        """Fit the threshold."""
+        return fit_threshold(confidence, known.fitting, known.validation)
+
+
+@dataclass(frozen=True)
+class GradientNorm:
+    """A small gradient means member.
+
+    Attributes:
+        layers: the number of last layers whose gradients count; 0 for all.
+    """
+
+    layers: int = 1
+    name: ClassVar[str] = "gradient-norm"
+
+    @property
+    def needs(self) -> Needs:
+        """What must be observed."""
+        return Needs(layers=self.layers or -1)
+
+    def fit(self, known: Known, *, seed: int) -> Threshold:
+        """Fit the threshold."""
+        return fit_threshold(small_gradient, known.fitting, known.validation)
+
+
+def low_loss(records: Observed) -> Floats:
+    """Return minus the mean over snapshots of the log loss ``[n]``."""
+    values: Floats = -records.log_loss.mean(1).numpy()
+    return values
+
+
+def confidence(records: Observed) -> Floats:
+    """Return the mean over snapshots of the largest output's logit ``[n]``."""
+    top = records.outputs.max(dim=2).values
+    rest = (records.outputs.sum(dim=2) - top).clamp(min=1e-300)
+    values: Floats = (top.clamp(min=1e-300).log() - rest.log()).mean(1).numpy()
+    return values
+
+
+def small_gradient(records: Observed) -> Floats:
+    """Return minus the mean over snapshots of the log gradient norm ``[n]``."""
+    values: Floats = -records.log_norm.mean(1).numpy()
+    return values

@@ -1,0 +1,32 @@
+"""The metrics of the question whose records were used."""
+
+import math
+
+from leakgauge.results.metrics import Metric
+from leakgauge.results.scores import ACCURACY, ADVANTAGE, AUROC, SUCCESS, TPR_AT_1_FPR
+
+TPR_AT_01_FPR = "tpr_at_01_fpr"
+TRAIN_ACCURACY = "train_accuracy"
+MEMBERS_NORM, OTHERS_NORM = "gradient_norm_members", "gradient_norm_others"
+
+METRICS = {
+    AUROC: Metric(title="AUROC", chance=0.5, headline=True),
+    SUCCESS: Metric(title="Success rate", chance=0.5),
+    ADVANTAGE: Metric(title="Advantage", low=-1.0, chance=0.0),
+    TPR_AT_1_FPR: Metric(title="TPR at 1 % FPR"),
+    TPR_AT_01_FPR: Metric(title="TPR at 0.1 % FPR"),
+    ACCURACY: Metric(title="Test accuracy", higher_is_worse=False, of_model=True),
+    TRAIN_ACCURACY: Metric(
+        title="Training accuracy", higher_is_worse=False, of_model=True, tabled=False
+    ),
+    MEMBERS_NORM: Metric(
+        title="Gradient norm of members", high=math.inf, tabled=False, of_model=True
+    ),
+    OTHERS_NORM: Metric(
+        title="Gradient norm of others", high=math.inf, tabled=False, of_model=True
+    ),
+}
+"""By name. Success is on as many members as non-members; accuracies and norms are the model's."""
+
+LEAKAGE = (AUROC, SUCCESS, ADVANTAGE, TPR_AT_1_FPR, TPR_AT_01_FPR)
+"""The metrics of an attack."""

@@ -1,0 +1,232 @@
+"""What an attacker with a model's parameters sees of records (Nasr et al., Figure 1).
+
+For each record and each of T snapshots of the model: its outputs, the outputs of hidden layers,
+its loss, and the gradient of the loss by layer.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.hooks import RemovableHandle
+
+from leakgauge.core.checks import require
+from leakgauge.core.types import Dataset, Task
+from leakgauge.gradients import params_of
+from leakgauge.gradients.factors import Factors, factors
+from leakgauge.gradients.probing import private
+from leakgauge.training import outputs_of
+
+TINY = 1e-300
+"""The smallest loss whose logarithm is taken; a loss of exactly 0 counts as this."""
+
+CHUNK = 4096
+"""Records whose hidden outputs are computed at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What is seen of n records at T snapshots.
+
+    Attributes:
+        outputs: of the model ``[n, T, k]``, float64: probabilities of classes where the labels are
+            classes, else the outputs themselves.
+        log_loss: natural logarithm of each record's loss ``[n, T]``, float64.
+        labels: of the records ``[n, ...]``.
+        classes: number of classes; 0 where the labels are no classes.
+        hidden: by layer, the flattened outputs ``[n, T, d]``, in forward order.
+        gradients: by layer, the gradients of the loss at each of T snapshots, in forward order;
+            float32.
+        log_norms: by layer, natural logarithm of their l2 norms ``[n, T]``, float64.
+        references: minus the loss of each record at models that were trained on none of them
+            ``[n, m]``, float64; m is 0 where no attack asks for it.
+    """
+
+    outputs: Tensor
+    log_loss: Tensor
+    labels: Tensor
+    classes: int
+    hidden: Mapping[str, Tensor] = field(default_factory=dict)
+    gradients: Mapping[str, Sequence[Factors]] = field(default_factory=dict)
+    log_norms: Mapping[str, Tensor] = field(default_factory=dict)
+    references: Tensor = field(default_factory=lambda: torch.empty(0))
+
+    def __len__(self) -> int:
+        return len(self.outputs)
+
+    @property
+    def snapshots(self) -> int:
+        """T."""
+        return self.outputs.shape[1]
+
+    def rows(self, index: Tensor) -> "Observed":
+        """Return what is seen of the records at ``index`` ``[m]``."""
+        return replace(
+            self,
+            outputs=self.outputs[index],
+            log_loss=self.log_loss[index],
+            labels=self.labels[index],
+            hidden={name: leaf[index] for name, leaf in self.hidden.items()},
+            gradients={
+                name: [one.rows(index) for one in each] for name, each in self.gradients.items()
+            },
+            log_norms={name: leaf[index] for name, leaf in self.log_norms.items()},
+            references=self.references[index] if len(self.references) else self.references,
+        )
+
+    def at(self, snapshot: int) -> "Observed":
+        """Return what is seen at one snapshot, counted from 0."""
+        one = slice(snapshot, snapshot + 1)
+        return replace(
+            self,
+            outputs=self.outputs[:, one],
+            log_loss=self.log_loss[:, one],
+            hidden={name: leaf[:, one] for name, leaf in self.hidden.items()},
+            gradients={name: each[one] for name, each in self.gradients.items()},
+            log_norms={name: leaf[:, one] for name, leaf in self.log_norms.items()},
+        )
+
+    @property
+    def log_norm(self) -> Tensor:
+        """Logarithm of the norm of all observed gradients together ``[n, T]``, float64."""
+        return torch.stack([2 * leaf for leaf in self.log_norms.values()]).logsumexp(0) / 2
+
+
+def observe(
+    snapshots: Sequence[Task],
+    data: Dataset,
+    *,
+    layers: Sequence[str] = (),
+    hidden: Sequence[str] = (),
+    references: Sequence[Task] = (),
+) -> Observed:
+    """Return what is seen of records at snapshots of a model.
+
+    Args:
+        snapshots: the model with the parameters of each snapshot, and its loss; in eval mode.
+        data: the records.
+        layers: whose gradients are computed.
+        hidden: layers whose outputs are kept.
+        references: models that were trained on none of the records.
+
+    Raises:
+        InputError: the outputs of a snapshot are no tensor, or not finite.
+    """
+    exact = [_in_float64(task) for task in snapshots]
+    data = replace(data, x=data.x.double())
+    each = [_outputs(task, data, number) for number, task in enumerate(exact, start=1)]
+    classes = each[0].shape[1] if _of_classes(data, each[0]) else 0
+    losses = [log_losses(*one, data.y, classes=classes) for one in zip(exact, each, strict=True)]
+    seen = [functional.softmax(one, 1) if classes else one for one in each]
+    of_hidden = [hidden_outputs(one, data.x, hidden) for one in exact]
+    return Observed(
+        torch.stack(seen, dim=1),
+        torch.stack(losses, dim=1),
+        data.y,
+        classes,
+        {name: torch.stack([one[name] for one in of_hidden], dim=1) for name in hidden},
+        references=_losses_at(references, data, classes),
+        **_gradients(exact, data, layers),
+    )
+
+
+def _losses_at(references: Sequence[Task], data: Dataset, classes: int) -> Tensor:
+    """Return minus the loss at each model ``[n, m]``; empty without models."""
+    exact = [_in_float64(task) for task in references]
+    losses = [
+        -log_losses(task, _outputs(task, data, number), data.y, classes=classes).exp()
+        for number, task in enumerate(exact, start=1)
+    ]
+    return torch.stack(losses, dim=1) if losses else torch.empty(0)
+
+
+def _gradients(snapshots: Sequence[Task], data: Dataset, layers: Sequence[str]) -> dict[str, Any]:
+    if not layers:
+        return {}
+    each = [
+        factors(task, params_of(task.model), data.x, data.y, layers=layers) for task in snapshots
+    ]
+    norms = {name: torch.stack([one[name].norms() for one in each], dim=1) for name in layers}
+    return {
+        "gradients": {name: [one[name].to(torch.float32) for one in each] for name in layers},
+        "log_norms": {name: leaf.clamp(min=TINY).log() for name, leaf in norms.items()},
+    }
+
+
+def _in_float64(task: Task) -> Task:
+    """Return the task in float64: on members, gradients are the rounding error of float32."""
+    return Task(copy.deepcopy(task.model).double().eval(), task.loss)
+
+
+def log_losses(task: Task, outputs: Tensor, y: Tensor, *, classes: int) -> Tensor:
+    """Return the logarithm of each record's loss ``[n]``, float64.
+
+    Cross entropy is computed from the difference of logits, and stays exact where the probability
+    of the label rounds to 1, as it does on records that a network knows by heart.
+
+    Args:
+        task: for its loss.
+        outputs: of the model ``[n, ...]``, float64.
+        y: targets ``[n, ...]``.
+        classes: as in ``Observed``.
+
+    >>> task = Task(nn.Linear(1, 2), "cross_entropy")
+    >>> outputs, y = torch.tensor([[100.0, 0.0]]).double(), torch.tensor([0])
+    >>> log_losses(task, outputs, y, classes=2)
+    tensor([-100.], dtype=torch.float64)
+    """
+    if classes and _is_cross_entropy(task):
+        lead = outputs - outputs.gather(1, y[:, None])
+        others = lead.scatter(1, y[:, None], -torch.inf).logsumexp(1)
+        # log(log1p(exp(u))) is u itself where exp(u) is below the last digit of 1.
+        return torch.where(others < -30, others, functional.softplus(others).log())
+    each = [task.mean_loss(outputs[[row]], y[[row]]) for row in range(len(y))]
+    return torch.stack(each).clamp(min=TINY).log()
+
+
+def hidden_outputs(task: Task, x: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
+    """Return the flattened outputs ``[n, d]`` of layers, by name; the model stays unchanged."""
+    if not layers:
+        return {}
+    own = private(task, params_of(task.model)).model  # its hooks end with it
+    caught: dict[str, list[Tensor]] = {name: [] for name in layers}
+    for name in layers:
+        _catch(own.get_submodule(name), caught[name])
+    with torch.no_grad():
+        for part in torch.split(x, CHUNK):
+            own(part)
+    return {name: torch.cat(parts) for name, parts in caught.items()}
+
+
+def _catch(module: nn.Module, parts: list[Tensor]) -> RemovableHandle:
+    return module.register_forward_hook(
+        lambda _, __, output: parts.append(output.detach().flatten(1))
+    )
+
+
+def _outputs(task: Task, data: Dataset, number: int) -> Tensor:
+    outputs = outputs_of(task, params_of(task.model), data)
+    require(outputs is not None, "the model's outputs are no tensor; expected scores [n, classes]")
+    assert outputs is not None
+    bad = int((~torch.isfinite(outputs)).reshape(len(outputs), -1).any(dim=1).sum())
+    require(
+        bad == 0,
+        f"snapshot {number} gives outputs that are not finite for {bad} of {len(outputs)} records; "
+        "leave it out, or lower the learning rate",
+    )
+    return outputs.reshape(len(outputs), -1)
+
+
+def _of_classes(data: Dataset, outputs: Tensor) -> bool:
+    return data.y.ndim == 1 and not data.y.is_floating_point() and outputs.shape[1] > 1
+
+
+def _is_cross_entropy(task: Task) -> bool:
+    loss: Any = task.loss
+    if isinstance(loss, nn.CrossEntropyLoss):
+        return loss.weight is None and loss.label_smoothing == 0
+    return loss is functional.cross_entropy

@@ -1,0 +1,156 @@
+"""From judgements of targets to measurements."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leakgauge.core.rng import stream
+from leakgauge.membership.adversaries.adversary import Floats, log_posterior
+from leakgauge.membership.metrics import TPR_AT_01_FPR
+from leakgauge.membership.run.cell import Cell
+from leakgauge.membership.run.judged import Judged
+from leakgauge.membership.spec import QUESTION
+from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
+from leakgauge.results.measurements import (
+    HEADLINE,
+    Estimate,
+    Histogram,
+    Measurement,
+)
+from leakgauge.results.resampling import resampled_tpr
+from leakgauge.results.roc import auroc, tpr_at_fpr
+from leakgauge.results.scores import AUROC, chance, each_value, roc, score
+from leakgauge.results.scores import Judged as Trials
+from leakgauge.results.statistics import Ints
+
+BLOCKS = 500
+"""Groups of targets that are resampled, at most; records of one group share nothing."""
+
+BINS = 50
+BEYOND = 30.0
+"""Log odds are drawn up to this size."""
+
+FEWEST_OF_CLASS = 20
+"""Targets of each kind from which a class has a figure of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """The records that are judged.
+
+    Attributes:
+        member: whether each is a member ``[n]``.
+        label: code of its class ``[n]``; -1 where labels are no classes.
+        block: of the records that are resampled together: those of a user, or a few at random.
+        classes: names of the classes.
+    """
+
+    member: NDArray[np.bool_]
+    label: Ints
+    block: Ints
+    classes: tuple[str, ...]
+
+
+def blocks_of(count: int, users: Ints | None, *, rng: np.random.Generator) -> Ints:
+    """Return the block of each of ``count`` records: its user, else one at random of equal size."""
+    if users is not None:
+        return np.unique(users, return_inverse=True)[1]
+    blocks: Ints = rng.permutation(np.arange(count) % min(BLOCKS, count))
+    return blocks
+
+
+def judge(cell: Cell, judged: Judged, targets: Targets, validation: float) -> Iterator[Measurement]:
+    """Yield the figures of an attack.
+
+    Args:
+        cell: what they are of.
+        judged: what the attack said.
+        targets: the truth.
+        validation: AUROC on validation records.
+    """
+    rng = stream(cell.seed, QUESTION, "bootstrap")  # the same resamples for every attack
+    trials = Trials(targets.member.astype(np.int64), log_posterior(judged.targets), targets.block)
+    guess = chance(trials.truth, 0.5)
+    figures = score(trials, majority=0.5, rng=rng)
+    figures[TPR_AT_01_FPR] = tpr(targets, judged.targets, 0.001, rng=rng)
+    guess[TPR_AT_01_FPR] = _guessed(trials.truth, 0.001)
+    for metric, estimate in figures.items():
+        one = cell.measurement(metric, estimate, guess[metric])
+        one = replace(one, details={"adversary": judged.details}, seconds=judged.seconds)
+        if metric == AUROC:
+            one = replace(
+                one,
+                curve=roc(trials),
+                held_out=validation,
+                histogram=histogram(judged.targets, targets.member),
+            )
+        yield one
+    yield from _by_class(cell, judged, targets, rng)
+
+
+def headline(measurements: Mapping[str, list[Measurement]]) -> list[Measurement]:
+    """Return the figures of the attack that validation records favour, as the headline.
+
+    Args:
+        measurements: of each attack of one defense and knowledge, by its name.
+    """
+
+    def favoured(name: str) -> float:
+        first = next(one for one in measurements[name] if one.metric == AUROC)
+        return float(first.held_out or 0.0)
+
+    best = max(measurements, key=favoured)  # the first of equal ones
+    return [replace(one, round=HEADLINE) for one in measurements[best]]
+
+
+def tpr(targets: Targets, log_odds: Floats, rate: float, *, rng: np.random.Generator) -> Estimate:
+    """Return the true positive rate at a false positive rate, with an interval."""
+    value = float(tpr_at_fpr(targets.member, log_odds, rate))
+    names, index = np.unique(targets.block, return_inverse=True)
+    drawn = draw_blocks(len(names), 1000, rng)
+    again = resampled_tpr(targets.member, log_odds, index, drawn, rate)
+    low, high = bootstrap_interval(value, again, blocks=len(names))
+    return Estimate(value, low, high, len(targets.member))
+
+
+def histogram(log_odds: Floats, member: NDArray[np.bool_]) -> Histogram:
+    """Return the log odds of non-members and members over common bins."""
+    inside = np.clip(log_odds, -BEYOND, BEYOND)
+    edges = np.histogram_bin_edges(inside, BINS)
+    null, alternative = (
+        tuple(int(count) for count in np.histogram(inside[kind], edges)[0])
+        for kind in (~member, member)
+    )
+    return Histogram(tuple(float(f"{edge:.6g}") for edge in edges), null, alternative)
+
+
+def held_out_auroc(judged: Judged, member: NDArray[np.bool_]) -> float:
+    """Return the AUROC on validation records, by which a headline is chosen."""
+    return float(auroc(member, judged.validation))
+
+
+def _by_class(
+    cell: Cell, judged: Judged, targets: Targets, rng: np.random.Generator
+) -> Iterator[Measurement]:
+    """Yield the AUROC of each class with enough targets (the paper's Figures 2 and 6)."""
+    for code, name in enumerate(targets.classes):
+        of_class = targets.label == code
+        kinds = [int((of_class & kind).sum()) for kind in (targets.member, ~targets.member)]
+        blocks = np.unique(targets.block[of_class])
+        if min(kinds) < FEWEST_OF_CLASS or len(blocks) < 2:
+            continue
+        trials = Trials(
+            targets.member[of_class].astype(np.int64),
+            log_posterior(judged.targets[of_class]),
+            targets.block[of_class],
+        )
+        estimate = each_value(trials, rng=rng)[1]
+        yield cell.measurement(f"{AUROC}: {name}", replace(estimate, n=sum(kinds)), 0.5)
+
+
+def _guessed(truth: Ints, rate: float) -> float:
+    """Return the mean true positive rate where nothing leaks."""
+    negatives = int((truth == 0).sum())
+    return (int(rate * negatives) + 1) / (negatives + 1)

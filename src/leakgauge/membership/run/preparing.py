@@ -1,0 +1,130 @@
+"""From settings and data to records that are split, and the description of a run."""
+
+import copy
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Dataset, Task
+from leakgauge.core.versions import versions
+from leakgauge.data import Source, fingerprint
+from leakgauge.data.roles import resolve_roles
+from leakgauge.data.split_members import MemberSplit, split_members
+from leakgauge.membership.run.playing import attacks_of, defenses_of
+from leakgauge.membership.spec import MembershipSpec
+from leakgauge.results.measurements import Run
+from leakgauge.runs.records import Records, records_of, refuse_of_a_table
+from leakgauge.runs.spec import plain
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Records that are ready to train on and to attack.
+
+    Attributes:
+        task: the initial model and its loss.
+        data: all records, encoded; the encoding learnt from the members alone.
+        split: whose they are.
+        run: settings and facts for the report.
+        dataset: the data's name.
+        label: the label's name.
+    """
+
+    task: Task
+    data: Dataset
+    split: MemberSplit
+    run: Run
+    dataset: str
+    label: str
+
+
+def prepare(spec: MembershipSpec, source: Source) -> Prepared:
+    """Split the records, encode them and make the network.
+
+    Args:
+        spec: resolved.
+        source: the data.
+
+    Raises:
+        InputError: the data are too few, or do not fit.
+    """
+    records = _records(spec, source)
+    split = _split(spec, records)
+    task, data = records.encode(split.members, ())
+    task = Task(copy.deepcopy(task.model).eval(), task.loss)
+    run = _describe(spec, source, records, split, task)
+    return Prepared(task, data.to(spec.device), split, run, source.name, records.label)
+
+
+def resolved(spec: MembershipSpec, source: Source) -> dict[str, Any]:
+    """Return the settings that the data fill in.
+
+    Raises:
+        InputError: a role is missing or wrong.
+    """
+    if source.dataset is not None:
+        refuse_of_a_table(spec)
+        return {"adversary": spec.adversaries}
+    roles = resolve_roles(
+        source.roles,
+        label=spec.label,
+        group=spec.group,
+        drop=spec.drop,
+        bins=spec.bins,
+        numeric=spec.numeric,
+        secret_needed=False,
+        columns=source.frame.columns,
+    )
+    bins = {name: ranges for name, ranges in roles.bins.items() if name == roles.label}
+    return {
+        "label": roles.label,
+        "group": roles.group,
+        "drop": roles.drop,
+        "bins": bins,
+        "adversary": spec.adversaries,
+    }
+
+
+def split_of(spec: MembershipSpec, source: Source) -> MemberSplit:
+    """Return whose the records are.
+
+    Raises:
+        InputError: they are too few.
+    """
+    return _split(spec, _records(spec, source))
+
+
+def _records(spec: MembershipSpec, source: Source) -> Records:
+    return records_of(spec, source, hidden=spec.hidden)
+
+
+def _split(spec: MembershipSpec, records: Records) -> MemberSplit:
+    return split_members(
+        records.y, users=records.users, members=spec.members, rng=stream(spec.seed, "members")
+    )
+
+
+def _describe(
+    spec: MembershipSpec, source: Source, records: Records, split: MemberSplit, task: Task
+) -> Run:
+    kept = {name: value for name, value in plain(spec).items() if value not in (None, [], {})}
+    return Run(
+        command="",
+        settings={
+            **kept,
+            "label": records.label,
+            "adversary": [one.name for one in attacks_of(spec)],
+            "defense": [one.name for one in defenses_of(spec)],
+        },
+        data={
+            "name": source.name,
+            "fingerprint": source.fingerprint,
+            **records.facts(""),
+            **{name: len(rows) for name, rows in asdict(split).items()},
+            "model": repr(task.model),
+            "parameters": fingerprint(task.model.state_dict()),
+        },
+        notes=(*source.notes, *records.notes),
+        versions=versions(),
+        warnings=list(records.warnings),
+    )

@@ -1,0 +1,72 @@
+"""Training of the model that is attacked, and of an attacker's own."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+from leakgauge.core.checks import require
+from leakgauge.core.rng import derive, stream
+from leakgauge.core.threads import one_thread
+from leakgauge.core.types import Dataset, Params, Task
+from leakgauge.defenses import Defense, none
+from leakgauge.gradients import params_of
+from leakgauge.membership.spec import QUESTION, MembershipSpec
+from leakgauge.training import train_epoch
+from leakgauge.training.catalog import own_rate, parse_optimizer
+from leakgauge.training.optimizers import Optimizing
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How a model is trained.
+
+    Attributes:
+        task: the initial model and its loss.
+        spec: epochs, batch size, rate and optimizer.
+        defense: changes every step's gradient.
+    """
+
+    task: Task
+    spec: MembershipSpec
+    defense: Defense = field(default_factory=none)
+
+    def epochs(self, data: Dataset, whose: str) -> Iterator[Params]:
+        """Yield the parameters after each epoch on ``data``.
+
+        Args:
+            data: the records to train on.
+            whose: name of the stream of randomness.
+
+        Raises:
+            InputError: training diverges.
+        """
+        spec = self.spec
+        make = parse_optimizer(spec.optimizer, lr=spec.lr)
+        optimizer = None if make is None else Optimizing(make)
+        current = params_of(self.task.model)
+        for number in range(1, spec.rounds + 1):
+            with one_thread():
+                current = train_epoch(
+                    self.task,
+                    current,
+                    data,
+                    lr=spec.lr,
+                    batch_size=spec.batch_size,
+                    rng=stream(spec.seed, QUESTION, whose, number),
+                    defense=None if self.defense.name == none().name else self.defense,
+                    noise_seed=derive(spec.seed, self.defense.name, whose, number),
+                    optimizer=optimizer,
+                )
+            rate = own_rate(spec.optimizer) or spec.lr
+            require(
+                all(bool(torch.isfinite(leaf).all()) for leaf in current.values()),
+                f"training diverged in epoch {number} (parameters are not finite); lower the "
+                f"learning rate, now {rate:g}",
+            )
+            yield current
+
+    def last(self, data: Dataset, whose: str) -> Params:
+        """Return the parameters after the last epoch."""
+        *_, final = self.epochs(data, whose)
+        return final

@@ -1,0 +1,222 @@
+"""A trained model, and what attackers with different knowledge see at it."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Dataset, Params, Task
+from leakgauge.data.split_members import MemberSplit
+from leakgauge.gradients import params_of
+from leakgauge.gradients.walk import walk
+from leakgauge.membership.adversaries.adversary import Known, Labelled, Needs, Shadow
+from leakgauge.membership.observation import Observed, observe
+from leakgauge.membership.run.model import Norms, measured_epochs
+from leakgauge.membership.run.training import Recipe
+from leakgauge.runs.question import Progress
+from leakgauge.runs.work import WorkFolder
+
+SHADOW_FITTING = 0.8
+"""Share of a shadow model's records that an attack is fitted on; the others validate."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Rows of members and of non-members."""
+
+    members: Tensor
+    others: Tensor
+
+    @property
+    def rows(self) -> Tensor:
+        """Members first, then the others."""
+        return torch.cat([self.members, self.others])
+
+    @property
+    def member(self) -> NDArray[np.bool_]:
+        """Whether each of ``rows`` is a member."""
+        return np.arange(len(self.members) + len(self.others)) < len(self.members)
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """Snapshots of one model, and the records around it.
+
+    Attributes:
+        snapshots: the model with the parameters of each, and its loss.
+        data: all records.
+        fitting: known members and non-members.
+        validation: others, to choose by.
+        targets: those that are judged.
+        shadow: rows of the attacker's own records of the same kind.
+        recipe: how it trains a model on them.
+        references: models that it trained on them, each on another half.
+        norms: last-layer gradient norms of the targets by epoch of the training.
+    """
+
+    snapshots: Sequence[Task]
+    data: Dataset
+    fitting: Sides
+    validation: Sides
+    targets: Sides
+    shadow: Tensor
+    recipe: Recipe
+    references: Sequence[Task] = ()
+    norms: Norms = field(default_factory=dict)
+
+    @property
+    def params(self) -> Params:
+        """Parameters of the last snapshot."""
+        return params_of(self.snapshots[-1].model)
+
+    def known(self, needs: Needs) -> Known:
+        """Return what an attack is told, of which it must be shown what it needs."""
+        return Known(
+            Labelled(self.seen(self.fitting.rows, needs), self.fitting.member),
+            Labelled(self.seen(self.validation.rows, needs), self.validation.member),
+            partial(shadow_of, self, needs),
+        )
+
+    def seen(self, rows: Tensor, needs: Needs) -> Observed:
+        """Return what is seen of records."""
+        references = self.references[: needs.references]
+        return _observe(self.snapshots, self.data.rows(rows), needs, references)
+
+
+def trained_world(
+    data: Dataset,
+    split: MemberSplit,
+    recipe: Recipe,
+    references: int,
+    folder: WorkFolder,
+    progress: Progress,
+) -> World:
+    """Train a model on the members, and reference models on the attacker's records.
+
+    Args:
+        data: all records.
+        split: whose they are.
+        recipe: how models are trained.
+        references: number of reference models.
+        folder: keeps trained models.
+        progress: gets what is done.
+
+    Raises:
+        InputError: training diverges.
+    """
+    world = World(
+        snapshots=(recipe.task,),
+        data=data,
+        fitting=Sides(split.known_members, split.known_non_members),
+        validation=Sides(split.validation_members, split.validation_non_members),
+        targets=Sides(split.target_members, split.target_non_members),
+        shadow=split.shadow,
+        recipe=recipe,
+    )
+    params, norms = _attacked_model(world, split.members, folder, progress)
+    others = [
+        _kept_model(world, reference_rows(world, number), f"reference {number}", folder)
+        for number in range(references)
+    ]
+    return replace(
+        world, snapshots=(with_params(recipe.task, params),), references=others, norms=norms
+    )
+
+
+def _attacked_model(
+    world: World, members: Tensor, folder: WorkFolder, progress: Progress
+) -> tuple[Params, Norms]:
+    """Return the parameters after the training, and gradient norms on the way."""
+    recipe, name = world.recipe, world.recipe.defense.name
+    kept = folder.tensors(f"{name}/model", like=params_of(recipe.task.model))
+    norms = folder.arrays(f"{name}/norms")
+    if kept is not None and norms is not None:
+        return kept, norms[0]
+    epochs, found = recipe.spec.rounds, {}
+    params: Params = params_of(recipe.task.model)
+    for number, params in enumerate(recipe.epochs(world.data.rows(members), "target"), start=1):
+        if number in measured_epochs(epochs):
+            found[str(number)] = _norms_at(world, params)
+        progress.step(f"membership: training, {name}", number, epochs)
+    folder.keep_arrays(f"{name}/norms", found, {})
+    folder.keep_tensors(f"{name}/model", params)
+    return params, found
+
+
+def _norms_at(world: World, params: Params) -> NDArray[np.float64]:
+    snapshot = with_params(world.recipe.task, params)
+    seen = replace(world, snapshots=(snapshot,)).seen(world.targets.rows, Needs(layers=1))
+    norms: NDArray[np.float64] = seen.log_norm[:, 0].exp().cpu().numpy()
+    return norms
+
+
+def _kept_model(world: World, rows: Tensor, whose: str, folder: WorkFolder) -> Task:
+    task, name = world.recipe.task, f"{world.recipe.defense.name}/{whose}"
+    params: Params | None = folder.tensors(name, like=params_of(task.model))
+    if params is None:
+        params = world.recipe.last(world.data.rows(rows), whose)
+        folder.keep_tensors(name, params)
+    return with_params(task, params)
+
+
+def shadow_of(world: World, needs: Needs) -> Shadow:
+    """Train a shadow model on half of the attacker's records, and return what is seen at it."""
+    order = _shuffled(world, "shadow")
+    half = len(order) // 2
+    model = _trained(world, order[:half], "shadow model")
+    cut = round(SHADOW_FITTING * half)
+    parts = []
+    for part in (slice(0, cut), slice(cut, half)):
+        sides = Sides(order[:half][part], order[half : 2 * half][part])
+        seen = _observe([model] * len(world.snapshots), world.data.rows(sides.rows), needs, [])
+        parts.append(Labelled(seen, sides.member))
+    return Shadow(*parts)
+
+
+def reference_rows(world: World, number: int) -> Tensor:
+    """Return the records that a reference model is trained on, half of the attacker's."""
+    order = _shuffled(world, "reference", number)
+    return order[: len(order) // 2]
+
+
+def with_params(task: Task, params: Params) -> Task:
+    """Return the task on a copy of its model with these parameters, in eval mode."""
+    model = copy.deepcopy(task.model).eval()
+    with torch.no_grad():
+        for name, leaf in model.named_parameters():
+            if name in params:
+                leaf.copy_(params[name])
+    return Task(model, task.loss)
+
+
+def _observe(
+    snapshots: Sequence[Task], data: Dataset, needs: Needs, references: Sequence[Task]
+) -> Observed:
+    layers = [one.name for one in walk(snapshots[0], data.x[:2]) if one.parameters]
+    return observe(
+        snapshots,
+        data,
+        layers=_last(layers, needs.layers),
+        hidden=_last(layers[:-1], needs.hidden),
+        references=references,
+    )
+
+
+def _last(names: Sequence[str], count: int) -> Sequence[str]:
+    return names if count < 0 else names[max(0, len(names) - count) :]
+
+
+def _trained(world: World, rows: Tensor, whose: str) -> Task:
+    params = world.recipe.last(world.data.rows(rows), whose)
+    return with_params(world.recipe.task, params)
+
+
+def _shuffled(world: World, *names: str | int) -> Tensor:
+    order = stream(world.recipe.spec.seed, *names).permutation(len(world.shadow))
+    return world.shadow[torch.from_numpy(order).to(world.shadow.device)]
