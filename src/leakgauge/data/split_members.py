@@ -1,4 +1,4 @@
-"""Split records into members of a training set, non-members and an attacker's own records."""
+"""Split records into those that a model is trained on, others, and an attacker's own."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,28 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import require
+from leakgauge.data.split import Ints
+
+SHARES = (0.4, 0.2, 0.4)
+"""Share of known, validation and target records among members, and among non-members."""
+
+FEWEST = 10
+"""Members that a split can be made of."""
 
 
 @dataclass(frozen=True, eq=False)
 class MemberSplit:
-    """Stand-in."""
+    """Rows of each part of a dataset: int64 in random order, no row twice.
+
+    Attributes:
+        known_members: members that the attacker knows, and learns from.
+        validation_members: members that it knows, and chooses by.
+        target_members: members that it must tell.
+        known_non_members: as ``known_members``; the model is trained on none of them.
+        validation_non_members: likewise.
+        target_non_members: likewise.
+        shadow: records of the same kind that the attacker trains models of its own on.
+    """
 
     known_members: Tensor
     validation_members: Tensor
@@ -23,20 +40,97 @@ class MemberSplit:
 
     @property
     def members(self) -> Tensor:
-        return (
-            torch.cat([self.known_members, self.validation_members, self.target_members])
-            .sort()
-            .values
-        )
+        """All records that the model is trained on."""
+        return torch.cat([self.known_members, self.validation_members, self.target_members])
 
 
 def split_members(
-    y: Tensor, *, rng: np.random.Generator, users: Tensor | None = None, members: int | None = None
+    count: int,
+    *,
+    rng: np.random.Generator,
+    users: Tensor | None = None,
+    members: int | None = None,
 ) -> MemberSplit:
-    n = len(y)
-    order = torch.from_numpy(rng.permutation(n))
-    m = min(n // 4 if members is None else members, n // 3)
-    require(m >= 10, f"{n} records are too few")
-    M, N, rest = order[:m], order[m : 2 * m], order[2 * m :]
-    a, b = int(0.4 * m), int(0.6 * m)
-    return MemberSplit(M[:a], M[a:b], M[b:], N[:a], N[a:b], N[b:], rest)
+    """Return a random split into members, as many non-members, and shadow records.
+
+    With users, each user's records go to one part, and sizes are as near as whole users allow.
+
+    Args:
+        count: number of records, n.
+        rng: the generator of the split.
+        users: the user of each record ``[n]``; no user is in two parts.
+        members: records that the model is trained on, at most; a quarter of all where None, so
+            that the attacker can train a shadow model of equal size on half of its own. Never
+            more than a third of all.
+
+    Raises:
+        InputError: a part is left without two records.
+
+    References:
+        Nasr et al., IEEE S&P 2019, section IV-A (members known to the attacker and targets).
+
+    >>> split = split_members(100, rng=np.random.default_rng(0))
+    >>> len(split.members), len(split.target_non_members), len(split.shadow)
+    (25, 10, 50)
+    """
+    size = min(max(count // 4, FEWEST) if members is None else members, count // 3)
+    require(
+        size >= FEWEST,
+        f"{count} records leave {size} members; bring {3 * FEWEST} records or more, so that "
+        f"{FEWEST} are members, as many non-members, and as many the attacker's own",
+    )
+    known, validation, _ = np.rint(np.cumsum(SHARES) * size).astype(np.int64).tolist()
+    ends = np.array([known, validation, size, size + known, size + validation, 2 * size, count])
+    owners = np.arange(count) if users is None else users.cpu().numpy()
+    parts = _dealt(owners, ends, rng)
+    fewest = min(len(part) for part in parts[:-1])
+    require(
+        fewest >= 2,
+        f"{len(np.unique(owners))} users leave a part with {fewest} records; bring more users, or "
+        "leave --group out",
+    )
+    return MemberSplit(*(torch.from_numpy(part) for part in parts))
+
+
+def split_known(members: int, others: int, *, rng: np.random.Generator) -> MemberSplit:
+    """Return a random split of records of a model that exists already.
+
+    There are as many targets among the members as among the others; no record is for shadows.
+
+    Args:
+        members: number of records that it was trained on; they come first.
+        others: number of records that it was not trained on.
+        rng: the generator of the split.
+
+    Raises:
+        InputError: there are too few of one kind.
+
+    >>> split = split_known(50, 20, rng=np.random.default_rng(0))
+    >>> len(split.known_members), len(split.target_members), len(split.target_non_members)
+    (20, 8, 8)
+    """
+    for size, kind in ((members, "members"), (others, "non-members")):
+        require(
+            size >= FEWEST,
+            f"there are {size} {kind}; bring {FEWEST} or more, so that some are known to the "
+            "attacker and others are targets",
+        )
+    ends = [np.rint(np.cumsum(SHARES) * size).astype(np.int64) for size in (members, others)]
+    drawn = rng.permutation(members), members + rng.permutation(others)
+    parts = [np.split(rows, each)[:-1] for rows, each in zip(drawn, ends, strict=True)]
+    targets = min(len(each[-1]) for each in parts)
+    parts = [[*each[:-1], each[-1][:targets]] for each in parts]
+    rows = (*parts[0], *parts[1], np.empty(0, dtype=np.int64))
+    return MemberSplit(*map(torch.from_numpy, rows))
+
+
+def _dealt(owners: Ints, ends: Ints, rng: np.random.Generator) -> list[Ints]:
+    """Return the rows of each part; a user's lie in the part that holds their middle."""
+    _, user = np.unique(owners, return_inverse=True)
+    sizes = np.bincount(user)
+    order = rng.permutation(len(sizes))
+    middle = np.empty(len(sizes))
+    middle[order] = np.cumsum(sizes[order]) - sizes[order] / 2
+    part = np.searchsorted(ends, middle, side="right")[user]
+    shuffled = rng.permutation(len(owners))
+    return [shuffled[part[shuffled] == number] for number in range(len(ends))]

@@ -1,17 +1,13 @@
 """The metrics of the question what secrets gradients give away."""
 
-import math
-
 from leakgauge.results.metrics import Metric
+from leakgauge.results.model_metrics import UTILITY
 from leakgauge.results.scores import (
-    ACCURACY,
     ADVANTAGE,
     AUROC,
     FEATURES_ALONE,
     LABELS_ALONE,
-    MACRO_F1,
     MOST_AT_RISK,
-    R2,
     SUCCESS,
     TPR_AT_1_FPR,
 )
@@ -22,9 +18,7 @@ METRICS = {
     SUCCESS: Metric(title="Success rate"),
     ADVANTAGE: Metric(title="Advantage", low=-1.0, chance=0.0),
     MOST_AT_RISK: Metric(title="Success on the user most at risk", tabled=False),
-    ACCURACY: Metric(title="Accuracy", higher_is_worse=False, of_model=True),
-    R2: Metric(title="R²", low=-math.inf, chance=0.0, higher_is_worse=False, of_model=True),
-    MACRO_F1: Metric(title="Macro F1", higher_is_worse=False, of_model=True),
+    **UTILITY,
     LABELS_ALONE: Metric(title="AUROC of labels alone", chance=0.5, tabled=False, of_model=True),
     FEATURES_ALONE: Metric(
         title="AUROC of feature means alone", chance=0.5, tabled=False, of_model=True
@@ -33,9 +27,6 @@ METRICS = {
 """By name. Accuracy, R² and macro F1 are the trained model's, those that follow need no gradients,
 the others are an adversary's. What guessing gives of the TPR and the success rate depends on the
 number of trials and on the secret's priors."""
-
-UTILITY = (ACCURACY, R2, MACRO_F1)
-"""What the trained model is good for; one of them fits a run's labels."""
 
 BASELINES = (LABELS_ALONE, FEATURES_ALONE)
 

@@ -11,25 +11,36 @@ if TYPE_CHECKING:
 
 _PACKAGE = "leakgauge.membership.adversaries"
 
-ADVERSARIES = {
-    "gradients": f"{_PACKAGE}.learned:Gradients",
-    "white-box": f"{_PACKAGE}.learned:WhiteBox",
-    "label-loss": f"{_PACKAGE}.learned:LabelLoss",
-    "label": f"{_PACKAGE}.learned:Label",
-    "probabilities": f"{_PACKAGE}.learned:Probabilities",
-    "hidden-outputs": f"{_PACKAGE}.learned:HiddenOutputs",
-    "loss": f"{_PACKAGE}.thresholds:Loss",
-    "confidence": f"{_PACKAGE}.thresholds:Confidence",
-    "gradient-norm": f"{_PACKAGE}.thresholds:GradientNorm",
-    "rmia": f"{_PACKAGE}.references:RMIA",
-    "shadow": f"{_PACKAGE}.shadow:ShadowModel",
-    "spectral": f"{_PACKAGE}.unsupervised:Spectral",
-    "kmeans": f"{_PACKAGE}.unsupervised:NormClusters",
+MEMBERS, SHADOW, NOTHING = "some members", "records of the same kind", "nothing"
+"""What an attacker knows before it judges."""
+
+_KNOWN = {
+    "gradients": ("learned:Gradients", MEMBERS, "gradients of the loss"),
+    "white-box": ("learned:WhiteBox", MEMBERS, "outputs, label, loss, hidden outputs, gradients"),
+    "label-loss": ("learned:LabelLoss", MEMBERS, "outputs, label, loss"),
+    "label": ("learned:Label", MEMBERS, "outputs, label"),
+    "probabilities": ("learned:Probabilities", MEMBERS, "outputs"),
+    "hidden-outputs": ("learned:HiddenOutputs", MEMBERS, "outputs, hidden outputs"),
+    "loss": ("thresholds:Loss", MEMBERS, "loss"),
+    "confidence": ("thresholds:Confidence", MEMBERS, "outputs"),
+    "gradient-norm": ("thresholds:GradientNorm", MEMBERS, "norm of the gradient"),
+    "rmia": ("references:RMIA", SHADOW, "loss, also at models of its own"),
+    "shadow": ("shadow:ShadowModel", SHADOW, "outputs, label, loss"),
+    "spectral": ("unsupervised:Spectral", NOTHING, "outputs, label, loss, gradients"),
+    "kmeans": ("unsupervised:NormClusters", NOTHING, "norm of the gradient"),
 }
+
+ADVERSARIES = {name: f"{_PACKAGE}.{where}" for name, (where, _, _) in _KNOWN.items()}
 """Where each attack is; it is imported when it is used."""
+
+ABOUT = {name: about for name, (_, *about) in _KNOWN.items()}
+"""What the attacker of each attack knows, and what it sees of a record."""
 
 DEFAULT = tuple(name for name in ADVERSARIES if name != "hidden-outputs")
 """Attacks that are played where none is named: the paper's, and what they must be compared with."""
+
+SEPARATE = "gradients:joint=0"
+"""The attack on each snapshot alone, whose log odds are summed; played beside the joint one."""
 
 HELP = (
     f"{', '.join(ADVERSARIES)} (default: all but hidden-outputs), with settings as "

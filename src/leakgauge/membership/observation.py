@@ -117,7 +117,8 @@ def observe(
         InputError: the outputs of a snapshot are no tensor, or not finite.
     """
     exact = [_in_float64(task) for task in snapshots]
-    data = replace(data, x=data.x.double())
+    if data.x.is_floating_point():
+        data = replace(data, x=data.x.double())
     each = [_outputs(task, data, number) for number, task in enumerate(exact, start=1)]
     classes = each[0].shape[1] if _of_classes(data, each[0]) else 0
     losses = [log_losses(*one, data.y, classes=classes) for one in zip(exact, each, strict=True)]

@@ -22,7 +22,7 @@ class MembershipQuestion:
 
     name: str = NAME
     title: str = "Whose records were used?"
-    asks: Mapping[str, str] = {NAME: "is it inferred from the model who was trained on?"}
+    asks: Mapping[str, str] = {NAME: "is it told from the model who was trained on?"}
     Spec: type[settings.Spec] = MembershipSpec
 
     @property
@@ -50,7 +50,7 @@ class MembershipQuestion:
         """Return the section of the report."""
         from leakgauge.membership.report.section import section
 
-        return section(answer, self.title, folder, at=self.name)
+        return section(answer, self, folder)
 
     def to_json(self, answer: Answer, folder: Path) -> dict[str, Any]:
         """Return settings and figures as plain values."""

@@ -9,7 +9,15 @@ from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.strict import Real, Whole
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
 from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
-from leakgauge.membership.catalog import DEFAULT, HELP, NOTATION, REGISTRY
+from leakgauge.membership.catalog import (
+    ABOUT,
+    DEFAULT,
+    HELP,
+    NOTATION,
+    REGISTRY,
+    SEPARATE,
+    SHADOW,
+)
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec
@@ -71,13 +79,28 @@ class MembershipSpec(Spec):
         tuple[Whole, ...],
         Setting("width of a hidden layer of the network for tables", least=1, panel=TRAINING),
     ] = (100,)
-    members: Annotated[
+    size: Annotated[
         Whole | None,
         Setting(
             "records that the model is trained on, at most; as many others are its non-members",
             least=10,
             panel=DATA,
         ),
+    ] = None
+    checkpoint: Annotated[
+        tuple[str, ...],
+        Setting("weights of a model that exists already, one file a snapshot", option=False),
+    ] = ()
+    members: Annotated[
+        str | None,
+        Setting(
+            "records that the checkpoint was trained on: a .npz with x and y, or row numbers of "
+            "the task's Dataset in a text file",
+            panel=DATA,
+        ),
+    ] = None
+    non_members: Annotated[
+        str | None, Setting("records that it was not trained on, likewise", panel=DATA)
     ] = None
     at_risk: Annotated[
         Whole, Setting("records most at risk to list by their row number", panel=ATTACK)
@@ -95,7 +118,10 @@ class MembershipSpec(Spec):
     @property
     def adversaries(self) -> tuple[str, ...]:
         """The attacks that are played, as users type them."""
-        return self.adversary or DEFAULT
+        if self.adversary or not self.checkpoint:
+            return self.adversary or DEFAULT
+        played = tuple(name for name in DEFAULT if ABOUT[name][0] != SHADOW)
+        return (*played, SEPARATE) if len(self.checkpoint) > 1 else played
 
     def check(self) -> None:
         """Refuse what is wrong for any data.
@@ -110,10 +136,31 @@ class MembershipSpec(Spec):
         attacks_of(self)
         defenses_of(self)
         parse_optimizer(self.optimizer, lr=self.lr)
+        self._check_checkpoint()
         require(
             self.lr == RATE or own_rate(self.optimizer) is None,
             f"--lr {self.lr:g} and --optimizer {self.optimizer} name two learning rates; leave one "
             "out",
+        )
+
+    def _check_checkpoint(self) -> None:
+        """Refuse what does not belong to a model that exists already."""
+        given = (self.checkpoint, self.members, self.non_members)
+        if not any(given):
+            return
+        require(
+            all(given) and self.task is not None,
+            "a CHECKPOINT, --members, --non-members and --task go together; give all of them",
+        )
+        require(
+            set(self.defense) == {NONE},
+            "a defense changes the training, and a CHECKPOINT is trained; leave --defense out",
+        )
+        shadow = next((one for one in self.adversaries if _needs_shadow(one)), None)
+        require(
+            shadow is None,
+            f"attack {shadow!r} trains models of its own on other records, and a CHECKPOINT comes "
+            "with none; name another --adversary",
         )
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
@@ -138,3 +185,8 @@ class MembershipSpec(Spec):
         spec = replace(self, **resolved(self, source))
         split_of(spec, source)
         return spec
+
+
+def _needs_shadow(adversary: str) -> bool:
+    knows, *_ = ABOUT.get(adversary.partition(":")[0], (None,))
+    return knows == SHADOW

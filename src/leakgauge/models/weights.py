@@ -21,6 +21,7 @@ _DAMAGED = (
     *(OSError, EOFError, RuntimeError, ValueError, TypeError, LookupError, AttributeError),
     struct.error,
 )
+_UNDER = ("state_dict", "model_state_dict")  # as training loops save them beside their state
 _WRAPPER = "module."  # DataParallel puts it before every name
 
 
@@ -63,8 +64,8 @@ def read_state(path: Path | str) -> dict[str, Tensor]:
 
     Args:
         path: a safetensors file, or a state dict that ``torch.save`` wrote (read with
-            ``weights_only=True``), alone or under ``"state_dict"``. If all names start with
-            ``module.``, they lose this prefix.
+            ``weights_only=True``), alone or under ``"state_dict"`` or ``"model_state_dict"``. If
+            all names start with ``module.``, they lose this prefix.
 
     Raises:
         InputError: the file is missing, holds no tensors by name or would run code, or a value is
@@ -100,8 +101,9 @@ def _read(path: Path, what: str) -> Any:
 
 
 def _unwrapped(loaded: Any, what: str) -> dict[str, Tensor]:
-    if isinstance(loaded, Mapping) and isinstance(loaded.get("state_dict"), Mapping):
-        loaded = loaded["state_dict"]
+    if isinstance(loaded, Mapping):
+        within = (loaded.get(key) for key in _UNDER)
+        loaded = next((one for one in within if isinstance(one, Mapping)), loaded)
     sound = isinstance(loaded, Mapping) and all(isinstance(v, Tensor) for v in loaded.values())
     require(sound and len(loaded) > 0, f"{what} hold no state dict; expected tensors by name")
     state = {str(name): value for name, value in loaded.items()}

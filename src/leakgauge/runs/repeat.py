@@ -1,7 +1,7 @@
 """The command that repeats a run."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,11 @@ _OWN = ("data", "ask")  # they have a place of their own in the command
 
 
 def repeat_audit(
-    command: str, asked: Mapping[str, tuple[Question, Spec]], options: type[Spec]
+    command: str,
+    asked: Mapping[str, tuple[Question, Spec]],
+    options: type[Spec],
+    *,
+    without: Collection[str] = (),
 ) -> str:
     """Return the command line of an audit of several questions, quoted for a shell.
 
@@ -22,6 +26,7 @@ def repeat_audit(
         command: its name.
         asked: the questions with their settings, as they were given.
         options: the ``Spec`` whose fields the command has as options.
+        without: fields of it that are no options of the command.
     """
     several = _several(asked)
     specs = {name: spec for name, (_, spec) in asked.items()}
@@ -37,7 +42,12 @@ def repeat_audit(
             if spec.aliases.get(name, name) in declared(type(spec))
         }
         values = [changed(specs[key]).get(owner) for key, owner in owners.items()]
-        if name in _OWN or not values or values[0] is None or any(v != values[0] for v in values):
+        if (
+            name in (*_OWN, *without)
+            or not values
+            or values[0] is None
+            or any(v != values[0] for v in values)
+        ):
             continue
         each = next((several[key][name] for key in owners if name in several[key]), None)
         words += _option(one, values[0]) if each is None else _option(one, each)
@@ -74,9 +84,15 @@ def _alone(spec: Spec, several: Mapping[str, Sequence[Any]]) -> Spec:
     return replace(spec, drop=tuple(one for one in spec.drop if one not in others))
 
 
-def repeat_command(command: str, spec: Spec) -> str:
-    """Return the command line of a command whose options are the fields of ``spec``."""
-    words = _start(command, spec)
+def repeat_command(command: str, spec: Spec, *, files: Sequence[str] = ()) -> str:
+    """Return the command line of a command whose options are the fields of ``spec``.
+
+    Args:
+        command: its name.
+        spec: its settings.
+        files: its arguments beside DATA.
+    """
+    words = [*_start(command, spec), *files]
     known = declared(type(spec))
     for name, value in changed(spec).items():
         if name not in _OWN and known[name].setting.option:

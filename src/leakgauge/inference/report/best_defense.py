@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from leakgauge.inference.catalog import PANEL
 from leakgauge.inference.report.defenses import DefenseRow, DefenseTable
-from leakgauge.inference.report.utility import Words, words_of
 from leakgauge.report.levels import level_of
 from leakgauge.report.section import DefenseEffect
+from leakgauge.report.utility import Words, words_of
 from leakgauge.report.wording import interval, number
 from leakgauge.results.measurements import Estimate
 from leakgauge.runs.spec import NONE

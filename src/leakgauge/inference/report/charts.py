@@ -5,15 +5,14 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullLocator
 
 from leakgauge.inference.report.headline import covers_all_rounds
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.grouping import Test
+from leakgauge.report.roc import roc as draw_roc
 from leakgauge.results.measurements import Measurement
 
 _MARKERS = 40  # single rounds up to which each has its own dot
-_ROC_STEP = 0.004  # of the axes' length: nearer points look like one
 
 
 def over_rounds(test: Test, metric: str, *, floor: float, name: str) -> Markup | None:
@@ -58,20 +57,7 @@ def roc(test: Test, *, name: str) -> Markup | None:
     one = test.whole("auroc")
     if one is None or not one.curve:
         return None
-    left = _lowest_rate(one.curve)
-    points = _thinned(_from(left, one.curve), left)
-    with chart(name) as (axes, svg):
-        axes.set_xscale("log")
-        axes.plot(*zip(*points, strict=True), color=ACCENT, linewidth=2)
-        diagonal = [left ** (1 - step / 60) for step in range(61)]
-        axes.plot(diagonal, diagonal, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-        axes.set_xlim(left, 1.0)
-        axes.set_ylim(0, 1.02)
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g} %"))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:.0f} %"))
-        axes.set_xlabel("false positive rate (log scale)")
-    return svg[0]
+    return draw_roc(one.curve, name=name)
 
 
 def common_floor(tests: Sequence[Test], metric: str) -> float:
@@ -107,25 +93,3 @@ def _draw_chance(axes: Axes, chance: float) -> None:
 def _ticks(rounds: Sequence[int]) -> dict[float, str]:
     step = math.ceil(len(rounds) / 8)
     return {float(when): str(when) for when in rounds[::step]}
-
-
-def _lowest_rate(curve: Sequence[tuple[float, float]]) -> float:
-    """The power of ten at or below the smallest false positive rate that was seen."""
-    smallest = min((fpr for fpr, _ in curve if fpr > 0), default=1e-2)
-    return float(10.0 ** max(-4, min(-2, math.floor(math.log10(smallest) + 1e-9))))
-
-
-def _from(left: float, curve: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The curve from ``left`` on; it starts there as high as it is there."""
-    start = max((tpr for fpr, tpr in curve if fpr <= left), default=0.0)
-    return [(left, start), *(point for point in curve if point[0] > left)]
-
-
-def _thinned(points: Sequence[tuple[float, float]], left: float) -> list[tuple[float, float]]:
-    """The points, without those that look like the one before."""
-    kept = [points[0]]
-    for point in points[1:-1]:
-        across = abs(math.log(point[0]) - math.log(kept[-1][0])) / -math.log(left)
-        if max(across, abs(point[1] - kept[-1][1])) >= _ROC_STEP:
-            kept.append(point)
-    return [*kept, points[-1]] if len(points) > 1 else kept

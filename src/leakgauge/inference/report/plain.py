@@ -18,11 +18,11 @@ from leakgauge.inference.report.titles import (
     of_value,
     title,
 )
-from leakgauge.inference.report.utility import useless_models, utilities, utility_line
 from leakgauge.inference.report.verdict import Verdict, smallest_visible, verdict, verdicts
 from leakgauge.inference.run.over_seeds import BY_SEED
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Line
+from leakgauge.report.utility import useless_models, utilities, utility_line
 from leakgauge.results.measurements import ACCUMULATED, CHOSEN, STACKED, Measurement, Run
 from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.runs.question import Answer

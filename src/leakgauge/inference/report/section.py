@@ -26,7 +26,6 @@ from leakgauge.inference.report.titles import (
     metric_titles,
     of_value,
 )
-from leakgauge.inference.report.utility import about_utility, useless_models, utilities
 from leakgauge.inference.report.verdict import Verdict
 from leakgauge.inference.report.views import (
     USED_ROUNDS,
@@ -42,6 +41,7 @@ from leakgauge.report.grouping import Test
 from leakgauge.report.levels import CLEAR_AUROC, NOTHING_AUROC, STRONG_AUROC
 from leakgauge.report.section import DefenseEffect, Section
 from leakgauge.report.templates import render
+from leakgauge.report.utility import about_utility, useless_models, utilities
 from leakgauge.results.measurements import STACKED
 from leakgauge.runs.question import Answer, Question
 

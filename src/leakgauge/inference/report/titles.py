@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from leakgauge.inference.metrics import BASELINES, LEAKAGE, UTILITY
+from leakgauge.inference.metrics import BASELINES, LEAKAGE
 from leakgauge.inference.report.headline import called
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.wording import label
 from leakgauge.results.measurements import Measurement
+from leakgauge.results.model_metrics import UTILITY
 from leakgauge.results.scores import AUROC, MOST_AT_RISK
 from leakgauge.runs.spec import NONE
 

@@ -16,8 +16,8 @@ from leakgauge.inference.report.sentences import about_most_at_risk
 from leakgauge.inference.report.titles import details_of, most_at_risk_of, title
 from leakgauge.inference.report.tradeoff import tradeoff
 from leakgauge.inference.report.verdict import Verdict, verdict
+from leakgauge.report.gauge import gauge
 from leakgauge.report.grouping import Test
-from leakgauge.report.levels import CLEAR_AUROC, STRONG_AUROC
 from leakgauge.report.section import LEVELS, Chart
 from leakgauge.report.wording import number, short
 from leakgauge.results.measurements import Measurement
@@ -26,8 +26,6 @@ from leakgauge.runs.question import Answer
 
 USED_ROUNDS = 200
 """Rounds whose details are shown, over all tests at full length."""
-
-_GAUGE = (0.4, 1.0)  # the AUROCs at the two ends of a gauge
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ def test_views(
                 test=test,
                 title=title(test),
                 verdict=judged,
-                gauge={} if judged is None else _gauge(judged),
+                gauge={} if judged is None else gauge(judged.auroc, judged.chance),
                 leads=id(test) in leads,
                 shown=at_length,
                 charts=_charts(test, floors, name) if at_length else [],
@@ -219,23 +217,3 @@ def _says(test: Test, metric: str) -> str:
     if whole is not None:
         words += f" The {reading_of(whole)} {number(whole.estimate.value)}."
     return f"{words} The table of all rounds has every figure."
-
-
-def _gauge(one: Verdict) -> dict[str, str]:
-    auroc, chance = one.auroc, one.chance
-    return {
-        "from": _along(min(chance, auroc.value)),
-        "to": _along(max(chance, auroc.value)),
-        "low": _along(auroc.low),
-        "high": _along(auroc.high),
-        "value": _along(auroc.value),
-        "chance": _along(chance),
-        "clear": _along(CLEAR_AUROC),
-        "strong": _along(STRONG_AUROC),
-    }
-
-
-def _along(value: float) -> str:
-    """The place of an AUROC on a gauge, as a CSS length."""
-    low, high = _GAUGE
-    return f"{100 * min(1.0, max(0.0, (value - low) / (high - low))):.2f}%"

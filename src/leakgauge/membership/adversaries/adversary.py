@@ -25,6 +25,10 @@ class Labelled:
     records: Observed
     member: NDArray[np.bool_]
 
+    def at(self, snapshot: int) -> "Labelled":
+        """Return the same records as they are seen at one snapshot, counted from 0."""
+        return Labelled(self.records.at(snapshot), self.member)
+
 
 @dataclass(frozen=True, eq=False)
 class Shadow:

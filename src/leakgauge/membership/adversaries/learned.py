@@ -1,12 +1,17 @@
 """Attacks that train a network on known members and non-members (Nasr et al., section II-D)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from leakgauge.core.checks import require
-from leakgauge.membership.adversaries.adversary import Known, Needs
+from leakgauge.core.rng import derive
+from leakgauge.membership.adversaries.adversary import Adversary, Floats, Known, Needs
 from leakgauge.membership.adversaries.inputs import Inputs
-from leakgauge.membership.adversaries.supervised import Fitted, Training, fit
+from leakgauge.membership.adversaries.supervised import Training, fit
+from leakgauge.membership.observation import Observed
 
 _OURS, _PAPER = Training(), Training.nasr19()
 
@@ -19,6 +24,8 @@ class Learned:
         kernels: of each layer's gradient component; 0 for the default.
         epochs: of the attack network; 0 for the default.
         lr: rate of Adam; 0 for the default.
+        joint: whether one network sees all snapshots; else each has its own, and their log odds are
+            summed, as if snapshots were independent.
         nasr19: the paper's settings: 1,000 kernels, 100 epochs, rate 0.0001, first weights N(0,
             0.01), the loss and gradients on their own scale. The epoch is chosen on validation
             records either way.
@@ -27,6 +34,7 @@ class Learned:
     kernels: int = 0
     epochs: int = 0
     lr: float = 0.0
+    joint: bool = True
     nasr19: bool = False
     name: ClassVar[str] = ""
 
@@ -51,14 +59,36 @@ class Learned:
         return Training(
             kernels=self.kernels or base.kernels,
             epochs=self.epochs or base.epochs,
+            patience=base.patience,
             lr=self.lr or base.lr,
             dropout=base.dropout,
             paper_weights=base.paper_weights,
         )
 
-    def fit(self, known: Known, *, seed: int) -> Fitted:
+    def fit(self, known: Known, *, seed: int) -> Adversary:
         """Train on known members and non-members."""
-        return fit(self.inputs, self.training, known.fitting, known.validation, seed=seed)
+        both, count = (known.fitting, known.validation), known.fitting.records.snapshots
+        if self.joint or count == 1:
+            return fit(self.inputs, self.training, *both, seed=seed)
+        return Summed(
+            [
+                fit(self.inputs, self.training, *(one.at(t) for one in both), seed=derive(seed, t))
+                for t in range(count)
+            ]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """One attack for each snapshot."""
+
+    each: Sequence[Adversary]
+
+    def log_odds(self, records: Observed) -> Floats:
+        """Return the sum of their log odds ``[n]``."""
+        odds = [one.log_odds(records.at(t)) for t, one in enumerate(self.each)]
+        total: Floats = np.sum(odds, axis=0)
+        return total
 
 
 @dataclass(frozen=True)

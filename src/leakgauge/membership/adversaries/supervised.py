@@ -32,7 +32,8 @@ class Training:
 
     Attributes:
         kernels: of each layer's gradient component.
-        epochs: passes over the smaller of members and non-members.
+        epochs: passes over the smaller of members and non-members, at most.
+        patience: epochs without a better validation AUROC after which it ends; 0 for no end.
         lr: rate of Adam.
         dropout: share of entries that are dropped.
         paper_weights: whether first weights are N(0, 0.01) and biases 0; else PyTorch's scheme.
@@ -43,6 +44,7 @@ class Training:
 
     kernels: int = 100
     epochs: int = 40
+    patience: int = 10
     lr: float = 1e-3
     dropout: float = 0.2
     paper_weights: bool = False
@@ -56,7 +58,7 @@ class Training:
     @classmethod
     def nasr19(cls) -> "Training":
         """Return the settings of the paper."""
-        return cls(kernels=1000, epochs=100, lr=1e-4, paper_weights=True)
+        return cls(kernels=1000, epochs=100, patience=0, lr=1e-4, paper_weights=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +99,13 @@ def fit(
             generator=generator,
             deviation=PAPER_DEVIATION if training.paper_weights else None,
         )
-        best, state = -np.inf, state_of(network)
-        for _ in _epochs(network, seen, fitting, training, generator):
+        best, at, state = -np.inf, 0, state_of(network)
+        for epoch in _epochs(network, seen, fitting, training, generator):
             found = float(auroc(validation.member, _judge(network, held)))
             if found > best:
-                best, state = found, state_of(network)
+                best, at, state = found, epoch, state_of(network)
+            if training.patience and epoch - at >= training.patience:
+                break
         network.load_state_dict(state)
     return Fitted(reader, network)
 
@@ -112,10 +116,10 @@ def _epochs(
     fitting: Labelled,
     training: Training,
     generator: torch.Generator,
-) -> Iterator[None]:
+) -> Iterator[int]:
     optimizer = torch.optim.Adam(network.parameters(), lr=training.lr)
     member = torch.from_numpy(fitting.member)
-    for _ in range(training.epochs):
+    for epoch in range(1, training.epochs + 1):
         network.train()
         for batch in _balanced(member, generator):
             optimizer.zero_grad()
@@ -123,7 +127,7 @@ def _epochs(
             error = (score - member[batch].to(score.dtype)).square().mean()
             torch.autograd.backward(error)
             optimizer.step()
-        yield
+        yield epoch
 
 
 def _balanced(member: Tensor, generator: torch.Generator) -> Iterator[Tensor]:

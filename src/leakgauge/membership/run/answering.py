@@ -12,7 +12,7 @@ from leakgauge.core.rng import stream
 from leakgauge.data import Source
 from leakgauge.defenses import none
 from leakgauge.membership.adversaries.adversary import Attack
-from leakgauge.membership.run.at_risk import AtRisk, keep_at_risk, most_at_risk
+from leakgauge.membership.run.at_risk import AtRisk, calibration, keep_at_risk, most_at_risk
 from leakgauge.membership.run.attacking import play
 from leakgauge.membership.run.cell import Cell
 from leakgauge.membership.run.judged import Judged, decoded, encoded
@@ -27,7 +27,7 @@ from leakgauge.membership.run.model import model_measurements, norm_measurements
 from leakgauge.membership.run.playing import attacks_of, defenses_of
 from leakgauge.membership.run.preparing import Prepared, prepare
 from leakgauge.membership.run.training import Recipe
-from leakgauge.membership.run.world import World, trained_world
+from leakgauge.membership.run.world import World, given_world, trained_world
 from leakgauge.membership.spec import QUESTION, MembershipSpec
 from leakgauge.results.measurements import HEADLINE, Measurement, Run
 from leakgauge.runs.executors import spread
@@ -72,6 +72,9 @@ def _worlds(
     spec: MembershipSpec, prepared: Prepared, folder: WorkFolder, progress: Progress
 ) -> tuple[dict[str, World], list[str]]:
     """Return the trained model of each defense, and why one is missing."""
+    if prepared.snapshots:
+        given = given_world(prepared.snapshots, prepared.data, prepared.split, spec)
+        return {none().name: given}, []
     worlds: dict[str, World] = {}
     missing = []
     needed = max(attack.needs.references for attack in attacks_of(spec))
@@ -188,7 +191,7 @@ def _measurements(
         sides = (
             prepared.data.rows(rows) for rows in (prepared.split.members, world.targets.others)
         )
-        yield from model_measurements(cell, prepared.task, world.params, *sides)
+        yield from model_measurements(cell, world.snapshots[-1], *sides)
         yield from norm_measurements(cell, world.norms, targets.member)
 
 
@@ -200,7 +203,8 @@ def _at_risk(
     worlds: Mapping[str, World],
 ) -> dict[str, Sequence[AtRisk]]:
     """Return the records most at risk under each defense, by its headline's strongest attack."""
-    rows = next(iter(worlds.values())).targets.rows.cpu().numpy()
+    world = next(iter(worlds.values()))
+    rows, validation = world.targets.rows.cpu().numpy(), world.validation.member
     found: dict[str, Sequence[AtRisk]] = {}
     for defense, knowledge, attack in dict.fromkeys(
         (one.defense, one.knowledge, one.adversary) for one in measurements if one.round == HEADLINE
@@ -210,7 +214,13 @@ def _at_risk(
             for part, one in judged.items()
             if (part[0], part[1], part[2].name) == (defense, knowledge, attack)
         )
-        found[defense] = most_at_risk(said.targets, targets.member, rows, count=spec.at_risk)
+        found[defense] = most_at_risk(
+            said.targets,
+            targets.member,
+            rows,
+            count=spec.at_risk,
+            calibrate=calibration(said.validation, validation),
+        )
     return found
 
 

@@ -1,12 +1,14 @@
 """The records most at risk, by their row number."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
 from leakgauge.membership.adversaries.adversary import Floats
 from leakgauge.results.measurements import write_text
@@ -20,43 +22,70 @@ class AtRisk:
     """A member that an attack recognises.
 
     Attributes:
-        row: of the data, counted from 1 as a reader of the table counts its records.
-        log_odds: that the attack gives it.
+        row: of the data, counted from 0 as pandas and PyTorch count.
+        odds: that it is a member, against that it is not; of a record that is either as likely.
         above: share of non-members that the attack gives as much, or more.
     """
 
     row: int
-    log_odds: float
+    odds: float
     above: float
 
 
 def most_at_risk(
-    log_odds: Floats, member: NDArray[np.bool_], rows: Ints, *, count: int
+    log_odds: Floats,
+    member: NDArray[np.bool_],
+    rows: Ints,
+    *,
+    count: int,
+    calibrate: Callable[[Floats], Floats],
 ) -> list[AtRisk]:
     """Return the members that an attack is surest of, the surest first.
 
     Args:
-        log_odds: of the targets ``[n]``.
+        log_odds: of the targets ``[n]``, as the attack gives them.
         member: which of them are members ``[n]``.
         rows: their positions in the data ``[n]``.
         count: how many to return.
+        calibrate: as ``calibration`` returns it.
 
-    >>> found = most_at_risk(
-    ...     np.array([2.0, 0.5, 1.0]), np.array([True, True, False]), np.array([7, 8, 9]), count=1
-    ... )
-    >>> found
-    [AtRisk(row=8, log_odds=2.0, above=0.0)]
+    >>> member, rows = np.array([True, True, False]), np.array([7, 8, 9])
+    >>> most_at_risk(np.array([0.0, -1.0, -0.5]), member, rows, count=1, calibrate=lambda x: x)
+    [AtRisk(row=7, odds=1.0, above=0.0)]
     """
     others = np.sort(log_odds[~member])
     surest = np.flatnonzero(member)[np.argsort(-log_odds[member], kind="stable")][:count]
     return [
         AtRisk(
-            int(rows[one]) + 1,
-            float(log_odds[one]),
+            int(rows[one]),
+            float(np.exp(calibrate(log_odds[[one]])[0])),
             float((len(others) - np.searchsorted(others, log_odds[one])) / len(others)),
         )
         for one in surest.tolist()
     ]
+
+
+def calibration(log_odds: Floats, member: NDArray[np.bool_]) -> Callable[[Floats], Floats]:
+    """Return what makes an attack's log odds those of a record that is as likely either.
+
+    An attack's own need not be: a threshold's are distances.
+
+    Args:
+        log_odds: of validation records ``[n]``, as the attack gives them.
+        member: which of them are members ``[n]``.
+
+    References:
+        Platt, Probabilistic outputs for support vector machines, 1999.
+    """
+    scaler = StandardScaler().fit(log_odds[:, None])
+    fitted = LogisticRegression(class_weight="balanced")
+    fitted.fit(scaler.transform(log_odds[:, None]), member)
+
+    def calibrated(values: Floats) -> Floats:
+        found: Floats = fitted.decision_function(scaler.transform(values[:, None]))
+        return found
+
+    return calibrated
 
 
 def keep_at_risk(folder: Path, found: dict[str, Sequence[AtRisk]]) -> None:

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leakgauge.core.rng import stream
-from leakgauge.core.types import Dataset, Params, Task
+from leakgauge.core.types import Dataset, Task
+from leakgauge.gradients import params_of
 from leakgauge.membership.metrics import MEMBERS_NORM, OTHERS_NORM, TRAIN_ACCURACY
 from leakgauge.membership.run.cell import Cell
 from leakgauge.membership.spec import QUESTION
@@ -33,12 +34,12 @@ def measured_epochs(epochs: int) -> list[int]:
 
 
 def model_measurements(
-    cell: Cell, task: Task, params: Params, members: Dataset, others: Dataset
+    cell: Cell, task: Task, members: Dataset, others: Dataset
 ) -> Iterator[Measurement]:
     """Yield what the model is good for on records that it was not trained on, and on members."""
     rng = stream(cell.seed, QUESTION, "utility")
     for data, renamed in ((others, {}), (members, {ACCURACY: TRAIN_ACCURACY})):
-        found = utility_of(task, params, data, rng=rng)
+        found = utility_of(task, params_of(task.model), data, rng=rng)
         if found is None or (renamed and found.metric not in renamed):
             continue
         metric = renamed.get(found.metric, found.metric)

@@ -1,10 +1,16 @@
 """The attacks and defenses that settings name."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from leakgauge.core.checks import require
 from leakgauge.defenses import Defense, parse_defense
 from leakgauge.membership.adversaries.adversary import Attack
 from leakgauge.membership.catalog import parse_attack
-from leakgauge.membership.spec import MembershipSpec
+
+if TYPE_CHECKING:
+    from leakgauge.membership.spec import MembershipSpec
 
 
 def attacks_of(spec: MembershipSpec) -> list[Attack]:

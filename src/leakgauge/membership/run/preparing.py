@@ -1,8 +1,10 @@
 """From settings and data to records that are split, and the description of a run."""
 
+from __future__ import annotations
+
 import copy
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Task
@@ -10,11 +12,14 @@ from leakgauge.core.versions import versions
 from leakgauge.data import Source, fingerprint
 from leakgauge.data.roles import resolve_roles
 from leakgauge.data.split_members import MemberSplit, split_members
+from leakgauge.membership.run.given import given_model
 from leakgauge.membership.run.playing import attacks_of, defenses_of
-from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.records import Records, records_of, refuse_of_a_table
 from leakgauge.runs.spec import plain
+
+if TYPE_CHECKING:
+    from leakgauge.membership.spec import MembershipSpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,12 +27,13 @@ class Prepared:
     """Records that are ready to train on and to attack.
 
     Attributes:
-        task: the initial model and its loss.
+        task: the model and its loss; initial, unless it exists already.
         data: all records, encoded; the encoding learnt from the members alone.
         split: whose they are.
         run: settings and facts for the report.
         dataset: the data's name.
         label: the label's name.
+        snapshots: of a model that exists already; empty for one that is to be trained.
     """
 
     task: Task
@@ -36,6 +42,7 @@ class Prepared:
     run: Run
     dataset: str
     label: str
+    snapshots: tuple[Task, ...] = ()
 
 
 def prepare(spec: MembershipSpec, source: Source) -> Prepared:
@@ -48,12 +55,29 @@ def prepare(spec: MembershipSpec, source: Source) -> Prepared:
     Raises:
         InputError: the data are too few, or do not fit.
     """
+    if spec.checkpoint:
+        return _prepare_given(spec, source)
     records = _records(spec, source)
     split = _split(spec, records)
     task, data = records.encode(split.members, ())
     task = Task(copy.deepcopy(task.model).eval(), task.loss)
     run = _describe(spec, source, records, split, task)
     return Prepared(task, data.to(spec.device), split, run, source.name, records.label)
+
+
+def _prepare_given(spec: MembershipSpec, source: Source) -> Prepared:
+    given, records = given_model(spec, source), _records(spec, source)
+    run = _describe(spec, source, records, given.split, given.snapshots[-1])
+    facts = {**run.data, "records": len(given.data), "fingerprint": given.fingerprint}
+    return Prepared(
+        given.snapshots[-1],
+        given.data,
+        given.split,
+        replace(run, data=facts),
+        source.name,
+        records.label,
+        given.snapshots,
+    )
 
 
 def resolved(spec: MembershipSpec, source: Source) -> dict[str, Any]:
@@ -91,6 +115,8 @@ def split_of(spec: MembershipSpec, source: Source) -> MemberSplit:
     Raises:
         InputError: they are too few.
     """
+    if spec.checkpoint:
+        return given_model(spec, source).split
     return _split(spec, _records(spec, source))
 
 
@@ -100,7 +126,7 @@ def _records(spec: MembershipSpec, source: Source) -> Records:
 
 def _split(spec: MembershipSpec, records: Records) -> MemberSplit:
     return split_members(
-        records.y, users=records.users, members=spec.members, rng=stream(spec.seed, "members")
+        len(records.y), users=records.users, members=spec.size, rng=stream(spec.seed, "members")
     )
 
 

@@ -19,6 +19,7 @@ from leakgauge.membership.adversaries.adversary import Known, Labelled, Needs, S
 from leakgauge.membership.observation import Observed, observe
 from leakgauge.membership.run.model import Norms, measured_epochs
 from leakgauge.membership.run.training import Recipe
+from leakgauge.membership.spec import MembershipSpec
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
 
@@ -110,15 +111,7 @@ def trained_world(
     Raises:
         InputError: training diverges.
     """
-    world = World(
-        snapshots=(recipe.task,),
-        data=data,
-        fitting=Sides(split.known_members, split.known_non_members),
-        validation=Sides(split.validation_members, split.validation_non_members),
-        targets=Sides(split.target_members, split.target_non_members),
-        shadow=split.shadow,
-        recipe=recipe,
-    )
+    world = _untrained(data, split, recipe)
     params, norms = _attacked_model(world, split.members, folder, progress)
     others = [
         _kept_model(world, reference_rows(world, number), f"reference {number}", folder)
@@ -126,6 +119,25 @@ def trained_world(
     ]
     return replace(
         world, snapshots=(with_params(recipe.task, params),), references=others, norms=norms
+    )
+
+
+def given_world(
+    snapshots: Sequence[Task], data: Dataset, split: MemberSplit, spec: MembershipSpec
+) -> World:
+    """Return the world of a model that exists already; nobody trains a model in it."""
+    return replace(_untrained(data, split, Recipe(snapshots[-1], spec)), snapshots=snapshots)
+
+
+def _untrained(data: Dataset, split: MemberSplit, recipe: Recipe) -> World:
+    return World(
+        snapshots=(recipe.task,),
+        data=data,
+        fitting=Sides(split.known_members, split.known_non_members),
+        validation=Sides(split.validation_members, split.validation_non_members),
+        targets=Sides(split.target_members, split.target_non_members),
+        shadow=split.shadow,
+        recipe=recipe,
     )
 
 

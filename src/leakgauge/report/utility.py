@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leakgauge.inference.metrics import UTILITY
+from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement
+from leakgauge.results.model_metrics import UTILITY
 from leakgauge.results.scores import ACCURACY, MACRO_F1, R2
-from leakgauge.runs.spec import NONE
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def about_utility(one: Measurement) -> str:
 def useless_models(measured: Sequence[Measurement]) -> list[str]:
     """Return a warning for each model that is no better than the best constant answer."""
     return [
-        f"the model of {one.game} inference"
-        + ("" if one.defense == NONE else f" under {one.defense}")
+        f"the model trained for {one.game!r}"
+        + ("" if one.defense == UNDEFENDED else f" under {one.defense}")
         + f" {_said(one)}, and always {words_of(one).constant} gives "
         f"{words_of(one).figure(one.chance)}: a model that learned nothing may leak otherwise than "
         "one that did; use more --rounds, another --lr or another --label"
@@ -103,7 +103,7 @@ def useless_models(measured: Sequence[Measurement]) -> list[str]:
 def utility_line(one: Measurement) -> str:
     """Return the paragraph of the terminal."""
     words = words_of(one)
-    under = "" if one.defense == NONE else f" under '{one.defense}'"
+    under = "" if one.defense == UNDEFENDED else f" under '{one.defense}'"
     return (
         f"The model trained for '{one.game}'{under} {_said(one)} "
         f"(always {words.constant}: {words.figure(one.chance)})."

@@ -1,0 +1,58 @@
+"""``leakgauge membership CHECKPOINT``: whose records were used to train a model that exists?"""
+
+from typing import Annotated
+
+import typer
+
+from leakgauge.catalog import questions
+from leakgauge.cli import options
+from leakgauge.cli.play import Command, play
+from leakgauge.membership.spec import MembershipSpec
+from leakgauge.runs.repeat import repeat_command
+from leakgauge.runs.spec import declared
+
+NAME = "membership"
+
+ATTACKING = ("task", "members", "non_members", "adversary", "at_risk", "seed", "device")
+"""Settings of an attack on a model that exists already; the others are about its training."""
+
+EXAMPLES = (
+    "leakgauge membership model.pt --members in.npz --non-members out.npz --task net:build",
+    "leakgauge membership before.pt after.pt --members in.txt --non-members out.txt "
+    "--task net:build",
+)
+
+
+@options.with_options(
+    MembershipSpec,
+    required=("task", "members", "non_members"),
+    without=set(declared(MembershipSpec)) - set(ATTACKING),
+)
+def membership(
+    given: options.Given,
+    checkpoint: Annotated[
+        list[str],
+        typer.Argument(
+            help="weights of the model, as safetensors or from torch.save(model.state_dict(), "
+            "...); several files are snapshots of one training",
+        ),
+    ],
+    workers: options.Workers = None,
+    out: options.Out = None,
+    json_: options.Json = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Tell from a trained model's weights which records it was trained on."""
+
+    def command() -> Command:
+        spec = options.spec_of(MembershipSpec, given, ask=(NAME,), checkpoint=tuple(checkpoint))
+        question = questions()[NAME]
+        return Command(NAME, {NAME: (question, spec)}, repeat_command(NAME, spec, files=checkpoint))
+
+    play(
+        command,
+        out=out,
+        workers=options.worker_count(workers),
+        json_=json_,
+        verbose=verbose,
+    )

@@ -1,0 +1,230 @@
+"""Membership's section of a report; it reads measurements and computes none."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from markupsafe import Markup
+
+from leakgauge.membership.catalog import ABOUT
+from leakgauge.membership.metrics import LEAKAGE, METRICS
+from leakgauge.membership.report.as_json import lines
+from leakgauge.membership.report.charts import norms_by_epoch, odds
+from leakgauge.membership.report.defenses import defense_rows, effect
+from leakgauge.membership.report.next_command import next_command
+from leakgauge.membership.report.tests import (
+    attack_tests,
+    classes,
+    leading,
+    norms,
+    setting_of,
+    trained,
+)
+from leakgauge.membership.report.verdict import Verdict, about_white_box, verdict
+from leakgauge.membership.run.at_risk import AtRisk, read_at_risk
+from leakgauge.report.facts import other_facts
+from leakgauge.report.gauge import gauge
+from leakgauge.report.grouping import Test
+from leakgauge.report.levels import CLEAR_AUROC, NOTHING_AUROC, STRONG_AUROC
+from leakgauge.report.roc import roc
+from leakgauge.report.section import LEVELS, Chart, Row, Section
+from leakgauge.report.templates import render
+from leakgauge.report.utility import about_utility, useless_models, utilities
+from leakgauge.results.measurements import Measurement
+from leakgauge.results.scores import AUROC
+from leakgauge.runs.question import Answer, Question
+
+PARTS = (
+    "records",
+    "known_members",
+    "validation_members",
+    "target_members",
+    "known_non_members",
+    "validation_non_members",
+    "target_non_members",
+    "shadow",
+    "users",
+)
+"""Sizes of the data, in the order of the report."""
+
+MOST_CLASSES = 12
+"""Classes of a table that are shown from each end."""
+
+LEGEND = Markup(
+    '<p class="legend small"><span class="key single">members</span>'
+    '<span class="key chance">others</span></p>'
+)
+
+
+@dataclass(frozen=True)
+class HeadlineView:
+    """What the template shows of a headline."""
+
+    name: str
+    verdict: Verdict
+    gauge: dict[str, str]
+    charts: Sequence[Chart]
+    classes: Sequence[tuple[str, Measurement]]
+    at_risk: Sequence[AtRisk]
+
+
+def section(answer: Answer, question: Question, folder: Path) -> Section:
+    """Return the section of an answer. The same measurements give the same bytes.
+
+    Args:
+        answer: of the question.
+        question: whose name is the prefix of the anchors.
+        folder: with the records most at risk.
+
+    Raises:
+        InputError: two measurements are the same figure.
+    """
+    run, measurements, at = answer.run, answer.measurements, question.name
+    tests = attack_tests(measurements)
+    views = [
+        _view(test, measurements, folder, name=f"{at}-c{number}")
+        for number, test in enumerate(leading(tests))
+    ]
+    judged = sorted((one.verdict for one in views), key=_urgency, reverse=True)
+    rows, learned = defense_rows(tests, measurements), utilities(measurements)
+    accuracies = [(one, trained(measurements, one.defense)) for one in learned]
+    html = render(
+        "leakgauge.membership.report",
+        "section.html.j2",
+        {
+            "at": at,
+            "run": run,
+            "views": views,
+            "white_box": about_white_box(tests),
+            "missing": answer.missing,
+            "metrics": {name: METRICS[name].label for name in LEAKAGE},
+            "groups": _grouped(tests),
+            "about": {test.adversary: _about(test.adversary) for test in tests},
+            "defenses": rows,
+            "effect": effect(rows),
+            "learned": [(one, about_utility(one), exact) for one, exact in accuracies],
+            "parts": {name: run.data[name] for name in PARTS if name in run.data},
+            "rest": other_facts({k: v for k, v in run.data.items() if k not in PARTS}),
+            "strong": STRONG_AUROC,
+            "clear": CLEAR_AUROC,
+            "nothing": NOTHING_AUROC,
+        },
+    )
+    return Section(
+        name=at,
+        title=question.title,
+        html=html,
+        rows=_rows(answer, judged),
+        tests=[_row(verdict(one)) for one in tests] if len(tests) > 1 else (),
+        lines=lines(answer),
+        missing=answer.missing,
+        warnings=[*run.warnings, *useless_models(learned)],
+        effect=effect(rows),
+        next_command=next_command(run.settings, judged, question),
+        nav=_nav(at, defended=bool(rows), learned=bool(learned)),
+    )
+
+
+def _view(
+    test: Test, measurements: Sequence[Measurement], folder: Path, *, name: str
+) -> HeadlineView:
+    found = verdict(test)
+    return HeadlineView(
+        name=name,
+        verdict=found,
+        gauge=gauge(found.auroc, found.chance),
+        charts=_charts(test, measurements, name),
+        classes=_ends(classes(test)),
+        at_risk=read_at_risk(folder).get(test.defense, ()),
+    )
+
+
+def _ends(found: list[tuple[str, Measurement]]) -> list[tuple[str, Measurement]]:
+    """The classes, of many the first and the last."""
+    if len(found) <= 2 * MOST_CLASSES:
+        return found
+    return found[:MOST_CLASSES] + found[-MOST_CLASSES:]
+
+
+def _charts(test: Test, measurements: Sequence[Measurement], name: str) -> list[Chart]:
+    one = test.whole(AUROC)
+    drawn = []
+    if one is not None and one.curve:
+        drawn.append(
+            Chart(
+                "ROC, true against false positive rate",
+                "The ROC of the attack; the table has its AUROC and two of its points.",
+                roc(one.curve, name=f"{name}-roc"),
+            )
+        )
+    if one is not None and one.histogram:
+        drawn.append(
+            Chart(
+                "What the attack says of members and of others",
+                "How often each log odds is given to members and to others.",
+                odds(one.histogram, name=f"{name}-odds"),
+                LEGEND,
+            )
+        )
+    found = norms_by_epoch(norms(measurements, test.defense), name=f"{name}-norms")
+    if found is not None:
+        drawn.append(
+            Chart(
+                "Gradient norm of the last layer by epoch",
+                "The mean gradient norm of members and of others over the training.",
+                found,
+                LEGEND,
+            )
+        )
+    return drawn
+
+
+def _grouped(tests: Sequence[Test]) -> dict[str, list[Test]]:
+    groups: dict[str, list[Test]] = {}
+    for test in tests:
+        groups.setdefault(setting_of(test), []).append(test)
+    return groups
+
+
+def _about(adversary: str) -> tuple[str, str]:
+    knows, sees = ABOUT.get(adversary.partition(":")[0], ("as its code says", "as its code says"))
+    return knows, sees
+
+
+def _urgency(one: Verdict) -> tuple[int, float]:
+    return LEVELS[one.level], one.auroc.value
+
+
+def _rows(answer: Answer, judged: Sequence[Verdict]) -> list[Row]:
+    if not judged:
+        text = " ".join(answer.missing) or "No attack was played to its end."
+        return [Row("membership", "Not measured", "unknown", text)]
+    return [replace(_row(judged[0]), test="")]
+
+
+def _row(one: Verdict) -> Row:
+    return Row(
+        ask=one.test.game,
+        verdict=one.headline,
+        level=one.level,
+        text=one.text,
+        metric=METRICS[AUROC].label,
+        estimate=one.auroc,
+        chance=one.chance,
+        strength=one.strength,
+        test=one.test.who,
+    )
+
+
+def _nav(name: str, *, defended: bool, learned: bool) -> list[tuple[str, str]]:
+    parts = (
+        ("verdict", "Verdict", True),
+        ("defenses", "Defenses", defended),
+        ("figures", "Figures", True),
+        ("at-risk", "Records at risk", True),
+        ("adversary", "Adversary", True),
+        ("utility", "Utility", learned),
+        ("data", "Data", True),
+        ("settings", "Settings", True),
+    )
+    return [(f"{name}-{anchor}", text) for anchor, text, present in parts if present]

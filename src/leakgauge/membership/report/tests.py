@@ -1,0 +1,64 @@
+"""The tests of a run as the report shows them: attacks, headlines, classes."""
+
+from collections.abc import Sequence
+
+from leakgauge.membership.metrics import MEMBERS_NORM, OTHERS_NORM, TRAIN_ACCURACY
+from leakgauge.report.grouping import UNDEFENDED, Test, group_tests
+from leakgauge.results.measurements import HEADLINE, Measurement
+from leakgauge.results.model_metrics import UTILITY
+from leakgauge.results.scores import AUROC
+
+OF_CLASS = f"{AUROC}: "
+"""What the names of single classes' metrics begin with."""
+
+
+def attack_tests(measurements: Sequence[Measurement]) -> list[Test]:
+    """Return the tests of the attacks; the model's own figures belong to none.
+
+    Raises:
+        InputError: two measurements are the same figure of the same test.
+    """
+    return group_tests(measurements, without=(*UTILITY, TRAIN_ACCURACY, MEMBERS_NORM, OTHERS_NORM))
+
+
+def leading(tests: Sequence[Test]) -> list[Test]:
+    """Return the tests that the answer stands on: of each defense and knowledge, one."""
+    return [test for test in tests if test.has(HEADLINE)]
+
+
+def setting_of(test: Test) -> str:
+    """Return the defense that a test meets, in a few words.
+
+    >>> setting_of(Test("membership", "sign", "adaptive", "loss", {}))
+    'defense sign, adaptive knowledge'
+    """
+    if test.defense == UNDEFENDED:
+        return "no defense"
+    return f"defense {test.defense}, {test.knowledge} knowledge"
+
+
+def classes(test: Test) -> list[tuple[str, Measurement]]:
+    """Return the AUROC of each class of a test, the highest first."""
+    found = [
+        (metric.removeprefix(OF_CLASS), one)
+        for (metric, when), one in test.figures.items()
+        if metric.startswith(OF_CLASS) and when != HEADLINE
+    ]
+    return sorted(found, key=lambda pair: -pair[1].estimate.value)
+
+
+def trained(measurements: Sequence[Measurement], defense: str) -> Measurement | None:
+    """Return the accuracy of a model on the records that it was trained on."""
+    return next(
+        (one for one in measurements if (one.metric, one.defense) == (TRAIN_ACCURACY, defense)),
+        None,
+    )
+
+
+def norms(measurements: Sequence[Measurement], defense: str) -> dict[str, list[Measurement]]:
+    """Return the gradient norms of members and of others by epoch; empty where none were kept."""
+    found: dict[str, list[Measurement]] = {}
+    for one in measurements:
+        if one.metric in (MEMBERS_NORM, OTHERS_NORM) and one.defense == defense:
+            found.setdefault(one.metric, []).append(one)
+    return found

@@ -1,0 +1,152 @@
+"""What the figures mean, in sentences for a reader who is no specialist."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leakgauge.core.knowledge import ADAPTIVE
+from leakgauge.membership.metrics import TPR_AT_01_FPR
+from leakgauge.membership.report.tests import setting_of
+from leakgauge.report.grouping import UNDEFENDED, Test
+from leakgauge.report.levels import HEADLINES, level_of, strength_of
+from leakgauge.report.section import Level
+from leakgauge.report.wording import interval, number, percent
+from leakgauge.results.measurements import Estimate
+from leakgauge.results.scores import AUROC, TPR_AT_1_FPR, smallest_detectable
+
+BLACK_BOX = "label-loss"
+"""The strongest attack of those that see no parameters."""
+
+WHITE_BOX = ("gradients", "white-box")
+"""Attacks that see gradients, and learn from known members."""
+
+LITTLE = 0.02
+"""A difference of AUROCs below which white-box access adds little."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One headline's answer.
+
+    Attributes:
+        test: the test that was judged.
+        title: what it met, in a few words.
+        level: as ``report.levels.level_of`` gives it.
+        headline: the level in words.
+        text: a sentence or two, plain text; names stand in backticks.
+        auroc: the figure that was judged.
+        chance: its value where nothing leaks.
+        held_out: the AUROC on validation records, by which the attack was chosen.
+    """
+
+    test: Test
+    title: str
+    level: Level
+    headline: str
+    text: str
+    auroc: Estimate
+    chance: float
+    held_out: float | None
+
+    @property
+    def strength(self) -> float:
+        """The AUROC between guessing (0) and always right (1)."""
+        return strength_of(self.auroc, self.chance)
+
+
+def verdict(test: Test) -> Verdict:
+    """Return the verdict on a test."""
+    one = test.whole(AUROC)
+    assert one is not None
+    level = level_of(one.estimate, one.chance)
+    told = {"none": _none_seen, "inconclusive": _inconclusive, "below": _below}
+    text = told.get(level, _leak)(test, one.estimate, one.chance)
+    title = f"Membership inference, {setting_of(test)}"
+    return Verdict(
+        test, title, level, HEADLINES[level], text, one.estimate, one.chance, one.held_out
+    )
+
+
+def about_white_box(tests: Sequence[Test]) -> str:
+    """Return what an attacker gains by seeing parameters; empty where nothing tells it."""
+    aurocs = {
+        test.adversary: one.estimate.value
+        for test in tests
+        if test.defense == UNDEFENDED and (one := test.whole(AUROC)) is not None
+    }
+    seen = [name for name in aurocs if name.partition(":")[0] in WHITE_BOX]
+    if BLACK_BOX not in aurocs or not seen:
+        return ""
+    best = max(seen, key=aurocs.__getitem__)
+    gain = aurocs[best] - aurocs[BLACK_BOX]
+    figures = (
+        f"the AUROC of `{best}` is {number(aurocs[best])}, that of `{BLACK_BOX}`, which sees "
+        f"outputs, label and loss alone, {number(aurocs[BLACK_BOX])}"
+    )
+    if gain < LITTLE:
+        return f"White-box access adds little once the loss is known: {figures}."
+    return f"White-box access adds {number(gain)} of AUROC: {figures}."
+
+
+def _leak(test: Test, auroc: Estimate, chance: float) -> str:
+    yes = {"strong": "Yes", "clear": "Yes, clearly", "weak": "Yes, weakly"}[level_of(auroc, chance)]
+    return (
+        f"{yes}: given one record that the model was trained on and one that it was not, "
+        f"{_who(test)} tells which is which {percent(auroc.value)} of the time "
+        f"({percent(auroc.confidence)} interval {percent(auroc.low)} to {percent(auroc.high)}; "
+        f"guessing gives {percent(chance)}).{_few(test)}"
+    )
+
+
+def _few(test: Test) -> str:
+    """The share of members that are recognised with few false alarms."""
+    strict, mild = test.whole(TPR_AT_01_FPR), test.whole(TPR_AT_1_FPR)
+    if strict is None or mild is None:
+        return ""
+    return (
+        f" With false alarms in 1 of 100 others it recognises {percent(mild.estimate.value)} of "
+        f"the members, in 1 of 1,000 {percent(strict.estimate.value)}."
+    )
+
+
+def _none_seen(test: Test, auroc: Estimate, chance: float) -> str:
+    least = smallest_detectable(auroc, chance)
+    return (
+        f"{_sentence(_who(test))} does not tell members from others: {_figures(auroc, chance)}. "
+        f"The smallest leakage that this test can see is an AUROC of {number(least)} (with 80 % "
+        "power); a stronger adversary may find more."
+    )
+
+
+def _inconclusive(test: Test, auroc: Estimate, chance: float) -> str:
+    return (
+        f"{_sentence(_who(test))} neither tells members from others nor shows that it cannot be "
+        f"done: {_figures(auroc, chance)}. A leak up to an AUROC of {number(auroc.high)} would not "
+        "have been seen; use more records."
+    )
+
+
+def _below(test: Test, auroc: Estimate, chance: float) -> str:
+    return (
+        f"This test does not count: {_who(test)} does worse than guessing, "
+        f"{_figures(auroc, chance)}. Members and others that it learned from differ otherwise than "
+        "those that it was judged on; this does not show privacy."
+    )
+
+
+def _figures(auroc: Estimate, chance: float) -> str:
+    return (
+        f"its AUROC is {number(auroc.value)} ({percent(auroc.confidence)} interval "
+        f"{interval(auroc)}) and guessing gives {number(chance)}"
+    )
+
+
+def _who(test: Test) -> str:
+    name = f"the attack `{test.adversary}`"
+    if test.defense == UNDEFENDED:
+        return name
+    aware = "that knows the defense" if test.knowledge == ADAPTIVE else "unaware of the defense"
+    return f"{name} ({aware} `{test.defense}`)"
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]

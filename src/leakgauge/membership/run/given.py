@@ -1,0 +1,103 @@
+"""A model that exists already, its members and others, in place of a model of our own."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Dataset, Task
+from leakgauge.data import Source, fingerprint
+from leakgauge.data.split_members import MemberSplit, split_known
+from leakgauge.membership.run.record_files import read_records
+from leakgauge.models.weights import load_weights
+
+if TYPE_CHECKING:
+    from leakgauge.membership.spec import MembershipSpec
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A model that exists already.
+
+    Attributes:
+        snapshots: the model with the weights of each checkpoint, in eval mode.
+        data: members first, then others.
+        split: of both; nobody trains a shadow model.
+        fingerprint: of checkpoints and records.
+    """
+
+    snapshots: tuple[Task, ...]
+    data: Dataset
+    split: MemberSplit
+    fingerprint: str
+
+
+def given_model(spec: MembershipSpec, source: Source) -> Given:
+    """Return the model and the records that a command names.
+
+    Raises:
+        InputError: a file cannot be read or does not fit, records are members and others at once,
+            or they are too few.
+    """
+    assert source.task is not None
+    assert source.dataset is not None
+    assert spec.members is not None
+    assert spec.non_members is not None
+    snapshots = tuple(_loaded(source.task, path, spec.device) for path in spec.checkpoint)
+    members = read_records(spec.members, source.dataset)
+    others = read_records(spec.non_members, source.dataset)
+    _refuse_overlap(members, others, spec)
+    rng = stream(spec.seed, "members")
+    split = split_known(len(members), len(others), rng=rng)
+    data = _together(members, others)
+    weights = [fingerprint(one.model.state_dict()) for one in snapshots]
+    content = " ".join([*weights, fingerprint(data), str(len(members))])
+    found = hashlib.sha256(content.encode()).hexdigest()
+    return Given(snapshots, data.to(spec.device), split, found)
+
+
+def _loaded(task: Task, path: str, device: str) -> Task:
+    model = load_weights(copy.deepcopy(task.model), Path(path))
+    return Task(model.to(device).eval(), task.loss)
+
+
+def _together(members: Dataset, others: Dataset) -> Dataset:
+    require(
+        members.y.shape[1:] == others.y.shape[1:] and members.y.dtype == others.y.dtype,
+        f"labels of members are {list(members.y.shape[1:])} {members.y.dtype} and of non-members "
+        f"{list(others.y.shape[1:])} {others.y.dtype}; save both alike",
+    )
+    x, y = torch.cat([members.x, others.x]), torch.cat([members.y, others.y])
+    return replace(members, x=x, y=y, secrets={}, users=None)
+
+
+def _refuse_overlap(members: Dataset, others: Dataset, spec: MembershipSpec) -> None:
+    """Refuse records that are in both files: whether they are members is no question then."""
+    both = np.isin(_keys(others), _keys(members))
+    count = int(both.sum())
+    first = np.flatnonzero(both)[:3].tolist()
+    require(
+        count == 0,
+        f"{count} of {len(others)} records in {spec.non_members!r} are in {spec.members!r}, too "
+        f"(positions {', '.join(map(str, first))}{', ...' if count > 3 else ''}, counted from 0); "
+        "leave them out of one",
+    )
+
+
+def _keys(data: Dataset) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
+    """Return a digest of each record, its label included."""
+    return np.array([_digest(x, y) for x, y in zip(data.x, data.y, strict=True)])
+
+
+def _digest(x: Tensor, y: Tensor) -> str:
+    content = x.contiguous().cpu().numpy().tobytes() + y.contiguous().cpu().numpy().tobytes()
+    return hashlib.sha256(content).hexdigest()

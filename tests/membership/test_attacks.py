@@ -1,0 +1,146 @@
+"""Single parts of attacks, against their definitions."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leakgauge.core.checks import InputError
+from leakgauge.membership.adversaries.adversary import Known, Labelled
+from leakgauge.membership.adversaries.inputs import Inputs, Reader
+from leakgauge.membership.adversaries.learned import Gradients, LabelLoss
+from leakgauge.membership.adversaries.network import AttackNetwork
+from leakgauge.membership.adversaries.references import RMIA
+from leakgauge.membership.adversaries.supervised import Training, fit
+from leakgauge.membership.adversaries.thresholds import best_cut
+from leakgauge.membership.adversaries.unsupervised import features
+from leakgauge.membership.catalog import parse_attack
+from leakgauge.membership.observation import Observed, observe
+from support.worlds import network, noise, world
+
+
+def last_layer(of) -> Observed:
+    return observe((network(seed=0),), of, layers=["4"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=12))
+def test_the_cut_is_right_as_often_as_any(pairs: list[tuple[int, bool]]) -> None:
+    values = np.array([float(value) for value, _ in pairs])
+    member = np.array([one for _, one in pairs])
+    if member.all() or not member.any():
+        return
+
+    def balanced(cut: float) -> float:
+        return (values[member] > cut).mean() + (values[~member] <= cut).mean()
+
+    best = max(balanced(cut) for cut in np.arange(-1, 8, 0.5))
+    assert balanced(best_cut(values, member)) == pytest.approx(best)
+
+
+def test_rmia_is_the_share_of_others_with_a_smaller_ratio() -> None:
+    one = world(count=200, seed=0, epochs=5, references=3)
+    attack = RMIA(references=3)
+    known = one.known(attack.needs)
+    records = one.seen(one.targets.rows, attack.needs)
+    odds = attack.fit(known, seed=0)
+
+    def ratio(seen: Observed, row: int) -> float:
+        means = [np.exp(float(loss)) for loss in seen.references[row]]
+        outside = sum(means) / len(means)
+        return float(np.exp(-np.exp(seen.log_loss[row, -1].item()))) / (
+            0.5 * ((1 + attack.a) * outside + (1 - attack.a))
+        )
+
+    others = [row for row in range(len(known.fitting.member)) if not known.fitting.member[row]]
+    population = [ratio(known.fitting.records, row) for row in others]
+    for row in range(0, len(records), 7):
+        mine = ratio(records, row)
+        share = np.mean([mine >= attack.gamma * other * (1 - 1e-12) for other in population])
+        assert odds.score(records)[row] == pytest.approx(share)
+
+
+def test_a_gradient_component_is_the_convolution_of_the_whole_gradient() -> None:
+    data = noise(6, seed=0)
+    seen = last_layer(data)
+    inputs = Reader(Inputs(layers=1, plain=True), seen)(seen)
+    generator = torch.Generator().manual_seed(0)
+    made = AttackNetwork(inputs, kernels=5, rate=0.2, generator=generator).eval()
+    part = made.of_layers[0]
+    task = network(seed=0)
+    whole = torch.stack([weight_gradient(task, data, row) for row in range(6)])
+    convolved = torch.nn.functional.conv2d(
+        whole[:, None], part.kernels.weight[:, None, None], part.kernels.bias
+    )
+    expected = part.body(convolved[..., 0].permute(0, 2, 1).relu().flatten(1))
+    assert torch.allclose(part(inputs, "4"), expected, atol=1e-5)
+
+
+def weight_gradient(task, data, row: int) -> torch.Tensor:
+    task.model.zero_grad()
+    task.mean_loss(task.model(data.x[[row]]), data.y[[row]]).backward()
+    return dict(task.model.named_parameters())["4.weight"].grad.clone()
+
+
+def test_the_five_features_are_loss_norm_correctness_confidence_and_uncertainty() -> None:
+    data = noise(50, seed=3)
+    seen = last_layer(data)
+    found = features(seen)
+    model = network(seed=0).model.double()
+    p = torch.softmax(model(data.x.double()), 1)
+    truth = p[torch.arange(50), data.y]
+    entropy = -(p * p.log()).sum(1) / np.log(10)
+    wanted = torch.stack(
+        [
+            (-truth.log()).log(),
+            seen.log_norm[:, 0],
+            (p.argmax(1) == data.y).double(),
+            truth,
+            entropy,
+        ]
+    ).T
+    standard = (wanted - wanted.mean(0)) / wanted.std(0)
+    assert torch.allclose(found, standard.float(), atol=1e-5)
+
+
+def labelled(count: int) -> Known:
+    records = observe((network(seed=0), network(seed=1)), noise(count, seed=0))
+    both = Labelled(records, np.arange(count) % 2 == 0)
+    return Known(both, both, lambda: pytest.fail("no shadow model is needed"))
+
+
+def test_attacks_on_single_snapshots_sum_their_log_odds() -> None:
+    known = labelled(80)
+    attack = LabelLoss(epochs=2, joint=False)
+    summed = attack.fit(known, seed=0)
+    each = [one.log_odds(known.fitting.records.at(t)) for t, one in enumerate(summed.each)]
+    assert len(each) == 2
+    assert np.allclose(summed.log_odds(known.fitting.records), each[0] + each[1])
+
+
+def test_the_epoch_is_the_best_on_validation_records_and_patience_ends_early() -> None:
+    one = labelled(120).fitting
+    held = Labelled(one.records, ~one.member)  # what is learned is wrong there
+    inputs = Inputs(outputs=True, label=True, loss=True)
+    short = fit(inputs, Training(epochs=1), one, held, seed=0)
+    patient = fit(inputs, Training(epochs=40, patience=5), one, held, seed=0)
+    assert np.array_equal(short.log_odds(one.records), patient.log_odds(one.records))
+
+
+def test_the_preset_of_the_paper_has_its_settings() -> None:
+    attack = parse_attack("gradients:nasr19=1")
+    training = attack.training
+    assert (training.kernels, training.epochs, training.lr) == (1000, 100, 1e-4)
+    assert training.patience == 0
+    assert training.paper_weights
+    assert attack.inputs.plain
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(InputError, match="kernels of 'gradients' is -1; expected 0 or more"):
+        Gradients(kernels=-1)
+    with pytest.raises(InputError, match="did you mean 'gradients'"):
+        parse_attack("gradient")
+    with pytest.raises(InputError, match="gamma of rmia is 0; expected a number above 0"):
+        parse_attack("rmia:gamma=0")

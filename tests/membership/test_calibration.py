@@ -1,0 +1,64 @@
+"""Attacks on an untrained model guess; attacks on a model that memorised are right."""
+
+from math import sqrt
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from leakgauge.membership.catalog import ADVERSARIES, parse_attack
+from leakgauge.membership.run.attacking import play
+from leakgauge.membership.run.world import World
+from support.worlds import world
+
+UNTRAINED, MEMORISED = 600, 1200
+"""Records; two fifths of a quarter are target members."""
+
+QUICK = {name: f"{name}:epochs=8" for name in ("gradients", "white-box", "shadow", "spectral")}
+QUICK |= {name: f"{name}:epochs=8" for name in ("label-loss", "label", "probabilities")}
+QUICK["hidden-outputs"] = "hidden-outputs:epochs=8"
+
+OUTPUTS_ALONE = ("probabilities", "hidden-outputs", "confidence")
+"""Attacks that know no label: of labels by chance they learn less."""
+
+
+def auroc(attack: str, of: World, *, seed: int) -> float:
+    said = play(parse_attack(attack), of, prepared_in=of, seed=seed)
+    return float(roc_auc_score(of.targets.member, said.targets))
+
+
+def guessing_error(records: int, *, seeds: int = 1) -> float:
+    """Standard error of the mean AUROC where nothing leaks (Mann and Whitney)."""
+    targets = records // 10
+    return sqrt((2 * targets + 1) / (12 * targets * targets) / seeds)
+
+
+@pytest.fixture(scope="module")
+def untrained() -> list[World]:
+    return [world(count=UNTRAINED, seed=seed, epochs=0, references=2) for seed in range(4)]
+
+
+@pytest.fixture(scope="module")
+def memorised() -> World:
+    return world(count=MEMORISED, seed=0, epochs=60, references=2)
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_an_attack_on_an_untrained_model_guesses(name: str, untrained: list[World]) -> None:
+    found = [auroc(QUICK.get(name, name), one, seed=at) for at, one in enumerate(untrained)]
+    assert abs(np.mean(found) - 0.5) < 4 * guessing_error(UNTRAINED, seeds=4), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_an_attack_on_twenty_untrained_models_guesses(name: str) -> None:
+    worlds = [world(count=UNTRAINED, seed=seed, epochs=0, references=2) for seed in range(20)]
+    found = [auroc(name, one, seed=at) for at, one in enumerate(worlds)]
+    assert abs(np.mean(found) - 0.5) < 4 * guessing_error(UNTRAINED, seeds=20), found
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_an_attack_on_a_model_that_memorised_is_right(name: str, memorised: World) -> None:
+    found = auroc(name, memorised, seed=0)
+    assert found > 0.95 or name in OUTPUTS_ALONE
+    assert found > 0.5 + 4 * guessing_error(MEMORISED)

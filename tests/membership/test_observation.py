@@ -1,0 +1,91 @@
+"""What is seen of records: outputs, losses that do not round to 0, hidden outputs, gradients."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from leakgauge.core.checks import InputError
+from leakgauge.core.types import Dataset, Task
+from leakgauge.gradients import params_of, per_example_gradients
+from leakgauge.membership.observation import hidden_outputs, log_losses, observe
+from support.worlds import network, noise
+
+
+def seen(task: Task, data: Dataset, **wanted):
+    return observe((task,), data, **wanted)
+
+
+def test_losses_stay_exact_where_probabilities_round_to_one() -> None:
+    task = Task(nn.Linear(2, 3), "cross_entropy")
+    gaps = torch.tensor([0.5, 5.0, 36.0, 50.0, 300.0], dtype=torch.float64)
+    outputs = torch.stack([gaps, torch.zeros(5), torch.zeros(5)], dim=1).double()
+    labels = torch.zeros(5, dtype=torch.int64)
+    found = log_losses(task, outputs, labels, classes=3)
+    exact = [math.log(math.log1p(2 * math.exp(-gap))) for gap in gaps.tolist()]
+    assert found.tolist() == pytest.approx(exact, rel=1e-12)
+    wrong = log_losses(task, -outputs, labels, classes=3).exp()
+    assert wrong.tolist() == pytest.approx(
+        nn.functional.cross_entropy(-outputs, labels, reduction="none").tolist(), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("loss", ["mse", nn.functional.l1_loss])
+def test_losses_of_numbers_are_those_of_the_task(loss) -> None:
+    task = Task(nn.Linear(4, 1).double(), loss)
+    x, y = torch.randn(7, 4, dtype=torch.float64), torch.randn(7, 1, dtype=torch.float64)
+    one = seen(task, Dataset(x, y))
+    each = [task.mean_loss(task.model(x[[i]]), y[[i]]).item() for i in range(7)]
+    assert one.log_loss[:, 0].exp().tolist() == pytest.approx(each)
+    assert one.classes == 0
+    assert torch.allclose(one.outputs[:, 0], task.model(x))
+
+
+def test_gradients_and_norms_are_those_of_each_record() -> None:
+    task, data = network(seed=0), noise(9, seed=0)
+    layers = [name for name, part in task.model.named_modules() if isinstance(part, nn.Linear)]
+    one = seen(task, data, layers=layers)
+    double = Task(network(seed=0).model.double(), task.loss)
+    exact = per_example_gradients(double, params_of(double.model), data.x.double(), data.y)
+    for name in layers:
+        both = torch.cat([exact[f"{name}.{part}"].flatten(1) for part in ("weight", "bias")], 1)
+        assert torch.allclose(one.log_norms[name][:, 0].exp(), both.norm(dim=1), rtol=1e-9)
+        kernels = torch.randn(5, exact[f"{name}.weight"].shape[2])
+        projected = one.gradients[name][0].project(kernels)
+        wanted = exact[f"{name}.weight"].float() @ kernels.T
+        assert torch.allclose(projected, wanted, rtol=1e-4, atol=1e-6)
+    total = torch.cat([leaf.flatten(1) for leaf in exact.values()], 1).norm(dim=1)
+    assert torch.allclose(one.log_norm[:, 0].exp(), total, rtol=1e-9)
+
+
+def test_hidden_outputs_are_those_of_the_layer_and_no_hook_stays() -> None:
+    task, data = network(seed=1), noise(6, seed=1)
+    first = next(name for name, part in task.model.named_modules() if isinstance(part, nn.Linear))
+    before = {name: leaf.clone() for name, leaf in task.model.state_dict().items()}
+    found = hidden_outputs(task, data.x, [first])
+    assert torch.allclose(found[first], task.model.get_submodule(first)(data.x.flatten(1)))
+    assert not any(part._forward_hooks for part in task.model.modules())
+    assert all(torch.equal(before[name], leaf) for name, leaf in task.model.state_dict().items())
+
+
+def test_snapshots_rows_and_records_stay_in_order() -> None:
+    tasks, data = (network(seed=0), network(seed=1)), noise(8, seed=0)
+    layer = next(n for n, part in tasks[0].model.named_modules() if isinstance(part, nn.Linear))
+    both = observe(tasks, data, layers=[layer], hidden=[layer])
+    rows = torch.tensor([5, 2])
+    for number, task in enumerate(tasks):
+        alone = observe((task,), data.rows(rows), layers=[layer], hidden=[layer])
+        part = both.at(number).rows(rows)
+        assert torch.allclose(part.outputs, alone.outputs, rtol=1e-12)
+        assert torch.allclose(part.log_loss, alone.log_loss, rtol=1e-12)
+        assert torch.allclose(part.hidden[layer], alone.hidden[layer], rtol=1e-12)
+        assert torch.allclose(part.log_norms[layer], alone.log_norms[layer], rtol=1e-12)
+
+
+def test_a_snapshot_that_is_not_finite_is_refused_by_its_number() -> None:
+    sound, broken = network(seed=0), network(seed=0)
+    with torch.no_grad():
+        next(broken.model.parameters())[0, 0] = math.inf
+    with pytest.raises(InputError, match=r"snapshot 2 gives outputs that are not finite for \d+"):
+        observe((sound, broken), noise(4, seed=0))

@@ -1,0 +1,43 @@
+"""Small models with members and others: untrained, and trained until they know members by heart."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from leakgauge.core.types import Dataset, Task
+from leakgauge.data.split_members import split_members
+from leakgauge.membership.run.training import Recipe
+from leakgauge.membership.run.world import World, given_world, reference_rows, with_params
+from leakgauge.membership.spec import MembershipSpec
+from leakgauge.models import mlp
+
+
+def noise(count: int, *, seed: int, classes: int = 10, width: int = 20) -> Dataset:
+    """Records whose labels say nothing: a model can only learn them by heart."""
+    rng = np.random.default_rng(seed)
+    x = torch.from_numpy(rng.normal(size=(count, width)).astype(np.float32))
+    return Dataset(x, torch.from_numpy(rng.integers(classes, size=count)))
+
+
+def network(*, seed: int, classes: int = 10, width: int = 20) -> Task:
+    generator = torch.Generator().manual_seed(seed)
+    return Task(mlp(width, classes, hidden=(128, 64), generator=generator), nn.CrossEntropyLoss())
+
+
+def world(*, count: int, seed: int, epochs: int, references: int = 0) -> World:
+    """A model after some epochs on a quarter of the records; with 0, nobody is a member.
+
+    Models that the attacker trains itself get ten epochs then.
+    """
+    data, task = noise(count, seed=seed), network(seed=seed)
+    split = split_members(count, rng=np.random.default_rng(seed))
+    spec = MembershipSpec(data="none", rounds=epochs or 10, batch_size=16, lr=0.003, seed=seed)
+    recipe = Recipe(task, spec)
+    if epochs:
+        task = with_params(task, recipe.last(data.rows(split.members), "target"))
+    made = given_world((task,), data, split, spec)
+    trained = [
+        with_params(task, recipe.last(data.rows(reference_rows(made, number)), f"{number}"))
+        for number in range(references)
+    ]
+    return World(**{**vars(made), "recipe": recipe, "references": trained})
