@@ -1,0 +1,67 @@
+"""Small federations, and the literal training of one participant."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from leakgauge.core.types import Dataset, Task
+from leakgauge.training import Participant, Protocol, State
+from leakgauge.training.federation import Round, federation
+from leakgauge.training.state import Tensors
+
+
+def network(*, batch_norm: bool = False, dropout: float = 0.0) -> nn.Module:
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(6) if batch_norm else nn.Identity()
+    return nn.Sequential(
+        nn.Linear(4, 6), norm, nn.Tanh(), nn.Dropout(dropout), nn.Linear(6, 3)
+    ).double()
+
+
+def dataset(n: int, seed: int = 0) -> Dataset:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 4, generator=generator, dtype=torch.float64) + seed
+    return Dataset(x, torch.arange(n) % 3)
+
+
+def people(*sizes: int) -> list[Participant]:
+    return [Participant(dataset(n, seed)) for seed, n in enumerate(sizes)]
+
+
+def played(
+    participants: Sequence[Participant], protocol: Protocol, model: nn.Module | None = None, **more
+) -> list[Round]:
+    task = Task(network() if model is None else model)
+    start = State.of(task.model)
+    return list(federation(task, start, participants, protocol, **{"seed": 0, **more}))
+
+
+def same(found: Tensors, wanted: Tensors) -> bool:
+    assert found.keys() == wanted.keys()
+    return all(torch.equal(found[name], leaf) for name, leaf in wanted.items())
+
+
+def close(found: Tensors, wanted: Tensors) -> None:
+    assert found.keys() == wanted.keys()
+    for name, leaf in wanted.items():
+        torch.testing.assert_close(found[name], leaf, rtol=0, atol=1e-6)
+
+
+def alone(
+    model: nn.Module, data: Dataset, *, number: int, position: int, size: int, lr: float
+) -> None:
+    """An epoch of PyTorch's own SGD, on the batches that the participant draws."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    protocol = Protocol(rounds=1, batch_size=size)
+    turn = Participant(data).turn({}, seed=0, number=number, position=position)
+    for rows in protocol.batches(len(data), rng=turn.rng):
+        optimizer.zero_grad()
+        cross_entropy(model(data.x[rows]), data.y[rows]).backward()
+        optimizer.step()
+
+
+def copied(state: Tensors, model: nn.Module) -> nn.Module:
+    model.load_state_dict(dict(state))
+    return model
