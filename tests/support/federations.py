@@ -1,13 +1,17 @@
-"""Small federations, and the literal training of one participant."""
+"""Small federations, the literal training of one participant, and a program that keeps rounds."""
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from leakgauge.core.types import Dataset, Task
-from leakgauge.training import Participant, Protocol, State
+from leakgauge.defenses import DPSGD, Defense
+from leakgauge.training import Isolate, Participant, Protocol, State
 from leakgauge.training.federation import Round, federation
 from leakgauge.training.state import Tensors
 
@@ -65,3 +69,34 @@ def alone(
 def copied(state: Tensors, model: nn.Module) -> nn.Module:
     model.load_state_dict(dict(state))
     return model
+
+
+def stochastic(rounds: int) -> tuple[Task, State, list[Participant], Protocol, Isolate]:
+    """Everything that draws: batches, samples, dropout, noise; with buffers and isolation."""
+    noisy = DPSGD(clip=1.0, noise=0.5).build(batch_size=4)
+    defense = Defense("noise", update=noisy.update)
+    participants = [Participant(dataset(12, seed), defense) for seed in range(4)]
+    protocol = Protocol(rounds=rounds, lr=0.1, batch_size=4, share=0.75)
+    task = Task(network(batch_norm=True, dropout=0.3))
+    return task, State.of(task.model, isolated=[1]), participants, protocol, Isolate(1)
+
+
+KEPT = 12
+"""Rounds of the program."""
+
+
+def keep_rounds(folder: Path) -> None:
+    """Play on from the last state in the folder, and keep the state of each round."""
+    task, state, participants, protocol, strategy = stochastic(KEPT)
+    after = max((int(path.name) for path in folder.glob("[0-9]*")), default=0)
+    if after:
+        state = State.from_flat(load_file(folder / str(after)))
+    for one in federation(
+        task, state, participants, protocol, strategy=strategy, seed=0, after=after
+    ):
+        save_file(one.state.flat(), folder / "half")
+        (folder / "half").rename(folder / str(one.number))
+
+
+if __name__ == "__main__":
+    keep_rounds(Path(sys.argv[1]))

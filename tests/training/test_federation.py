@@ -1,77 +1,39 @@
 """Federations against loops in plain PyTorch, closed cases, and a run that is killed."""
 
-from collections.abc import Sequence
+import math
+import sys
+import time
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from safetensors.torch import load_file
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Task
-from leakgauge.defenses import DPSGD, Defense, Prune, Sign
+from leakgauge.defenses import DPSGD, Perturb, Prune, Sign
 from leakgauge.gradients import params_of
 from leakgauge.training import Isolate, Participant, Protocol, State, train_epoch
-from leakgauge.training.federation import Round, federation
-from leakgauge.training.state import Tensors
-
-
-def network(*, batch_norm: bool = False, dropout: float = 0.0) -> nn.Module:
-    torch.manual_seed(0)
-    norm = nn.BatchNorm1d(6) if batch_norm else nn.Identity()
-    return nn.Sequential(
-        nn.Linear(4, 6), norm, nn.Tanh(), nn.Dropout(dropout), nn.Linear(6, 3)
-    ).double()
-
-
-def dataset(n: int, seed: int = 0) -> Dataset:
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(n, 4, generator=generator, dtype=torch.float64) + seed
-    return Dataset(x, torch.arange(n) % 3)
-
-
-def people(*sizes: int) -> list[Participant]:
-    return [Participant(dataset(n, seed)) for seed, n in enumerate(sizes)]
-
-
-def played(
-    participants: Sequence[Participant], protocol: Protocol, model: nn.Module | None = None, **more
-) -> list[Round]:
-    task = Task(network() if model is None else model)
-    start = State.of(task.model)
-    return list(federation(task, start, participants, protocol, **{"seed": 0, **more}))
-
-
-def same(found: Tensors, wanted: Tensors) -> bool:
-    assert found.keys() == wanted.keys()
-    return all(torch.equal(found[name], leaf) for name, leaf in wanted.items())
-
-
-def close(found: Tensors, wanted: Tensors) -> None:
-    assert found.keys() == wanted.keys()
-    for name, leaf in wanted.items():
-        torch.testing.assert_close(found[name], leaf, rtol=0, atol=1e-6)
-
-
-def alone(
-    model: nn.Module, data: Dataset, *, number: int, position: int, size: int, lr: float
-) -> None:
-    """An epoch of PyTorch's own SGD, on the batches that the participant draws."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
-    protocol = Protocol(rounds=1, batch_size=size)
-    turn = Participant(data).turn({}, seed=0, number=number, position=position)
-    for rows in protocol.batches(len(data), rng=turn.rng):
-        optimizer.zero_grad()
-        cross_entropy(model(data.x[rows]), data.y[rows]).backward()
-        optimizer.step()
-
-
-def copied(state: Tensors, model: nn.Module) -> nn.Module:
-    model.load_state_dict(dict(state))
-    return model
-
+from leakgauge.training.federation import federation
+from support import processes
+from support.federations import (
+    KEPT,
+    alone,
+    close,
+    copied,
+    dataset,
+    keep_rounds,
+    network,
+    people,
+    played,
+    same,
+    stochastic,
+)
 
 # Closed cases.
 
@@ -188,14 +150,14 @@ def test_an_optimizer_is_made_anew_in_each_round() -> None:
 
 
 def test_a_share_of_the_participants_is_sampled() -> None:
-    protocol = Protocol(rounds=200, lr=1e-3, batch_size=None, share=0.4, steps=1)
+    protocol = Protocol(rounds=100, lr=1e-3, batch_size=None, share=0.4, steps=1)
     rounds = played(people(3, 3, 3, 3, 3), protocol)
     chosen = [tuple(one.sent) for one in rounds]
     assert {len(one) for one in chosen} == {2}
     counts = [sum(position in one for one in chosen) for position in range(5)]
-    # Each is in 2 of 5: 80 of 200 rounds, with the standard deviation sqrt(200 * 0.4 * 0.6) = 7.
-    assert all(abs(count - 80) < 4 * 7 for count in counts)
-    for one, before in zip(rounds[1:], rounds, strict=False):
+    # Each is in 2 of 5: 40 of 100 rounds, with the standard deviation sqrt(100 * 0.4 * 0.6) = 5.
+    assert all(abs(count - 40) < 4 * 5 for count in counts)
+    for before, one in pairwise(rounds):
         wanted = {
             name: (one.uploaded(one_of[0])[name] + one.uploaded(one_of[1])[name]) / 2
             for one_of in [tuple(one.sent)]
@@ -253,20 +215,7 @@ def test_the_noise_of_a_defense_follows_from_seed_round_and_participant() -> Non
     assert not same(first[0].uploaded(0), other[0].uploaded(0))
 
 
-# Repeats, kills.
-
-
-STOCHASTIC = {"model": {"batch_norm": True, "dropout": 0.3}, "defense": "noise"}
-
-
-def stochastic(rounds: int) -> tuple[Task, State, list[Participant], Protocol, Isolate]:
-    """Everything that draws: batches, samples, dropout, noise; with buffers and isolation."""
-    noisy = DPSGD(clip=1.0, noise=0.5).build(batch_size=4)
-    defense = Defense("noise", update=noisy.update)
-    participants = [Participant(dataset(12, seed), defense) for seed in range(4)]
-    protocol = Protocol(rounds=rounds, lr=0.1, batch_size=4, share=0.75)
-    task = Task(network(batch_norm=True, dropout=0.3))
-    return task, State.of(task.model, isolated=[1]), participants, protocol, Isolate(1)
+# Repeats and resumes.
 
 
 def test_two_runs_with_one_seed_are_bit_identical() -> None:
@@ -289,3 +238,97 @@ def test_global_randomness_and_the_model_stay_as_they_are() -> None:
     assert same(task.model.state_dict(), before)
     assert task.model.training
     assert all(leaf.grad is None for leaf in task.model.parameters())
+
+
+def test_a_federation_goes_on_from_any_state() -> None:
+    task, state, participants, protocol, strategy = stochastic(4)
+    whole = list(federation(task, state, participants, protocol, strategy=strategy, seed=0))
+    for after in (0, 1, 3):
+        kept = state if after == 0 else State.from_flat(whole[after - 1].state.flat())
+        rest = list(
+            federation(task, kept, participants, protocol, strategy=strategy, seed=0, after=after)
+        )
+        assert [one.number for one in rest] == list(range(after + 1, 5))
+        assert same(rest[-1].state.flat(), whole[-1].state.flat())
+    over = federation(task, whole[-1].state, participants, protocol, seed=0, after=4)
+    assert list(over) == []
+
+
+@pytest.mark.process
+def test_a_federation_that_is_killed_and_goes_on_ends_the_same(tmp_path: Path) -> None:
+    """A real process, killed by SIGKILL between two rounds or in the middle of one."""
+    task, state, participants, protocol, strategy = stochastic(KEPT)
+    whole = list(federation(task, state, participants, protocol, strategy=strategy, seed=0))
+    program = [sys.executable, "-m", "support.federations", tmp_path]
+    running = processes.start(program, cwd=Path(__file__).parents[1])
+    while not (tmp_path / "3").exists():
+        assert running.poll() is None, "it ended before it could be killed"
+        time.sleep(0.005)
+    assert processes.kill(running)
+    assert not (tmp_path / str(KEPT)).exists()
+    keep_rounds(tmp_path)
+    found = load_file(tmp_path / str(KEPT))
+    assert same(found, whole[-1].state.flat())
+
+
+# Refusals, one line each.
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"kind": "fedprox"}, "kind of federation is 'fedprox'; known: 'fedavg', 'fedsgd'"),
+        ({"rounds": 0}, "number of rounds is 0; expected a whole number above 0"),
+        ({"epochs": 0}, "number of local epochs is 0"),
+        ({"steps": 2.5}, "number of local steps is 2.5"),
+        ({"batch_size": 0}, "batch size is 0"),
+        ({"lr": 0.0}, "learning rate is 0"),
+        ({"share": 0.0}, "share of participants is 0; expected a number above 0, at most 1"),
+        ({"share": 1.5}, "share of participants is 1.5"),
+        ({"steps": 2, "epochs": 3}, "2 local steps and 3 local epochs name two lengths"),
+        ({"kind": "fedsgd", "steps": 2}, "with fedsgd a participant sends the gradient of one"),
+        ({"defended": "gradients"}, "what is defended is 'gradients'; known: 'steps', 'upload'"),
+    ],
+)
+def test_a_wrong_protocol_is_refused(settings: dict, said: str) -> None:
+    with pytest.raises(InputError, match=said) as refused:
+        Protocol(**{"rounds": 1, **settings})
+    assert "\n" not in str(refused.value)
+
+
+def test_parts_that_do_not_fit_are_refused_at_once() -> None:
+    task, participants, protocol = Task(network()), people(5, 5), Protocol(rounds=2)
+    good = State.of(task.model)
+    less = State({name: leaf for name, leaf in good.shared.items() if name != "0.bias"})
+    more = State({**good.shared, "7.bias": torch.zeros(1)})
+    narrow = State(good.shared, {1: {**good.shared, "0.bias": torch.zeros(2)}})
+    for state, group, settings, said in [
+        (good, [], {}, "a federation has no participants"),
+        (good, participants, {"after": 3}, "3 rounds are over already; expected 0 to 2"),
+        (good, participants, {"strategy": Isolate(2)}, "no participant 2; expected 0 to 1"),
+        (less, participants, {}, "state of the shared model has no '0.bias', which the model has"),
+        (more, participants, {}, "has '7.bias', not in the model"),
+        (narrow, participants, {}, r"state of participant 1: '0.bias' is \[2\]; expected \[6\]"),
+    ]:
+        with pytest.raises(InputError, match=said) as refused:
+            federation(task, state, group, protocol, **{"seed": 0, **settings})
+        assert "\n" not in str(refused.value)
+    with pytest.raises(InputError, match="'held/w' names no tensor of a federation"):
+        State.from_flat({"held/w": torch.zeros(1)})
+
+
+def test_a_participant_that_cannot_train_is_refused_in_one_line() -> None:
+    (good,) = people(5)
+    wide = Participant(Dataset(torch.randn(5, 9).double(), torch.zeros(5, dtype=torch.int64)))
+    far = replace(good, data=replace(good.data, x=good.data.x * math.nan))
+    for spoiled, said in [
+        (wide, "training of participant 1 failed in round 1: .*shapes cannot be multiplied"),
+        (far, r"training of participant 1 diverged in round 1 .*lower the learning rate, now 0\.5"),
+    ]:
+        with pytest.raises(InputError, match=said) as refused:
+            played([good, spoiled], Protocol(rounds=1, lr=0.5, batch_size=2))
+        assert "\n" not in str(refused.value)
+    with pytest.raises(InputError, match="a participant has no records"):
+        people(0)
+    with pytest.raises(InputError, match="learnt from public gradients"):
+        replace(good, defense=Perturb().build(batch_size=5))

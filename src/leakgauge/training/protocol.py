@@ -66,10 +66,12 @@ class Protocol:
     def __post_init__(self) -> None:
         require_choice(self.kind, "kind of federation", KINDS)
         require_choice(self.defended, "what is defended", DEFENDED)
-        counts = {"rounds": self.rounds, "local epochs": self.epochs}
-        for what, count in (*counts.items(), ("steps", self.steps), ("batch", self.batch_size)):
-            if count is not None:
-                require_count(count, "batch size" if what == "batch" else f"number of {what}")
+        require_count(self.rounds, "number of rounds")
+        require_count(self.epochs, "number of local epochs")
+        if self.steps is not None:
+            require_count(self.steps, "number of local steps")
+        if self.batch_size is not None:
+            require_count(self.batch_size, "batch size")
         require_positive(self.lr, "learning rate")
         require(
             0 < self.share <= 1,
