@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import (
     InputError,
-    nearest,
     require,
     require_choice,
     require_count,
+    require_known,
     require_positive,
 )
-from leakgauge.core.tensors import require_plain
+from leakgauge.core.tensors import all_finite, require_plain
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.training.payload import Given, read_payload
 from leakgauge.training.stored import read_parts, write_parts
@@ -311,14 +311,14 @@ def _is_statistic(name: str, leaf: Tensor) -> bool:
 def _check_names(leaves: Params, wanted: Params, what: str, whole: str) -> None:
     """Refuse leaves with other names or shapes than the wanted ones."""
     for name in wanted:
-        require(name in leaves, f"{what} has no {name!r}, which {whole} has{nearest(name, leaves)}")
+        require_known(name, leaves, f"{what} has no {name!r}, which {whole} has")
     _check_shapes(leaves, wanted, what, whole)
 
 
 def _check_shapes(leaves: Params, wanted: Params, what: str, whole: str) -> None:
     """Refuse leaves that are not among the wanted ones or have other shapes."""
     for name, leaf in leaves.items():
-        require(name in wanted, f"{what} has {name!r}, not in {whole}{nearest(name, wanted)}")
+        require_known(name, wanted, f"{what} has {name!r}, not in {whole}")
         came, expected = list(leaf.shape), list(wanted[name].shape)
         require(came == expected, f"{what}: {name!r} is {came}; expected {expected} as {whole}")
 
@@ -328,6 +328,6 @@ def _check_numbers(leaves: Params, what: str) -> None:
         require(leaf.is_floating_point(), f"{what}: {name!r} is {leaf.dtype}; expected floats")
         require_plain(leaf, f"{what}: {name!r}")
         require(
-            bool(leaf.isfinite().all()),
+            all_finite([leaf]),
             f"{what}: {name!r} is not finite (NaN or infinity); did the training diverge?",
         )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.core.tensors import all_finite
 from leakgauge.core.types import Params, Task
 from leakgauge.training.local import Mover, defended, train
 from leakgauge.training.participant import Turn
@@ -109,7 +110,7 @@ def _refuse_per_record(turn: Turn, *, at_steps: bool) -> None:
 
 
 def _refuse_diverged(tensors: Tensors, turn: Turn, protocol: Protocol, what: str) -> None:
-    if all(bool(torch.isfinite(leaf).all()) for leaf in tensors.values()):
+    if all_finite(tensors.values()):
         return
     name = turn.defense.name
     weaker = "" if name == "none" else f", or weaken the defense {name!r}"
