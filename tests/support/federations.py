@@ -1,4 +1,4 @@
-"""Small federations, the literal training of one participant, and a program that keeps rounds."""
+"""Small federations, the batches that they draw, and a program that keeps their rounds."""
 
 import sys
 from collections.abc import Sequence
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
-from torch.nn.functional import cross_entropy
+from torch import Tensor, nn
 
 from leakgauge.core.types import Dataset, Task
 from leakgauge.defenses import DPSGD, Defense
 from leakgauge.training import Isolate, Participant, Protocol, State
 from leakgauge.training.federation import Round, federation
 from leakgauge.training.state import Tensors
+from support.references.federation import train_locally
 
 
 def network(*, batch_norm: bool = False, dropout: float = 0.0) -> nn.Module:
@@ -53,22 +53,35 @@ def close(found: Tensors, wanted: Tensors) -> None:
         torch.testing.assert_close(found[name], leaf, rtol=0, atol=1e-6)
 
 
+def sgd(lr: float):
+    return lambda params: torch.optim.SGD(params, lr=lr)
+
+
+def drawn(
+    participant: Participant, protocol: Protocol, *, number: int, position: int = 0
+) -> list[Tensor]:
+    """The batches of a participant in a round."""
+    rng = participant.turn({}, seed=0, number=number, position=position).rng
+    return list(protocol.batches(len(participant), rng=rng))
+
+
 def alone(
     model: nn.Module, data: Dataset, *, number: int, position: int, size: int, lr: float
 ) -> None:
     """An epoch of PyTorch's own SGD, on the batches that the participant draws."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     protocol = Protocol(rounds=1, batch_size=size)
-    turn = Participant(data).turn({}, seed=0, number=number, position=position)
-    for rows in protocol.batches(len(data), rng=turn.rng):
-        optimizer.zero_grad()
-        cross_entropy(model(data.x[rows]), data.y[rows]).backward()
-        optimizer.step()
+    batches = drawn(Participant(data), protocol, number=number, position=position)
+    train_locally(model, data, batches, sgd(lr))
 
 
 def copied(state: Tensors, model: nn.Module) -> nn.Module:
     model.load_state_dict(dict(state))
     return model
+
+
+def params(tensors: Tensors) -> list[str]:
+    """The names that are not of running statistics."""
+    return [name for name in tensors if "running" not in name and "num_batches" not in name]
 
 
 def stochastic(rounds: int) -> tuple[Task, State, list[Participant], Protocol, Isolate]:
@@ -78,7 +91,7 @@ def stochastic(rounds: int) -> tuple[Task, State, list[Participant], Protocol, I
     participants = [Participant(dataset(12, seed), defense) for seed in range(4)]
     protocol = Protocol(rounds=rounds, lr=0.1, batch_size=4, share=0.75)
     task = Task(network(batch_norm=True, dropout=0.3))
-    return task, State.of(task.model, isolated=[1]), participants, protocol, Isolate(1)
+    return task, State.of(task.model), participants, protocol, Isolate(1)
 
 
 KEPT = 12

@@ -95,6 +95,11 @@ def federation(
     )
     check_tensors(state.shared, task, "the shared model")
     for position, tensors in state.own.items():
+        require(
+            position in strategy.isolates,
+            f"the state has an own model of participant {position}, whom the strategy does not "
+            "isolate; pass the strategy of the rounds before",
+        )
         check_tensors(tensors, task, f"participant {position}")
     return _rounds(_Federation(task, tuple(participants), protocol, strategy, seed), state, after)
 

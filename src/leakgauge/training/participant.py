@@ -62,7 +62,7 @@ class Participant:
         defense: what it does before it sends.
 
     Raises:
-        InputError: it has no records, or the defense needs more than gradients.
+        InputError: it has no records, or the defense needs more than its gradients.
     """
 
     data: Dataset
@@ -70,7 +70,12 @@ class Participant:
 
     def __post_init__(self) -> None:
         require(len(self.data) > 0, "a participant has no records; leave it out")
-        refuse_unprepared(self.defense)
+        refuse_learned(self.defense)
+        require(
+            self.defense.task is None,
+            f"{self.defense.name!r} changes the model and adds noise to the code of each record; "
+            "a participant changes what it sends alone; choose another --defense",
+        )
 
     def __len__(self) -> int:
         return len(self.data)
@@ -90,15 +95,14 @@ class Participant:
         )
 
 
-def refuse_unprepared(defense: Defense) -> None:
-    """Refuse a defense that changes the model, or is learned, which a plain participant cannot."""
+def refuse_learned(defense: Defense) -> None:
+    """Refuse a defense that is learned, where there is no secret to learn it against.
+
+    Raises:
+        InputError: it is.
+    """
     require(
         defense.learn is None,
         f"{defense.name!r} is learnt from public gradients against the inference of a secret, and "
         "no secret is defined here; choose another --defense",
-    )
-    require(
-        defense.task is None,
-        f"{defense.name!r} changes the model and adds noise to the code of each record; no secret "
-        "is defined here",
     )

@@ -1,12 +1,12 @@
 """The state of a federation: the shared model and those of isolated participants, by name."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import require, require_known
 from leakgauge.core.types import Task
 from leakgauge.gradients import params_of
 from leakgauge.gradients.probing import fresh_buffers, private
@@ -23,26 +23,20 @@ class State:
 
     Attributes:
         shared: parameters and buffers of the shared model.
-        own: those of each isolated participant, by its position.
+        own: those of each isolated participant, by its position. One who is not here starts from
+            the shared model.
 
-    >>> state = State.of(nn.BatchNorm1d(2), isolated=[3])
-    >>> list(state.shared), list(state.own)
-    (['weight', 'bias', 'running_mean', 'running_var', 'num_batches_tracked'], [3])
+    >>> list(State.of(nn.BatchNorm1d(2)).shared)
+    ['weight', 'bias', 'running_mean', 'running_var', 'num_batches_tracked']
     """
 
     shared: Tensors
     own: Mapping[int, Tensors] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: nn.Module, *, isolated: Collection[int] = ()) -> "State":
-        """Return the state before the first round: everybody has the model's own tensors.
-
-        Args:
-            model: is copied, not changed.
-            isolated: positions of participants that the server isolates, ``strategy.isolates``.
-        """
-        start = tensors_of(Task(model))
-        return cls(start, dict.fromkeys(isolated, start))
+    def of(cls, model: nn.Module) -> "State":
+        """Return the state before the first round: everybody has copies of the model's tensors."""
+        return cls(tensors_of(Task(model)))
 
     def flat(self) -> dict[str, Tensor]:
         """Return all tensors under one name each, as files of checkpoints hold them."""
@@ -58,9 +52,11 @@ class State:
         Raises:
             InputError: a name is none of ``flat``.
 
-        >>> state = State.of(nn.Linear(2, 1), isolated=[0])
-        >>> State.from_flat(state.flat()).flat().keys() == state.flat().keys()
-        True
+        >>> start = State.of(nn.Linear(2, 1)).shared
+        >>> list(State(start, {3: start}).flat())
+        ['shared/weight', 'shared/bias', 'participant/3/weight', 'participant/3/bias']
+        >>> list(State.from_flat(State(start, {3: start}).flat()).own)
+        [3]
         """
         shared: dict[str, Tensor] = {}
         own: dict[int, dict[str, Tensor]] = {}
@@ -117,15 +113,10 @@ def check_tensors(tensors: Tensors, task: Task, whose: str) -> None:
     """
     wanted = tensors_of(task)
     for name in wanted:
-        if name not in tensors:
-            raise InputError(
-                f"the state of {whose} has no {name!r}, which the model has"
-                f"{nearest(name, tensors)}; start from State.of(model)"
-            )
-    for name, leaf in tensors.items():
-        require(
-            name in wanted,
-            f"the state of {whose} has {name!r}, not in the model{nearest(name, wanted)}",
+        require_known(
+            name, tensors, f"the state of {whose} has no {name!r}, which State.of(model) has"
         )
+    for name, leaf in tensors.items():
+        require_known(name, wanted, f"the state of {whose} has {name!r}, not in the model")
         came, expected = list(leaf.shape), list(wanted[name].shape)
         require(came == expected, f"the state of {whose}: {name!r} is {came}; expected {expected}")

@@ -18,7 +18,7 @@ from leakgauge.training.state import Tensors, tensors_of
 
 
 @dataclass(frozen=True, eq=False)
-class Client:
+class StageParticipant:
     """The participant who holds the private records of a stage.
 
     Attributes:
@@ -65,7 +65,7 @@ def trajectory(stage: Stage, *, after: int = 0, params: Params | None = None) ->
     rounds = federation(
         stage.task,
         State({**tensors_of(stage.task), **start}),
-        [Client(stage, None if make is None else Optimizing(make))],
+        [StageParticipant(stage, None if make is None else Optimizing(make))],
         _protocol(stage, make),
         seed=settings.seed,
         after=after,
