@@ -81,11 +81,12 @@ def federation(
     >>> from leakgauge.core.types import Dataset
     >>> from leakgauge.training.participant import Participant
     >>> task = Task(torch.nn.Linear(2, 1), "mse")
-    >>> people = [Participant(Dataset(torch.ones(4, 2), torch.ones(4))) for _ in range(2)]
-    >>> start, protocol = State.of(task.model), Protocol(rounds=3, lr=0.1)
-    >>> rounds = list(federation(task, start, people, protocol, seed=0))
-    >>> len(rounds), list(rounds[-1].sent), list(rounds[-1].uploaded(0))
-    (3, [0, 1], ['weight', 'bias'])
+    >>> people = [Participant(Dataset(torch.ones(4, 2), torch.full((4,), y))) for y in (1.0, 3.0)]
+    >>> protocol = Protocol(rounds=50, lr=0.1)
+    >>> *_, last = federation(task, State.of(task.model), people, protocol, seed=0)
+    >>> fitted = torch.func.functional_call(task.model, dict(last.state.shared), torch.ones(2))
+    >>> last.number, list(last.sent), round(fitted.item(), 3)
+    (50, [0, 1], 2.0)
     """
     require(len(participants) > 0, "a federation has no participants; pass at least one")
     strategy.check(len(participants), protocol)
