@@ -304,6 +304,11 @@ def steps(**changed: Any) -> Update:
     return replace(trained(x, y, lr=0.1, size=2), **changed)
 
 
+def silent() -> Update:
+    update = steps()
+    return replace(update, values=update.before)
+
+
 def of_a_table() -> Update:
     return gradient(truth(1, COLUMNS), torch.tensor([1]), batch_size=1)
 
@@ -318,6 +323,8 @@ KNOWN = ("--labels", "known")
 REFUSED: list[tuple[Callable[[], Update], tuple[object, ...], str]] = [
     (renamed, (), "the update has no '0.weight'"),
     (of_a_table, (), "the update has no '3.weight'"),
+    (silent, (), "the update equals the weights before, so it tells nothing; was the client"),
+    (lambda: steps(lr=None), (), "lr is missing; an update of kind 'weights' has no scale"),
     (lambda: replace(one(), batch_size=None), (), "with --images"),
     (lambda: steps(batch_size=None, records=None), (), "with --images"),
     (steps, ("--images", 9), "do not go with 9 records"),

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def start(command: Sequence[object]) -> subprocess.Popen:
+def start(command: Sequence[object], *, cwd: Path | None = None) -> subprocess.Popen:
     """In a process group of its own, silent."""
     return subprocess.Popen(
         [str(word) for word in command],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        cwd=cwd,
     )
 
 

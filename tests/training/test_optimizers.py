@@ -1,5 +1,7 @@
 """Optimizers of training: against torch.optim on a plain loop; plain SGD stays as it is."""
 
+import copy
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -56,6 +58,25 @@ def test_epochs_are_those_of_torch_bit_by_bit(text, make) -> None:
             literal.step()
     for name, leaf in task.model.named_parameters():
         assert torch.equal(params[name], leaf)
+
+
+@pytest.mark.parametrize(("text", "make"), [NAMES[2], NAMES[-1]])
+def test_an_audit_trains_as_torch_bit_by_bit(text, make) -> None:
+    """It is a federation of one participant, whose optimizer goes on from round to round."""
+    stage = small_stage(records(0.0, n=1800), Energies(batches=50), rounds=3, optimizer=text)
+    if text == "sgd":
+        stage = replace(stage, settings=replace(stage.settings, lr=0.1))
+    model = copy.deepcopy(stage.task.model)
+    literal, data = make(list(model.parameters())), stage.private
+    for number, params in enumerate(trajectory(stage)):
+        for name, leaf in model.named_parameters():
+            assert torch.equal(params[name], leaf)
+        rng = stream(stage.settings.seed, stage.game.name, "train", number + 1)
+        for rows in torch.from_numpy(rng.permutation(len(data))).split(stage.settings.batch_size):
+            literal.zero_grad()
+            cross_entropy(model(data.x[rows]), data.y[rows]).backward()
+            literal.step()
+    assert number == 3
 
 
 def test_a_resumed_training_ends_at_the_same_parameters() -> None:

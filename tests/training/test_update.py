@@ -361,8 +361,6 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
 TWO, ONE = torch.tensor([3.0, 4.0]), torch.tensor([1.0])
 REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("gradients", {}, "kind of update is 'gradients'; did you mean 'gradient'"),
-    ("change", {"lr": None}, "lr is missing"),
-    ("weights", {"lr": None}, "lr is missing"),
     ("change", {"lr": 0.0}, "lr is 0; expected a number above 0"),
     ("change", {"lr": -0.1}, "lr is -0.1"),
     ("change", {"lr": math.nan}, "lr is nan"),
@@ -378,13 +376,41 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("change", {"values": {"w": ONE, "b": ONE}}, r"'w' is \[1\]; expected \[2\]"),
     ("change", {"values": {"w": TWO * math.inf, "b": ONE}}, "the update: 'w' is not finite"),
     ("change", {"values": {"w": TWO, "b": ONE * math.nan}}, "the update: 'b' is not finite"),
-    ("gradient", {"values": {"w": TWO * 0, "b": ONE * 0}}, "the update is all zeros"),
-    ("change", {"values": {"w": TWO * 0, "b": ONE * 0}}, "the update is all zeros"),
-    ("weights", {"values": {"w": TWO * 10, "b": ONE * 0}}, "equals the weights before"),
     ("change", {"values": {"w": TWO.long(), "b": ONE}}, "'w' is torch.int64; expected floats"),
     ("change", {"before": {}}, "no weights before"),
     ("change", {"labels": ONE > 0}, r"labels are \[1\] torch.bool; expected one int64 code"),
 ]
+
+
+@pytest.mark.parametrize("kind", ["change", "weights"])
+def test_an_update_without_a_rate_is_no_gradient_but_all_else(kind: str) -> None:
+    """An Adam client, for example: its change is known, the gradients behind it are not."""
+    told, update = simple(kind, steps=2), simple(kind, steps=2, lr=None)
+    assert gap(update.after(), told.after()) == 0
+    assert update.drift() == told.drift()
+    assert update.validity().descent is None
+    assert update.warnings() == ()
+    with pytest.raises(InputError, match="lr is missing") as refusal:
+        update.as_gradient()
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "said"),
+    [
+        ("gradient", {"w": torch.zeros(2), "b": torch.zeros(1)}, "the update is all zeros"),
+        ("change", {"w": torch.zeros(2), "b": torch.zeros(1)}, "the update is all zeros"),
+        ("weights", {"w": TWO * 10, "b": ONE * 0}, "the update equals the weights before"),
+    ],
+)
+def test_a_zero_update_is_warned_of(kind: str, values: dict[str, Tensor], said: str) -> None:
+    """An isolated participant that has converged sends one."""
+    update = simple(kind, values=values)
+    assert update.is_zero
+    (warning,) = update.warnings()
+    assert warning == f"{said}, so it tells nothing; was the client trained?"
+    assert not any(bool(leaf.any()) for leaf in update.as_gradient().values())
+    assert not simple(kind).is_zero
 
 
 @pytest.mark.parametrize(("kind", "changes", "said"), REFUSALS)

@@ -1,7 +1,7 @@
 """Checks of input that refuse it in one line: what came, what was wanted, what to do."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import isfinite
 
 LARGEST = 2**62
@@ -33,6 +33,17 @@ def require(condition: bool, message: str) -> None:
     """Raise ``InputError(message)`` unless ``condition`` holds."""
     if not condition:
         raise InputError(message)
+
+
+def require_known(name: str, known: Collection[str], message: str) -> None:
+    """Raise ``InputError`` with the message and the nearest known word, unless a name is known.
+
+    >>> require_known("incme", ["age", "income"], "no column 'incme'")
+    Traceback (most recent call last):
+    leakgauge.core.checks.InputError: no column 'incme'; did you mean 'income'?
+    """
+    if name not in known:
+        raise InputError(message + nearest(name, known))
 
 
 def require_positive(value: float, name: str) -> None:

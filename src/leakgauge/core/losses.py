@@ -94,6 +94,44 @@ def of_classes(loss: Loss, classes: int, *, like: Tensor) -> bool:
     return torch.equal(slope < 0, functional.one_hot(targets, classes) > 0)
 
 
+def log_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the log of each record's loss ``[B]`` in float64, with a slope.
+
+    The cross entropy of a class is computed from the logits: a probability rounds to 1, and its
+    loss to 0, where the other logits are small. Other losses are taken as they come.
+
+    Args:
+        loss: of a ``Task``.
+        outputs: ``[B, ...]``.
+        targets: ``[B, ...]``.
+
+    >>> log_losses(LOSSES["cross_entropy"], torch.tensor([[0.0, 100.0]]), torch.tensor([1]))
+    tensor([-100.], dtype=torch.float64)
+    """
+    outputs = outputs.double()
+    if _is_cross_entropy(loss) and outputs.dim() == 2 and not targets.is_floating_point():
+        own = targets[:, None]
+        others = outputs.scatter(1, own, -torch.inf).logsumexp(1)
+        return _log_softplus(others - outputs.gather(1, own)[:, 0])
+    rows = range(len(targets))
+    each = [loss(outputs[row : row + 1], targets[row : row + 1]).reshape(()) for row in rows]
+    return torch.stack(each).clamp_min(torch.finfo(outputs.dtype).tiny).log()
+
+
+def _is_cross_entropy(loss: Loss) -> bool:
+    """Return whether a loss is known as the plain cross entropy of a class."""
+    if isinstance(loss, nn.CrossEntropyLoss):
+        return loss.weight is None and loss.label_smoothing == 0
+    return loss is functional.cross_entropy
+
+
+def _log_softplus(margins: Tensor) -> Tensor:
+    """Return log(log(1 + exp(m))), which is m for small m."""
+    small = margins < -50
+    safe = margins.clamp_min(-50)
+    return torch.where(small, margins, functional.softplus(safe, threshold=50).log())
+
+
 @contextmanager
 def without_broadcast(outputs: Tensor, targets: Tensor) -> Iterator[None]:
     """Refuse a loss that compares every output with every target, of which torch only warns.

@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.losses import without_broadcast
 from leakgauge.core.types import Grads, Params, Task
 
@@ -81,7 +81,7 @@ def trainable(model: nn.Module, params: Params) -> dict[str, Tensor]:
     known = {name: value for name, value in model.named_parameters() if value.requires_grad}
     require(bool(known), f"{_name(model)} has no trainable parameters; set requires_grad=True")
     for name in params:
-        require(name in known, f"parameter {name!r} is not trainable here{nearest(name, known)}")
+        require_known(name, known, f"parameter {name!r} is not trainable here")
     for name, value in known.items():
         require(name in params, f"parameter {name!r} is missing; start from params_of(model)")
         require(

@@ -11,6 +11,7 @@ from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.defenses import Defense, Transform, none
 from leakgauge.gradients import batch_gradients, local_updates
+from leakgauge.training.participant import refuse_learned
 from leakgauge.training.per_record import mean_of_transformed
 from leakgauge.training.update import Update
 from leakgauge.training.validity import Validity
@@ -37,12 +38,8 @@ class Client:
         require_count(self.batch_size, "batch size")
         require_count(self.local_steps, "number of local steps")
         require_positive(self.local_lr, "local learning rate")
+        refuse_learned(self.defense)
         name = self.defense.name
-        require(
-            self.defense.learn is None,
-            f"{name!r} is learnt from public gradients against the inference of a secret, and no "
-            "secret is defined here; choose another --defense",
-        )
         require(
             self.defense.task is None,
             f"{name!r} adds noise to the code of each record; no attack rebuilds records through "

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import (
     InputError,
-    nearest,
     require,
     require_choice,
     require_count,
+    require_known,
     require_positive,
 )
-from leakgauge.core.tensors import require_plain
+from leakgauge.core.tensors import all_finite, require_plain
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.training.payload import Given, read_payload
 from leakgauge.training.stored import read_parts, write_parts
@@ -30,15 +30,16 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 class Update:
     """The update that one client sends, by parameter name; leaf ``[*p]``.
 
-    Local training is plain SGD, without momentum or decay. The update holds the tensors without
-    their history; it does not copy them.
+    Where the learning rate is told, local training is plain SGD, without momentum or decay. The
+    update holds the tensors without their history; it does not copy them.
 
     Attributes:
         kind: ``"gradient"`` of the mean loss of a batch; ``"change"`` of the weights, after minus
             before; or the ``"weights"`` after local training.
         values: the tensors that the client sent.
         before: the client's initial weights, all trainable ones by name.
-        lr: local learning rate; needed for all kinds but a gradient.
+        lr: learning rate of local SGD; None where it is not known, or another optimizer made the
+            steps. Then only a gradient has a known scale.
         steps: local steps.
         batch_size: records of a step; ``validity`` uses 1 where it is not known.
         records: number of different records of the client.
@@ -49,8 +50,7 @@ class Update:
             ``in_place`` puts them into a model.
 
     Raises:
-        InputError: the parts do not fit one another, a value is not finite, all are zero, or the
-            learning rate is missing.
+        InputError: the parts do not fit one another, or a value is not finite.
 
     >>> before = {"w": torch.tensor([1.0, 2.0])}
     >>> after = {"w": torch.tensor([0.5, 2.5])}
@@ -79,20 +79,12 @@ class Update:
         sent = {name: self.values[name].detach().to(leaf.device) for name, leaf in own.items()}
         object.__setattr__(self, "before", own)
         object.__setattr__(self, "values", sent)
-        still = not any(bool(leaf.any()) for leaf in self._difference().values())
-        same = "equals the weights before" if self.kind == "weights" else "is all zeros"
-        require(not still, f"the update {same}, so it tells nothing; was the client trained?")
         self._check_counts()
 
     def _check_counts(self) -> None:
         require_count(self.steps, "steps")
         if self.kind == "gradient":
             require(self.steps == 1, f"a gradient has one step, not {self.steps}; pass a change")
-        else:
-            require(
-                self.lr is not None,
-                f"lr is missing; an update of kind {self.kind!r} has no scale without it",
-            )
         if self.lr is not None:
             require_positive(self.lr, "lr")
         for value, name in ((self.batch_size, "batch_size"), (self.records, "records")):
@@ -120,11 +112,19 @@ class Update:
         (lr * steps), the mean of the gradients of all steps: exact for one step, else AGIC's
         one-batch approximation, whose validity ``warnings`` checks.
 
+        Raises:
+            InputError: the learning rate is not known; only a gradient needs none.
+
         References:
             Xu et al., "AGIC: Approximate Gradient Inversion Attack on Federated Learning",
             SRDS 2022, Eq. 4.
         """
         return {name: leaf[None] for name, leaf in self._gradient().items()}
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether the update changes nothing, so that it tells nothing."""
+        return not any(bool(leaf.any()) for leaf in self._difference().values())
 
     def drift(self) -> float:
         """Return the l2 norm of the weights' change over that of the weights."""
@@ -155,7 +155,7 @@ class Update:
         return measure(
             self.before,
             change,
-            lr=self.lr or 1.0,
+            lr=self.lr,
             steps=self.steps,
             batch_size=self.batch_size or 1,
             gradient_change=changed,
@@ -164,8 +164,13 @@ class Update:
     def warnings(
         self, task: Task | None = None, x: Tensor | None = None, y: Tensor | None = None
     ) -> tuple[str, ...]:
-        """Return reasons against ``as_gradient``, one sentence each; arguments as ``validity``."""
-        return self.validity(task, x, y).warnings()
+        """Return reasons against ``as_gradient``, one sentence each; arguments as ``validity``.
+
+        The first one says that the update tells nothing, where it is zero.
+        """
+        same = "equals the weights before" if self.kind == "weights" else "is all zeros"
+        nothing = f"the update {same}, so it tells nothing; was the client trained?"
+        return (*[nothing] * self.is_zero, *self.validity(task, x, y).warnings())
 
     def after(self) -> Params:
         """Return the client's final weights; the initial ones where it sent a gradient."""
@@ -208,7 +213,7 @@ class Update:
         before: Mapping[str, Tensor],
         after: Mapping[str, Tensor],
         *,
-        lr: float,
+        lr: float | None = None,
         steps: int = 1,
         batch_size: int | None = None,
         records: int | None = None,
@@ -220,7 +225,7 @@ class Update:
             before: as from ``model.state_dict()``; running statistics and integers go to ``held``,
                 not to the weights.
             after: with the same names.
-            lr: local learning rate.
+            lr: learning rate of local SGD; None where it is not known.
             steps: local steps.
             batch_size: records of a step.
             records: number of different records of the client.
@@ -288,8 +293,13 @@ class Update:
         return self._difference()
 
     def _gradient(self) -> Params:
-        if self.kind == "gradient" or self.lr is None:
+        if self.kind == "gradient":
             return self.values
+        if self.lr is None:
+            raise InputError(
+                f"lr is missing; an update of kind {self.kind!r} has no scale without the learning "
+                "rate of local SGD, so it stands for no gradient"
+            )
         scale = -1 / (self.lr * self.steps)
         return {name: leaf * scale for name, leaf in self._difference().items()}
 
@@ -301,14 +311,14 @@ def _is_statistic(name: str, leaf: Tensor) -> bool:
 def _check_names(leaves: Params, wanted: Params, what: str, whole: str) -> None:
     """Refuse leaves with other names or shapes than the wanted ones."""
     for name in wanted:
-        require(name in leaves, f"{what} has no {name!r}, which {whole} has{nearest(name, leaves)}")
+        require_known(name, leaves, f"{what} has no {name!r}, which {whole} has")
     _check_shapes(leaves, wanted, what, whole)
 
 
 def _check_shapes(leaves: Params, wanted: Params, what: str, whole: str) -> None:
     """Refuse leaves that are not among the wanted ones or have other shapes."""
     for name, leaf in leaves.items():
-        require(name in wanted, f"{what} has {name!r}, not in {whole}{nearest(name, wanted)}")
+        require_known(name, wanted, f"{what} has {name!r}, not in {whole}")
         came, expected = list(leaf.shape), list(wanted[name].shape)
         require(came == expected, f"{what}: {name!r} is {came}; expected {expected} as {whole}")
 
@@ -318,6 +328,6 @@ def _check_numbers(leaves: Params, what: str) -> None:
         require(leaf.is_floating_point(), f"{what}: {name!r} is {leaf.dtype}; expected floats")
         require_plain(leaf, f"{what}: {name!r}")
         require(
-            bool(leaf.isfinite().all()),
+            all_finite([leaf]),
             f"{what}: {name!r} is not finite (NaN or infinity); did the training diverge?",
         )

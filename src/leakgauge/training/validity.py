@@ -34,7 +34,7 @@ class Validity:
         descent: estimate of how far as many steps on one record lower its loss if its gradient
             stays constant, in nats: the change's squared norm over rate times steps, times the
             batch size, since records' gradients nearly cancel in a mean. A loss of a few nats
-            cannot fall far while its gradient stays constant.
+            cannot fall far while its gradient stays constant. None where the rate is not known.
         rounding: estimate of the relative error of the approximated gradient that results from
             the weights' number format.
         gradient_change: l2 norm of the difference between the model's gradients after and
@@ -44,7 +44,7 @@ class Validity:
 
     drift: float
     layers: Mapping[str, float]
-    descent: float
+    descent: float | None
     rounding: float
     gradient_change: float | None
     steps: int
@@ -53,10 +53,11 @@ class Validity:
     def worst(cls, several: Sequence["Validity"]) -> "Validity":
         """Return the largest of each measure over updates with the same number of steps."""
         changes = [one.gradient_change for one in several if one.gradient_change is not None]
+        descents = [one.descent for one in several if one.descent is not None]
         return cls(
             drift=max(one.drift for one in several),
             layers={name: max(one.layers[name] for one in several) for name in several[0].layers},
-            descent=max(one.descent for one in several),
+            descent=max(descents, default=None),
             rounding=max(one.rounding for one in several),
             gradient_change=max(changes, default=None),
             steps=several[0].steps,
@@ -74,7 +75,7 @@ class Validity:
         many = self.steps > 1 and not simulated
         moved = f"the weights drift by {self.drift:.2g} of their norm over {self.steps} steps"
         advice = "the one-batch approximation is not valid; simulate the local steps"
-        if many and self.gradient_change is None and self.descent > DESCENT_LIMIT:
+        if many and self.gradient_change is None and (self.descent or 0) > DESCENT_LIMIT:
             sentences.append(
                 f"{moved}, enough to take about {self.descent:.2g} nats off a record's loss (limit "
                 f"{DESCENT_LIMIT:g}): {advice}"
@@ -97,7 +98,7 @@ def measure(
     before: Params,
     change: Params,
     *,
-    lr: float,
+    lr: float | None,
     steps: int,
     batch_size: int,
     gradient_change: float | None,
@@ -109,7 +110,7 @@ def measure(
     return Validity(
         drift=_ratio(total, sum(weights.values())),
         layers={name: _ratio(value, weights[name]) for name, value in squared.items()},
-        descent=batch_size * total / (lr * steps),
+        descent=None if lr is None else batch_size * total / (lr * steps),
         # A gradient changes no weights, so it is not rounded with them.
         rounding=_ratio(steps * sum(map(_rounding, before.values())), total) if total else 0.0,
         gradient_change=gradient_change,

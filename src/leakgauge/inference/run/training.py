@@ -1,20 +1,49 @@
-"""Training of a stage, round by round."""
+"""Training of a stage, round by round: a federation with one participant."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 
-import torch
-
-from leakgauge.core.checks import InputError
 from leakgauge.core.rng import derive, stream
-from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
 from leakgauge.gradients import params_of
 from leakgauge.inference.run.shadows import defense_of_round
 from leakgauge.inference.run.stage import Stage
-from leakgauge.training import train_epoch
-from leakgauge.training.catalog import own_rate, parse_optimizer
-from leakgauge.training.optimizers import Optimizing
+from leakgauge.training import Protocol, State
+from leakgauge.training.catalog import parse_optimizer
+from leakgauge.training.federation import federation
+from leakgauge.training.optimizers import Make, Optimizing
+from leakgauge.training.participant import Turn
+from leakgauge.training.state import Tensors, tensors_of
+
+
+@dataclass(frozen=True, eq=False)
+class StageParticipant:
+    """The participant who holds the private records of a stage.
+
+    Attributes:
+        stage: gives the records and the defense of each round.
+        optimizer: keeps its state from round to round; None for plain SGD.
+    """
+
+    stage: Stage
+    optimizer: Optimizing | None
+
+    def __len__(self) -> int:
+        return len(self.stage.private)
+
+    def turn(self, received: Tensors, *, seed: int, number: int, position: int) -> Turn:
+        """Return the records and the defense of a round, with the randomness of the stage."""
+        stage = self.stage
+        params = {name: received[name] for name in params_of(stage.task.model)}
+        return Turn(
+            stage.in_round(stage.private, "client", number),
+            defense_of_round(stage, number, params),
+            stream(seed, stage.game.name, "train", number),
+            noise_seed=derive(seed, stage.name, "train noise", number),
+            model_seed=derive(seed, stage.name, "train model", number),
+            mover=None if self.optimizer is None else self.optimizer.over,
+        )
 
 
 def trajectory(stage: Stage, *, after: int = 0, params: Params | None = None) -> Iterator[Params]:
@@ -30,29 +59,23 @@ def trajectory(stage: Stage, *, after: int = 0, params: Params | None = None) ->
     if make is not None and after > 0:  # its state was not kept: it starts over
         yield from islice(trajectory(stage), after + 1, None)
         return
-    optimizer = None if make is None else Optimizing(make)
-    current = params_of(stage.task.model) if params is None else dict(params)
+    start = params_of(stage.task.model) if params is None else dict(params)
     if after == 0 and params is None:
-        yield current
-    for number in range(after + 1, settings.rounds + 1):
-        with one_thread():
-            current = train_epoch(
-                stage.task,
-                current,
-                stage.in_round(stage.private, "client", number),
-                lr=settings.lr,
-                batch_size=settings.batch_size,
-                rng=stream(settings.seed, stage.game.name, "train", number),
-                defense=defense_of_round(stage, number, current),
-                noise_seed=derive(settings.seed, stage.name, "train noise", number),
-                optimizer=optimizer,
-            )
-        if not all(bool(torch.isfinite(leaf).all()) for leaf in current.values()):
-            rate = own_rate(settings.optimizer) or settings.lr
-            defended = stage.defense.name != "none"
-            weaker = f", or weaken the defense {stage.defense.name!r}" if defended else ""
-            raise InputError(
-                f"training diverged in round {number} (parameters are not finite); lower the "
-                f"learning rate, now {rate:g}{weaker}"
-            )
-        yield current
+        yield start
+    rounds = federation(
+        stage.task,
+        State({**tensors_of(stage.task), **start}),
+        [StageParticipant(stage, None if make is None else Optimizing(make))],
+        _protocol(stage, make),
+        seed=settings.seed,
+        after=after,
+    )
+    for one in rounds:
+        yield {name: one.state.shared[name] for name in start}
+
+
+def _protocol(stage: Stage, make: Make | None) -> Protocol:
+    settings = stage.settings
+    return Protocol(
+        rounds=settings.rounds, lr=settings.lr, optimizer=make, batch_size=settings.batch_size
+    )

@@ -140,6 +140,7 @@ def prepare_received(
     require_choice(labels, "--labels", LABELS)
     require(len(data) > 0, "there are no public records; they give a record's shape and range")
     update.check_fits(task.model)
+    _refuse_silent(update)
     task = replace(task, model=update.in_place(task.model))
     update = _on_device(update, data.x.device)
     count, shape = record_count(update), tuple(data.x.shape[1:])
@@ -224,6 +225,13 @@ def range_of(public: Tensor) -> tuple[Tensor, Tensor]:
         "bring more",
     )
     return (low[:, None, None], high[:, None, None]) if len(axes) > 1 else (low, high)
+
+
+def _refuse_silent(update: Update) -> None:
+    """Refuse an update of zeros, and one that stands for no gradient."""
+    if update.is_zero:
+        raise InputError(update.warnings()[0])
+    update.as_gradient()
 
 
 def _on_device(update: Update, device: torch.device) -> Update:

@@ -1,0 +1,182 @@
+"""Federated training, round by round: who receives what, who sends what, and the state after."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from leakgauge.core.checks import require
+from leakgauge.core.rng import stream
+from leakgauge.core.threads import one_thread
+from leakgauge.core.types import Task
+from leakgauge.gradients.probing import explained
+from leakgauge.training.averaging import average
+from leakgauge.training.participant import Trainee
+from leakgauge.training.protocol import FEDAVG, Protocol
+from leakgauge.training.state import State, Tensors, check_tensors
+from leakgauge.training.strategies import Honest, Strategy
+from leakgauge.training.update import Update
+from leakgauge.training.uploading import upload_of
+
+HONEST = Honest()
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round of a federation.
+
+    Attributes:
+        number: from 1.
+        received: parameters and buffers that the server sent, by the position of the participant;
+            only sampled participants are here.
+        sent: what each of them uploaded.
+        state: afterwards; the next round depends on nothing else.
+    """
+
+    number: int
+    received: dict[int, Tensors]
+    sent: dict[int, Update]
+    state: State
+
+    def uploaded(self, participant: int) -> Tensors:
+        """Return the parameters and buffers of a participant's model as it was uploaded.
+
+        With ``"fedsgd"`` the parameters are those that it received: it uploads a gradient.
+        """
+        update = self.sent[participant]
+        return {**update.after(), **update.buffers}
+
+
+def federation(
+    task: Task,
+    state: State,
+    participants: Sequence[Trainee],
+    protocol: Protocol,
+    *,
+    strategy: Strategy = HONEST,
+    seed: int,
+    after: int = 0,
+) -> Iterator[Round]:
+    """Return an iterator over the rounds of a federation.
+
+    All randomness follows from ``seed``, the round and the participant, and arithmetic runs on one
+    thread, so a run that goes on from a kept state is bit-identical to one that was never stopped.
+    The model trains in the mode in which it comes: in train mode BatchNorm's buffers change, are
+    sent and are averaged, and dropout draws by seed, round and participant.
+
+    Args:
+        task: the model and its loss; the module is not changed.
+        state: to start from: ``State.of(model)``, or that of an earlier round.
+        participants: each with its records and its defense.
+        protocol: what they do in each round.
+        strategy: what an attacker changes.
+        seed: of all randomness.
+        after: rounds that are over already; the iterator goes on behind them.
+
+    Yields:
+        Rounds ``after + 1`` to ``protocol.rounds``.
+
+    Raises:
+        InputError: the parts do not fit one another, at once; or the training diverges.
+
+    >>> import torch
+    >>> from leakgauge.core.types import Dataset
+    >>> from leakgauge.training.participant import Participant
+    >>> task = Task(torch.nn.Linear(2, 1), "mse")
+    >>> people = [Participant(Dataset(torch.ones(4, 2), torch.full((4,), y))) for y in (1.0, 3.0)]
+    >>> protocol = Protocol(rounds=50, lr=0.1)
+    >>> *_, last = federation(task, State.of(task.model), people, protocol, seed=0)
+    >>> fitted = torch.func.functional_call(task.model, dict(last.state.shared), torch.ones(2))
+    >>> last.number, list(last.sent), round(fitted.item(), 3)
+    (50, [0, 1], 2.0)
+    """
+    require(len(participants) > 0, "a federation has no participants; pass at least one")
+    strategy.check(len(participants), protocol)
+    require(
+        0 <= after <= protocol.rounds,
+        f"{after} rounds are over already; expected 0 to {protocol.rounds}, the rounds of all",
+    )
+    check_tensors(state.shared, task, "the shared model")
+    for position, tensors in state.own.items():
+        require(
+            position in strategy.isolates,
+            f"the state has an own model of participant {position}, whom the strategy does not "
+            "isolate; pass the strategy of the rounds before",
+        )
+        check_tensors(tensors, task, f"participant {position}")
+    return _rounds(_Federation(task, tuple(participants), protocol, strategy, seed), state, after)
+
+
+def _rounds(federated: "_Federation", state: State, after: int) -> Iterator[Round]:
+    for number in range(after + 1, federated.protocol.rounds + 1):
+        with one_thread():
+            played = federated.play(number, state)
+        yield played
+        state = played.state
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """What participants with one common model received and sent, and their model afterwards."""
+
+    received: Tensors
+    sent: dict[int, Update]
+    after: Tensors
+
+
+@dataclass(frozen=True, eq=False)
+class _Federation:
+    """The parts of a federation that stay the same in all rounds."""
+
+    task: Task
+    participants: tuple[Trainee, ...]
+    protocol: Protocol
+    strategy: Strategy
+    seed: int
+
+    def play(self, number: int, state: State) -> Round:
+        """Return one round."""
+        sampled = self._sampled(number)
+        alone = self.strategy.isolates
+        own = {one: state.own.get(one, state.shared) for one in sorted(alone)}
+        together = self._group(number, [one for one in sampled if one not in alone], state.shared)
+        apart = {one: self._group(number, [one], own[one]) for one in sampled if one in alone}
+        group_of = {one: apart.get(one, together) for one in sampled}
+        return Round(
+            number,
+            {one: group.received for one, group in group_of.items()},
+            {one: group.sent[one] for one, group in group_of.items()},
+            State(together.after, {**own, **{one: group.after for one, group in apart.items()}}),
+        )
+
+    def _sampled(self, number: int) -> list[int]:
+        total = len(self.participants)
+        count = max(1, int(self.protocol.share * total + 0.5))
+        rng = stream(self.seed, "federation", "sample", number)
+        return sorted(rng.choice(total, size=count, replace=False).tolist())
+
+    def _group(self, number: int, members: Sequence[int], model: Tensors) -> _Group:
+        if not members:
+            return _Group(model, {}, model)
+        received = self.strategy.broadcast(self.task, model)
+        sent = {one: self._upload(number, one, received) for one in members}
+        weights = [len(self.participants[one]) if self.protocol.weighted else 1 for one in sent]
+        return _Group(received, sent, self._aggregate(received, list(sent.values()), weights))
+
+    def _aggregate(
+        self, received: Tensors, sent: Sequence[Update], weights: Sequence[float]
+    ) -> Tensors:
+        buffers = average([update.buffers for update in sent], weights)
+        if self.protocol.kind == FEDAVG:
+            return {**average([update.after() for update in sent], weights), **buffers}
+        gradient = average([update.values for update in sent], weights)
+        leaves = {name: received[name].clone().requires_grad_() for name in gradient}
+        self.protocol.mover()(leaves)(gradient)
+        return {**{name: leaf.detach() for name, leaf in leaves.items()}, **buffers}
+
+    def _upload(self, number: int, position: int, received: Tensors) -> Update:
+        turn = self.participants[position].turn(
+            received, seed=self.seed, number=number, position=position
+        )
+        who = "training" if len(self.participants) == 1 else f"training of participant {position}"
+        with explained(f"{who} failed in round {number}"):
+            update = upload_of(self.task, received, turn, self.protocol, who=who, number=number)
+        return self.strategy.upload(self.task, update, participant=position)

@@ -1,0 +1,122 @@
+"""The state of a federation: the shared model and those of isolated participants, by name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from leakgauge.core.checks import require, require_known
+from leakgauge.core.types import Task
+from leakgauge.gradients import params_of
+from leakgauge.gradients.probing import fresh_buffers, private
+
+Tensors = Mapping[str, Tensor]
+"""A model's trainable parameters, then its buffers, by name; each value is ``[*p]``."""
+
+_SHARED, _OWN = "shared", "participant"
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """All that a federation needs to go on after a round.
+
+    Attributes:
+        shared: parameters and buffers of the shared model.
+        own: those of each isolated participant, by its position. One who is not here starts from
+            the shared model.
+
+    >>> list(State.of(nn.BatchNorm1d(2)).shared)
+    ['weight', 'bias', 'running_mean', 'running_var', 'num_batches_tracked']
+    """
+
+    shared: Tensors
+    own: Mapping[int, Tensors] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: nn.Module) -> "State":
+        """Return the state before the first round: everybody has copies of the model's tensors."""
+        return cls(tensors_of(Task(model)))
+
+    def flat(self) -> dict[str, Tensor]:
+        """Return all tensors under one name each, as files of checkpoints hold them."""
+        kept = {f"{_SHARED}/{name}": leaf for name, leaf in self.shared.items()}
+        for position, tensors in self.own.items():
+            kept |= {f"{_OWN}/{position}/{name}": leaf for name, leaf in tensors.items()}
+        return kept
+
+    @classmethod
+    def from_flat(cls, kept: Mapping[str, Tensor]) -> "State":
+        """Return the state that ``flat`` named.
+
+        Raises:
+            InputError: a name is none of ``flat``.
+
+        >>> start = State.of(nn.Linear(2, 1)).shared
+        >>> list(State(start, {3: start}).flat())
+        ['shared/weight', 'shared/bias', 'participant/3/weight', 'participant/3/bias']
+        >>> list(State.from_flat(State(start, {3: start}).flat()).own)
+        [3]
+        """
+        shared: dict[str, Tensor] = {}
+        own: dict[int, dict[str, Tensor]] = {}
+        for key, leaf in kept.items():
+            whose, _, name = key.partition("/")
+            if whose == _SHARED:
+                shared[name] = leaf
+                continue
+            position, _, name = name.partition("/")
+            require(
+                whose == _OWN and position.isdecimal() and bool(name),
+                f"{key!r} names no tensor of a federation; pass what State.flat returned",
+            )
+            own.setdefault(int(position), {})[name] = leaf
+        return cls(shared, own)
+
+
+def tensors_of(task: Task) -> dict[str, Tensor]:
+    """Return copies of the model's trainable parameters, then of its buffers."""
+    return {**params_of(task.model), **fresh_buffers(task)}
+
+
+def working_copy(task: Task, tensors: Tensors) -> tuple[Task, dict[str, Tensor]]:
+    """Return the task on a copy of its model that holds the tensors, and its parameters.
+
+    Args:
+        task: the model and its loss; the module is not changed.
+        tensors: parameters and buffers; the model supplies buffers that are missing.
+
+    Returns:
+        The task, and the trainable parameters of its model by name: a step that moves them in
+        place moves the model.
+
+    >>> task = Task(nn.Linear(2, 1))
+    >>> own, leaves = working_copy(task, {"weight": torch.ones(1, 2), "bias": torch.ones(1)})
+    >>> own.model(torch.ones(1, 2)).item(), list(leaves)
+    (3.0, ['weight', 'bias'])
+    """
+    names = [name for name, leaf in task.model.named_parameters() if leaf.requires_grad]
+    own = private(task, {name: tensors[name].detach().clone() for name in names})
+    with torch.no_grad():
+        for name, buffer in own.model.named_buffers():
+            if name in tensors:
+                buffer.copy_(tensors[name])
+    parameters = dict(own.model.named_parameters())
+    return own, {name: parameters[name] for name in names}
+
+
+def check_tensors(tensors: Tensors, task: Task, whose: str) -> None:
+    """Refuse tensors that are not exactly the parameters and buffers of the task's model.
+
+    Raises:
+        InputError: a name is missing or unknown, or a shape differs.
+    """
+    wanted = tensors_of(task)
+    for name in wanted:
+        require_known(
+            name, tensors, f"the state of {whose} has no {name!r}, which State.of(model) has"
+        )
+    for name, leaf in tensors.items():
+        require_known(name, wanted, f"the state of {whose} has {name!r}, not in the model")
+        came, expected = list(leaf.shape), list(wanted[name].shape)
+        require(came == expected, f"the state of {whose}: {name!r} is {came}; expected {expected}")
