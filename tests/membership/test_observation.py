@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from leakgauge.core.checks import InputError
+from leakgauge.core.losses import log_losses
 from leakgauge.core.types import Dataset, Task
 from leakgauge.gradients import params_of, per_example_gradients
-from leakgauge.membership.observation import hidden_outputs, log_losses, observe
+from leakgauge.membership.observation import hidden_outputs, observe
 from support.worlds import network, noise
 
 
@@ -18,14 +19,13 @@ def seen(task: Task, data: Dataset, **wanted):
 
 
 def test_losses_stay_exact_where_probabilities_round_to_one() -> None:
-    task = Task(nn.Linear(2, 3), "cross_entropy")
     gaps = torch.tensor([0.5, 5.0, 36.0, 50.0, 300.0], dtype=torch.float64)
     outputs = torch.stack([gaps, torch.zeros(5), torch.zeros(5)], dim=1).double()
     labels = torch.zeros(5, dtype=torch.int64)
-    found = log_losses(task, outputs, labels, classes=3)
+    found = log_losses(nn.functional.cross_entropy, outputs, labels)
     exact = [math.log(math.log1p(2 * math.exp(-gap))) for gap in gaps.tolist()]
     assert found.tolist() == pytest.approx(exact, rel=1e-12)
-    wrong = log_losses(task, -outputs, labels, classes=3).exp()
+    wrong = log_losses(nn.functional.cross_entropy, -outputs, labels).exp()
     assert wrong.tolist() == pytest.approx(
         nn.functional.cross_entropy(-outputs, labels, reduction="none").tolist(), rel=1e-12
     )

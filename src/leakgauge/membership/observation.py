@@ -15,6 +15,7 @@ from torch.nn import functional
 from torch.utils.hooks import RemovableHandle
 
 from leakgauge.core.checks import require
+from leakgauge.core.losses import log_losses
 from leakgauge.core.types import Dataset, Task
 from leakgauge.gradients import params_of
 from leakgauge.gradients.factors import Factors, factors
@@ -121,7 +122,9 @@ def observe(
         data = replace(data, x=data.x.double())
     each = [_outputs(task, data, number) for number, task in enumerate(exact, start=1)]
     classes = each[0].shape[1] if _of_classes(data, each[0]) else 0
-    losses = [log_losses(*one, data.y, classes=classes) for one in zip(exact, each, strict=True)]
+    losses = [
+        log_losses(task.loss, outputs, data.y) for task, outputs in zip(exact, each, strict=True)
+    ]
     seen = [functional.softmax(one, 1) if classes else one for one in each]
     of_hidden = [hidden_outputs(one, data.x, hidden) for one in exact]
     return Observed(
@@ -130,16 +133,16 @@ def observe(
         data.y,
         classes,
         {name: torch.stack([one[name] for one in of_hidden], dim=1) for name in hidden},
-        references=_losses_at(references, data, classes),
+        references=_losses_at(references, data),
         **_gradients(exact, data, layers),
     )
 
 
-def _losses_at(references: Sequence[Task], data: Dataset, classes: int) -> Tensor:
+def _losses_at(references: Sequence[Task], data: Dataset) -> Tensor:
     """Return minus the loss at each model ``[n, m]``; empty without models."""
     exact = [_in_float64(task) for task in references]
     losses = [
-        -log_losses(task, _outputs(task, data, number), data.y, classes=classes).exp()
+        -log_losses(task.loss, _outputs(task, data, number), data.y).exp()
         for number, task in enumerate(exact, start=1)
     ]
     return torch.stack(losses, dim=1) if losses else torch.empty(0)
@@ -161,32 +164,6 @@ def _gradients(snapshots: Sequence[Task], data: Dataset, layers: Sequence[str]) 
 def _in_float64(task: Task) -> Task:
     """Return the task in float64: on members, gradients are the rounding error of float32."""
     return Task(copy.deepcopy(task.model).double().eval(), task.loss)
-
-
-def log_losses(task: Task, outputs: Tensor, y: Tensor, *, classes: int) -> Tensor:
-    """Return the logarithm of each record's loss ``[n]``, float64.
-
-    Cross entropy is computed from the difference of logits, and stays exact where the probability
-    of the label rounds to 1, as it does on records that a network knows by heart.
-
-    Args:
-        task: for its loss.
-        outputs: of the model ``[n, ...]``, float64.
-        y: targets ``[n, ...]``.
-        classes: as in ``Observed``.
-
-    >>> task = Task(nn.Linear(1, 2), "cross_entropy")
-    >>> outputs, y = torch.tensor([[100.0, 0.0]]).double(), torch.tensor([0])
-    >>> log_losses(task, outputs, y, classes=2)
-    tensor([-100.], dtype=torch.float64)
-    """
-    if classes and _is_cross_entropy(task):
-        lead = outputs - outputs.gather(1, y[:, None])
-        others = lead.scatter(1, y[:, None], -torch.inf).logsumexp(1)
-        # log(log1p(exp(u))) is u itself where exp(u) is below the last digit of 1.
-        return torch.where(others < -30, others, functional.softplus(others).log())
-    each = [task.mean_loss(outputs[[row]], y[[row]]) for row in range(len(y))]
-    return torch.stack(each).clamp(min=TINY).log()
 
 
 def hidden_outputs(task: Task, x: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
@@ -224,10 +201,3 @@ def _outputs(task: Task, data: Dataset, number: int) -> Tensor:
 
 def _of_classes(data: Dataset, outputs: Tensor) -> bool:
     return data.y.ndim == 1 and not data.y.is_floating_point() and outputs.shape[1] > 1
-
-
-def _is_cross_entropy(task: Task) -> bool:
-    loss: Any = task.loss
-    if isinstance(loss, nn.CrossEntropyLoss):
-        return loss.weight is None and loss.label_smoothing == 0
-    return loss is functional.cross_entropy

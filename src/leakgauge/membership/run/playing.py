@@ -8,6 +8,7 @@ from leakgauge.core.checks import require
 from leakgauge.defenses import Defense, parse_defense
 from leakgauge.membership.adversaries.adversary import Attack
 from leakgauge.membership.catalog import parse_attack
+from leakgauge.training.participant import refuse_learned
 
 if TYPE_CHECKING:
     from leakgauge.membership.spec import MembershipSpec
@@ -35,10 +36,6 @@ def defenses_of(spec: MembershipSpec) -> list[Defense]:
     defenses = {}
     for text in spec.defense:
         one = parse_defense(text, batch_size=spec.batch_size)
-        require(
-            one.learn is None,
-            f"{one.name!r} is learnt from public gradients against the inference of a secret, and "
-            "no secret is defined here; choose another --defense",
-        )
+        refuse_learned(one)
         defenses[one.name] = one
     return list(defenses.values())
