@@ -1,5 +1,7 @@
 """Small models with members and others: untrained, and trained until they know members by heart."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import nn
@@ -35,9 +37,9 @@ def world(*, count: int, seed: int, epochs: int, references: int = 0) -> World:
     recipe = Recipe(task, spec)
     if epochs:
         task = with_params(task, recipe.last(data.rows(split.members), "target"))
-    made = given_world((task,), data, split, spec)
+    made = given_world((task,), data, split, recipe)
     trained = [
         with_params(task, recipe.last(data.rows(reference_rows(made, number)), f"{number}"))
         for number in range(references)
     ]
-    return World(**{**vars(made), "recipe": recipe, "references": trained})
+    return replace(made, references=trained)

@@ -82,7 +82,7 @@ def split_members(
     known, validation, _ = np.rint(np.cumsum(SHARES) * size).astype(np.int64).tolist()
     ends = np.array([known, validation, size, size + known, size + validation, 2 * size, count])
     owners = np.arange(count) if users is None else users.cpu().numpy()
-    parts = _dealt(owners, ends, rng)
+    parts = dealt(owners, ends, rng=rng)
     fewest = min(len(part) for part in parts[:-1])
     require(
         fewest >= 2,
@@ -92,40 +92,65 @@ def split_members(
     return MemberSplit(*(torch.from_numpy(part) for part in parts))
 
 
-def split_known(members: int, others: int, *, rng: np.random.Generator) -> MemberSplit:
-    """Return a random split of records of a model that exists already.
+def split_known(
+    members: Tensor,
+    others: Tensor,
+    *,
+    rng: np.random.Generator,
+    users: Tensor | None = None,
+    most: int | None = None,
+) -> MemberSplit:
+    """Return a random split of records that are members of a model or not; none is for shadows.
 
-    There are as many targets among the members as among the others; no record is for shadows.
+    There are as many targets among the members as among the others.
 
     Args:
-        members: number of records that it was trained on; they come first.
-        others: number of records that it was not trained on.
+        members: rows that the model was trained on.
+        others: rows that it was not trained on.
         rng: the generator of the split.
+        users: the user of each record of the data ``[n]``; no user is in two parts of one kind.
+        most: records of a part, at most; all where None.
 
     Raises:
         InputError: there are too few of one kind.
 
-    >>> split = split_known(50, 20, rng=np.random.default_rng(0))
+    >>> rows = torch.arange(50), torch.arange(50, 70)
+    >>> split = split_known(*rows, rng=np.random.default_rng(0))
     >>> len(split.known_members), len(split.target_members), len(split.target_non_members)
     (20, 8, 8)
     """
-    for size, kind in ((members, "members"), (others, "non-members")):
+    for rows, kind in ((members, "members"), (others, "non-members")):
         require(
-            size >= FEWEST,
-            f"there are {size} {kind}; bring {FEWEST} or more, so that some are known to the "
+            len(rows) >= FEWEST,
+            f"there are {len(rows)} {kind}; bring {FEWEST} or more, so that some are known to the "
             "attacker and others are targets",
         )
-    ends = [np.rint(np.cumsum(SHARES) * size).astype(np.int64) for size in (members, others)]
-    drawn = rng.permutation(members), members + rng.permutation(others)
-    parts = [np.split(rows, each)[:-1] for rows, each in zip(drawn, ends, strict=True)]
+    parts = [_shared_out(rows, users, rng) for rows in (members, others)]
+    fewest = min(len(part) for each in parts for part in each)
+    require(fewest >= 2, f"whole users leave a part with {fewest} records; bring more users")
     targets = min(len(each[-1]) for each in parts)
-    parts = [[*each[:-1], each[-1][:targets]] for each in parts]
-    rows = (*parts[0], *parts[1], np.empty(0, dtype=np.int64))
-    return MemberSplit(*map(torch.from_numpy, rows))
+    cut = [part[:most] for each in parts for part in (*each[:-1], each[-1][:targets])]
+    return MemberSplit(*cut, *[others[:0]])
 
 
-def _dealt(owners: Ints, ends: Ints, rng: np.random.Generator) -> list[Ints]:
-    """Return the rows of each part; a user's lie in the part that holds their middle."""
+def _shared_out(rows: Tensor, users: Tensor | None, rng: np.random.Generator) -> list[Tensor]:
+    ends = np.rint(np.cumsum(SHARES) * len(rows)).astype(np.int64)
+    owners = np.arange(len(rows)) if users is None else users[rows.to(users.device)].cpu().numpy()
+    return [rows[torch.from_numpy(part)] for part in dealt(owners, ends, rng=rng)]
+
+
+def dealt(owners: Ints, ends: Ints, *, rng: np.random.Generator) -> list[Ints]:
+    """Return the rows of each part in random order; no user has rows in two.
+
+    Args:
+        owners: the user of each record ``[n]``.
+        ends: number of records of all parts up to each one, ascending; what lies beyond the last
+            is in no part. A user's rows lie in the part that holds their middle.
+        rng: the generator of the split.
+
+    >>> dealt(np.array([5, 5, 7, 7]), np.array([2, 4]), rng=np.random.default_rng(0))
+    [array([0, 1]), array([2, 3])]
+    """
     _, user = np.unique(owners, return_inverse=True)
     sizes = np.bincount(user)
     order = rng.permutation(len(sizes))

@@ -24,11 +24,21 @@ from leakgauge.runs.spec import NONE, Spec
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
 from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
 from leakgauge.training.catalog import own_rate, parse_optimizer
+from leakgauge.training.forms import FORMS, LOG
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
 
 QUESTION = "membership"
+GLOBAL, LOCAL = "global", "local"
+PASSIVE, ASCENT, ISOLATE, BOTH = "passive", "ascent", "isolate", "both"
+STRATEGIES = (PASSIVE, ASCENT, ISOLATE, BOTH)
+LAST_ROUNDS = (0.5, 0.625, 0.75, 0.875, 1.0)
+"""Shares of a federation's rounds that are observed: late ones tell more (Table XII)."""
+
+TARGETS = 100
+"""Records of each kind that an ascent raises the loss of (Nasr et al., section IV-E)."""
+
 ADAM = "adam"
 RATE = 0.001
 
@@ -82,10 +92,45 @@ class MembershipSpec(Spec):
     size: Annotated[
         Whole | None,
         Setting(
-            "records that the model is trained on, at most; as many others are its non-members",
+            "records that the model, or each participant, is trained on, at most",
             least=10,
             panel=DATA,
         ),
+    ] = None
+    participants: Annotated[
+        Whole,
+        Setting("participants of a federation; 1: central training", least=1, panel=TRAINING),
+    ] = 1
+    attacker: Annotated[
+        str,
+        Setting(
+            "who attacks a federation: global (the server, which sees each upload) or local (a "
+            "participant, which sees averages)",
+            choices=(GLOBAL, LOCAL),
+            panel=ATTACK,
+        ),
+    ] = GLOBAL
+    strategy: Annotated[
+        str,
+        Setting(
+            "what the attacker of a federation does: passive, ascent (raises the targets' loss in "
+            "each round), isolate (gives the target participant its own model back) or both",
+            choices=STRATEGIES,
+            panel=ATTACK,
+        ),
+    ] = PASSIVE
+    ascent: Annotated[
+        str,
+        Setting("what an ascent raises: log (of the loss), printed or unit", choices=FORMS),
+    ] = LOG
+    ascent_rate: Annotated[Real, Setting("rate of the ascent", above=0, panel=ATTACK)] = 0.002
+    observed: Annotated[
+        tuple[Whole, ...],
+        Setting("round of a federation that the attacker keeps", least=1, panel=ATTACK),
+    ] = ()
+    targets: Annotated[
+        Whole | None,
+        Setting("records of each kind that are judged, at most", least=2, panel=ATTACK),
     ] = None
     checkpoint: Annotated[
         tuple[str, ...],
@@ -118,10 +163,11 @@ class MembershipSpec(Spec):
     @property
     def adversaries(self) -> tuple[str, ...]:
         """The attacks that are played, as users type them."""
-        if self.adversary or not self.checkpoint:
+        if self.adversary or (not self.checkpoint and self.participants == 1):
             return self.adversary or DEFAULT
         played = tuple(name for name in DEFAULT if ABOUT[name][0] != SHADOW)
-        return (*played, SEPARATE) if len(self.checkpoint) > 1 else played
+        several = self.participants > 1 or len(self.checkpoint) > 1
+        return (*played, SEPARATE) if several else played
 
     def check(self) -> None:
         """Refuse what is wrong for any data.
@@ -137,10 +183,51 @@ class MembershipSpec(Spec):
         defenses_of(self)
         parse_optimizer(self.optimizer, lr=self.lr)
         self._check_checkpoint()
+        self._check_federation()
         require(
             self.lr == RATE or own_rate(self.optimizer) is None,
             f"--lr {self.lr:g} and --optimizer {self.optimizer} name two learning rates; leave one "
             "out",
+        )
+
+    @property
+    def observed_rounds(self) -> tuple[int, ...]:
+        """The rounds of a federation that the attacker keeps, ascending."""
+        late = (max(1, round(share * self.rounds)) for share in LAST_ROUNDS)
+        return tuple(sorted(set(self.observed or late)))
+
+    @property
+    def judged(self) -> int | None:
+        """Records of each kind in a part, at most; None for all."""
+        ascends = self.strategy in (ASCENT, BOTH)
+        return TARGETS if ascends and self.targets is None else self.targets
+
+    def _check_federation(self) -> None:
+        """Refuse what only a federation has, and what none can do."""
+        if self.participants == 1:
+            alone = (self.attacker, self.strategy, self.observed) == (GLOBAL, PASSIVE, ())
+            require(
+                alone,
+                "attacker, strategy and observed are about a federation; add "
+                "--set membership.participants=4",
+            )
+            return
+        require(not self.checkpoint, "a CHECKPOINT is trained; leave participants out")
+        require(
+            self.attacker == GLOBAL or self.strategy in (PASSIVE, ASCENT),
+            f"a local attacker cannot {self.strategy}: the server alone can isolate a participant; "
+            "set attacker=global, or strategy=ascent",
+        )
+        last = max(self.observed, default=1)
+        require(
+            last <= self.rounds,
+            f"observed names round {last} of {self.rounds}; lower it, or raise --rounds",
+        )
+        shadow = next((one for one in self.adversaries if _needs_shadow(one)), None)
+        require(
+            shadow is None,
+            f"attack {shadow!r} trains central models of its own, and this is a federation; name "
+            "another --adversary",
         )
 
     def _check_checkpoint(self) -> None:
@@ -180,10 +267,10 @@ class MembershipSpec(Spec):
         Raises:
             InputError: the data cannot answer the question; the message says what would.
         """
-        from leakgauge.membership.run.preparing import resolved, split_of
+        from leakgauge.membership.run.preparing import check_split, resolved
 
         spec = replace(self, **resolved(self, source))
-        split_of(spec, source)
+        check_split(spec, source)
         return spec
 
 

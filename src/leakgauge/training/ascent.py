@@ -8,10 +8,8 @@ from leakgauge.core.losses import log_losses
 from leakgauge.core.tensors import all_finite
 from leakgauge.core.types import Params, Task
 from leakgauge.gradients.probing import explained
+from leakgauge.training.forms import LOG, UNIT
 from leakgauge.training.state import Tensors, working_copy
-
-PRINTED, UNIT, LOG = "printed", "unit", "log"
-FORMS = (PRINTED, UNIT, LOG)
 
 
 def ascended(

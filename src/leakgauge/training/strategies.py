@@ -7,7 +7,8 @@ from torch import Tensor
 
 from leakgauge.core.checks import require, require_choice, require_positive
 from leakgauge.core.types import Task
-from leakgauge.training.ascent import FORMS, PRINTED, ascended
+from leakgauge.training.ascent import ascended
+from leakgauge.training.forms import FORMS, PRINTED
 from leakgauge.training.protocol import FEDSGD, Protocol
 from leakgauge.training.state import Tensors
 from leakgauge.training.update import Update

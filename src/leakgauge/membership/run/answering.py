@@ -9,21 +9,19 @@ import numpy as np
 from leakgauge.core.checks import InputError
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.rng import stream
+from leakgauge.core.types import Dataset
 from leakgauge.data import Source
+from leakgauge.data.split_members import MemberSplit
 from leakgauge.defenses import none
 from leakgauge.membership.adversaries.adversary import Attack
 from leakgauge.membership.run.at_risk import AtRisk, calibration, keep_at_risk, most_at_risk
 from leakgauge.membership.run.attacking import play
 from leakgauge.membership.run.cell import Cell
+from leakgauge.membership.run.federated import federated_worlds
 from leakgauge.membership.run.judged import Judged, decoded, encoded
-from leakgauge.membership.run.judging import (
-    Targets,
-    blocks_of,
-    headline,
-    held_out_auroc,
-    judge,
-)
+from leakgauge.membership.run.judging import Targets, blocks_of, headline, judge
 from leakgauge.membership.run.model import model_measurements, norm_measurements
+from leakgauge.membership.run.over_participants import over_participants
 from leakgauge.membership.run.playing import attacks_of, defenses_of
 from leakgauge.membership.run.preparing import Prepared, prepare
 from leakgauge.membership.run.training import Recipe
@@ -37,6 +35,9 @@ from leakgauge.runs.work import WorkFolder, digest_of
 
 Part = tuple[str, str, Attack]
 """Defense, knowledge and attack."""
+
+Worlds = Mapping[str, Sequence[World]]
+"""By defense, what is attacked; a federation's attackers attack each participant by itself."""
 
 
 def answer(
@@ -62,29 +63,27 @@ def answer(
         progress.warn(warning)
     worlds, missing = _worlds(spec, prepared, folder, progress)
     judged, refused = _attacked(spec, worlds, folder, progress, workers)
-    targets = _targets(prepared, next(iter(worlds.values())), spec)
+    targets = [_targets(prepared, one, spec) for one in next(iter(worlds.values()))]
     measurements = list(_measurements(spec, prepared, worlds, judged, targets))
-    keep_at_risk(folder.files, _at_risk(spec, measurements, judged, targets, worlds))
+    keep_at_risk(folder.files, _at_risk(spec, measurements, judged, worlds))
     return Answer(prepared.run, measurements, (*missing, *refused))
 
 
 def _worlds(
     spec: MembershipSpec, prepared: Prepared, folder: WorkFolder, progress: Progress
-) -> tuple[dict[str, World], list[str]]:
-    """Return the trained model of each defense, and why one is missing."""
+) -> tuple[dict[str, Sequence[World]], list[str]]:
+    """Return what is attacked under each defense, and why one is missing."""
     if prepared.snapshots:
-        given = given_world(prepared.snapshots, prepared.data, prepared.split, spec)
-        return {none().name: given}, []
-    worlds: dict[str, World] = {}
+        recipe = Recipe(prepared.task, spec)
+        given = given_world(prepared.snapshots, prepared.data, prepared.splits[0], recipe)
+        return {none().name: [given]}, []
+    worlds: dict[str, Sequence[World]] = {}
     missing = []
-    needed = max(attack.needs.references for attack in attacks_of(spec))
     defenses = defenses_of(spec)
     for defense in defenses:
         recipe = Recipe(prepared.task, spec, defense)
         try:
-            worlds[defense.name] = trained_world(
-                prepared.data, prepared.split, recipe, needed, folder, progress
-            )
+            worlds[defense.name] = _trained(prepared, recipe, folder, progress)
         except InputError as error:
             if defense is defenses[-1] and not worlds:
                 raise
@@ -92,18 +91,28 @@ def _worlds(
     return worlds, missing
 
 
+def _trained(
+    prepared: Prepared, recipe: Recipe, folder: WorkFolder, progress: Progress
+) -> Sequence[World]:
+    data, splits = prepared.data, prepared.splits
+    if prepared.held:
+        return federated_worlds(recipe, data, prepared.held, splits, folder, progress)
+    needed = max(attack.needs.references for attack in attacks_of(recipe.spec))
+    return [trained_world(data, splits[0], recipe, needed, folder, progress)]
+
+
 def _attacked(
     spec: MembershipSpec,
-    worlds: Mapping[str, World],
+    worlds: Worlds,
     folder: WorkFolder,
     progress: Progress,
     workers: int | None,
-) -> tuple[dict[Part, Judged], list[str]]:
+) -> tuple[dict[Part, Sequence[Judged]], list[str]]:
     """Return what each attack said under each defense, and why one is missing."""
-    done: dict[Part, Judged | str] = {}
+    done: dict[Part, Sequence[Judged] | str] = {}
     left: dict[Part, str] = {}
     for part in _parts(spec, worlds):
-        after = digest_of(worlds[part[0]].params)
+        after = " ".join(digest_of(one.params) for one in worlds[part[0]])
         kept = folder.arrays(_name(part), after=after)
         if kept is None:
             left[part] = after
@@ -119,27 +128,30 @@ def _attacked(
             folder.keep_arrays(_name(part), *said, after=left[part])
             done[part] = decoded(said)
         progress.step(f"{QUESTION}: attacking", len(done), total)
-    judged = {part: one for part, one in done.items() if isinstance(one, Judged)}
+    judged = {part: one for part, one in done.items() if not isinstance(one, str)}
     refused = [f"{part[2].name}: {one}" for part, one in done.items() if isinstance(one, str)]
     if not judged:
         raise InputError("; ".join(dict.fromkeys(refused)))
     return {part: judged[part] for part in _parts(spec, worlds) if part in judged}, refused
 
 
-def _parts(spec: MembershipSpec, worlds: Mapping[str, World]) -> Iterator[Part]:
+def _parts(spec: MembershipSpec, worlds: Worlds) -> Iterator[Part]:
     for defense in worlds:
         for knowledge in (STATIC,) if defense == none().name else (STATIC, ADAPTIVE):
             for attack in attacks_of(spec):
                 yield defense, knowledge, attack
 
 
-def _play(part: Part, worlds: Mapping[str, World], seed: int) -> tuple[Part, Kept | str]:
+def _play(part: Part, worlds: Worlds, seed: int) -> tuple[Part, Kept | str]:
     defense, knowledge, attack = part
-    world = worlds[defense]
-    undefended = worlds.get(none().name, world)
-    prepared_in = world if knowledge == ADAPTIVE else undefended
+    attacked = worlds[defense]
+    prepared_in = attacked if knowledge == ADAPTIVE else worlds.get(none().name, attacked)
     try:
-        return part, encoded(play(attack, world, prepared_in=prepared_in, seed=seed))
+        each = [
+            play(attack, world, prepared_in=known, seed=seed)
+            for world, known in zip(attacked, prepared_in, strict=True)
+        ]
+        return part, encoded(each)
     except InputError as error:
         return part, str(error)
 
@@ -158,69 +170,80 @@ def _targets(prepared: Prepared, world: World, spec: MembershipSpec) -> Targets:
     of_classes = not data.y.is_floating_point() and data.y.ndim == 1
     label = data.y.cpu().numpy() if of_classes else np.full(len(rows), -1)
     block = blocks_of(len(rows), users, rng=stream(spec.seed, QUESTION, "blocks"))
-    return Targets(world.targets.member, label, block, classes)
+    return Targets(world.targets.member, label, block, classes, world.validation.member)
 
 
 def _measurements(
     spec: MembershipSpec,
     prepared: Prepared,
-    worlds: Mapping[str, World],
-    judged: Mapping[Part, Judged],
-    targets: Targets,
+    worlds: Worlds,
+    judged: Mapping[Part, Sequence[Judged]],
+    targets: Sequence[Targets],
 ) -> Iterator[Measurement]:
-    validation = next(iter(worlds.values())).validation.member
-    for defense, world in worlds.items():
+    for defense, attacked in worlds.items():
         cell = Cell(prepared.dataset, prepared.label, defense, STATIC, "", spec.seed)
         for knowledge in (STATIC, ADAPTIVE):
             of_attacks = {
-                part[2].name: list(
-                    judge(
-                        replace(cell, knowledge=knowledge, adversary=part[2].name),
-                        one,
-                        targets,
-                        held_out_auroc(one, validation),
-                    )
+                part[2].name: over_participants(
+                    [
+                        list(
+                            judge(replace(cell, knowledge=knowledge, adversary=part[2].name), *one)
+                        )
+                        for one in zip(each, targets, strict=True)
+                    ]
                 )
-                for part, one in judged.items()
+                for part, each in judged.items()
                 if part[:2] == (defense, knowledge)
             }
             if of_attacks:
                 yield from headline(of_attacks)
                 for each in of_attacks.values():
                     yield from each
-        sides = (
-            prepared.data.rows(rows) for rows in (prepared.split.members, world.targets.others)
+        yield from over_participants(
+            [
+                [
+                    *model_measurements(cell, world.snapshots[-1], *_sides(prepared, world, split)),
+                    *norm_measurements(cell, world.norms, world.targets.member),
+                ]
+                for world, split in zip(attacked, prepared.splits, strict=True)
+            ]
         )
-        yield from model_measurements(cell, world.snapshots[-1], *sides)
-        yield from norm_measurements(cell, world.norms, targets.member)
+
+
+def _sides(prepared: Prepared, world: World, split: MemberSplit) -> Iterator[Dataset]:
+    """Yield the members of a world, and the others."""
+    for rows in (split.members, world.targets.others):
+        yield prepared.data.rows(rows)
 
 
 def _at_risk(
     spec: MembershipSpec,
     measurements: Sequence[Measurement],
-    judged: Mapping[Part, Judged],
-    targets: Targets,
-    worlds: Mapping[str, World],
+    judged: Mapping[Part, Sequence[Judged]],
+    worlds: Worlds,
 ) -> dict[str, Sequence[AtRisk]]:
     """Return the records most at risk under each defense, by its headline's strongest attack."""
-    world = next(iter(worlds.values()))
-    rows, validation = world.targets.rows.cpu().numpy(), world.validation.member
     found: dict[str, Sequence[AtRisk]] = {}
     for defense, knowledge, attack in dict.fromkeys(
         (one.defense, one.knowledge, one.adversary) for one in measurements if one.round == HEADLINE
     ):
-        said = next(
+        each = next(
             one
             for part, one in judged.items()
             if (part[0], part[1], part[2].name) == (defense, knowledge, attack)
         )
-        found[defense] = most_at_risk(
-            said.targets,
-            targets.member,
-            rows,
-            count=spec.at_risk,
-            calibrate=calibration(said.validation, validation),
-        )
+        exposed = [
+            one
+            for said, world in zip(each, worlds[defense], strict=True)
+            for one in most_at_risk(
+                said.targets,
+                world.targets.member,
+                world.targets.rows.cpu().numpy(),
+                count=spec.at_risk,
+                calibrate=calibration(said.validation, world.validation.member),
+            )
+        ]
+        found[defense] = sorted(exposed, key=lambda one: -one.odds)[: spec.at_risk]
     return found
 
 

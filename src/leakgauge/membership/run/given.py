@@ -57,8 +57,9 @@ def given_model(spec: MembershipSpec, source: Source) -> Given:
     others = read_records(spec.non_members, source.dataset)
     _refuse_overlap(members, others, spec)
     rng = stream(spec.seed, "members")
-    split = split_known(len(members), len(others), rng=rng)
     data = _together(members, others)
+    rows = torch.arange(len(data))
+    split = split_known(rows[: len(members)], rows[len(members) :], rng=rng, most=spec.judged)
     weights = [fingerprint(one.model.state_dict()) for one in snapshots]
     content = " ".join([*weights, fingerprint(data), str(len(members))])
     found = hashlib.sha256(content.encode()).hexdigest()

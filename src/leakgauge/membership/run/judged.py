@@ -1,6 +1,8 @@
 """What an attack said, and how it is kept."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from leakgauge.membership.adversaries.adversary import Floats
 from leakgauge.runs.stages import Kept
@@ -23,13 +25,25 @@ class Judged:
     details: str
 
 
-def encoded(judged: Judged) -> Kept:
-    """Return it as arrays and plain values."""
-    arrays = {"targets": judged.targets, "validation": judged.validation}
-    return arrays, {"seconds": judged.seconds, "details": judged.details}
+def encoded(judged: Sequence[Judged]) -> Kept:
+    """Return what an attack said of each participant as arrays and plain values."""
+    arrays: dict[str, Floats] = {}
+    about: dict[str, dict[str, Any]] = {}
+    for number, one in enumerate(judged):
+        arrays |= {f"targets {number}": one.targets, f"validation {number}": one.validation}
+        about[str(number)] = {"seconds": one.seconds, "details": one.details}
+    return arrays, about
 
 
-def decoded(kept: Kept) -> Judged:
+def decoded(kept: Kept) -> list[Judged]:
     """Return what ``encoded`` made plain."""
     arrays, about = kept
-    return Judged(arrays["targets"], arrays["validation"], about["seconds"], about["details"])
+    return [
+        Judged(
+            arrays[f"targets {number}"],
+            arrays[f"validation {number}"],
+            one["seconds"],
+            one["details"],
+        )
+        for number, one in about.items()
+    ]

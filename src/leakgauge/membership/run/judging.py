@@ -45,12 +45,14 @@ class Targets:
         label: code of its class ``[n]``; -1 where labels are no classes.
         block: of the records that are resampled together: those of a user, or a few at random.
         classes: names of the classes.
+        validation: whether each validation record is a member; a choice looks at them.
     """
 
     member: NDArray[np.bool_]
     label: Ints
     block: Ints
     classes: tuple[str, ...]
+    validation: NDArray[np.bool_]
 
 
 def blocks_of(count: int, users: Ints | None, *, rng: np.random.Generator) -> Ints:
@@ -61,14 +63,13 @@ def blocks_of(count: int, users: Ints | None, *, rng: np.random.Generator) -> In
     return blocks
 
 
-def judge(cell: Cell, judged: Judged, targets: Targets, validation: float) -> Iterator[Measurement]:
+def judge(cell: Cell, judged: Judged, targets: Targets) -> Iterator[Measurement]:
     """Yield the figures of an attack.
 
     Args:
         cell: what they are of.
         judged: what the attack said.
         targets: the truth.
-        validation: AUROC on validation records.
     """
     rng = stream(cell.seed, QUESTION, "bootstrap")  # the same resamples for every attack
     trials = Trials(targets.member.astype(np.int64), log_posterior(judged.targets), targets.block)
@@ -83,7 +84,7 @@ def judge(cell: Cell, judged: Judged, targets: Targets, validation: float) -> It
             one = replace(
                 one,
                 curve=roc(trials),
-                held_out=validation,
+                held_out=float(auroc(targets.validation, judged.validation)),
                 histogram=histogram(judged.targets, targets.member),
             )
         yield one
@@ -124,11 +125,6 @@ def histogram(log_odds: Floats, member: NDArray[np.bool_]) -> Histogram:
         for kind in (~member, member)
     )
     return Histogram(tuple(float(f"{edge:.6g}") for edge in edges), null, alternative)
-
-
-def held_out_auroc(judged: Judged, member: NDArray[np.bool_]) -> float:
-    """Return the AUROC on validation records, by which a headline is chosen."""
-    return float(auroc(member, judged.validation))
 
 
 def _by_class(

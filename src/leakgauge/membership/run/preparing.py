@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
 
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Task
@@ -12,6 +16,7 @@ from leakgauge.core.versions import versions
 from leakgauge.data import Source, fingerprint
 from leakgauge.data.roles import resolve_roles
 from leakgauge.data.split_members import MemberSplit, split_members
+from leakgauge.membership.run.federated_split import federated_splits
 from leakgauge.membership.run.given import given_model
 from leakgauge.membership.run.playing import attacks_of, defenses_of
 from leakgauge.results.measurements import Run
@@ -29,20 +34,29 @@ class Prepared:
     Attributes:
         task: the model and its loss; initial, unless it exists already.
         data: all records, encoded; the encoding learnt from the members alone.
-        split: whose they are.
+        splits: whose they are; of a federation, one for each attack.
         run: settings and facts for the report.
         dataset: the data's name.
         label: the label's name.
         snapshots: of a model that exists already; empty for one that is to be trained.
+        held: rows of each participant of a federation; empty for central training.
     """
 
     task: Task
     data: Dataset
-    split: MemberSplit
+    splits: Sequence[MemberSplit]
     run: Run
     dataset: str
     label: str
-    snapshots: tuple[Task, ...] = ()
+    snapshots: Sequence[Task] = ()
+    held: Sequence[Tensor] = ()
+
+    @property
+    def trained_on(self) -> Tensor:
+        """Rows of all members."""
+        if self.held:
+            return torch.cat(list(self.held))
+        return self.splits[0].members
 
 
 def prepare(spec: MembershipSpec, source: Source) -> Prepared:
@@ -58,11 +72,13 @@ def prepare(spec: MembershipSpec, source: Source) -> Prepared:
     if spec.checkpoint:
         return _prepare_given(spec, source)
     records = _records(spec, source)
-    split = _split(spec, records)
-    task, data = records.encode(split.members, ())
+    held, splits = _split(spec, records)
+    members = torch.cat(list(held)) if held else splits[0].members
+    task, data = records.encode(members, ())
     task = Task(copy.deepcopy(task.model).eval(), task.loss)
-    run = _describe(spec, source, records, split, task)
-    return Prepared(task, data.to(spec.device), split, run, source.name, records.label)
+    run = _describe(spec, source, records, splits[0], task)
+    data = data.to(spec.device)
+    return Prepared(task, data, splits, run, source.name, records.label, held=held)
 
 
 def _prepare_given(spec: MembershipSpec, source: Source) -> Prepared:
@@ -72,7 +88,7 @@ def _prepare_given(spec: MembershipSpec, source: Source) -> Prepared:
     return Prepared(
         given.snapshots[-1],
         given.data,
-        given.split,
+        [given.split],
         replace(run, data=facts),
         source.name,
         records.label,
@@ -109,25 +125,32 @@ def resolved(spec: MembershipSpec, source: Source) -> dict[str, Any]:
     }
 
 
-def split_of(spec: MembershipSpec, source: Source) -> MemberSplit:
-    """Return whose the records are.
+def check_split(spec: MembershipSpec, source: Source) -> None:
+    """Refuse records that cannot be split.
 
     Raises:
-        InputError: they are too few.
+        InputError: they are too few, or files do not fit.
     """
     if spec.checkpoint:
-        return given_model(spec, source).split
-    return _split(spec, _records(spec, source))
+        given_model(spec, source)
+    else:
+        _split(spec, _records(spec, source))
 
 
 def _records(spec: MembershipSpec, source: Source) -> Records:
     return records_of(spec, source, hidden=spec.hidden)
 
 
-def _split(spec: MembershipSpec, records: Records) -> MemberSplit:
-    return split_members(
-        len(records.y), users=records.users, members=spec.size, rng=stream(spec.seed, "members")
-    )
+def _split(
+    spec: MembershipSpec, records: Records
+) -> tuple[Sequence[Tensor], Sequence[MemberSplit]]:
+    """Return the rows of each participant of a federation, and whose the records are."""
+    count, users = len(records.y), records.users
+    if spec.participants > 1:
+        return federated_splits(spec, count, users)
+    rng = stream(spec.seed, "members")
+    split = split_members(count, users=users, members=spec.size, rng=rng)
+    return (), [split]
 
 
 def _describe(

@@ -19,7 +19,6 @@ from leakgauge.membership.adversaries.adversary import Known, Labelled, Needs, S
 from leakgauge.membership.observation import Observed, observe
 from leakgauge.membership.run.model import Norms, measured_epochs
 from leakgauge.membership.run.training import Recipe
-from leakgauge.membership.spec import MembershipSpec
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
 
@@ -123,10 +122,10 @@ def trained_world(
 
 
 def given_world(
-    snapshots: Sequence[Task], data: Dataset, split: MemberSplit, spec: MembershipSpec
+    snapshots: Sequence[Task], data: Dataset, split: MemberSplit, recipe: Recipe
 ) -> World:
-    """Return the world of a model that exists already; nobody trains a model in it."""
-    return replace(_untrained(data, split, Recipe(snapshots[-1], spec)), snapshots=snapshots)
+    """Return the world of a model that exists already."""
+    return replace(_untrained(data, split, recipe), snapshots=snapshots)
 
 
 def _untrained(data: Dataset, split: MemberSplit, recipe: Recipe) -> World:
@@ -197,13 +196,10 @@ def reference_rows(world: World, number: int) -> Tensor:
     return order[: len(order) // 2]
 
 
-def with_params(task: Task, params: Params) -> Task:
-    """Return the task on a copy of its model with these parameters, in eval mode."""
+def with_params(task: Task, tensors: Params) -> Task:
+    """Return the task on a copy of its model with these parameters and buffers, in eval mode."""
     model = copy.deepcopy(task.model).eval()
-    with torch.no_grad():
-        for name, leaf in model.named_parameters():
-            if name in params:
-                leaf.copy_(params[name])
+    model.load_state_dict({**model.state_dict(), **tensors})
     return Task(model, task.loss)
 
 

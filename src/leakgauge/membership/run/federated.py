@@ -1,0 +1,149 @@
+"""Models of a federation as its attacker sees them, round by round (Nasr et al., section II-B)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.rng import derive
+from leakgauge.core.types import Dataset, Params
+from leakgauge.data.split_members import MemberSplit
+from leakgauge.membership.adversaries.adversary import Needs
+from leakgauge.membership.run.federated_split import ATTACKER
+from leakgauge.membership.run.training import Recipe
+from leakgauge.membership.run.world import World, given_world, with_params
+from leakgauge.membership.spec import (
+    ASCENT,
+    BOTH,
+    GLOBAL,
+    ISOLATE,
+    LOCAL,
+    PASSIVE,
+    QUESTION,
+    MembershipSpec,
+)
+from leakgauge.runs.question import Progress
+from leakgauge.runs.work import WorkFolder
+from leakgauge.training.catalog import parse_optimizer
+from leakgauge.training.federation import Round, federation
+from leakgauge.training.participant import Participant
+from leakgauge.training.protocol import Protocol
+from leakgauge.training.state import State
+from leakgauge.training.strategies import GradientAscent, Isolate, Strategy, Together
+
+
+def federated_worlds(
+    recipe: Recipe,
+    data: Dataset,
+    held: Sequence[Tensor],
+    splits: Sequence[MemberSplit],
+    folder: WorkFolder,
+    progress: Progress,
+) -> list[World]:
+    """Return what the attacker sees of each attacked participant, or of all others together.
+
+    Passive attacks share one federation; an active one has its own for each attacked participant.
+
+    Args:
+        recipe: how participants train.
+        data: all records.
+        held: rows of each participant.
+        splits: one for each attack.
+        folder: keeps what was observed.
+        progress: gets what is done.
+
+    Raises:
+        InputError: training diverges.
+    """
+    spec = recipe.spec
+    shared = spec.strategy == PASSIVE
+    seen: list[list[Params]] = []
+    for number, split in enumerate(splits):
+        if not (shared and seen):
+            attacked = range(len(splits)) if shared else [number]
+            strategy = _strategy(spec, data, split, number)
+            seen += _observed(recipe, data, held, strategy, attacked, folder, progress)
+    return [_world(recipe, data, *one) for one in zip(splits, seen, strict=True)]
+
+
+def _world(recipe: Recipe, data: Dataset, split: MemberSplit, seen: Sequence[Params]) -> World:
+    snapshots = [with_params(recipe.task, tensors) for tensors in seen]
+    world = given_world(snapshots, data, split, recipe)
+    norms = world.seen(world.targets.rows, Needs(layers=1)).log_norm.exp().cpu().numpy()
+    rounds = recipe.spec.observed_rounds
+    return replace(world, norms={str(when): norms[:, t] for t, when in enumerate(rounds)})
+
+
+def _strategy(
+    spec: MembershipSpec, data: Dataset, split: MemberSplit, participant: int
+) -> Strategy:
+    parts: list[Strategy] = []
+    if spec.strategy in (ISOLATE, BOTH):
+        parts.append(Isolate(participant))
+    if spec.strategy in (ASCENT, BOTH):
+        raised = data.rows(_judged_and_known(split))
+        by = ATTACKER if spec.attacker == LOCAL else None
+        parts.append(GradientAscent(raised.x, raised.y, spec.ascent_rate, spec.ascent, by=by))
+    return Together(parts)
+
+
+def _judged_and_known(split: MemberSplit) -> Tensor:
+    """Rows of targets, and of known records: an attack learns from what it does to these."""
+    return torch.cat(
+        [
+            *(split.known_members, split.validation_members, split.target_members),
+            *(split.known_non_members, split.validation_non_members, split.target_non_members),
+        ]
+    )
+
+
+def _observed(
+    recipe: Recipe,
+    data: Dataset,
+    held: Sequence[Tensor],
+    strategy: Strategy,
+    attacked: Sequence[int],
+    folder: WorkFolder,
+    progress: Progress,
+) -> list[list[Params]]:
+    """Return the tensors that the attacker sees of each attacked, one for each observed round."""
+    name = f"{recipe.defense.name}/federation {attacked[0]}"
+    rounds, like = recipe.spec.observed_rounds, dict(recipe.task.model.state_dict())
+    keys = [(one, when) for one in attacked for when in rounds]
+    shape = {f"{one}/{when}/{leaf}": like[leaf] for one, when in keys for leaf in like}
+    kept = folder.tensors(name, like=shape)
+    if kept is None:
+        kept = {}
+        for played in _rounds(recipe, data, held, strategy):
+            progress.step(f"{QUESTION}: {name}", played.number, recipe.spec.rounds)
+            if played.number in rounds:
+                for one in attacked:
+                    tensors = _seen(recipe.spec, played, one)
+                    kept |= {f"{one}/{played.number}/{leaf}": tensors[leaf] for leaf in like}
+        folder.keep_tensors(name, kept)
+    return [
+        [{leaf: kept[f"{one}/{when}/{leaf}"] for leaf in like} for when in rounds]
+        for one in attacked
+    ]
+
+
+def _seen(spec: MembershipSpec, played: Round, attacked: int) -> Params:
+    """The upload of a participant, or the average that everybody gets."""
+    return played.uploaded(attacked) if spec.attacker == GLOBAL else played.state.shared
+
+
+def _rounds(
+    recipe: Recipe, data: Dataset, held: Sequence[Tensor], strategy: Strategy
+) -> Iterator[Round]:
+    spec, task = recipe.spec, recipe.task
+    protocol = Protocol(
+        rounds=spec.rounds,
+        lr=spec.lr,
+        optimizer=parse_optimizer(spec.optimizer, lr=spec.lr),
+        batch_size=spec.batch_size,
+    )
+    participants = [Participant(data.rows(rows), recipe.defense) for rows in held]
+    start = State.of(task.model)
+    seed = derive(spec.seed, QUESTION, "federation")
+    return federation(task, start, participants, protocol, strategy=strategy, seed=seed)
