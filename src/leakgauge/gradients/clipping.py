@@ -25,6 +25,7 @@ from leakgauge.gradients.probing import (
     gradient_function,
     vectorisable_kernels,
 )
+from leakgauge.gradients.record_losses import record_losses
 
 
 def iter_clipped_batch_gradients(
@@ -116,11 +117,7 @@ class WeightedLoss:
 
     def __call__(self, outputs: Tensor, index: Tensor) -> Tensor:
         """Return the loss of outputs ``[B, ...]`` for positions ``[B]``."""
-        outputs, y = outputs[:, None], self.y[index][:, None]
-        if self.vectorised:
-            each = vmap(self.loss)(outputs, y)
-        else:
-            each = torch.stack([self.loss(*one) for one in zip(outputs, y, strict=True)])
+        each = record_losses(self.loss, outputs, self.y[index], vectorised=self.vectorised)
         return (self.factors[index] * each).mean()
 
 

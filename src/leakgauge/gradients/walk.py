@@ -1,15 +1,39 @@
-"""The layers of a model."""
+"""The layers of a model in the order in which they run."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from leakgauge.core.types import Task
+from leakgauge.gradients.gradients import params_of
+from leakgauge.gradients.probing import private
+
+LINEAR, NORMALISATION = "linear", "normalisation"
+NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+
+_KINDS: Mapping[str, tuple[type[nn.Module], ...]] = {
+    LINEAR: (nn.Linear,),
+    "convolution": (nn.modules.conv._ConvNd,),
+    "embedding": (nn.Embedding, nn.EmbeddingBag),
+    NORMALISATION: NORMALISATIONS,
+    "attention": (nn.MultiheadAttention,),
+    "recurrent": (nn.RNNBase, nn.RNNCellBase),
+}
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One module with parameters of its own."""
+    """A module with parameters of its own.
+
+    Attributes:
+        name: of the module; empty where it is the model.
+        kind: ``"linear"``, ``"convolution"``, ``"embedding"``, ``"normalisation"``,
+            ``"attention"``, ``"recurrent"`` or ``"other"``.
+        parameters: their full names, in the order of the module.
+        order: place among the layers, from 0.
+    """
 
     name: str
     kind: str
@@ -17,16 +41,88 @@ class Layer:
     order: int
 
 
-def walk(task: Task, x: Tensor) -> list[Layer]:
-    """Return the layers in registration order (stand-in)."""
-    layers = []
-    for name, module in task.model.named_modules():
-        own = [
-            f"{name}.{key}" if name else key
-            for key, leaf in module.named_parameters(recurse=False)
-            if leaf.requires_grad
-        ]
-        if own:
-            kind = "linear" if isinstance(module, nn.Linear) else "other"
-            layers.append(Layer(name, kind, tuple(own), len(layers)))
+def walk(task: Task, x: Tensor | None = None, *, frozen: bool = False) -> list[Layer]:
+    """Return the layers in the order in which they run first.
+
+    A layer that never runs by itself, because its weights are used by a function or by the module
+    around it, takes the place of the nearest module around it that runs; the last ones are those
+    with nothing but the model around them. Parameters that two layers share belong to the first
+    that is registered.
+
+    Args:
+        task: the model, which stays unchanged.
+        x: records ``[n, ...]`` to run it on, of which two are used. None, where none are at hand,
+            takes the order in which layers are registered.
+        frozen: whether parameters that are not trainable count, too.
+
+    >>> class Backwards(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.second, self.first = nn.Linear(4, 2), nn.Linear(3, 4)
+    ...
+    ...     def forward(self, x):
+    ...         return self.second(self.first(x))
+    >>> [layer.name for layer in walk(Task(Backwards()), torch.zeros(2, 3))]
+    ['first', 'second']
+    """
+    known = _layers(task.model, frozen=frozen)
+    if x is not None:
+        ran = _ran(task, x)
+        known.sort(key=lambda layer: _place(layer.name, ran))
+    return [Layer(one.name, one.kind, one.parameters, order) for order, one in enumerate(known)]
+
+
+def by_layer(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return parameter names by the module that holds them, where no model is at hand.
+
+    >>> by_layer(["0.weight", "0.bias", "2.weight"])
+    {'0': ['0.weight', '0.bias'], '2': ['2.weight']}
+    """
+    layers: dict[str, list[str]] = {}
+    for name in names:
+        layers.setdefault(name.rpartition(".")[0], []).append(name)
     return layers
+
+
+def kind_of(module: nn.Module) -> str:
+    """Return the kind of a module, as ``Layer`` has it.
+
+    >>> kind_of(nn.Conv2d(1, 2, 3)), kind_of(nn.ReLU())
+    ('convolution', 'other')
+    """
+    return next((kind for kind, types in _KINDS.items() if isinstance(module, types)), "other")
+
+
+def _layers(model: nn.Module, *, frozen: bool) -> list[Layer]:
+    """Return the layers as they are registered."""
+    known = {name for name, leaf in model.named_parameters() if leaf.requires_grad or frozen}
+    found: list[Layer] = []
+    for path, module in model.named_modules():
+        own = (
+            f"{path}.{key}" if path else key for key, _ in module.named_parameters(recurse=False)
+        )
+        names = tuple(name for name in own if name in known)
+        if names:
+            found.append(Layer(path, kind_of(module), names, len(found)))
+    return found
+
+
+def _ran(task: Task, x: Tensor) -> dict[str, int]:
+    """Return the place of each module in a forward pass, by name, at its first start."""
+    own = private(task, params_of(task.model)).model  # its hooks end with it
+    buffers = {name: leaf.clone() for name, leaf in own.named_buffers()}
+    places: dict[str, int] = {}
+    for name, module in own.named_modules():
+        module.register_forward_pre_hook(
+            lambda _, __, name=name: places.__setitem__(name, places.get(name, len(places)))
+        )
+    with torch.no_grad(), torch.random.fork_rng(enabled=own.training):
+        torch.func.functional_call(own, buffers, (x[:2],))
+    return places
+
+
+def _place(name: str, ran: Mapping[str, int]) -> int:
+    if name in ran:
+        return ran[name]
+    around = name.rpartition(".")[0]
+    return _place(around, ran) if around else len(ran)

@@ -18,7 +18,8 @@ from leakgauge.core.checks import require
 from leakgauge.core.losses import log_losses
 from leakgauge.core.types import Dataset, Task
 from leakgauge.gradients import params_of
-from leakgauge.gradients.factors import Factors, factors
+from leakgauge.gradients.factored.base import Factors
+from leakgauge.gradients.factored.factors import factors
 from leakgauge.gradients.probing import private
 from leakgauge.training import outputs_of
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from leakgauge.core.checks import require
 from leakgauge.core.types import Params, Task
 from leakgauge.gradients.probing import private, trainable
+from leakgauge.gradients.walk import LINEAR, walk
 
 NOISE = 256
 """Number of records of noise that stand in for public ones."""
@@ -58,14 +59,14 @@ def output_layer_of(model: nn.Module) -> OutputLayer:
     >>> output_layer_of(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))).weight
     '2.weight'
     """
-    layers = [(name, part) for name, part in model.named_modules() if isinstance(part, nn.Linear)]
+    layers = [one for one in walk(Task(model), frozen=True) if one.kind == LINEAR]
     require(
         bool(layers),
         f"{type(model).__name__} has no nn.Linear to read labels from; pass the labels (as known)",
     )
-    name, part = layers[-1]
-    dot = f"{name}." if name else ""
-    return OutputLayer(name, f"{dot}weight", None if part.bias is None else f"{dot}bias")
+    last = layers[-1]
+    weight, *bias = last.parameters
+    return OutputLayer(last.name, weight, next(iter(bias), None))
 
 
 def expectation(task: Task, params: Params, layer: OutputLayer, like: Tensor) -> Expected:

@@ -1,7 +1,7 @@
 """How much each layer weighs when gradients are compared: AGIC's Eq. 7, Table I and Eq. 8."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import get_args
@@ -12,6 +12,8 @@ from torch.fx import GraphModule, Node, symbolic_trace
 from torch.nn import functional as F
 
 from leakgauge.core.checks import InputError, require_choice, require_positive
+from leakgauge.core.types import Task
+from leakgauge.gradients.walk import NORMALISATION, NORMALISATIONS, walk
 from leakgauge.inversion.search.objective import Form, LayerWeighted
 
 WEIGHT_FUNCTIONS: Mapping[str, Callable[[float], float]] = MappingProxyType(
@@ -27,8 +29,7 @@ WEIGHT_FUNCTIONS: Mapping[str, Callable[[float], float]] = MappingProxyType(
 )
 """The growth of the weight from 0 at the first layer to 1 at the last, by its name."""
 
-_NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
-_PASSED = (*_NORMALISATIONS, nn.Identity, nn.modules.dropout._DropoutNd)
+_PASSED = (*NORMALISATIONS, nn.Identity, nn.modules.dropout._DropoutNd)
 _ADDITIONS = ("add", "iadd", "add_")
 
 
@@ -78,16 +79,16 @@ class LayerWeights:
         Raises:
             InputError: ``relu`` is not 1, and ``torch.fx`` cannot follow the model.
         """
-        layers = list(_layers(model))
-        count = sum(not normalises for _, _, normalises in layers)
+        layers = walk(Task(model))
+        count = sum(one.kind != NORMALISATION for one in layers)
         rectified = _before_relu(model) if self.relu != 1 else set()
         weights: dict[str, float] = {}
         depth, weight = 0, 1.0
-        for path, names, normalises in layers:
-            if not normalises:
-                weight = self._at(depth, count) * (self.relu if path in rectified else 1.0)
+        for one in layers:
+            if one.kind != NORMALISATION:
+                weight = self._at(depth, count) * (self.relu if one.name in rectified else 1.0)
                 depth += 1
-            weights |= dict.fromkeys(names, weight)
+            weights |= dict.fromkeys(one.parameters, weight)
         return weights
 
     def objective(self, model: nn.Module) -> LayerWeighted:
@@ -97,17 +98,6 @@ class LayerWeights:
     def _at(self, depth: int, count: int) -> float:
         share = depth / (count - 1) if count > 1 else 0.0
         return 1 + (self.maximum - 1) * WEIGHT_FUNCTIONS[self.growth](share)
-
-
-def _layers(model: nn.Module) -> Iterator[tuple[str, list[str], bool]]:
-    """Path, parameter names and whether it normalises, of each module with own parameters."""
-    known = {name for name, value in model.named_parameters() if value.requires_grad}
-    for path, module in model.named_modules():
-        names = [
-            f"{path}.{name}" if path else name for name, _ in module.named_parameters(recurse=False)
-        ]
-        if trained := [name for name in names if name in known]:
-            yield path, trained, isinstance(module, _NORMALISATIONS)
 
 
 def _before_relu(model: nn.Module) -> set[str]:

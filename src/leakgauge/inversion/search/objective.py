@@ -15,6 +15,7 @@ from torch import Tensor
 from leakgauge.core.checks import InputError, nearest, require, require_choice
 from leakgauge.core.types import Grads
 from leakgauge.gradients.flattening import flat_leaf
+from leakgauge.gradients.walk import by_layer
 from leakgauge.inversion.double_backward.products import products, squares
 
 Objective = Callable[[Grads, Grads], Tensor]
@@ -158,10 +159,7 @@ def stretches(objective: Objective, names: Iterable[str]) -> dict[str, float] | 
 
 def _by_module(pairs: Mapping[str, Pair]) -> list[dict[str, Pair]]:
     """The parameters of each module together, in order."""
-    layers: dict[str, dict[str, Pair]] = {}
-    for name, pair in pairs.items():
-        layers.setdefault(name.rpartition(".")[0], {})[name] = pair
-    return list(layers.values())
+    return [{name: pairs[name] for name in names} for names in by_layer(pairs).values()]
 
 
 def _sums(pairs: Mapping[str, Pair], weights: Mapping[str, float]) -> tuple[Tensor, Tensor, Tensor]:

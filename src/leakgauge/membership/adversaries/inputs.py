@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from leakgauge.gradients.factors import Factors
+from leakgauge.gradients.factored.base import Factors
 from leakgauge.membership.adversaries.adversary import Needs
 from leakgauge.membership.observation import Observed
 

@@ -1,0 +1,113 @@
+"""What the gradients of one layer's records can be asked, whatever they are kept as."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require
+from leakgauge.core.types import Grads
+
+CHUNK_BYTES = 2**25
+"""Memory of gradients that are made at once."""
+
+
+class Factors(ABC):
+    """The gradients of n records in the parameters of one layer.
+
+    Subclasses keep them as factors, and make them where nothing cheaper answers.
+    """
+
+    @abstractmethod
+    def gradient(self) -> Grads:
+        """Return the gradients by full parameter name, leaf ``[n, *p]``."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return n."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the weight's gradient as a matrix ``[out, in_features]``.
+
+        Those of a convolution are ``[out, in * k * k]``, of an embedding ``[words, dimensions]``.
+        """
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what is kept, by name, each value ``[n, ...]``."""
+
+    @abstractmethod
+    def replaced(self, tensors: Mapping[str, Tensor]) -> Self:
+        """Return the same layer with other values of ``tensors()``."""
+
+    @property
+    def out(self) -> int:
+        """Rows of the weight's gradient."""
+        return self.shape[0]
+
+    @property
+    def in_features(self) -> int:
+        """Columns of the weight's gradient."""
+        return self.shape[1]
+
+    def rows(self, index: Tensor | slice) -> Self:
+        """Return those of the records at ``index``."""
+        return self.replaced({name: leaf[index] for name, leaf in self.tensors().items()})
+
+    def to(self, where: Any) -> Self:
+        """Return them on a device, or with numbers of another type; words stay what they are."""
+        keeps = isinstance(where, torch.dtype)
+        return self.replaced(
+            {
+                name: leaf if keeps and not leaf.is_floating_point() else leaf.to(where)
+                for name, leaf in self.tensors().items()
+            }
+        )
+
+    def norms(self, p: float = 2) -> Tensor:
+        """Return the p-norm of each record's gradient ``[n]``, over all parameters of the layer.
+
+        Args:
+            p: 1, 2 or infinity.
+
+        Raises:
+            InputError: another p.
+        """
+        require(p in (1, 2, math.inf), f"norm is p = {p}; expected 1, 2 or infinity")
+        return self._norms(p)
+
+    def range(self) -> Tensor:
+        """Return the largest entry of each record's gradient minus the smallest ``[n]``.
+
+        References:
+            Mo et al., Quantifying and Localizing Usable Information Leakage from Neural Network
+            Gradients, 2021, Eq. 10.
+        """
+        ends = [part.max(1).values - part.min(1).values for part in self._made()]
+        return torch.cat(ends)
+
+    def project(self, kernels: Tensor) -> Tensor:
+        """Return the weight's gradient times kernels that span its rows ``[n, out, k]``.
+
+        Args:
+            kernels: ``[k, in_features]``; the result has a slope in them.
+        """
+        weight = next(iter(self.gradient().values()))
+        return weight.reshape(len(weight), *self.shape) @ kernels.T
+
+    def _norms(self, p: float) -> Tensor:
+        return torch.cat([torch.linalg.vector_norm(part, p, dim=1) for part in self._made()])
+
+    def _made(self) -> Iterator[Tensor]:
+        """Yield all gradients ``[m, parameters]``, some records at a time."""
+        one = self.rows(slice(0, 1)).gradient().values()
+        each = sum(leaf.nbytes for leaf in one)
+        size = max(1, CHUNK_BYTES // max(1, each))
+        for start in range(0, len(self), size):
+            grads = self.rows(slice(start, start + size)).gradient()
+            yield torch.cat([leaf.flatten(1) for leaf in grads.values()], dim=1)

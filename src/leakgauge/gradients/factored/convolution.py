@@ -1,0 +1,81 @@
+"""Gradients of a convolution: inputs and output gradients, convolved with one another."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional, grad
+
+from leakgauge.core.types import Grads
+from leakgauge.gradients.factored.base import Factors
+
+_CONVOLVE: Mapping[int, Callable[..., Tensor]] = {
+    1: functional.conv1d,
+    2: functional.conv2d,
+    3: functional.conv3d,
+}
+_OF_WEIGHT: Mapping[int, Callable[..., Tensor]] = {
+    1: grad.conv1d_weight,
+    2: grad.conv2d_weight,
+    3: grad.conv3d_weight,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ConvolutionFactors(Factors):
+    """Those of a convolution with zeros as padding.
+
+    Attributes:
+        weight: full name of the weight.
+        bias: of the bias; None without one.
+        kernel: shape of the weight ``(out, in / groups, *k)``.
+        geometry: stride, padding, dilation and groups.
+        x: inputs ``[n, in, *space]``.
+        dy: gradients in the outputs ``[n, out, *space]``.
+    """
+
+    weight: str
+    bias: str | None
+    kernel: tuple[int, ...]
+    geometry: Mapping[str, Any]
+    x: Tensor
+    dy: Tensor
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the weight's gradient."""
+        return self.kernel[0], int(torch.Size(self.kernel[1:]).numel())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return inputs and output gradients."""
+        return {"x": self.x, "dy": self.dy}
+
+    def replaced(self, tensors: Mapping[str, Tensor]) -> Self:
+        """Return the same layer with other values."""
+        return replace(self, x=tensors["x"], dy=tensors["dy"])
+
+    def gradient(self) -> Grads:
+        """Return the gradients by name: each record is a group of one large convolution."""
+        n = len(self.x)
+        made = _OF_WEIGHT[self.x.dim() - 2](
+            self.x.flatten(0, 1)[None],
+            (n * self.kernel[0], *self.kernel[1:]),
+            self.dy.flatten(0, 1)[None],
+            **{**self.geometry, "groups": n * self.geometry["groups"]},
+        )
+        grads = {self.weight: made.reshape(n, *self.kernel)}
+        return grads if self.bias is None else {**grads, self.bias: self.dy.flatten(2).sum(2)}
+
+    def project(self, kernels: Tensor) -> Tensor:
+        """Return the weight's gradient times kernels ``[n, out, k]``: kernels pass the inputs."""
+        count, groups = len(kernels), self.geometry["groups"]
+        filters = kernels.reshape(count, *self.kernel[1:]).repeat(groups, *[1] * (self.x.dim() - 1))
+        passed = _CONVOLVE[self.x.dim() - 2](self.x, filters, **self.geometry)
+        passed = passed.reshape(len(self.x), groups, count, -1)
+        dy = self.dy.reshape(len(self.dy), groups, self.kernel[0] // groups, -1)
+        return (dy @ passed.mT).flatten(1, 2)

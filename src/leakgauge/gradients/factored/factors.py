@@ -1,0 +1,169 @@
+"""The gradients of many records by layer, from one forward and one backward pass."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require_known
+from leakgauge.core.types import Grads, Params, Task
+from leakgauge.gradients.factored.base import Factors
+from leakgauge.gradients.factored.caught import Caught
+from leakgauge.gradients.factored.products import is_able, product
+from leakgauge.gradients.factored.whole import WholeGradients
+from leakgauge.gradients.gradients import per_example_gradients
+from leakgauge.gradients.probing import private, trainable, vectorisable_kernels
+from leakgauge.gradients.record_losses import record_losses
+from leakgauge.gradients.walk import Layer, walk
+
+TOLERANCE = 1e-3
+"""Relative error up to which factors count as those of the records' gradients.
+
+It is far above rounding in float32, and far below what a layer gets wrong that runs otherwise.
+"""
+
+
+def factors(
+    task: Task,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    *,
+    layers: Sequence[str] | None = None,
+) -> dict[str, Factors]:
+    """Return the gradient of each record's loss by layer, as factors where it is a product.
+
+    Linear layers, convolutions and embeddings that run once give factors: one pass over all
+    records has their inputs and output gradients. Other layers, and a model whose records
+    interact or which uses weights beside its modules, give the gradients themselves. Which of
+    both holds is tried on two records.
+
+    Args:
+        task: the model and its loss; the module is not changed.
+        params: all trainable parameters by name, as from ``params_of``.
+        x: records ``[n, ...]``.
+        y: targets ``[n, ...]``.
+        layers: names of the layers to return, as ``walk`` gives them; None for all.
+
+    Returns:
+        By layer, in the order of ``layers``, else in the order in which layers run.
+
+    Raises:
+        InputError: no layer has this name, or as ``per_example_gradients``.
+
+    References:
+        Goodfellow, Efficient per-example gradient computations, 2015 (linear layers).
+
+    >>> task = Task(torch.nn.Linear(3, 2))
+    >>> x, y = torch.ones(5, 3), torch.zeros(5, dtype=torch.int64)
+    >>> found = factors(task, dict(task.model.named_parameters()), x, y)[""]
+    >>> type(found).__name__, list(found.gradient()["weight"].shape)
+    ('LinearFactors', [5, 2, 3])
+    """
+    return Factoring.start(task, params, x, y, layers=layers)(params, x, y)
+
+
+@dataclass(frozen=True, eq=False)
+class Factoring:
+    """Which layers of a model have factors, found once for many batches.
+
+    Attributes:
+        task: the model and its loss.
+        products: layers whose gradients are products.
+        rest: layers whose gradients are not; they are computed as they are.
+        names: of all these layers, in their order.
+    """
+
+    task: Task
+    products: Sequence[Layer]
+    rest: Sequence[Layer]
+    names: Sequence[str]
+
+    @classmethod
+    def start(
+        cls,
+        task: Task,
+        params: Params,
+        x: Tensor,
+        y: Tensor,
+        *,
+        layers: Sequence[str] | None = None,
+    ) -> "Factoring":
+        """Try the layers on two records; the arguments are those of ``factors``."""
+        params = trainable(task.model, params)
+        known = {one.name: one for one in walk(task, x)}
+        for name in layers or ():
+            require_known(name, known, f"the model has no layer {name!r} with parameters")
+        wanted = [known[name] for name in (known if layers is None else layers)]
+        found = _products(task, params, x[:2], y[:2], wanted)
+        exact = per_example_gradients(task, params, x[:2], y[:2])
+        proved = [one for one in wanted if one.name in found and _is_exact(found[one.name], exact)]
+        rest = [one for one in wanted if one not in proved]
+        return cls(task, proved, rest, [one.name for one in wanted])
+
+    def __call__(self, params: Params, x: Tensor, y: Tensor) -> dict[str, Factors]:
+        """Return the gradients of records by layer."""
+        params = trainable(self.task.model, params)
+        found: dict[str, Factors] = {}
+        if self.products:
+            found |= _products(self.task, params, x, y, self.products)
+        if self.rest:
+            found |= _whole(self.task, params, x, y, self.rest)
+        return {name: found[name] for name in self.names}
+
+
+def _products(
+    task: Task, params: Params, x: Tensor, y: Tensor, layers: Sequence[Layer]
+) -> dict[str, Factors]:
+    """Return the factors of the layers that may have some."""
+    own = private(task, params)
+    modules = {one.name: own.model.get_submodule(one.name) for one in layers}
+    caught = {
+        one.name: Caught.at(modules[one.name], one)
+        for one in layers
+        if is_able(modules[one.name], one)
+    }
+    if not caught or len(x) == 0:
+        return {}
+    with torch.enable_grad(), vectorisable_kernels():
+        total = _summed_loss(own, x, y)
+        once = {name: one for name, one in caught.items() if one.is_sound(len(x))}
+        outputs = [one.outputs[0] for one in once.values()]
+        slopes = torch.autograd.grad(total, outputs, materialize_grads=True) if once else ()
+    made = {
+        name: product(modules[name], one, dy)
+        for (name, one), dy in zip(once.items(), slopes, strict=True)
+    }
+    return {name: one for name, one in made.items() if one is not None}
+
+
+def _summed_loss(task: Task, x: Tensor, y: Tensor) -> Tensor:
+    outputs = task.model(x)
+    try:
+        return record_losses(task.mean_loss, outputs, y, vectorised=True).sum()
+    except (RuntimeError, ValueError):  # The loss branches on its data.
+        return record_losses(task.mean_loss, outputs, y, vectorised=False).sum()
+
+
+def _is_exact(found: Factors, exact: Grads) -> bool:
+    """Return whether factors give the true gradients, up to rounding."""
+    return all(_alike(leaf, exact[name]) for name, leaf in found.gradient().items())
+
+
+def _alike(made: Tensor, exact: Tensor) -> bool:
+    return bool((made - exact).norm() <= TOLERANCE * exact.norm())
+
+
+def _whole(
+    task: Task, params: Params, x: Tensor, y: Tensor, layers: Sequence[Layer]
+) -> dict[str, Factors]:
+    """Return the gradients of layers that have no factors; no others are computed."""
+    wanted = {name for one in layers for name in one.parameters}
+    own = private(task, params)
+    for name, leaf in own.model.named_parameters():
+        leaf.requires_grad_(name in wanted)
+    grads = per_example_gradients(own, {name: params[name] for name in wanted}, x, y)
+    return {
+        one.name: WholeGradients({name: grads[name] for name in one.parameters}) for one in layers
+    }

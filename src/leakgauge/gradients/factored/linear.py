@@ -1,0 +1,95 @@
+"""Gradients of a linear layer: inputs times output gradients."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.types import Grads
+from leakgauge.gradients.factored.base import Factors
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFactors(Factors):
+    """Those of a linear layer, which each record passes at t positions.
+
+    Attributes:
+        weight: full name of the weight.
+        bias: of the bias; None without one.
+        x: inputs ``[n, t, in]``.
+        dy: gradients in the outputs ``[n, t, out]``.
+    """
+
+    weight: str
+    bias: str | None
+    x: Tensor
+    dy: Tensor
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the weight's gradient."""
+        return self.dy.shape[2], self.x.shape[2]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return inputs and output gradients."""
+        return {"x": self.x, "dy": self.dy}
+
+    def replaced(self, tensors: Mapping[str, Tensor]) -> Self:
+        """Return the same layer with other values."""
+        return replace(self, x=tensors["x"], dy=tensors["dy"])
+
+    def gradient(self) -> Grads:
+        """Return the gradients by name."""
+        grads = {self.weight: self.dy.mT @ self.x}
+        return grads if self.bias is None else {**grads, self.bias: self.dy.sum(1)}
+
+    def project(self, kernels: Tensor) -> Tensor:
+        """Return the weight's gradient times kernels ``[n, out, k]``."""
+        passed = self.x @ kernels.T
+        if self.x.shape[1] == 1:
+            return self.dy.mT * passed
+        return self.dy.mT @ passed
+
+    def range(self) -> Tensor:
+        """Return the largest entry minus the smallest ``[n]``; of one position, from both ends."""
+        if self.x.shape[1] > 1:
+            return super().range()
+        ends = [_ends(leaf[:, 0]) for leaf in (self.x, self.dy)]
+        products = [one * other for one in ends[0] for other in ends[1]]
+        if self.bias is not None:
+            products += ends[1]
+        found = torch.stack(products)
+        return found.max(0).values - found.min(0).values
+
+    def _norms(self, p: float) -> Tensor:
+        if self.x.shape[1] == 1:
+            return self._of_products(p)
+        _, t, width = self.x.shape
+        if p == 2 and t * (width + self.dy.shape[2]) < width * self.dy.shape[2]:
+            return self._of_pairs()
+        return super()._norms(p)
+
+    def _of_products(self, p: float) -> Tensor:
+        """A norm of a product of two vectors is the product of their norms."""
+        x: Tensor = torch.linalg.vector_norm(self.x[:, 0], p, dim=1)
+        dy: Tensor = torch.linalg.vector_norm(self.dy[:, 0], p, dim=1)
+        if self.bias is None:
+            return x * dy
+        beside: Tensor = torch.linalg.vector_norm(torch.stack([x, torch.ones_like(x)]), p, dim=0)
+        return beside * dy
+
+    def _of_pairs(self) -> Tensor:
+        """The squared norm is a sum over pairs of positions."""
+        of_inputs = self.x @ self.x.mT
+        if self.bias is not None:
+            of_inputs = of_inputs + 1
+        return (of_inputs * (self.dy @ self.dy.mT)).sum((1, 2)).clamp(min=0).sqrt()
+
+
+def _ends(values: Tensor) -> list[Tensor]:
+    return [values.min(1).values, values.max(1).values]

@@ -1,0 +1,79 @@
+"""Which layers have factors, and how they are made of inputs and output gradients."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leakgauge.gradients.factored.base import Factors
+from leakgauge.gradients.factored.caught import Caught
+from leakgauge.gradients.factored.convolution import ConvolutionFactors
+from leakgauge.gradients.factored.embedding import EmbeddingFactors
+from leakgauge.gradients.factored.linear import LinearFactors
+from leakgauge.gradients.walk import Layer
+
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def is_able(module: nn.Module, layer: Layer) -> bool:
+    """Return whether a layer of this kind has factors, as far as its settings tell."""
+    if _name(layer, "weight") not in layer.parameters:
+        return False
+    if type(module) in _CONVOLUTIONS:
+        return module.padding_mode == "zeros" and _padding(module) is not None
+    if type(module) is nn.Embedding:
+        return module.max_norm is None and not module.scale_grad_by_freq and not module.sparse
+    return type(module) is nn.Linear
+
+
+def product(module: Any, caught: Caught, dy: Tensor) -> Factors | None:
+    """Return the factors of a layer; None where its inputs have another shape than known ones.
+
+    Args:
+        module: for which ``is_able`` holds.
+        caught: its one call.
+        dy: gradient of the summed loss in its outputs.
+    """
+    layer, x = caught.layer, caught.inputs[0]
+    weight, bias = _name(layer, "weight"), _name(layer, "bias")
+    known = bias if bias in layer.parameters else None
+    if isinstance(module, nn.Linear):
+        return None if x.dim() < 2 else LinearFactors(weight, known, _places(x), _places(dy))
+    if isinstance(module, nn.Embedding):
+        return _of_words(module, weight, x, dy)
+    if x.dim() != module.weight.dim():
+        return None
+    geometry = {
+        "stride": module.stride,
+        "padding": _padding(module),
+        "dilation": module.dilation,
+        "groups": module.groups,
+    }
+    return ConvolutionFactors(weight, known, tuple(module.weight.shape), geometry, x, dy)
+
+
+def _of_words(module: nn.Embedding, weight: str, index: Tensor, dy: Tensor) -> Factors:
+    dy = _places(dy) if index.dim() > 1 else dy[:, None]
+    index = index.reshape(len(index), -1)
+    if module.padding_idx is not None:
+        dy = torch.where((index == module.padding_idx)[:, :, None], 0.0, dy)
+    return EmbeddingFactors(weight, module.num_embeddings, index, dy)
+
+
+def _places(values: Tensor) -> Tensor:
+    """Values ``[n, ..., d]`` as ``[n, t, d]``."""
+    return values.reshape(len(values), -1, values.shape[-1])
+
+
+def _padding(module: Any) -> tuple[int, ...] | None:
+    """Zeros on both sides of each axis; None where there are more on one."""
+    if not isinstance(module.padding, str):
+        return tuple(module.padding)
+    if module.padding == "valid":
+        return (0,) * len(module.kernel_size)
+    both = [d * (k - 1) for d, k in zip(module.dilation, module.kernel_size, strict=True)]
+    return None if any(one % 2 for one in both) else tuple(one // 2 for one in both)
+
+
+def _name(layer: Layer, key: str) -> str:
+    return f"{layer.name}.{key}" if layer.name else key
