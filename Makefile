@@ -38,6 +38,7 @@ format: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/gradients.py
 	$(BIN)/python benchmarks/inversion.py
+	$(BIN)/python benchmarks/membership.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

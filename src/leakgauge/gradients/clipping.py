@@ -15,7 +15,8 @@ from torch.func import vmap
 from leakgauge.core.checks import InputError, require_positive
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients import MAX_BYTES
-from leakgauge.gradients.batching import BLOCK_BYTES, Job, slices, stacked, start
+from leakgauge.gradients.batching import BLOCK_BYTES, Job, stacked, start
+from leakgauge.gradients.factored.factors import Factoring
 from leakgauge.gradients.flattening import norms
 from leakgauge.gradients.pooling import Pool, pays, start_pool
 from leakgauge.gradients.probing import (
@@ -26,6 +27,9 @@ from leakgauge.gradients.probing import (
     vectorisable_kernels,
 )
 from leakgauge.gradients.record_losses import record_losses
+
+LAYER_BYTES = 2**27
+"""Memory of the factors of a block of records; small blocks are slow."""
 
 
 def iter_clipped_batch_gradients(
@@ -178,14 +182,63 @@ def _looped(job: Job) -> Callable[[Params, Tensor, Tensor], Grads]:
 
 def _factors(pool: Pool, clip: float) -> Tensor:
     """Return min(1, clip / norm) ``[n]`` of the records in the pool's batches; 1 for others."""
-    job = pool.job
     used = torch.unique(pool.rows)
-    size = max(1, min(job.max_bytes // 2, BLOCK_BYTES) // job.bytes_per_gradient)
-    first = next(iter(job.params.values()))
+    first = next(iter(pool.job.params.values()))
     factors = first.new_ones(len(pool.x))
-    for block in slices(len(used), size):
-        records = used[block]
-        x, y = pool.x[records][:, None], pool.y[records][:, None]
-        grads = job.direct(stacked(x, y), len(records), 1)
-        factors[records] = (clip / norms(grads)).clamp(max=1)
+    norms_of = _by_layer(pool, used) or _by_record(pool)
+    for records in norms_of.blocks(used):
+        factors[records] = (clip / norms_of(records)).clamp(max=1)
     return factors
+
+
+@dataclass(frozen=True, eq=False)
+class _Norms:
+    """Computes the norms of records' gradients.
+
+    Attributes:
+        of: from rows of the pool to norms.
+        bytes_per_record: memory that it needs for each.
+        max_bytes: memory that it may take.
+    """
+
+    of: Callable[[Tensor], Tensor]
+    bytes_per_record: int
+    max_bytes: int
+
+    def __call__(self, records: Tensor) -> Tensor:
+        return self.of(records)
+
+    def blocks(self, records: Tensor) -> Iterator[Tensor]:
+        size = max(1, self.max_bytes // max(1, self.bytes_per_record))
+        return iter(torch.split(records, size))
+
+
+def _by_layer(pool: Pool, used: Tensor) -> _Norms | None:
+    """Return norms from factors, which need no gradients; None where no layer has factors."""
+    job = pool.job
+    task, some = job.plan.task, used[:2]
+    try:
+        factoring = Factoring.start(task, job.params, pool.x[some], pool.y[some])
+    except InputError:  # Its gradients need a loop; the caller's method allows one.
+        return None
+    if not factoring.products or job.plan.writes_buffers:
+        return None
+
+    def of(records: Tensor) -> Tensor:
+        found = factoring(job.params, pool.x[records], pool.y[records])
+        squares = torch.stack([one.norms().square() for one in found.values()])
+        return squares.sum(0).sqrt()
+
+    kept = [job.params[name] for one in factoring.rest for name in one.parameters]
+    each = 2 * job.plan.bytes_per_record + sum(leaf.nbytes for leaf in kept)
+    return _Norms(of, each, min(job.max_bytes // 2, LAYER_BYTES))
+
+
+def _by_record(pool: Pool) -> _Norms:
+    job = pool.job
+
+    def of(records: Tensor) -> Tensor:
+        x, y = pool.x[records][:, None], pool.y[records][:, None]
+        return norms(job.direct(stacked(x, y), len(records), 1))
+
+    return _Norms(of, job.bytes_per_gradient, min(job.max_bytes // 2, BLOCK_BYTES))

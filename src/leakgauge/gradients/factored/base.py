@@ -110,4 +110,4 @@ class Factors(ABC):
         size = max(1, CHUNK_BYTES // max(1, each))
         for start in range(0, len(self), size):
             grads = self.rows(slice(start, start + size)).gradient()
-            yield torch.cat([leaf.flatten(1) for leaf in grads.values()], dim=1)
+            yield torch.cat([leaf.reshape(len(leaf), -1) for leaf in grads.values()], dim=1)
