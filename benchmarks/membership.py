@@ -39,7 +39,10 @@ def whole(task: Task, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         outputs = functional_call(task.model, params, (one[None],))
         return functional.cross_entropy(outputs, label[None])
 
-    return vmap(grad(loss), in_dims=(None, 0, 0))(dict(params_of(task.model)), x, y)
+    made: dict[str, Tensor] = vmap(grad(loss), in_dims=(None, 0, 0))(
+        dict(params_of(task.model)), x, y
+    )
+    return made
 
 
 def through(project: Callable[[], Tensor], kernels: Tensor, slope: Tensor) -> None:

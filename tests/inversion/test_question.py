@@ -28,6 +28,7 @@ from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.search.presets import PRESETS
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.models import NETS, SCHEMES
+from leakgauge.models import words as net_names
 from leakgauge.results.measurements import Measurement
 from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
 from leakgauge.runs.question import Silent
@@ -308,7 +309,7 @@ def test_paper_figures_that_no_attempt_has() -> None:
 
 def test_the_words_are_those_of_the_code_they_name() -> None:
     assert (*PRESETS, words.EXACT) == words.METHODS
-    assert tuple(NETS) == words.NETS
+    assert tuple(NETS) == net_names.NETS
     assert tuple(SCHEMES) == words.SCHEMES
     assert (*IMAGE_MATCHINGS, words.GRADIENTS) == words.MATCHINGS
 

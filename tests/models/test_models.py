@@ -376,3 +376,33 @@ def test_tensors_without_plain_numbers_are_refused(
     torch.save({"weight": value, "bias": torch.zeros(1)}, tmp_path / "w.pt")
     with pytest.raises(InputError, match=re.escape(says)):
         load_weights(nn.Linear(2, 1), tmp_path / "w.pt")
+
+
+def test_the_networks_of_membership_inference_have_their_published_sizes() -> None:
+    generator = torch.Generator().manual_seed(0)
+    dense, alex = (
+        sum(
+            leaf.numel()
+            for leaf in build(
+                name, channels=3, classes=10, side=32, generator=generator
+            ).parameters()
+        )
+        for name in ("densenet", "alexnet")
+    )
+    assert round(dense / 1e6, 1) == 0.8  # Huang et al., Table 2
+    assert round(alex / 1e6, 2) == 2.47  # of the public CIFAR models
+    purchase = mlp(600, 100, (1024, 512, 256, 128), generator=generator)
+    assert [leaf.shape[0] for leaf in purchase.parameters() if leaf.dim() == 2] == [
+        1024, 512, 256, 128, 100,
+    ]  # fmt: skip
+
+
+def test_a_densenet_concatenates_what_its_layers_see() -> None:
+    model = build(
+        "densenet", channels=3, classes=10, side=32, generator=torch.Generator().manual_seed(0)
+    )
+    x = torch.randn(2, 3, 32, 32)
+    first = model[0](x)
+    assert torch.equal(model[1](first)[:, : first.shape[1]], first)
+    widths = [part.in_features for part in model if isinstance(part, torch.nn.Linear)]
+    assert widths == [342]  # as in the published DenseNet-BC (L=100, k=12)

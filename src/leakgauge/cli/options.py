@@ -20,7 +20,10 @@ RUNS = Path("leakgauge-runs")
 GIVEN = "given"
 """The parameter of a command that takes the values of the options of its ``Spec``."""
 
-DATASETS = ("adult", "crema_d", "heritage", "randhie", "celeba", "utkface", "cifar10", "cifar100")
+DATASETS = (
+    *("adult", "crema_d", "heritage", "location30", "randhie", "celeba", "utkface", "cifar10"),
+    *("cifar10-train", "cifar100", "lfw"),
+)
 """Data with names; typed here too, so that help and completion need not load the readers."""
 
 Completion = Callable[[str], list[str]]

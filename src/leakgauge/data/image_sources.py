@@ -19,7 +19,6 @@ from leakgauge.data.read import existing, read_table, unreadable
 
 FILE_COLUMN = "file"
 PIXEL_ARRAY = "x"
-_TEST = "_test"  # suffix of the arrays of a test part
 
 _ROWS = 1024  # encoded images in memory at once
 _LOOKED_AT = 8  # values that show whether a column of bytes holds images
@@ -150,15 +149,18 @@ def read_image_parquet(path: str | os.PathLike[str], *, side: int = 32) -> Image
     return Images(frame, np.concatenate(parts))
 
 
-def read_image_arrays(path: str | os.PathLike[str], *, side: int = 32) -> Images:
+def read_image_arrays(
+    path: str | os.PathLike[str], *, side: int = 32, part: str = "test"
+) -> Images:
     """Return the images in the array ``x`` of a ``.npz`` file; each array ``[n]`` is a column.
 
     Images of another size are resized as in ``read_image_folder``; gray ones keep one channel.
-    A file with ``x_test`` and no ``x`` gives its test part: ``y_test`` becomes ``y``.
+    A file with ``x_test`` and no ``x`` gives its test part, or another: ``y_test`` becomes ``y``.
 
     Args:
         path: the file. ``x`` is uint8 ``[n, h, w]`` or ``[n, h, w, c]``, c one of 1, 3, 4.
         side: height and width of the result, in pixels.
+        part: of a file with several parts, the one to read.
 
     Raises:
         InputError: the file cannot be read, ``x`` is missing or has another type or shape, no array
@@ -168,9 +170,10 @@ def read_image_arrays(path: str | os.PathLike[str], *, side: int = 32) -> Images
     file = existing(path)
     arrays = read_npz(file)
     chosen = []
-    if PIXEL_ARRAY not in arrays and PIXEL_ARRAY + _TEST in arrays:
-        arrays = {name.removesuffix(_TEST): arrays[name] for name in arrays if _TEST in name}
-        chosen.append(f"the arrays that end in {_TEST!r} were read, the others left out")
+    ending = f"_{part}"
+    if PIXEL_ARRAY not in arrays and PIXEL_ARRAY + ending in arrays:
+        arrays = {name.removesuffix(ending): arrays[name] for name in arrays if ending in name}
+        chosen.append(f"the arrays that end in {ending!r} were read, the others left out")
     if PIXEL_ARRAY not in arrays:
         hint = nearest(PIXEL_ARRAY, arrays)
         raise InputError(f"no array {PIXEL_ARRAY!r} of images in {str(file)!r}{hint}")

@@ -11,6 +11,7 @@ import pandas as pd
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.data.image_sources import Images, read_image_arrays, read_image_parquet
+from leakgauge.data.npz import array_table, read_npz
 from leakgauge.data.read import read_table, unreadable
 from leakgauge.data.table import Roles
 
@@ -126,6 +127,21 @@ def crema_d() -> pd.DataFrame:
     return read_table(_stored("crema_d", "crema_d/crema_d_emobase_hap_sad.parquet"))
 
 
+def location30() -> pd.DataFrame:
+    """Return where 5,010 users of Foursquare in Bangkok have been: 446 places and kinds, 1 or 0.
+
+    Read from ``location30/location30.npz`` in the data folder. The label ``y`` is one of 30 groups
+    of users. Membership inference is measured on it where Purchase100 is not at hand.
+
+    Source: Shokri et al., S&P 2017, from check-ins of Yang et al., 2015. Terms: none stated.
+
+    Raises:
+        InputError: the data folder is not known or does not hold the file.
+    """
+    arrays = read_npz(_stored("location30", "location30/location30.npz"), ("x", "y"))
+    return array_table(arrays["x"], y=arrays["y"])
+
+
 def celeba(*, side: int = 32) -> Images:
     """Return faces of celebrities (CelebA): 6,086 images of 299 users.
 
@@ -178,6 +194,35 @@ def cifar10(*, side: int = 32) -> Images:
         InputError: the data folder is not known or does not hold the file.
     """
     return read_image_arrays(_stored("cifar10", "cifar10/cifar10_subset.npz"), side=side)
+
+
+def cifar10_train(*, side: int = 32) -> Images:
+    """Return the first 8,000 training images of CIFAR-10; the column ``y`` is the class.
+
+    Read as ``cifar10``. Public classifiers of CIFAR-10 were trained on them.
+
+    Raises:
+        InputError: the data folder is not known or does not hold the file.
+    """
+    path = _stored("cifar10-train", "cifar10/cifar10_subset.npz")
+    return read_image_arrays(path, side=side, part="train")
+
+
+def lfw(*, side: int = 32) -> Images:
+    """Return faces from the news (Labeled Faces in the Wild): 13,225 images of 5,743 persons.
+
+    Read from ``lfw/lfw_62x47.parquet`` in the data folder. Columns: ``male`` (the label: 1 or 0;
+    8 images of unknown sex are left out) and ``person`` (the group).
+
+    Source: Huang et al., University of Massachusetts 07-49, 2007. Terms: research only.
+
+    Raises:
+        InputError: the data folder is not known or does not hold the file.
+    """
+    faces = read_image_parquet(_stored("lfw", "lfw/lfw_62x47.parquet"), side=side)
+    known = faces.frame["male"].to_numpy() >= 0
+    frame = faces.frame.loc[known, ["male", "person"]].reset_index(drop=True)
+    return Images(frame, faces.pixels[known], faces.notes)
 
 
 def cifar100(*, side: int = 32) -> Images:
@@ -257,6 +302,7 @@ TABLES: Mapping[str, Callable[[], pd.DataFrame]] = {
     "adult": adult,
     "crema_d": crema_d,
     "heritage": heritage,
+    "location30": location30,
     "randhie": randhie,
 }
 """Tables by name."""
@@ -265,7 +311,9 @@ IMAGES: Mapping[str, Callable[..., Images]] = {
     "celeba": celeba,
     "utkface": utkface,
     "cifar10": cifar10,
+    "cifar10-train": cifar10_train,
     "cifar100": cifar100,
+    "lfw": lfw,
 }
 """Images by name; each takes ``side``."""
 
@@ -282,6 +330,9 @@ ROLES: Mapping[str, Roles] = {
     "celeba": Roles("Smiling", ("High_Cheekbones",), group="identity"),
     "utkface": Roles("age_group", ("race",), drop=("age",)),
     "cifar10": Roles("y", ()),
+    "cifar10-train": Roles("y", ()),
+    "lfw": Roles("male", (), group="person"),
+    "location30": Roles("y", ()),
     "cifar100": Roles("y_fine", ()),
 }
 """The default roles of each dataset's columns."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.data.read import unreadable
@@ -51,3 +52,13 @@ def read_npz(file: Path, names: Sequence[str] | None = None) -> dict[str, npt.ND
             ) from error
         raise unreadable(file, error) from error
     return chosen
+
+
+def array_table(x: npt.NDArray[Any], **columns: npt.NDArray[Any]) -> pd.DataFrame:
+    """Return records ``[n, d]`` as a table: columns ``x0`` to ``xd``, then others by name.
+
+    >>> array_table(np.zeros((3, 2)), y=np.ones(3)).columns.tolist()
+    ['x0', 'x1', 'y']
+    """
+    features = pd.DataFrame(x, columns=[f"x{at}" for at in range(x.shape[1])])
+    return pd.concat([features, pd.DataFrame(columns)], axis=1)

@@ -23,6 +23,7 @@ from leakgauge.data.image_sources import (
     read_image_parquet,
 )
 from leakgauge.data.named import IMAGES, ROLES, TABLES
+from leakgauge.data.npz import array_table, read_npz
 from leakgauge.data.read import STDIN, Read, Text, read_noted
 from leakgauge.data.table import Roles
 from leakgauge.data.tidying import numbered
@@ -69,7 +70,8 @@ def open_data(
 
             - a table, or ``-`` for one on the standard input (``read_noted``);
             - ``.parquet`` with a column of encoded images (``read_image_parquet``);
-            - ``.npz`` of images and columns (``read_image_arrays``);
+            - ``.npz`` of images and columns (``read_image_arrays``), or of records ``x``
+              ``[n, d]`` and columns ``[n]``, as ``y``;
             - a folder of images with one CSV (``read_image_folder``).
         side: height and width of images, in pixels; tables do not use it.
         text: how the text of a table is read; None finds it out.
@@ -128,8 +130,7 @@ def array_source(x: Any, y: Any, secrets: Mapping[str, Any], users: Any = None) 
         f"records are {list(values.shape)} {values.dtype}; expected [n, d], or images "
         "[n, h, w, c] uint8",
     )
-    features = pd.DataFrame(values, columns=[f"x{at}" for at in range(values.shape[1])])
-    return _source("arrays", pd.concat([features, roles], axis=1))
+    return _source("arrays", array_table(values, **roles))
 
 
 DATASETS = (*TABLES, *IMAGES)
@@ -153,7 +154,8 @@ def _from_path(
     try:
         images, name = _images(path, side, allow_outside=allow_outside), path.resolve().name
         if images is None:
-            return _read_source(name, read_noted(path, text))
+            is_npz = path.suffix.lower() == ".npz"
+            return _read_source(name, _read_arrays(path) if is_npz else read_noted(path, text))
         require(text is None, "--sep and --encoding are about a text file; leave them out")
         return _image_source(name, images)
     except InputError as error:
@@ -170,10 +172,29 @@ def _images(path: Path, side: int, *, allow_outside: bool) -> Images | None:
     if path.is_dir():
         return read_image_folder(path, side=side, allow_outside=allow_outside)
     if kind == ".npz":
-        return read_image_arrays(path, side=side)
+        return None if _is_table(path) else read_image_arrays(path, side=side)
     if kind == ".parquet" and image_column(path) is not None:
         return read_image_parquet(path, side=side)
     return None
+
+
+def _is_table(path: Path) -> bool:
+    """Return whether the array ``x`` of a ``.npz`` holds records ``[n, d]``, not images."""
+    arrays = read_npz(path)
+    return "x" in arrays and arrays["x"].ndim == 2
+
+
+def _read_arrays(path: Path) -> Read:
+    """Return records ``x`` ``[n, d]`` and every array ``[n]``, as ``y``, as a table."""
+    arrays = read_npz(path)
+    x = arrays.pop("x")
+    columns = {name: array for name, array in arrays.items() if array.shape == (len(x),)}
+    notes = [
+        f"array {name!r} of shape {array.shape} was left out: columns have shape ({len(x)},)"
+        for name, array in arrays.items()
+        if name not in columns
+    ]
+    return Read(array_table(x, **columns), tuple(notes))
 
 
 def _read_source(name: str, read: Read) -> Source:

@@ -18,11 +18,11 @@ from leakgauge.inversion.words import (
     MATCHINGS,
     METHODS,
     MLP,
-    NETS,
     OF_AN_UPDATE,
     SCHEMES,
     STRONGEST,
 )
+from leakgauge.models.words import NETS
 from leakgauge.runs.setting import ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec
 

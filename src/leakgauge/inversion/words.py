@@ -10,9 +10,6 @@ STRONGEST = "leakgauge"
 """The strongest search."""
 
 METHODS = ("dlg", "dlg-adam", "idlg", "inverting-gradients", "agic", STRONGEST, EXACT)
-NETS = ("lenet", "slim", "cnn", "resnet20", "resnet20-conv", "resnet20-4", "resnet50")
-"""The networks for images."""
-
 MLP = "mlp"
 """The network for tables."""
 

@@ -18,6 +18,7 @@ from leakgauge.membership.catalog import (
     SEPARATE,
     SHADOW,
 )
+from leakgauge.models.words import NETS
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec
@@ -89,6 +90,7 @@ class MembershipSpec(Spec):
         tuple[Whole, ...],
         Setting("width of a hidden layer of the network for tables", least=1, panel=TRAINING),
     ] = (100,)
+    net: Annotated[str, Setting("network for images", choices=NETS, panel=TRAINING)] = "cnn"
     size: Annotated[
         Whole | None,
         Setting(

@@ -1,6 +1,8 @@
 """The networks of the papers, their first weights, and weights from files."""
 
+from leakgauge.models.alexnet import alexnet
 from leakgauge.models.convolutional import cnn
+from leakgauge.models.densenet import densenet
 from leakgauge.models.initialisation import SCHEMES, initialise
 from leakgauge.models.lenet_dlg import lenet
 from leakgauge.models.named import NETS, build
@@ -13,8 +15,10 @@ __all__ = [
     "NETS",
     "SCHEMES",
     "ResNet",
+    "alexnet",
     "build",
     "cnn",
+    "densenet",
     "initialise",
     "lenet",
     "load_weights",

@@ -6,7 +6,9 @@ import torch
 from torch import nn
 
 from leakgauge.core.checks import nearest, require
+from leakgauge.models.alexnet import SMALL, alexnet
 from leakgauge.models.convolutional import cnn
+from leakgauge.models.densenet import densenet
 from leakgauge.models.initialisation import initialise
 from leakgauge.models.lenet_dlg import lenet
 from leakgauge.models.resnet import resnet20, resnet50
@@ -20,6 +22,9 @@ NETS: Mapping[str, str] = {
     "resnet20-conv": "ResNet20 of width 16, shortcuts by 1 x 1 convolutions",
     "resnet20-4": "ResNet20 of width 64, shortcuts by 1 x 1 convolutions",
     "resnet50": "ResNet50 in torchvision's layout, for 224 x 224",
+    "alexnet": "AlexNet of five convolutions, in the variant for 32 x 32",
+    "alexnet-small": "the same with 32 to 96 channels",
+    "densenet": "DenseNet-BC of depth 100 and growth 12",
 }
 """A description of each network that ``build`` knows."""
 
@@ -69,5 +74,13 @@ def _make(
     if name.startswith("resnet20"):
         shortcut = "conv" if name == "resnet20-conv" else "pad"
         return resnet20(channels, classes, shortcut=shortcut, generator=generator)
-    network = {"lenet": lenet, "slim": slim, "cnn": cnn}[name]
+    if name == "alexnet-small":
+        return alexnet(channels, classes, side, widths=SMALL, generator=generator)
+    network = {
+        "lenet": lenet,
+        "slim": slim,
+        "cnn": cnn,
+        "alexnet": alexnet,
+        "densenet": densenet,
+    }[name]
     return network(channels, classes, side, generator=generator)

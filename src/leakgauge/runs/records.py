@@ -17,14 +17,27 @@ from leakgauge.data import Roles, Source, Table, encode
 from leakgauge.data.encoding import outputs_for
 from leakgauge.data.image_tables import encode_pictures, make_picture_table
 from leakgauge.data.table import make_table
-from leakgauge.models import cnn, mlp
+from leakgauge.models import build, mlp
 from leakgauge.runs.spec import Spec, declared
 
 Encoding = Callable[[Tensor, tuple[str, ...]], tuple[Task, Dataset]]
 """(rows that the encoding learns from, secrets that stay features) -> the task, and all records."""
 
 
-OF_A_TABLE = ("label", "loss", "group", "drop", "bins", "drop_missing", "merge_rare", "hidden")
+CNN = "cnn"
+"""The network for images where none is named."""
+
+OF_A_TABLE = (
+    "label",
+    "loss",
+    "group",
+    "drop",
+    "bins",
+    "drop_missing",
+    "merge_rare",
+    "hidden",
+    "net",
+)
 """Settings that a user's own task leaves no use for."""
 
 
@@ -77,17 +90,19 @@ def records_of(
     source: Source,
     *,
     hidden: tuple[int, ...],
+    net: str = CNN,
     secret: str | None = None,
     merge_rare: int = 0,
 ) -> Records:
     """Return the records of a source in the roles that the settings name.
 
-    The network is an MLP for a table, a CNN for images, or the user's own.
+    The network is an MLP for a table, a convolutional one for images, or the user's own.
 
     Args:
         spec: resolved.
         source: the data.
         hidden: widths of the hidden layers of the network for tables.
+        net: the network for images, one of ``models.NETS``.
         secret: column that is no feature; None for none.
         merge_rare: values of the secret with fewer rows than this become one.
 
@@ -100,7 +115,7 @@ def records_of(
     roles = _roles(spec, secrets, merge_rare)
     if source.pixels is None:
         return _from_table(spec, source, roles, hidden)
-    return _from_images(spec, source, roles)
+    return _from_images(spec, source, roles, net)
 
 
 def refuse_of_a_table(spec: Spec) -> None:
@@ -147,7 +162,7 @@ def _from_table(spec: Spec, source: Source, roles: "RolesKey", hidden: tuple[int
     return _of_table(table, encoded, table.features.shape[1], is_table=True)
 
 
-def _from_images(spec: Spec, source: Source, roles: "RolesKey") -> Records:
+def _from_images(spec: Spec, source: Source, roles: "RolesKey", net: str) -> Records:
     pixels = source.pixels
     assert pixels is not None
     _, channels, height, width = pixels.shape
@@ -156,7 +171,8 @@ def _from_images(spec: Spec, source: Source, roles: "RolesKey") -> Records:
 
     def encoded(fit_on: Tensor, keep: tuple[str, ...]) -> tuple[Task, Dataset]:
         generator = torch_stream(spec.seed, "model")
-        model = cnn(channels, outputs_for(table), height, generator=generator)
+        classes = outputs_for(table)
+        model = build(net, channels=channels, classes=classes, side=height, generator=generator)
         data = encode_pictures(table, pixels, rows, fit_on=fit_on)
         return _task(model, spec), data
 

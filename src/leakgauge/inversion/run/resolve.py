@@ -20,10 +20,10 @@ from leakgauge.inversion.words import (
     GRADIENTS,
     HIDDEN,
     MLP,
-    NETS,
     STRONGEST,
     default_image_count,
 )
+from leakgauge.models.words import NETS
 from leakgauge.runs.spec import NONE
 
 if TYPE_CHECKING:

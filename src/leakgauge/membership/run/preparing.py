@@ -138,7 +138,7 @@ def check_split(spec: MembershipSpec, source: Source) -> None:
 
 
 def _records(spec: MembershipSpec, source: Source) -> Records:
-    return records_of(spec, source, hidden=spec.hidden)
+    return records_of(spec, source, hidden=spec.hidden, net=spec.net)
 
 
 def _split(

@@ -1,0 +1,6 @@
+"""The networks for images, by the names that users type; imports no torch."""
+
+NETS = (
+    *("lenet", "slim", "cnn", "resnet20", "resnet20-conv", "resnet20-4", "resnet50"),
+    *("alexnet", "alexnet-small", "densenet"),
+)
