@@ -43,6 +43,12 @@ class MemberSplit:
         """All records that the model is trained on."""
         return torch.cat([self.known_members, self.validation_members, self.target_members])
 
+    @property
+    def non_members(self) -> Tensor:
+        """As many records that it is not trained on."""
+        parts = self.known_non_members, self.validation_non_members, self.target_non_members
+        return torch.cat(parts)
+
 
 def split_members(
     count: int,
@@ -98,7 +104,6 @@ def split_known(
     *,
     rng: np.random.Generator,
     users: Tensor | None = None,
-    most: int | None = None,
 ) -> MemberSplit:
     """Return a random split of records that are members of a model or not; none is for shadows.
 
@@ -109,7 +114,6 @@ def split_known(
         others: rows that it was not trained on.
         rng: the generator of the split.
         users: the user of each record of the data ``[n]``; no user is in two parts of one kind.
-        most: records of a part, at most; all where None.
 
     Raises:
         InputError: there are too few of one kind.
@@ -129,14 +133,33 @@ def split_known(
     fewest = min(len(part) for each in parts for part in each)
     require(fewest >= 2, f"whole users leave a part with {fewest} records; bring more users")
     targets = min(len(each[-1]) for each in parts)
-    cut = [part[:most] for each in parts for part in (*each[:-1], each[-1][:targets])]
+    cut = [part for each in parts for part in (*each[:-1], each[-1][:targets])]
     return MemberSplit(*cut, *[others[:0]])
 
 
 def _shared_out(rows: Tensor, users: Tensor | None, rng: np.random.Generator) -> list[Tensor]:
     ends = np.rint(np.cumsum(SHARES) * len(rows)).astype(np.int64)
+    return [rows[part] for part in _dealt_rows(rows, ends, users, rng)]
+
+
+def split_share(
+    rows: Tensor, share: float, *, rng: np.random.Generator, users: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return a random share of rows, and the others; no user is in both.
+
+    >>> [len(part) for part in split_share(torch.arange(10), 0.6, rng=np.random.default_rng(0))]
+    [6, 4]
+    """
+    ends = np.array([round(share * len(rows)), len(rows)])
+    first, second = (rows[part] for part in _dealt_rows(rows, ends, users, rng))
+    return first, second
+
+
+def _dealt_rows(
+    rows: Tensor, ends: Ints, users: Tensor | None, rng: np.random.Generator
+) -> list[Tensor]:
     owners = np.arange(len(rows)) if users is None else users[rows.to(users.device)].cpu().numpy()
-    return [rows[torch.from_numpy(part)] for part in dealt(owners, ends, rng=rng)]
+    return [torch.from_numpy(part) for part in dealt(owners, ends, rng=rng)]
 
 
 def dealt(owners: Ints, ends: Ints, *, rng: np.random.Generator) -> list[Ints]:

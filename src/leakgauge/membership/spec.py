@@ -18,6 +18,16 @@ from leakgauge.membership.catalog import (
     SEPARATE,
     SHADOW,
 )
+from leakgauge.membership.words import (
+    ALL,
+    APART,
+    ASCENT,
+    BOTH,
+    GLOBAL,
+    LOCAL,
+    PASSIVE,
+    STRATEGIES,
+)
 from leakgauge.models.words import NETS
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
@@ -31,9 +41,6 @@ if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
 
 QUESTION = "membership"
-GLOBAL, LOCAL = "global", "local"
-PASSIVE, ASCENT, ISOLATE, BOTH = "passive", "ascent", "isolate", "both"
-STRATEGIES = (PASSIVE, ASCENT, ISOLATE, BOTH)
 LAST_ROUNDS = (0.5, 0.625, 0.75, 0.875, 1.0)
 """Shares of a federation's rounds that are observed: late ones tell more (Table XII)."""
 
@@ -130,6 +137,33 @@ class MembershipSpec(Spec):
         tuple[Whole, ...],
         Setting("round of a federation that the attacker keeps", least=1, panel=ATTACK),
     ] = ()
+    fine_tune: Annotated[
+        Real,
+        Setting(
+            "share of the members that a second training is on alone; 0: one training",
+            least=0,
+            panel=TRAINING,
+        ),
+    ] = 0.0
+    snapshots: Annotated[
+        Whole,
+        Setting("of a fine-tuned model: 1 (after) or 2 (before and after)", least=1),
+    ] = 1
+    apart: Annotated[
+        str,
+        Setting(
+            "of a fine-tuned model, what is told apart: members (from others), first or second "
+            "(records of one training, from others) or parts (the first's from the second's)",
+            choices=APART,
+            panel=ATTACK,
+        ),
+    ] = ALL
+    known_members: Annotated[
+        Whole | None, Setting("members that the attacker knows, at most", least=2, panel=ATTACK)
+    ] = None
+    known_others: Annotated[
+        Whole | None, Setting("non-members that it knows, at most", least=2, panel=ATTACK)
+    ] = None
     targets: Annotated[
         Whole | None,
         Setting("records of each kind that are judged, at most", least=2, panel=ATTACK),
@@ -165,11 +199,16 @@ class MembershipSpec(Spec):
     @property
     def adversaries(self) -> tuple[str, ...]:
         """The attacks that are played, as users type them."""
-        if self.adversary or (not self.checkpoint and self.participants == 1):
+        if self.adversary or not self._is_special:
             return self.adversary or DEFAULT
         played = tuple(name for name in DEFAULT if ABOUT[name][0] != SHADOW)
-        several = self.participants > 1 or len(self.checkpoint) > 1
+        several = self.participants > 1 or self.snapshots > 1 or len(self.checkpoint) > 1
         return (*played, SEPARATE) if several else played
+
+    @property
+    def _is_special(self) -> bool:
+        """Whether no attacker trains models of its own in the same way."""
+        return bool(self.checkpoint) or self.participants > 1 or self.fine_tune > 0
 
     def check(self) -> None:
         """Refuse what is wrong for any data.
@@ -186,6 +225,8 @@ class MembershipSpec(Spec):
         parse_optimizer(self.optimizer, lr=self.lr)
         self._check_checkpoint()
         self._check_federation()
+        self._check_fine_tuning()
+        self._check_shadows()
         require(
             self.lr == RATE or own_rate(self.optimizer) is None,
             f"--lr {self.lr:g} and --optimizer {self.optimizer} name two learning rates; leave one "
@@ -225,11 +266,33 @@ class MembershipSpec(Spec):
             last <= self.rounds,
             f"observed names round {last} of {self.rounds}; lower it, or raise --rounds",
         )
+
+    def _check_fine_tuning(self) -> None:
+        """Refuse what only a fine-tuned model has, and two kinds of training at once."""
+        require(
+            self.fine_tune < 1 and self.snapshots < 3,
+            f"fine_tune is {self.fine_tune:g} and snapshots {self.snapshots}; expected a share "
+            "below 1, and 1 or 2",
+        )
+        if self.fine_tune == 0:
+            require(
+                self.snapshots == 1 and self.apart == ALL,
+                "snapshots and apart are about a fine-tuned model; add "
+                "--set membership.fine_tune=0.4",
+            )
+            return
+        require(
+            self.participants == 1 and not self.checkpoint,
+            "fine_tune is about a central training; leave participants and a CHECKPOINT out",
+        )
+
+    def _check_shadows(self) -> None:
+        """Refuse attacks that train models of their own where there are no records for them."""
         shadow = next((one for one in self.adversaries if _needs_shadow(one)), None)
         require(
-            shadow is None,
-            f"attack {shadow!r} trains central models of its own, and this is a federation; name "
-            "another --adversary",
+            shadow is None or not self._is_special,
+            f"attack {shadow!r} trains models of its own on other records, once and centrally; "
+            "name another --adversary for a CHECKPOINT, a federation or fine-tuning",
         )
 
     def _check_checkpoint(self) -> None:
@@ -244,12 +307,6 @@ class MembershipSpec(Spec):
         require(
             set(self.defense) == {NONE},
             "a defense changes the training, and a CHECKPOINT is trained; leave --defense out",
-        )
-        shadow = next((one for one in self.adversaries if _needs_shadow(one)), None)
-        require(
-            shadow is None,
-            f"attack {shadow!r} trains models of its own on other records, and a CHECKPOINT comes "
-            "with none; name another --adversary",
         )
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:

@@ -9,9 +9,7 @@ import numpy as np
 from leakgauge.core.checks import InputError
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.rng import stream
-from leakgauge.core.types import Dataset
 from leakgauge.data import Source
-from leakgauge.data.split_members import MemberSplit
 from leakgauge.defenses import none
 from leakgauge.membership.adversaries.adversary import Attack
 from leakgauge.membership.run.at_risk import AtRisk, calibration, keep_at_risk, most_at_risk
@@ -75,7 +73,7 @@ def _worlds(
     """Return what is attacked under each defense, and why one is missing."""
     if prepared.snapshots:
         recipe = Recipe(prepared.task, spec)
-        given = given_world(prepared.snapshots, prepared.data, prepared.splits[0], recipe)
+        given = given_world(prepared.snapshots, prepared.data, prepared.whose.splits[0], recipe)
         return {none().name: [given]}, []
     worlds: dict[str, Sequence[World]] = {}
     missing = []
@@ -94,11 +92,11 @@ def _worlds(
 def _trained(
     prepared: Prepared, recipe: Recipe, folder: WorkFolder, progress: Progress
 ) -> Sequence[World]:
-    data, splits = prepared.data, prepared.splits
-    if prepared.held:
-        return federated_worlds(recipe, data, prepared.held, splits, folder, progress)
+    data, whose = prepared.data, prepared.whose
+    if recipe.spec.participants > 1:
+        return federated_worlds(recipe, data, whose, folder, progress)
     needed = max(attack.needs.references for attack in attacks_of(recipe.spec))
-    return [trained_world(data, splits[0], recipe, needed, folder, progress)]
+    return [trained_world(data, whose, recipe, needed, folder, progress)]
 
 
 def _attacked(
@@ -180,6 +178,8 @@ def _measurements(
     judged: Mapping[Part, Sequence[Judged]],
     targets: Sequence[Targets],
 ) -> Iterator[Measurement]:
+    whose = prepared.whose
+    sides = [prepared.data.rows(rows) for rows in (whose.members, whose.outside)]
     for defense, attacked in worlds.items():
         cell = Cell(prepared.dataset, prepared.label, defense, STATIC, "", spec.seed)
         for knowledge in (STATIC, ADAPTIVE):
@@ -202,18 +202,12 @@ def _measurements(
         yield from over_participants(
             [
                 [
-                    *model_measurements(cell, world.snapshots[-1], *_sides(prepared, world, split)),
+                    *model_measurements(cell, world.snapshots[-1], *sides),
                     *norm_measurements(cell, world.norms, world.targets.member),
                 ]
-                for world, split in zip(attacked, prepared.splits, strict=True)
+                for world in attacked
             ]
         )
-
-
-def _sides(prepared: Prepared, world: World, split: MemberSplit) -> Iterator[Dataset]:
-    """Yield the members of a world, and the others."""
-    for rows in (split.members, world.targets.others):
-        yield prepared.data.rows(rows)
 
 
 def _at_risk(

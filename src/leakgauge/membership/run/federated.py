@@ -10,19 +10,11 @@ from leakgauge.core.rng import derive
 from leakgauge.core.types import Dataset, Params
 from leakgauge.data.split_members import MemberSplit
 from leakgauge.membership.adversaries.adversary import Needs
-from leakgauge.membership.run.federated_split import ATTACKER
 from leakgauge.membership.run.training import Recipe
+from leakgauge.membership.run.whose import ATTACKER, Whose
 from leakgauge.membership.run.world import World, given_world, with_params
-from leakgauge.membership.spec import (
-    ASCENT,
-    BOTH,
-    GLOBAL,
-    ISOLATE,
-    LOCAL,
-    PASSIVE,
-    QUESTION,
-    MembershipSpec,
-)
+from leakgauge.membership.spec import QUESTION, MembershipSpec
+from leakgauge.membership.words import ASCENT, BOTH, GLOBAL, ISOLATE, LOCAL, PASSIVE
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
 from leakgauge.training.catalog import parse_optimizer
@@ -36,8 +28,7 @@ from leakgauge.training.strategies import GradientAscent, Isolate, Strategy, Tog
 def federated_worlds(
     recipe: Recipe,
     data: Dataset,
-    held: Sequence[Tensor],
-    splits: Sequence[MemberSplit],
+    whose: Whose,
     folder: WorkFolder,
     progress: Progress,
 ) -> list[World]:
@@ -48,22 +39,21 @@ def federated_worlds(
     Args:
         recipe: how participants train.
         data: all records.
-        held: rows of each participant.
-        splits: one for each attack.
+        whose: the records are.
         folder: keeps what was observed.
         progress: gets what is done.
 
     Raises:
         InputError: training diverges.
     """
-    spec = recipe.spec
+    spec, splits = recipe.spec, whose.splits
     shared = spec.strategy == PASSIVE
     seen: list[list[Params]] = []
     for number, split in enumerate(splits):
         if not (shared and seen):
             attacked = range(len(splits)) if shared else [number]
             strategy = _strategy(spec, data, split, number)
-            seen += _observed(recipe, data, held, strategy, attacked, folder, progress)
+            seen += _observed(recipe, data, whose.training, strategy, attacked, folder, progress)
     return [_world(recipe, data, *one) for one in zip(splits, seen, strict=True)]
 
 

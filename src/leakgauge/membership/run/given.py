@@ -16,8 +16,9 @@ from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Source, fingerprint
-from leakgauge.data.split_members import MemberSplit, split_known
+from leakgauge.data.split_members import split_known
 from leakgauge.membership.run.record_files import read_records
+from leakgauge.membership.run.whose import Whose
 from leakgauge.models.weights import load_weights
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ class Given:
     Attributes:
         snapshots: the model with the weights of each checkpoint, in eval mode.
         data: members first, then others.
-        split: of both; nobody trains a shadow model.
+        whose: the records are; nobody trains a shadow model.
         fingerprint: of checkpoints and records.
     """
 
     snapshots: tuple[Task, ...]
     data: Dataset
-    split: MemberSplit
+    whose: Whose
     fingerprint: str
 
 
@@ -59,11 +60,12 @@ def given_model(spec: MembershipSpec, source: Source) -> Given:
     rng = stream(spec.seed, "members")
     data = _together(members, others)
     rows = torch.arange(len(data))
-    split = split_known(rows[: len(members)], rows[len(members) :], rng=rng, most=spec.judged)
+    split = split_known(rows[: len(members)], rows[len(members) :], rng=rng)
     weights = [fingerprint(one.model.state_dict()) for one in snapshots]
     content = " ".join([*weights, fingerprint(data), str(len(members))])
+    whose = Whose([rows[: len(members)]], rows[len(members) :], [split])
     found = hashlib.sha256(content.encode()).hexdigest()
-    return Given(snapshots, data.to(spec.device), split, found)
+    return Given(snapshots, data.to(spec.device), whose, found)
 
 
 def _loaded(task: Task, path: str, device: str) -> Task:

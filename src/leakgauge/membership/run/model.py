@@ -28,7 +28,7 @@ def measured_epochs(epochs: int) -> list[int]:
     """Return the epochs at which norms are measured: dense at first, and the last one.
 
     >>> measured_epochs(100)
-    [1, 2, 3, 5, 8, 12, 19, 28, 43, 66, 100]
+    [1, 2, 4, 5, 8, 12, 19, 28, 43, 66, 100]
     """
     return sorted({round(one) for one in np.geomspace(1, epochs, POINTS)})
 

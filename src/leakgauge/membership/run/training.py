@@ -31,12 +31,13 @@ class Recipe:
     spec: MembershipSpec
     defense: Defense = field(default_factory=none)
 
-    def epochs(self, data: Dataset, whose: str) -> Iterator[Params]:
+    def epochs(self, data: Dataset, whose: str, *, start: Params | None = None) -> Iterator[Params]:
         """Yield the parameters after each epoch on ``data``.
 
         Args:
             data: the records to train on.
             whose: name of the stream of randomness.
+            start: parameters before; those of the task where None.
 
         Raises:
             InputError: training diverges.
@@ -44,7 +45,7 @@ class Recipe:
         spec = self.spec
         make = parse_optimizer(spec.optimizer, lr=spec.lr)
         optimizer = None if make is None else Optimizing(make)
-        current = params_of(self.task.model)
+        current = start or params_of(self.task.model)
         for number in range(1, spec.rounds + 1):
             with one_thread():
                 current = train_epoch(

@@ -19,6 +19,8 @@ from leakgauge.membership.adversaries.adversary import Known, Labelled, Needs, S
 from leakgauge.membership.observation import Observed, observe
 from leakgauge.membership.run.model import Norms, measured_epochs
 from leakgauge.membership.run.training import Recipe
+from leakgauge.membership.run.whose import Whose
+from leakgauge.membership.spec import QUESTION
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
 
@@ -91,7 +93,7 @@ class World:
 
 def trained_world(
     data: Dataset,
-    split: MemberSplit,
+    whose: Whose,
     recipe: Recipe,
     references: int,
     folder: WorkFolder,
@@ -101,7 +103,7 @@ def trained_world(
 
     Args:
         data: all records.
-        split: whose they are.
+        whose: they are; the model is trained on one part after the other.
         recipe: how models are trained.
         references: number of reference models.
         folder: keeps trained models.
@@ -110,15 +112,15 @@ def trained_world(
     Raises:
         InputError: training diverges.
     """
-    world = _untrained(data, split, recipe)
-    params, norms = _attacked_model(world, split.members, folder, progress)
+    world = _untrained(data, whose.splits[0], recipe)
+    trained, norms = _attacked_models(world, whose.training, folder, progress)
     others = [
         _kept_model(world, reference_rows(world, number), f"reference {number}", folder)
         for number in range(references)
     ]
-    return replace(
-        world, snapshots=(with_params(recipe.task, params),), references=others, norms=norms
-    )
+    seen = trained[-recipe.spec.snapshots :]
+    snapshots = [with_params(recipe.task, params) for params in seen]
+    return replace(world, snapshots=snapshots, references=others, norms=norms)
 
 
 def given_world(
@@ -140,24 +142,48 @@ def _untrained(data: Dataset, split: MemberSplit, recipe: Recipe) -> World:
     )
 
 
-def _attacked_model(
-    world: World, members: Tensor, folder: WorkFolder, progress: Progress
-) -> tuple[Params, Norms]:
-    """Return the parameters after the training, and gradient norms on the way."""
+def _attacked_models(
+    world: World, training: Sequence[Tensor], folder: WorkFolder, progress: Progress
+) -> tuple[Sequence[Params], Norms]:
+    """Return the parameters after each part of the training, and gradient norms on the way."""
     recipe, name = world.recipe, world.recipe.defense.name
-    kept = folder.tensors(f"{name}/model", like=params_of(recipe.task.model))
-    norms = folder.arrays(f"{name}/norms")
-    if kept is not None and norms is not None:
-        return kept, norms[0]
-    epochs, found = recipe.spec.rounds, {}
     params: Params = params_of(recipe.task.model)
-    for number, params in enumerate(recipe.epochs(world.data.rows(members), "target"), start=1):
-        if number in measured_epochs(epochs):
-            found[str(number)] = _norms_at(world, params)
-        progress.step(f"membership: training, {name}", number, epochs)
-    folder.keep_arrays(f"{name}/norms", found, {})
-    folder.keep_tensors(f"{name}/model", params)
-    return params, found
+    found: dict[str, NDArray[np.float64]] = {}
+    like = {f"{part}/{leaf}": params[leaf] for part in range(len(training)) for leaf in params}
+    kept, norms = folder.tensors(f"{name}/model", like=like), folder.arrays(f"{name}/norms")
+    if kept is None or norms is None:
+        kept = {}
+        for number, rows in enumerate(training):
+            params = _trained_on(world, params, rows, number, len(training), found, progress)
+            kept |= {f"{number}/{leaf}": value for leaf, value in params.items()}
+        folder.keep_arrays(f"{name}/norms", found, {})
+        folder.keep_tensors(f"{name}/model", kept)
+        norms = found, {}
+    each = [{leaf: kept[f"{part}/{leaf}"] for leaf in params} for part in range(len(training))]
+    return each, norms[0]
+
+
+def _trained_on(
+    world: World,
+    params: Params,
+    rows: Tensor,
+    part: int,
+    parts: int,
+    norms: dict[str, NDArray[np.float64]],
+    progress: Progress,
+) -> Params:
+    """Return the parameters after a part of the training; measured norms go to ``norms``."""
+    recipe = world.recipe
+    epochs = recipe.spec.rounds
+    whose = "target" if part == 0 else f"target {part}"
+    data = world.data.rows(rows)
+    trained = recipe.epochs(data, whose, start=params)
+    for number, after in enumerate(trained, part * epochs + 1):
+        params = after
+        if number in measured_epochs(parts * epochs):
+            norms[str(number)] = _norms_at(world, params)
+        progress.step(f"{QUESTION}: training, {recipe.defense.name}", number, parts * epochs)
+    return params
 
 
 def _norms_at(world: World, params: Params) -> NDArray[np.float64]:

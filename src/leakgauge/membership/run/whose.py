@@ -1,0 +1,112 @@
+"""Whose the records are: what is trained on, what is not, and what an attacker must tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.rng import stream
+from leakgauge.data.split_members import MemberSplit, split_known, split_members, split_share
+from leakgauge.data.split_participants import split_participants
+from leakgauge.membership.words import FIRST, GLOBAL, PARTS, SECOND
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from leakgauge.membership.spec import MembershipSpec
+
+ATTACKER = 0
+"""The participant who attacks, where the attacker is local."""
+
+
+@dataclass(frozen=True, eq=False)
+class Whose:
+    """Whose the records are.
+
+    Attributes:
+        training: rows of each part of the training: all members; those before and those of the
+            fine-tuning; or those of each participant of a federation.
+        outside: rows that no model is trained on.
+        splits: of what is told apart; in a federation, one for each attack.
+    """
+
+    training: Sequence[Tensor]
+    outside: Tensor
+    splits: Sequence[MemberSplit]
+
+    @property
+    def members(self) -> Tensor:
+        """Rows of all members."""
+        return torch.cat(list(self.training))
+
+
+def whose_records(spec: MembershipSpec, count: int, users: Tensor | None) -> Whose:
+    """Return whose ``count`` records are.
+
+    Args:
+        spec: says what is trained, and what is told apart.
+        count: number of records.
+        users: the user of each record ``[n]``, or None; no user is on two sides.
+
+    Raises:
+        InputError: there are too few records or users.
+    """
+    rng = stream(spec.seed, "members")
+    if spec.participants > 1:
+        found = _federated(spec, count, users, rng)
+    elif spec.fine_tune > 0:
+        found = _fine_tuned(spec, count, users, rng)
+    else:
+        split = split_members(count, users=users, members=spec.size, rng=rng)
+        found = Whose([split.members], split.non_members, [split])
+    return replace(found, splits=[_cut(one, spec) for one in found.splits])
+
+
+def _federated(
+    spec: MembershipSpec, count: int, users: Tensor | None, rng: np.random.Generator
+) -> Whose:
+    """A global attacker attacks each participant; a local one asks for anybody else's records."""
+    held, others = split_participants(
+        count, spec.participants, rng=rng, users=users, size=spec.size
+    )
+    attacked = held if spec.attacker == GLOBAL else [torch.cat(held[ATTACKER + 1 :])]
+    splits = [split_known(rows, others, rng=rng, users=users) for rows in attacked]
+    return Whose(held, others, splits)
+
+
+def _fine_tuned(
+    spec: MembershipSpec, count: int, users: Tensor | None, rng: np.random.Generator
+) -> Whose:
+    """D is trained on first, and D-delta later (Nasr et al., section IV-C)."""
+    split = split_members(count, users=users, members=spec.size, rng=rng)
+    first, second = split_share(split.members, 1 - spec.fine_tune, users=users, rng=rng)
+    outside = split.non_members
+    apart = {
+        FIRST: (first, outside),
+        SECOND: (second, outside),
+        PARTS: (first, second),
+    }.get(spec.apart, (split.members, outside))
+    return Whose([first, second], outside, [split_known(*apart, rng=rng, users=users)])
+
+
+def _cut(split: MemberSplit, spec: MembershipSpec) -> MemberSplit:
+    """Return the split with as many records in each part as the settings allow."""
+    members = _least(spec.known_members, spec.judged)
+    others = _least(spec.known_others, spec.judged)
+    return replace(
+        split,
+        known_members=split.known_members[:members],
+        known_non_members=split.known_non_members[:others],
+        validation_members=split.validation_members[: spec.judged],
+        validation_non_members=split.validation_non_members[: spec.judged],
+        target_members=split.target_members[: spec.judged],
+        target_non_members=split.target_non_members[: spec.judged],
+    )
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((each for each in (one, other) if each is not None), default=None)
