@@ -31,6 +31,7 @@ class Inputs:
         loss: the loss.
         layers: the number of last layers whose gradients it sees; 0 for none, -1 for all.
         hidden: the number of last hidden layers whose outputs it sees.
+        skip: last layers, of both kinds, that it does not see.
         plain: as in the paper: the loss and the gradients themselves. Otherwise the loss is on a
             log scale, and a gradient is parted into direction and logarithm of its norm: on
             members, both are smaller by many orders of magnitude.
@@ -41,12 +42,25 @@ class Inputs:
     loss: bool = False
     layers: int = 0
     hidden: int = 0
+    skip: int = 0
     plain: bool = False
 
     @property
     def needs(self) -> Needs:
         """What must be observed."""
-        return Needs(layers=self.layers, hidden=self.hidden)
+        layers, hidden = (
+            count + self.skip if count > 0 else count for count in (self.layers, self.hidden)
+        )
+        return Needs(layers=layers, hidden=hidden)
+
+    def seen(self, names: Sequence[str], count: int) -> Sequence[str]:
+        """Return which of observed layers it sees, of which it wants ``count``; -1 for all.
+
+        >>> Inputs(skip=1).seen(["a", "b", "c"], 1), Inputs().seen(["a", "b"], -1)
+        (['b'], ['a', 'b'])
+        """
+        end = len(names) - self.skip
+        return names[0 if count < 0 else max(0, end - count) : max(0, end)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +150,7 @@ class Reader:
             flat["label"] = one_hot(records)
         if inputs.loss:
             flat["loss"] = records.log_loss.exp() if inputs.plain else records.log_loss
-        for name in list(records.hidden)[len(records.hidden) - inputs.hidden :]:
+        for name in inputs.seen(list(records.hidden), inputs.hidden):
             flat[f"hidden {name}"] = records.hidden[name].flatten(1).double()
         if not inputs.plain:
             flat |= {_norm_of(name): records.log_norms[name] for name in self._layers(records)}
@@ -147,9 +161,8 @@ class Reader:
         return (leaf if plain else self._scales[name](leaf)).float()
 
     def _layers(self, records: Observed) -> Mapping[str, Sequence[Factors]]:
-        names = list(records.gradients)
-        count = len(names) if self.inputs.layers < 0 else self.inputs.layers
-        return {name: records.gradients[name] for name in names[len(names) - count :]}
+        names = self.inputs.seen(list(records.gradients), self.inputs.layers)
+        return {name: records.gradients[name] for name in names}
 
     def _divisors(self, log_norms: Tensor) -> Tensor:
         norms = torch.zeros_like(log_norms) if self.inputs.plain else log_norms

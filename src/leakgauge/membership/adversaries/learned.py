@@ -97,15 +97,17 @@ class Gradients(Learned):
 
     Attributes:
         layers: the number of last layers; 0 for all.
+        skip: last layers that it leaves out: 1 with one layer is the second to last.
     """
 
     layers: int = 1
+    skip: int = 0
     name: ClassVar[str] = "gradients"
 
     @property
     def inputs(self) -> Inputs:
         """What the network sees."""
-        return Inputs(layers=self.layers or -1, plain=self.nasr19)
+        return Inputs(layers=self.layers or -1, skip=self.skip, plain=self.nasr19)
 
 
 @dataclass(frozen=True)
@@ -140,15 +142,19 @@ class HiddenOutputs(Learned):
 
     Attributes:
         hidden: the number of last hidden layers.
+        skip: last hidden layers that it leaves out.
+        outputs: whether it sees the model's outputs, too.
     """
 
     hidden: int = 1
+    skip: int = 0
+    outputs: bool = True
     name: ClassVar[str] = "hidden-outputs"
 
     @property
     def inputs(self) -> Inputs:
         """What the network sees."""
-        return Inputs(outputs=True, hidden=self.hidden, plain=self.nasr19)
+        return Inputs(outputs=self.outputs, hidden=self.hidden, skip=self.skip, plain=self.nasr19)
 
 
 @dataclass(frozen=True)
