@@ -100,8 +100,12 @@ def small(words: list[str]) -> list[str]:
 def small_audit(asks: list[str]) -> list[str]:
     everything = "all" in asks
     options = ["--workers", "1"]
-    if everything or set(asks) - {"reconstruction", "guarantee"}:
+    if everything or set(asks) - {"reconstruction", "guarantee", "membership"}:
         options += SMALL
+    if asks == ["membership"]:
+        options += ["--rounds", "1", "--hidden", "8"]
+    if everything or "membership" in asks:
+        options += ["--set", "membership.size=200"]
     if everything or "proportion" in asks:
         options += PROPORTION
     if asks == ["property"]:  # the fastest that plays it

@@ -44,6 +44,9 @@ QUESTION = "membership"
 LAST_ROUNDS = (0.5, 0.625, 0.75, 0.875, 1.0)
 """Shares of a federation's rounds that are observed: late ones tell more (Table XII)."""
 
+KNOWN = 2000
+"""Records of each kind that an attacker learns from: more cost much and add little (Table VI)."""
+
 TARGETS = 100
 """Records of each kind that an ascent raises the loss of (Nasr et al., section IV-E)."""
 
@@ -159,11 +162,11 @@ class MembershipSpec(Spec):
         ),
     ] = ALL
     known_members: Annotated[
-        Whole | None, Setting("members that the attacker knows, at most", least=2, panel=ATTACK)
-    ] = None
+        Whole, Setting("members that the attacker knows, at most", least=2, panel=ATTACK)
+    ] = KNOWN
     known_others: Annotated[
-        Whole | None, Setting("non-members that it knows, at most", least=2, panel=ATTACK)
-    ] = None
+        Whole, Setting("non-members that it knows, at most", least=2, panel=ATTACK)
+    ] = KNOWN
     targets: Annotated[
         Whole | None,
         Setting("records of each kind that are judged, at most", least=2, panel=ATTACK),

@@ -18,7 +18,7 @@ from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Source, fingerprint
 from leakgauge.data.split_members import split_known
 from leakgauge.membership.run.record_files import read_records
-from leakgauge.membership.run.whose import Whose
+from leakgauge.membership.run.whose import Whose, cut
 from leakgauge.models.weights import load_weights
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def given_model(spec: MembershipSpec, source: Source) -> Given:
     split = split_known(rows[: len(members)], rows[len(members) :], rng=rng)
     weights = [fingerprint(one.model.state_dict()) for one in snapshots]
     content = " ".join([*weights, fingerprint(data), str(len(members))])
-    whose = Whose([rows[: len(members)]], rows[len(members) :], [split])
+    whose = Whose([rows[: len(members)]], rows[len(members) :], [cut(split, spec)])
     found = hashlib.sha256(content.encode()).hexdigest()
     return Given(snapshots, data.to(spec.device), whose, found)
 

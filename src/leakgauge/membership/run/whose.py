@@ -63,7 +63,7 @@ def whose_records(spec: MembershipSpec, count: int, users: Tensor | None) -> Who
     else:
         split = split_members(count, users=users, members=spec.size, rng=rng)
         found = Whose([split.members], split.non_members, [split])
-    return replace(found, splits=[_cut(one, spec) for one in found.splits])
+    return replace(found, splits=[cut(one, spec) for one in found.splits])
 
 
 def _federated(
@@ -93,20 +93,20 @@ def _fine_tuned(
     return Whose([first, second], outside, [split_known(*apart, rng=rng, users=users)])
 
 
-def _cut(split: MemberSplit, spec: MembershipSpec) -> MemberSplit:
-    """Return the split with as many records in each part as the settings allow."""
+def cut(split: MemberSplit, spec: MembershipSpec) -> MemberSplit:
+    """Return a split with as many records in each part as the settings allow."""
     members = _least(spec.known_members, spec.judged)
     others = _least(spec.known_others, spec.judged)
     return replace(
         split,
         known_members=split.known_members[:members],
         known_non_members=split.known_non_members[:others],
-        validation_members=split.validation_members[: spec.judged],
-        validation_non_members=split.validation_non_members[: spec.judged],
+        validation_members=split.validation_members[:members],
+        validation_non_members=split.validation_non_members[:others],
         target_members=split.target_members[: spec.judged],
         target_non_members=split.target_non_members[: spec.judged],
     )
 
 
-def _least(one: int | None, other: int | None) -> int | None:
-    return min((each for each in (one, other) if each is not None), default=None)
+def _least(known: int, judged: int | None) -> int:
+    return known if judged is None else min(known, judged)
