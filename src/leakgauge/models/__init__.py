@@ -1,30 +1,43 @@
 """The networks of the papers, their first weights, and weights from files."""
 
-from leakgauge.models.alexnet import alexnet
-from leakgauge.models.convolutional import cnn
-from leakgauge.models.densenet import densenet
-from leakgauge.models.initialisation import SCHEMES, initialise
-from leakgauge.models.lenet_dlg import lenet
-from leakgauge.models.named import NETS, build
-from leakgauge.models.perceptron import mlp
-from leakgauge.models.resnet import ResNet, resnet20, resnet50
-from leakgauge.models.slim_net import slim
-from leakgauge.models.weights import load_weights, read_state
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "NETS",
-    "SCHEMES",
-    "ResNet",
-    "alexnet",
-    "build",
-    "cnn",
-    "densenet",
-    "initialise",
-    "lenet",
-    "load_weights",
-    "mlp",
-    "read_state",
-    "resnet20",
-    "resnet50",
-    "slim",
-]
+from leakgauge.core.lazy import attach
+
+if TYPE_CHECKING:
+    from leakgauge.models.alex_net import alexnet as alexnet
+    from leakgauge.models.convolutional import cnn as cnn
+    from leakgauge.models.dense_net import densenet as densenet
+    from leakgauge.models.initialisation import SCHEMES as SCHEMES
+    from leakgauge.models.initialisation import initialise as initialise
+    from leakgauge.models.lenet_dlg import lenet as lenet
+    from leakgauge.models.named import NETS as NETS
+    from leakgauge.models.named import build as build
+    from leakgauge.models.perceptron import mlp as mlp
+    from leakgauge.models.resnet import ResNet as ResNet
+    from leakgauge.models.resnet import resnet20 as resnet20
+    from leakgauge.models.resnet import resnet50 as resnet50
+    from leakgauge.models.slim_net import slim as slim
+    from leakgauge.models.weights import load_weights as load_weights
+    from leakgauge.models.weights import read_state as read_state
+else:
+    _PLACES = {
+        "NETS": "named",
+        "SCHEMES": "initialisation",
+        "ResNet": "resnet",
+        "alexnet": "alex_net",
+        "build": "named",
+        "cnn": "convolutional",
+        "densenet": "dense_net",
+        "initialise": "initialisation",
+        "lenet": "lenet_dlg",
+        "load_weights": "weights",
+        "mlp": "perceptron",
+        "read_state": "weights",
+        "resnet20": "resnet",
+        "resnet50": "resnet",
+        "slim": "slim_net",
+    }
+    __getattr__, __dir__, __all__ = attach(
+        __name__, {name: f"{__name__}.{place}" for name, place in _PLACES.items()}
+    )

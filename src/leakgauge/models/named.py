@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from leakgauge.core.checks import nearest, require
-from leakgauge.models.alexnet import SMALL, alexnet
+from leakgauge.models.alex_net import SMALL, alexnet
 from leakgauge.models.convolutional import cnn
-from leakgauge.models.densenet import densenet
+from leakgauge.models.dense_net import densenet
 from leakgauge.models.initialisation import initialise
 from leakgauge.models.lenet_dlg import lenet
 from leakgauge.models.resnet import resnet20, resnet50
