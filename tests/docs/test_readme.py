@@ -103,6 +103,7 @@ def small_audit(asks: list[str]) -> list[str]:
     if everything or set(asks) - {"reconstruction", "guarantee", "membership"}:
         options += SMALL
     if asks == ["membership"]:
+        options += ["--adversary", "gradients:epochs=1"]
         options += ["--rounds", "1", "--hidden", "8"]
     if everything or "membership" in asks:
         options += ["--set", "membership.size=200"]

@@ -109,13 +109,38 @@ def log_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     tensor([-100.], dtype=torch.float64)
     """
     outputs = outputs.double()
-    if _is_cross_entropy(loss) and outputs.dim() == 2 and not targets.is_floating_point():
+    if _is_of_a_class(loss, outputs, targets):
         own = targets[:, None]
         others = outputs.scatter(1, own, -torch.inf).logsumexp(1)
         return _log_softplus(others - outputs.gather(1, own)[:, 0])
     rows = range(len(targets))
     each = [loss(outputs[row : row + 1], targets[row : row + 1]).reshape(()) for row in rows]
     return torch.stack(each).clamp_min(torch.finfo(outputs.dtype).tiny).log()
+
+
+def exact_loss(loss: Loss) -> Loss:
+    """Return the same loss, computed in float64 from outputs of any precision.
+
+    The slope comes back in the outputs' own precision and does not round to 0 where a probability
+    rounds to 1: the cross entropy of a class is computed from differences of logits.
+
+    >>> outputs = torch.tensor([[0.0, 100.0]], requires_grad=True)
+    >>> loss = exact_loss(LOSSES["cross_entropy"])(outputs, torch.tensor([1]))
+    >>> torch.autograd.grad(loss, outputs)[0]
+    tensor([[ 3.7835e-44, -3.7835e-44]])
+    """
+
+    def computed(outputs: Tensor, targets: Tensor) -> Tensor:
+        outputs = outputs.double()
+        if _is_of_a_class(loss, outputs, targets):
+            return log_losses(loss, outputs, targets).exp().mean()
+        return loss(outputs, targets.double() if targets.is_floating_point() else targets)
+
+    return computed
+
+
+def _is_of_a_class(loss: Loss, outputs: Tensor, targets: Tensor) -> bool:
+    return _is_cross_entropy(loss) and outputs.dim() == 2 and not targets.is_floating_point()
 
 
 def _is_cross_entropy(loss: Loss) -> bool:

@@ -15,19 +15,19 @@ from torch.nn import functional
 from torch.utils.hooks import RemovableHandle
 
 from leakgauge.core.checks import require
-from leakgauge.core.losses import log_losses
+from leakgauge.core.losses import exact_loss, log_losses
 from leakgauge.core.types import Dataset, Task
 from leakgauge.gradients import params_of
-from leakgauge.gradients.factored.base import Factors
-from leakgauge.gradients.factored.factors import factors
+from leakgauge.gradients.factored.base import Factors, joined
+from leakgauge.gradients.factored.factors import Factoring
 from leakgauge.gradients.probing import private
 from leakgauge.training import outputs_of
 
 TINY = 1e-300
 """The smallest loss whose logarithm is taken; a loss of exactly 0 counts as this."""
 
-CHUNK = 4096
-"""Records whose hidden outputs are computed at once."""
+CHUNK = 256
+"""Records that pass the model at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,10 +92,36 @@ class Observed:
             log_norms={name: leaf[:, one] for name, leaf in self.log_norms.items()},
         )
 
+    def narrowed(self, *, layers: int, hidden: int, references: int) -> "Observed":
+        """Return what an attack sees that needs the last ``layers`` alone, and so on.
+
+        Args:
+            layers: number of last layers with gradients; -1 for all.
+            hidden: number of last hidden layers; -1 for all.
+            references: number of models.
+        """
+        kept = last(list(self.gradients), layers)
+        return replace(
+            self,
+            hidden={name: self.hidden[name] for name in last(list(self.hidden), hidden)},
+            gradients={name: self.gradients[name] for name in kept},
+            log_norms={name: self.log_norms[name] for name in kept},
+            references=self.references[:, :references] if len(self.references) else self.references,
+        )
+
     @property
     def log_norm(self) -> Tensor:
         """Logarithm of the norm of all observed gradients together ``[n, T]``, float64."""
         return torch.stack([2 * leaf for leaf in self.log_norms.values()]).logsumexp(0) / 2
+
+
+def last(names: Sequence[str], count: int) -> Sequence[str]:
+    """Return the last names; all of them where ``count`` is -1.
+
+    >>> last(["a", "b", "c"], 2), last(["a"], 0)
+    (['b', 'c'], [])
+    """
+    return names if count < 0 else names[max(0, len(names) - count) :]
 
 
 def observe(
@@ -118,15 +144,14 @@ def observe(
     Raises:
         InputError: the outputs of a snapshot are no tensor, or not finite.
     """
-    exact = [_in_float64(task) for task in snapshots]
-    if data.x.is_floating_point():
-        data = replace(data, x=data.x.double())
+    exact = [_with_exact_loss(task) for task in snapshots]
     each = [_outputs(task, data, number) for number, task in enumerate(exact, start=1)]
     classes = each[0].shape[1] if _of_classes(data, each[0]) else 0
     losses = [
-        log_losses(task.loss, outputs, data.y) for task, outputs in zip(exact, each, strict=True)
+        log_losses(task.loss, outputs, data.y)
+        for task, outputs in zip(snapshots, each, strict=True)
     ]
-    seen = [functional.softmax(one, 1) if classes else one for one in each]
+    seen = [functional.softmax(one, 1) if classes else one for one in each]  # float64
     of_hidden = [hidden_outputs(one, data.x, hidden) for one in exact]
     return Observed(
         torch.stack(seen, dim=1),
@@ -141,10 +166,9 @@ def observe(
 
 def _losses_at(references: Sequence[Task], data: Dataset) -> Tensor:
     """Return minus the loss at each model ``[n, m]``; empty without models."""
-    exact = [_in_float64(task) for task in references]
     losses = [
         -log_losses(task.loss, _outputs(task, data, number), data.y).exp()
-        for number, task in enumerate(exact, start=1)
+        for number, task in enumerate(references, start=1)
     ]
     return torch.stack(losses, dim=1) if losses else torch.empty(0)
 
@@ -152,19 +176,33 @@ def _losses_at(references: Sequence[Task], data: Dataset) -> Tensor:
 def _gradients(snapshots: Sequence[Task], data: Dataset, layers: Sequence[str]) -> dict[str, Any]:
     if not layers:
         return {}
-    each = [
-        factors(task, params_of(task.model), data.x, data.y, layers=layers) for task in snapshots
-    ]
-    norms = {name: torch.stack([one[name].norms() for one in each], dim=1) for name in layers}
+    each = [_factors_of(task, data, layers) for task in snapshots]
+    norms = {name: torch.stack([_norms(one[name]) for one in each], dim=1) for name in layers}
     return {
         "gradients": {name: [one[name].to(torch.float32) for one in each] for name in layers},
         "log_norms": {name: leaf.clamp(min=TINY).log() for name, leaf in norms.items()},
     }
 
 
-def _in_float64(task: Task) -> Task:
-    """Return the task in float64: on members, gradients are the rounding error of float32."""
-    return Task(copy.deepcopy(task.model).double().eval(), task.loss)
+def _factors_of(task: Task, data: Dataset, layers: Sequence[str]) -> dict[str, Factors]:
+    """Return the factors of all records, some records at a time."""
+    params = params_of(task.model)
+    factoring = Factoring.start(task, params, data.x, data.y, layers=layers)
+    parts = [
+        factoring(params, x, y)
+        for x, y in zip(torch.split(data.x, CHUNK), torch.split(data.y, CHUNK), strict=True)
+    ]
+    return {name: joined([part[name] for part in parts]) for name in layers}
+
+
+def _norms(one: Factors) -> Tensor:
+    """Norms in float64: on members, squares of float32 are 0."""
+    parts = (one.rows(slice(at, at + CHUNK)) for at in range(0, len(one), CHUNK))
+    return torch.cat([part.to(torch.float64).norms() for part in parts])
+
+
+def _with_exact_loss(task: Task) -> Task:
+    return Task(copy.deepcopy(task.model).eval(), exact_loss(task.loss))
 
 
 def hidden_outputs(task: Task, x: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
@@ -188,7 +226,7 @@ def _catch(module: nn.Module, parts: list[Tensor]) -> RemovableHandle:
 
 
 def _outputs(task: Task, data: Dataset, number: int) -> Tensor:
-    outputs = outputs_of(task, params_of(task.model), data)
+    outputs = outputs_of(task, params_of(task.model), data, chunk=CHUNK)
     require(outputs is not None, "the model's outputs are no tensor; expected scores [n, classes]")
     assert outputs is not None
     bad = int((~torch.isfinite(outputs)).reshape(len(outputs), -1).any(dim=1).sum())
@@ -197,7 +235,7 @@ def _outputs(task: Task, data: Dataset, number: int) -> Tensor:
         f"snapshot {number} gives outputs that are not finite for {bad} of {len(outputs)} records; "
         "leave it out, or lower the learning rate",
     )
-    return outputs.reshape(len(outputs), -1)
+    return outputs.reshape(len(outputs), -1).double()
 
 
 def _of_classes(data: Dataset, outputs: Tensor) -> bool:

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -111,3 +111,10 @@ class Factors(ABC):
         for start in range(0, len(self), size):
             grads = self.rows(slice(start, start + size)).gradient()
             yield torch.cat([leaf.reshape(len(leaf), -1) for leaf in grads.values()], dim=1)
+
+
+def joined(parts: Sequence[Factors]) -> Factors:
+    """Return the factors of one layer for the records of all parts, one after the other."""
+    names = parts[0].tensors()
+    each = [part.tensors() for part in parts]
+    return parts[0].replaced({name: torch.cat([one[name] for one in each]) for name in names})

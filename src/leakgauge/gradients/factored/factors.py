@@ -118,6 +118,7 @@ def _products(
 ) -> dict[str, Factors]:
     """Return the factors of the layers that may have some."""
     own = private(task, params)
+    _freeze(own, layers)
     modules = {one.name: own.model.get_submodule(one.name) for one in layers}
     caught = {
         one.name: Caught.at(modules[one.name], one)
@@ -159,11 +160,20 @@ def _whole(
     task: Task, params: Params, x: Tensor, y: Tensor, layers: Sequence[Layer]
 ) -> dict[str, Factors]:
     """Return the gradients of layers that have no factors; no others are computed."""
-    wanted = {name for one in layers for name in one.parameters}
     own = private(task, params)
-    for name, leaf in own.model.named_parameters():
-        leaf.requires_grad_(name in wanted)
+    wanted = _freeze(own, layers)
     grads = per_example_gradients(own, {name: params[name] for name in wanted}, x, y)
     return {
         one.name: WholeGradients({name: grads[name] for name in one.parameters}) for one in layers
     }
+
+
+def _freeze(task: Task, layers: Sequence[Layer]) -> list[str]:
+    """Freeze all parameters but those of the layers, whose names are returned.
+
+    A backward pass then ends at the first of these layers.
+    """
+    wanted = [name for one in layers for name in one.parameters]
+    for name, leaf in task.model.named_parameters():
+        leaf.requires_grad_(name in wanted)
+    return wanted

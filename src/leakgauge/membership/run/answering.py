@@ -118,6 +118,9 @@ def _attacked(
             done[part] = decoded(kept)
     total = len(done) + len(left)
     progress.step(f"{QUESTION}: attacking", len(done), total)
+    needs = [attack.needs for _, _, attack in left]
+    if left:
+        worlds = {name: [one.viewed(needs) for one in each] for name, each in worlds.items()}
     jobs = [partial(_play, part, worlds, spec.seed) for part in left]
     for part, said in spread(jobs, workers=workers):
         if isinstance(said, str):

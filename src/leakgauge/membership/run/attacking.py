@@ -28,8 +28,7 @@ def play(attack: Attack, world: World, *, prepared_in: World, seed: int) -> Judg
     with one_thread():
         adversary = attack.fit(prepared_in.known(attack.needs), seed=derive(seed, attack.name))
         targets, validation = (
-            adversary.log_odds(world.seen(one.rows, attack.needs))
-            for one in (world.targets, world.validation)
+            adversary.log_odds(world.side(one, attack.needs)) for one in ("targets", "validation")
         )
     bad = int((~np.isfinite(targets)).sum())
     require(

@@ -1,7 +1,7 @@
 """A trained model, and what attackers with different knowledge see at it."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -16,13 +16,15 @@ from leakgauge.data.split_members import MemberSplit
 from leakgauge.gradients import params_of
 from leakgauge.gradients.walk import walk
 from leakgauge.membership.adversaries.adversary import Known, Labelled, Needs, Shadow
-from leakgauge.membership.observation import Observed, observe
+from leakgauge.membership.observation import Observed, last, observe
 from leakgauge.membership.run.model import Norms, measured_epochs
 from leakgauge.membership.run.training import Recipe
 from leakgauge.membership.run.whose import Whose
 from leakgauge.membership.spec import QUESTION
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
+
+SIDES = ("fitting", "validation", "targets")
 
 SHADOW_FITTING = 0.8
 """Share of a shadow model's records that an attack is fitted on; the others validate."""
@@ -60,6 +62,8 @@ class World:
         recipe: how it trains a model on them.
         references: models that it trained on them, each on another half.
         norms: last-layer gradient norms of the targets by epoch of the training.
+        views: what is seen of fitting, validation and target records, by the name of the side;
+            empty where every attack computes what it needs.
     """
 
     snapshots: Sequence[Task]
@@ -71,6 +75,7 @@ class World:
     recipe: Recipe
     references: Sequence[Task] = ()
     norms: Norms = field(default_factory=dict)
+    views: Mapping[str, Observed] = field(default_factory=dict)
 
     @property
     def params(self) -> Params:
@@ -80,10 +85,29 @@ class World:
     def known(self, needs: Needs) -> Known:
         """Return what an attack is told, of which it must be shown what it needs."""
         return Known(
-            Labelled(self.seen(self.fitting.rows, needs), self.fitting.member),
-            Labelled(self.seen(self.validation.rows, needs), self.validation.member),
+            Labelled(self.side("fitting", needs), self.fitting.member),
+            Labelled(self.side("validation", needs), self.validation.member),
             partial(shadow_of, self, needs),
         )
+
+    def side(self, name: str, needs: Needs) -> Observed:
+        """Return what is seen of the records of a side: fitting, validation or targets."""
+        if name not in self.views:
+            sides: Sides = getattr(self, name)
+            return self.seen(sides.rows, needs)
+        return self.views[name].narrowed(
+            layers=needs.layers, hidden=needs.hidden, references=needs.references
+        )
+
+    def viewed(self, needs: Sequence[Needs]) -> "World":
+        """Return the world with views of all sides that hold what any attack needs."""
+        together = Needs(
+            layers=_most([one.layers for one in needs]),
+            hidden=_most([one.hidden for one in needs]),
+            references=max(one.references for one in needs),
+        )
+        views = {name: self.side(name, together) for name in SIDES}
+        return replace(self, views=views)
 
     def seen(self, rows: Tensor, needs: Needs) -> Observed:
         """Return what is seen of records."""
@@ -112,7 +136,9 @@ def trained_world(
     Raises:
         InputError: training diverges.
     """
-    world = _untrained(data, whose.splits[0], recipe)
+    split = whose.splits[0]
+    shadow = split.shadow[: 2 * len(whose.members)]  # models of its own are as large as the target
+    world = _untrained(data, replace(split, shadow=shadow), recipe)
     trained, norms = _attacked_models(world, whose.training, folder, progress)
     others = [
         _kept_model(world, reference_rows(world, number), f"reference {number}", folder)
@@ -236,14 +262,15 @@ def _observe(
     return observe(
         snapshots,
         data,
-        layers=_last(layers, needs.layers),
-        hidden=_last(layers[:-1], needs.hidden),
+        layers=last(layers, needs.layers),
+        hidden=last(layers[:-1], needs.hidden),
         references=references,
     )
 
 
-def _last(names: Sequence[str], count: int) -> Sequence[str]:
-    return names if count < 0 else names[max(0, len(names) - count) :]
+def _most(counts: Sequence[int]) -> int:
+    """The largest count; -1, which stands for all, is larger than any."""
+    return -1 if -1 in counts else max(counts)
 
 
 def _trained(world: World, rows: Tensor, whose: str) -> Task:

@@ -1,0 +1,34 @@
+"""Public CIFAR-10 classifiers as tasks: they stand in for the paper's well-generalised models.
+
+Rows 0 to 7999 are training images of CIFAR-10, rows 8000 to 9999 test images. The weights are
+those of akamaster/pytorch_resnet_cifar10.
+
+    cd experiments/nasr19
+    seq 0 7999 > members.txt; seq 8000 9999 > others.txt
+    leakgauge membership resnet20.safetensors --members members.txt --non-members others.txt \
+        --task public_models:resnet20
+"""
+
+import numpy as np
+import torch
+
+from leakgauge import Dataset, Task
+from leakgauge.data import open_data
+from leakgauge.models import resnet20 as network
+
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""That their training subtracted, and divided by."""
+
+
+def images() -> Dataset:
+    """Training images, then test images, as the classifiers take them."""
+    parts = [open_data(name) for name in ("cifar10-train", "cifar10")]
+    x = torch.from_numpy(np.concatenate([one.pixels for one in parts])).float() / 255
+    mean, deviation = (torch.tensor(row).view(3, 1, 1) for row in (MEAN, DEVIATION))
+    y = np.concatenate([one.frame["y"].to_numpy() for one in parts]).astype(np.int64)
+    return Dataset((x - mean) / deviation, torch.from_numpy(y))
+
+
+def resnet20() -> tuple[Task, Dataset]:
+    """The smaller one: 91.7 % on all test images."""
+    return Task(network(3, 10, generator=torch.Generator())), images()
