@@ -12,9 +12,8 @@ those of akamaster/pytorch_resnet_cifar10.
 import numpy as np
 import torch
 
-from leakgauge import Dataset, Task
+from leakgauge import Dataset, Task, models
 from leakgauge.data import open_data
-from leakgauge.models import resnet20 as network
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """That their training subtracted, and divided by."""
@@ -31,4 +30,9 @@ def images() -> Dataset:
 
 def resnet20() -> tuple[Task, Dataset]:
     """The smaller one: 91.7 % on all test images."""
-    return Task(network(3, 10, generator=torch.Generator())), images()
+    return Task(models.resnet20(3, 10, generator=torch.Generator())), images()
+
+
+def resnet56() -> tuple[Task, Dataset]:
+    """The larger one: 93.4 % on all test images."""
+    return Task(models.resnet56(3, 10, generator=torch.Generator())), images()

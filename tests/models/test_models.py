@@ -30,6 +30,7 @@ from leakgauge.models import (
     read_state,
     resnet20,
     resnet50,
+    resnet56,
     slim,
 )
 
@@ -341,13 +342,18 @@ SCALES = {
 }
 
 
-def test_a_published_resnet20_with_padded_shortcuts(data_folder: Path) -> None:
-    """91.73 % on all 10,000 test images; the first 2,000 of them lie here."""
-    path = data_folder / "weights" / "cifar10_resnet20_akamaster.safetensors"
-    model = load_weights(small("resnet20"), path)
+@pytest.mark.parametrize(
+    ("network", "published"), [(resnet20, 0.9173), (resnet56, 0.9339)], ids=["20", "56"]
+)
+def test_a_published_resnet_with_padded_shortcuts(
+    data_folder: Path, network, published: float
+) -> None:
+    """Published on all 10,000 test images; the first 2,000 of them lie here."""
+    path = data_folder / "weights" / f"cifar10_{network.__name__}_akamaster.safetensors"
+    model = load_weights(network(3, 10, generator=seeded()).eval(), path)
     with np.load(data_folder / "cifar10" / "cifar10_subset.npz") as images:
         found = accuracy(model, images["x_test"], images["y_test"], "cifar10")
-    assert found == pytest.approx(0.9173, abs=2 * math.sqrt(0.9173 * 0.0827 / 2000))
+    assert found == pytest.approx(published, abs=2 * math.sqrt(published * (1 - published) / 2000))
 
 
 def test_a_published_resnet20_with_convolved_shortcuts(data_folder: Path) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from leakgauge.models.resnet import ResNet as ResNet
     from leakgauge.models.resnet import resnet20 as resnet20
     from leakgauge.models.resnet import resnet50 as resnet50
+    from leakgauge.models.resnet import resnet56 as resnet56
     from leakgauge.models.slim_net import slim as slim
     from leakgauge.models.weights import load_weights as load_weights
     from leakgauge.models.weights import read_state as read_state
@@ -36,6 +37,7 @@ else:
         "read_state": "weights",
         "resnet20": "resnet",
         "resnet50": "resnet",
+        "resnet56": "resnet",
         "slim": "slim_net",
     }
     __getattr__, __dir__, __all__ = attach(

@@ -46,6 +46,34 @@ def resnet20(
     >>> list(model(torch.zeros(2, 3, 32, 32)).shape)
     [2, 10]
     """
+    return _for_small_images(3, channels, classes, width, shortcut, generator)
+
+
+def resnet56(
+    channels: int,
+    classes: int,
+    width: int = 16,
+    *,
+    shortcut: str = "pad",
+    generator: torch.Generator,
+) -> "ResNet":
+    """Return a ResNet56: as ``resnet20``, with nine blocks in each stage.
+
+    >>> model = resnet56(3, 10, 4, generator=torch.Generator().manual_seed(0)).eval()
+    >>> len(model.layer3)
+    9
+    """
+    return _for_small_images(9, channels, classes, width, shortcut, generator)
+
+
+def _for_small_images(
+    blocks: int,
+    channels: int,
+    classes: int,
+    width: int,
+    shortcut: str,
+    generator: torch.Generator,
+) -> "ResNet":
     require_choice(shortcut, "shortcut", SHORTCUTS)
     require_count(width, "width")
     with torch.device("meta"):
@@ -54,7 +82,7 @@ def resnet20(
         for wide in (width, 2 * width, 4 * width):
             before = max(width, wide // 2)
             first = _Basic(before, wide, stride=wide // before, shortcut=shortcut)
-            rest = (_Basic(wide, wide, stride=1, shortcut=shortcut) for _ in range(2))
+            rest = (_Basic(wide, wide, stride=1, shortcut=shortcut) for _ in range(blocks - 1))
             stages.append(nn.Sequential(first, *rest))
         model = ResNet(stem, nn.Identity(), stages, nn.Linear(4 * width, classes))
     return initialise(model, generator=generator)
