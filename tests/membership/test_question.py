@@ -10,10 +10,11 @@ import torch
 
 from leakgauge.core.types import Dataset
 from leakgauge.data.source import Source
+from leakgauge.membership.adversaries.platt import fit_platt
 from leakgauge.membership.metrics import LEAKAGE, MEMBERS_NORM, OTHERS_NORM
 from leakgauge.membership.question import QUESTION
 from leakgauge.membership.run import answering
-from leakgauge.membership.run.at_risk import calibration, read_at_risk
+from leakgauge.membership.run.at_risk import read_at_risk
 from leakgauge.membership.run.preparing import prepare
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import ACCUMULATED, HEADLINE
@@ -148,7 +149,7 @@ def test_calibrated_odds_are_as_often_right_as_they_say() -> None:
     rng = np.random.default_rng(0)
     member = rng.random(4000) < 0.5
     scores = np.where(member, 1.0, -1.0) + rng.normal(size=4000)  # log odds are twice the score
-    found = calibration(7 * scores + 3, member)(7 * np.array([-1.0, 0.0, 1.0]) + 3)
+    found = fit_platt(7 * scores + 3, member)(7 * np.array([-1.0, 0.0, 1.0]) + 3)
     assert found == pytest.approx([-2, 0, 2], abs=0.15)
 
 

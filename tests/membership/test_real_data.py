@@ -19,9 +19,7 @@ from leakgauge.runs.work import WorkFolder
 
 SEEDS = (0, 1, 2)
 
-FEDERATED = {
-    "participants": 4, "size": 800, "rounds": 40, "optimizer": "sgd", "lr": 0.3,
-}  # fmt: skip
+FEDERATED = {"participants": 4, "size": 800, "rounds": 40}
 
 
 def played(task: Task, data: Dataset, folder: Path, **settings) -> dict[str, dict[str, float]]:
@@ -40,8 +38,8 @@ def played(task: Task, data: Dataset, folder: Path, **settings) -> dict[str, dic
 def location30(seed: int) -> tuple[Task, Dataset]:
     """Places as 0 and 1, and the network of the prototypes."""
     frame = open_data("location30").frame
-    x = torch.from_numpy(frame.drop(columns="y").to_numpy(dtype=np.float32))
-    data = Dataset(x, torch.from_numpy(frame["y"].to_numpy(dtype=np.int64)))
+    x = torch.tensor(frame.drop(columns="y").to_numpy(dtype=np.float32))
+    data = Dataset(x, torch.tensor(frame["y"].to_numpy(dtype=np.int64)))
     generator = torch.Generator().manual_seed(seed)
     return Task(mlp(446, 30, (512, 256, 128), generator=generator), "cross_entropy"), data
 

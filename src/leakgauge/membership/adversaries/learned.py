@@ -63,6 +63,7 @@ class Learned:
             lr=self.lr or base.lr,
             dropout=base.dropout,
             paper_weights=base.paper_weights,
+            calibrated=base.calibrated,
         )
 
     def fit(self, known: Known, *, seed: int) -> Adversary:

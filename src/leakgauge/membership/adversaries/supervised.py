@@ -13,6 +13,7 @@ from leakgauge.core.threads import one_thread
 from leakgauge.membership.adversaries.adversary import Floats, Labelled
 from leakgauge.membership.adversaries.inputs import Components, Inputs, Reader
 from leakgauge.membership.adversaries.network import PAPER_DEVIATION, AttackNetwork, state_of
+from leakgauge.membership.adversaries.platt import Platt, fit_platt
 from leakgauge.membership.observation import Observed
 from leakgauge.results.roc import auroc
 
@@ -37,6 +38,9 @@ class Training:
         lr: rate of Adam.
         dropout: share of entries that are dropped.
         paper_weights: whether first weights are N(0, 0.01) and biases 0; else PyTorch's scheme.
+        calibrated: whether validation records calibrate the log odds; else the score is the
+            network's output, as in the paper. The epoch with the best AUROC may be an early one,
+            whose scores lie on one side of one half.
 
     References:
         Nasr et al., IEEE S&P 2019, section III-E and Table XIV.
@@ -48,6 +52,7 @@ class Training:
     lr: float = 1e-3
     dropout: float = 0.2
     paper_weights: bool = False
+    calibrated: bool = True
 
     def __post_init__(self) -> None:
         require_count(self.kernels, "number of kernels")
@@ -58,7 +63,9 @@ class Training:
     @classmethod
     def nasr19(cls) -> "Training":
         """Return the settings of the paper."""
-        return cls(kernels=1000, epochs=100, patience=0, lr=1e-4, paper_weights=True)
+        return cls(
+            kernels=1000, epochs=100, patience=0, lr=1e-4, paper_weights=True, calibrated=False
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +74,11 @@ class Fitted:
 
     reader: Reader
     network: AttackNetwork
+    platt: Platt
 
     def log_odds(self, records: Observed) -> Floats:
         """Return the log odds of membership ``[n]``."""
-        return _judge(self.network, self.reader(records))
+        return self.platt(_judge(self.network, self.reader(records)))
 
 
 def fit(
@@ -107,7 +115,10 @@ def fit(
             if training.patience and epoch - at >= training.patience:
                 break
         network.load_state_dict(state)
-    return Fitted(reader, network)
+        calibrated = Platt()
+        if training.calibrated:
+            calibrated = fit_platt(_judge(network, held), validation.member)
+    return Fitted(reader, network, calibrated)
 
 
 def _epochs(

@@ -12,7 +12,8 @@ from leakgauge.core.rng import stream
 from leakgauge.data import Source
 from leakgauge.defenses import none
 from leakgauge.membership.adversaries.adversary import Attack
-from leakgauge.membership.run.at_risk import AtRisk, calibration, keep_at_risk, most_at_risk
+from leakgauge.membership.adversaries.platt import fit_platt
+from leakgauge.membership.run.at_risk import AtRisk, keep_at_risk, most_at_risk
 from leakgauge.membership.run.attacking import play
 from leakgauge.membership.run.cell import Cell
 from leakgauge.membership.run.federated import federated_worlds
@@ -237,7 +238,7 @@ def _at_risk(
                 world.targets.member,
                 world.targets.rows.cpu().numpy(),
                 count=spec.at_risk,
-                calibrate=calibration(said.validation, world.validation.member),
+                calibrate=fit_platt(said.validation, world.validation.member),
             )
         ]
         found[defense] = sorted(exposed, key=lambda one: -one.odds)[: spec.at_risk]

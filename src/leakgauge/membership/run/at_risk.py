@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
 
 from leakgauge.membership.adversaries.adversary import Floats
 from leakgauge.results.measurements import write_text
@@ -47,7 +45,7 @@ def most_at_risk(
         member: which of them are members ``[n]``.
         rows: their positions in the data ``[n]``.
         count: how many to return.
-        calibrate: as ``calibration`` returns it.
+        calibrate: from log odds to calibrated ones.
 
     >>> member, rows = np.array([True, True, False]), np.array([7, 8, 9])
     >>> most_at_risk(np.array([0.0, -1.0, -0.5]), member, rows, count=1, calibrate=lambda x: x)
@@ -63,29 +61,6 @@ def most_at_risk(
         )
         for one in surest.tolist()
     ]
-
-
-def calibration(log_odds: Floats, member: NDArray[np.bool_]) -> Callable[[Floats], Floats]:
-    """Return what makes an attack's log odds those of a record that is as likely either.
-
-    An attack's own need not be: a threshold's are distances.
-
-    Args:
-        log_odds: of validation records ``[n]``, as the attack gives them.
-        member: which of them are members ``[n]``.
-
-    References:
-        Platt, Probabilistic outputs for support vector machines, 1999.
-    """
-    scaler = StandardScaler().fit(log_odds[:, None])
-    fitted = LogisticRegression(class_weight="balanced")
-    fitted.fit(scaler.transform(log_odds[:, None]), member)
-
-    def calibrated(values: Floats) -> Floats:
-        found: Floats = fitted.decision_function(scaler.transform(values[:, None]))
-        return found
-
-    return calibrated
 
 
 def keep_at_risk(folder: Path, found: dict[str, Sequence[AtRisk]]) -> None:
