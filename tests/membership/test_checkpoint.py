@@ -138,3 +138,40 @@ def refused(ended: command.Ended, says: str) -> None:
 def test_settings_of_a_checkpoint_go_together() -> None:
     ended = command.run("audit", "randhie", "--ask", "membership", "--set", "membership.members=a")
     refused(ended, "a CHECKPOINT, --members, --non-members and --task go together; give all")
+
+
+MINE = """
+from leakgauge.membership import Needs
+
+
+class LowLoss:
+    name, needs = "low-loss", Needs()
+
+    def __init__(self, power: float = 1.0):
+        self.power = power
+
+    def fit(self, known, *, seed):
+        return self
+
+    def log_odds(self, records):
+        return -self.power * records.log_loss.mean(1).numpy()
+
+
+class Lost(LowLoss):
+    def log_odds(self, records):
+        return super().log_odds(records) * float("nan")
+"""
+
+
+def test_an_attack_of_ones_own_is_played_and_checked(here: Path, tmp_path: Path) -> None:
+    (here / "mine_of_tests.py").write_text(MINE)
+    own = ("--adversary", "mine_of_tests:LowLoss:power=2", "--adversary", "loss")
+    ended = membership(here, "model.pt", *own, "--json", "--out", tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    first, second = json.loads(ended.stdout)["membership"]["cells"]
+    assert first["accumulated"]["auroc"] == second["accumulated"]["auroc"]
+    lost = ("--adversary", "mine_of_tests:Lost", "--out", tmp_path / "lost")
+    ended = membership(here, "model.pt", *lost)
+    assert ended.returncode == 2
+    said = "error: mine_of_tests:Lost: its code gave 160 log odds for 160 records, 160 of them not"
+    assert said in ended.stderr

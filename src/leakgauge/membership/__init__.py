@@ -3,3 +3,33 @@
 An attacker who holds a model's parameters computes, for any record, the outputs, the loss and the
 gradient of the loss, and judges from them whether the model was trained on the record.
 """
+
+from leakgauge.core.lazy import attach
+
+_PLACES = {
+    "Adversary": "adversaries.adversary",
+    "Attack": "adversaries.adversary",
+    "Confidence": "adversaries.thresholds",
+    "GradientNorm": "adversaries.thresholds",
+    "Gradients": "adversaries.learned",
+    "HiddenOutputs": "adversaries.learned",
+    "Known": "adversaries.adversary",
+    "Label": "adversaries.learned",
+    "LabelLoss": "adversaries.learned",
+    "Labelled": "adversaries.adversary",
+    "Loss": "adversaries.thresholds",
+    "Needs": "adversaries.adversary",
+    "NormClusters": "adversaries.unsupervised",
+    "Observed": "observation",
+    "Probabilities": "adversaries.learned",
+    "RMIA": "adversaries.references",
+    "Shadow": "adversaries.adversary",
+    "ShadowModel": "adversaries.shadow",
+    "Spectral": "adversaries.unsupervised",
+    "WhiteBox": "adversaries.learned",
+    "observe": "observation",
+}
+
+__getattr__, __dir__, __all__ = attach(
+    __name__, {name: f"{__name__}.{place}" for name, place in _PLACES.items()}
+)

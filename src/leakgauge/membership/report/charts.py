@@ -34,12 +34,15 @@ def odds(histogram: Histogram, *, name: str) -> Markup:
     return svg[0]
 
 
-def norms_by_epoch(norms: Mapping[str, Sequence[Measurement]], *, name: str) -> Markup | None:
+def norms_by_epoch(
+    norms: Mapping[str, Sequence[Measurement]], *, name: str, counted: str
+) -> Markup | None:
     """Return the mean gradient norm of members and of others by epoch (the paper's Figure 3).
 
     Args:
         norms: by metric, in order of the epochs.
         name: a word that no other chart of the page has.
+        counted: epoch or round.
     """
     lines = {MEMBERS_NORM: ACCENT, OTHERS_NORM: MUTED}
     if any(len(norms.get(metric, ())) < 2 for metric in lines):
@@ -57,5 +60,5 @@ def norms_by_epoch(norms: Mapping[str, Sequence[Measurement]], *, name: str) -> 
         axes.set_xticks(epochs, [str(epoch) for epoch in epochs])
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("epoch (log scale)")
+        axes.set_xlabel(f"{counted} (log scale)")
     return svg[0]

@@ -12,6 +12,7 @@ from leakgauge.membership.report.as_json import lines
 from leakgauge.membership.report.charts import norms_by_epoch, odds
 from leakgauge.membership.report.defenses import defense_rows, effect
 from leakgauge.membership.report.next_command import next_command
+from leakgauge.membership.report.situation import situation, when
 from leakgauge.membership.report.tests import (
     attack_tests,
     classes,
@@ -82,7 +83,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
     run, measurements, at = answer.run, answer.measurements, question.name
     tests = attack_tests(measurements)
     views = [
-        _view(test, measurements, folder, name=f"{at}-c{number}")
+        _view(test, answer, folder, name=f"{at}-c{number}")
         for number, test in enumerate(leading(tests))
     ]
     judged = sorted((one.verdict for one in views), key=_urgency, reverse=True)
@@ -95,6 +96,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "at": at,
             "run": run,
             "views": views,
+            "situation": situation(run.settings),
             "white_box": about_white_box(tests),
             "missing": answer.missing,
             "metrics": {name: METRICS[name].label for name in LEAKAGE},
@@ -125,15 +127,13 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
     )
 
 
-def _view(
-    test: Test, measurements: Sequence[Measurement], folder: Path, *, name: str
-) -> HeadlineView:
+def _view(test: Test, answer: Answer, folder: Path, *, name: str) -> HeadlineView:
     found = verdict(test)
     return HeadlineView(
         name=name,
         verdict=found,
         gauge=gauge(found.auroc, found.chance),
-        charts=_charts(test, measurements, name),
+        charts=_charts(test, answer, name),
         classes=_ends(classes(test)),
         at_risk=read_at_risk(folder).get(test.defense, ()),
     )
@@ -146,7 +146,7 @@ def _ends(found: list[tuple[str, Measurement]]) -> list[tuple[str, Measurement]]
     return found[:MOST_CLASSES] + found[-MOST_CLASSES:]
 
 
-def _charts(test: Test, measurements: Sequence[Measurement], name: str) -> list[Chart]:
+def _charts(test: Test, answer: Answer, name: str) -> list[Chart]:
     one = test.whole(AUROC)
     drawn = []
     if one is not None and one.curve:
@@ -166,11 +166,13 @@ def _charts(test: Test, measurements: Sequence[Measurement], name: str) -> list[
                 LEGEND,
             )
         )
-    found = norms_by_epoch(norms(measurements, test.defense), name=f"{name}-norms")
+    counted = when(answer.run.settings)
+    by_epoch = norms(answer.measurements, test.defense)
+    found = norms_by_epoch(by_epoch, name=f"{name}-norms", counted=counted)
     if found is not None:
         drawn.append(
             Chart(
-                "Gradient norm of the last layer by epoch",
+                f"Gradient norm of the last layer by {counted}",
                 "The mean gradient norm of members and of others over the training.",
                 found,
                 LEGEND,

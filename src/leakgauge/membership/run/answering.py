@@ -1,6 +1,6 @@
 """Runs the question to its end and returns the answer."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -32,8 +32,8 @@ from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.stages import Kept
 from leakgauge.runs.work import WorkFolder, digest_of
 
-Part = tuple[str, str, Attack]
-"""Defense, knowledge and attack."""
+Part = tuple[str, str, str]
+"""Defense, knowledge and the attack's name."""
 
 Worlds = Mapping[str, Sequence[World]]
 """By defense, what is attacked; a federation's attackers attack each participant by itself."""
@@ -108,9 +108,11 @@ def _attacked(
     workers: int | None,
 ) -> tuple[dict[Part, Sequence[Judged]], list[str]]:
     """Return what each attack said under each defense, and why one is missing."""
+    attacks = {one.name: one for one in attacks_of(spec)}
+    parts = list(_parts(attacks, worlds))
     done: dict[Part, Sequence[Judged] | str] = {}
     left: dict[Part, str] = {}
-    for part in _parts(spec, worlds):
+    for part in parts:
         after = " ".join(digest_of(one.params) for one in worlds[part[0]])
         kept = folder.arrays(_name(part), after=after)
         if kept is None:
@@ -119,10 +121,10 @@ def _attacked(
             done[part] = decoded(kept)
     total = len(done) + len(left)
     progress.step(f"{QUESTION}: attacking", len(done), total)
-    needs = [attack.needs for _, _, attack in left]
+    needs = [attacks[name].needs for _, _, name in left]
     if left:
         worlds = {name: [one.viewed(needs) for one in each] for name, each in worlds.items()}
-    jobs = [partial(_play, part, worlds, spec.seed) for part in left]
+    jobs = [partial(_play, part, attacks[part[2]], worlds, spec.seed) for part in left]
     for part, said in spread(jobs, workers=workers):
         if isinstance(said, str):
             done[part] = said
@@ -131,21 +133,21 @@ def _attacked(
             done[part] = decoded(said)
         progress.step(f"{QUESTION}: attacking", len(done), total)
     judged = {part: one for part, one in done.items() if not isinstance(one, str)}
-    refused = [f"{part[2].name}: {one}" for part, one in done.items() if isinstance(one, str)]
+    refused = [f"{part[2]}: {one}" for part, one in done.items() if isinstance(one, str)]
     if not judged:
         raise InputError("; ".join(dict.fromkeys(refused)))
-    return {part: judged[part] for part in _parts(spec, worlds) if part in judged}, refused
+    return {part: judged[part] for part in parts if part in judged}, refused
 
 
-def _parts(spec: MembershipSpec, worlds: Worlds) -> Iterator[Part]:
+def _parts(attacks: Iterable[str], worlds: Worlds) -> Iterator[Part]:
     for defense in worlds:
         for knowledge in (STATIC,) if defense == none().name else (STATIC, ADAPTIVE):
-            for attack in attacks_of(spec):
+            for attack in attacks:
                 yield defense, knowledge, attack
 
 
-def _play(part: Part, worlds: Worlds, seed: int) -> tuple[Part, Kept | str]:
-    defense, knowledge, attack = part
+def _play(part: Part, attack: Attack, worlds: Worlds, seed: int) -> tuple[Part, Kept | str]:
+    defense, knowledge, _ = part
     attacked = worlds[defense]
     prepared_in = attacked if knowledge == ADAPTIVE else worlds.get(none().name, attacked)
     try:
@@ -159,8 +161,7 @@ def _play(part: Part, worlds: Worlds, seed: int) -> tuple[Part, Kept | str]:
 
 
 def _name(part: Part) -> str:
-    defense, knowledge, attack = part
-    return f"{defense}/{knowledge}/{attack.name}"
+    return "/".join(part)
 
 
 def _targets(prepared: Prepared, world: World, spec: MembershipSpec) -> Targets:
@@ -188,11 +189,9 @@ def _measurements(
         cell = Cell(prepared.dataset, prepared.label, defense, STATIC, "", spec.seed)
         for knowledge in (STATIC, ADAPTIVE):
             of_attacks = {
-                part[2].name: over_participants(
+                part[2]: over_participants(
                     [
-                        list(
-                            judge(replace(cell, knowledge=knowledge, adversary=part[2].name), *one)
-                        )
+                        list(judge(replace(cell, knowledge=knowledge, adversary=part[2]), *one))
                         for one in zip(each, targets, strict=True)
                     ]
                 )
@@ -225,11 +224,7 @@ def _at_risk(
     for defense, knowledge, attack in dict.fromkeys(
         (one.defense, one.knowledge, one.adversary) for one in measurements if one.round == HEADLINE
     ):
-        each = next(
-            one
-            for part, one in judged.items()
-            if (part[0], part[1], part[2].name) == (defense, knowledge, attack)
-        )
+        each = next(one for part, one in judged.items() if part == (defense, knowledge, attack))
         exposed = [
             one
             for said, world in zip(each, worlds[defense], strict=True)

@@ -33,7 +33,7 @@ def play(attack: Attack, world: World, *, prepared_in: World, seed: int) -> Judg
     bad = int((~np.isfinite(targets)).sum())
     require(
         bad == 0 and len(targets) == len(world.targets.rows),
-        f"adversary {attack.name!r} gave {len(targets)} log odds for {len(world.targets.rows)} "
+        f"its code gave {len(targets)} log odds for {len(world.targets.rows)} "
         f"records, {bad} of them not finite; return one finite number for each",
     )
     return Judged(targets, validation, perf_counter() - began, repr(attack))
