@@ -49,11 +49,15 @@ def test_an_attack_on_an_untrained_model_guesses(name: str, untrained: list[Worl
     assert abs(np.mean(found) - 0.5) < 4 * guessing_error(UNTRAINED, seeds=4), found
 
 
+@pytest.fixture(scope="module")
+def twenty() -> list[World]:
+    return [world(count=UNTRAINED, seed=seed, epochs=0, references=2) for seed in range(20)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ADVERSARIES)
-def test_an_attack_on_twenty_untrained_models_guesses(name: str) -> None:
-    worlds = [world(count=UNTRAINED, seed=seed, epochs=0, references=2) for seed in range(20)]
-    found = [auroc(name, one, seed=at) for at, one in enumerate(worlds)]
+def test_an_attack_on_twenty_untrained_models_guesses(name: str, twenty: list[World]) -> None:
+    found = [auroc(name, one, seed=at) for at, one in enumerate(twenty)]
     assert abs(np.mean(found) - 0.5) < 4 * guessing_error(UNTRAINED, seeds=20), found
 
 

@@ -3,7 +3,8 @@
 import math
 
 from leakgauge.results.metrics import Metric
-from leakgauge.results.scores import ACCURACY, ADVANTAGE, AUROC, SUCCESS, TPR_AT_1_FPR
+from leakgauge.results.model_metrics import UTILITY
+from leakgauge.results.scores import ADVANTAGE, AUROC, SUCCESS, TPR_AT_1_FPR
 
 TPR_AT_01_FPR = "tpr_at_01_fpr"
 TRAIN_ACCURACY = "train_accuracy"
@@ -15,7 +16,7 @@ METRICS = {
     ADVANTAGE: Metric(title="Advantage", low=-1.0, chance=0.0),
     TPR_AT_1_FPR: Metric(title="TPR at 1 % FPR"),
     TPR_AT_01_FPR: Metric(title="TPR at 0.1 % FPR"),
-    ACCURACY: Metric(title="Test accuracy", higher_is_worse=False, of_model=True),
+    **UTILITY,
     TRAIN_ACCURACY: Metric(
         title="Training accuracy", higher_is_worse=False, of_model=True, tabled=False
     ),

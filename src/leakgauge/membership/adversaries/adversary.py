@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -66,14 +66,11 @@ class Needs:
         layers: the number of last layers whose gradients it uses; 0 for none, -1 for all.
         hidden: the number of last hidden layers whose outputs it uses.
         references: the number of models that were trained on other records.
-        background: what it knows: ``"members"`` (some members and non-members), ``"shadow"``
-            (other records of the same kind) or ``"none"`` (unlabelled records).
     """
 
     layers: int = 0
     hidden: int = 0
     references: int = 0
-    background: Literal["members", "shadow", "none"] = "members"
 
 
 class Adversary(Protocol):

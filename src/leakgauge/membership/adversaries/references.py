@@ -45,7 +45,7 @@ class RMIA:
     @property
     def needs(self) -> Needs:
         """What must be observed."""
-        return Needs(references=self.references, background="shadow")
+        return Needs(references=self.references)
 
     def fit(self, known: Known, *, seed: int) -> Threshold:
         """Take the known non-members as the population, and fit the threshold."""

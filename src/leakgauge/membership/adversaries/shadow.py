@@ -32,7 +32,7 @@ class ShadowModel:
     @property
     def needs(self) -> Needs:
         """What must be observed."""
-        return Needs(hidden=self.hidden, background="shadow")
+        return Needs(hidden=self.hidden)
 
     def fit(self, known: Known, *, seed: int) -> Fitted:
         """Train at the shadow model."""

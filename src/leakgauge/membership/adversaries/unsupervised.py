@@ -61,7 +61,7 @@ class Spectral:
     @property
     def needs(self) -> Needs:
         """What must be observed."""
-        return Needs(layers=self.layers or -1, background="none")
+        return Needs(layers=self.layers or -1)
 
     def fit(self, known: Known, *, seed: int) -> "Clusters":
         """Train encoder and decoder on the known records, whose membership is not looked at."""
@@ -121,7 +121,7 @@ class NormClusters:
     @property
     def needs(self) -> Needs:
         """What must be observed."""
-        return Needs(layers=self.layers or -1, background="none")
+        return Needs(layers=self.layers or -1)
 
     def fit(self, known: Known, *, seed: int) -> "NormClusters":
         """Learn nothing: the targets alone are parted."""

@@ -1,6 +1,6 @@
 """Runs the question to its end and returns the answer."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -34,6 +34,8 @@ from leakgauge.runs.work import WorkFolder, digest_of
 
 Part = tuple[str, str, str]
 """Defense, knowledge and the attack's name."""
+
+Job = Callable[[], tuple[Part, Kept | str]]
 
 Worlds = Mapping[str, Sequence[World]]
 """By defense, what is attacked; a federation's attackers attack each participant by itself."""
@@ -110,33 +112,38 @@ def _attacked(
     """Return what each attack said under each defense, and why one is missing."""
     attacks = {one.name: one for one in attacks_of(spec)}
     parts = list(_parts(attacks, worlds))
-    done: dict[Part, Sequence[Judged] | str] = {}
-    left: dict[Part, str] = {}
-    for part in parts:
-        after = " ".join(digest_of(one.params) for one in worlds[part[0]])
-        kept = folder.arrays(_name(part), after=after)
-        if kept is None:
-            left[part] = after
-        else:
-            done[part] = decoded(kept)
-    total = len(done) + len(left)
-    progress.step(f"{QUESTION}: attacking", len(done), total)
-    needs = [attacks[name].needs for _, _, name in left]
-    if left:
-        worlds = {name: [one.viewed(needs) for one in each] for name, each in worlds.items()}
-    jobs = [partial(_play, part, attacks[part[2]], worlds, spec.seed) for part in left]
-    for part, said in spread(jobs, workers=workers):
-        if isinstance(said, str):
-            done[part] = said
-        else:
-            folder.keep_arrays(_name(part), *said, after=left[part])
-            done[part] = decoded(said)
-        progress.step(f"{QUESTION}: attacking", len(done), total)
-    judged = {part: one for part, one in done.items() if not isinstance(one, str)}
+    after = {name: " ".join(digest_of(one.params) for one in each) for name, each in worlds.items()}
+    kept = {part: folder.arrays("/".join(part), after=after[part[0]]) for part in parts}
+    done: dict[Part, Sequence[Judged] | str] = {
+        part: decoded(one) for part, one in kept.items() if one is not None
+    }
+    left = {part: attacks[part[2]] for part in parts if part not in done}
+    progress.step(f"{QUESTION}: attacking", len(done), len(parts))
+    for part, said in spread(_jobs(left, worlds, spec.seed), workers=workers):
+        if not isinstance(said, str):
+            folder.keep_arrays("/".join(part), *said, after=after[part[0]])
+        done[part] = said if isinstance(said, str) else decoded(said)
+        progress.step(f"{QUESTION}: attacking", len(done), len(parts))
     refused = [f"{part[2]}: {one}" for part, one in done.items() if isinstance(one, str)]
+    judged = {part: one for part in parts if not isinstance(one := done[part], str)}
     if not judged:
         raise InputError("; ".join(dict.fromkeys(refused)))
-    return {part: judged[part] for part in parts if part in judged}, refused
+    return judged, refused
+
+
+def _jobs(left: Mapping[Part, Attack], worlds: Worlds, seed: int) -> list[Job]:
+    """Return what is left to play; all attacks look at the same views of the records."""
+    if not left:
+        return []
+    needs = [attack.needs for attack in left.values()]
+    viewed = {name: [one.viewed(needs) for one in each] for name, each in worlds.items()}
+    jobs: list[Job] = []
+    for part, attack in left.items():
+        defense, knowledge, _ = part
+        learned_at = defense if knowledge == ADAPTIVE else none().name
+        known = viewed.get(learned_at, viewed[defense])
+        jobs.append(partial(_play, part, attack, viewed[defense], known, seed))
+    return jobs
 
 
 def _parts(attacks: Iterable[str], worlds: Worlds) -> Iterator[Part]:
@@ -146,22 +153,22 @@ def _parts(attacks: Iterable[str], worlds: Worlds) -> Iterator[Part]:
                 yield defense, knowledge, attack
 
 
-def _play(part: Part, attack: Attack, worlds: Worlds, seed: int) -> tuple[Part, Kept | str]:
-    defense, knowledge, _ = part
-    attacked = worlds[defense]
-    prepared_in = attacked if knowledge == ADAPTIVE else worlds.get(none().name, attacked)
+def _play(
+    part: Part,
+    attack: Attack,
+    attacked: Sequence[World],
+    learned_at: Sequence[World],
+    seed: int,
+) -> tuple[Part, Kept | str]:
+    """Return what an attack said, or why it could not be played."""
     try:
         each = [
             play(attack, world, prepared_in=known, seed=seed)
-            for world, known in zip(attacked, prepared_in, strict=True)
+            for world, known in zip(attacked, learned_at, strict=True)
         ]
         return part, encoded(each)
     except InputError as error:
         return part, str(error)
-
-
-def _name(part: Part) -> str:
-    return "/".join(part)
 
 
 def _targets(prepared: Prepared, world: World, spec: MembershipSpec) -> Targets:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.data.split_members import MemberSplit
@@ -23,6 +24,9 @@ from leakgauge.membership.run.whose import Whose
 from leakgauge.membership.spec import QUESTION
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
+
+FEWEST = 10
+"""Records that a shadow model is made with."""
 
 SIDES = ("fitting", "validation", "targets")
 
@@ -230,6 +234,11 @@ def _kept_model(world: World, rows: Tensor, whose: str, folder: WorkFolder) -> T
 
 def shadow_of(world: World, needs: Needs) -> Shadow:
     """Train a shadow model on half of the attacker's records, and return what is seen at it."""
+    require(
+        len(world.shadow) >= FEWEST,
+        f"there are {len(world.shadow)} records to train a shadow model on; a CHECKPOINT, a "
+        "federation and fine-tuning come with none",
+    )
     order = _shuffled(world, "shadow")
     half = len(order) // 2
     model = _trained(world, order[:half], "shadow model")
