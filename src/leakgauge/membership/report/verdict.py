@@ -1,6 +1,6 @@
 """What the figures mean, in sentences for a reader who is no specialist."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leakgauge.core.knowledge import ADAPTIVE
@@ -73,18 +73,24 @@ def about_white_box(tests: Sequence[Test]) -> str:
         for test in tests
         if test.defense == UNDEFENDED and (one := test.whole(AUROC)) is not None
     }
-    seen = [name for name in aurocs if name.partition(":")[0] in WHITE_BOX]
-    if BLACK_BOX not in aurocs or not seen:
+    white = _best(aurocs, WHITE_BOX)
+    black = _best(aurocs, (BLACK_BOX,))
+    if white is None or black is None:
         return ""
-    best = max(seen, key=aurocs.__getitem__)
-    gain = aurocs[best] - aurocs[BLACK_BOX]
+    gain = aurocs[white] - aurocs[black]
     figures = (
-        f"the AUROC of `{best}` is {number(aurocs[best])}, that of `{BLACK_BOX}`, which sees "
-        f"outputs, label and loss alone, {number(aurocs[BLACK_BOX])}"
+        f"the AUROC of `{white}` is {number(aurocs[white])}, that of `{black}`, which sees "
+        f"outputs, label and loss alone, {number(aurocs[black])}"
     )
     if gain < LITTLE:
         return f"White-box access adds little once the loss is known: {figures}."
     return f"White-box access adds {number(gain)} of AUROC: {figures}."
+
+
+def _best(aurocs: Mapping[str, float], kinds: Sequence[str]) -> str | None:
+    """The attack of these kinds with the highest AUROC, whatever its settings."""
+    named = [name for name in aurocs if name.partition(":")[0] in kinds]
+    return max(named, key=aurocs.__getitem__, default=None)
 
 
 def _leak(test: Test, auroc: Estimate, chance: float) -> str:
