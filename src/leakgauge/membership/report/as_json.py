@@ -6,9 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.membership.report.defenses import defense_rows, effect
-from leakgauge.membership.report.tests import attack_tests, classes, leading, norms, trained
+from leakgauge.membership.report.tests import (
+    attack_tests,
+    classes,
+    exposed,
+    leading,
+    norms,
+    trained,
+)
 from leakgauge.membership.report.verdict import about_white_box, verdict
-from leakgauge.membership.run.at_risk import read_at_risk
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Line
 from leakgauge.report.utility import useless_models, utilities, utility_line
@@ -73,7 +79,7 @@ def _headline(test: Test, measurements: Sequence[Measurement], folder: Path) -> 
             metric: {str(one.round): one.estimate.value for one in each}
             for metric, each in norms(measurements, test.defense).items()
         },
-        "at_risk": [asdict(one) for one in read_at_risk(folder).get(test.defense, [])],
+        "at_risk": [asdict(one) for one in exposed(test, folder)],
     }
 
 

@@ -16,13 +16,14 @@ from leakgauge.membership.report.situation import situation, when
 from leakgauge.membership.report.tests import (
     attack_tests,
     classes,
+    exposed,
     leading,
     norms,
     setting_of,
     trained,
 )
 from leakgauge.membership.report.verdict import Verdict, about_white_box, verdict
-from leakgauge.membership.run.at_risk import AtRisk, read_at_risk
+from leakgauge.membership.run.at_risk import AtRisk
 from leakgauge.report.facts import other_facts
 from leakgauge.report.gauge import gauge
 from leakgauge.report.grouping import Test
@@ -135,7 +136,7 @@ def _view(test: Test, answer: Answer, folder: Path, *, name: str) -> HeadlineVie
         gauge=gauge(found.auroc, found.chance),
         charts=_charts(test, answer, name),
         classes=_ends(classes(test)),
-        at_risk=read_at_risk(folder).get(test.defense, ()),
+        at_risk=exposed(test, folder),
     )
 
 

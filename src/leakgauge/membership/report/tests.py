@@ -1,8 +1,11 @@
 """The tests of a run as the report shows them: attacks, headlines, classes."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.membership.metrics import MEMBERS_NORM, OTHERS_NORM, TRAIN_ACCURACY
+from leakgauge.membership.run.at_risk import AtRisk, read_at_risk
 from leakgauge.report.grouping import UNDEFENDED, Test, group_tests
 from leakgauge.results.measurements import HEADLINE, Measurement
 from leakgauge.results.model_metrics import UTILITY
@@ -35,6 +38,12 @@ def setting_of(test: Test) -> str:
     if test.defense == UNDEFENDED:
         return "no defense"
     return f"defense {test.defense}, {test.knowledge} knowledge"
+
+
+def exposed(test: Test, folder: Path) -> list[AtRisk]:
+    """Return the records most at risk under a defense, by the attack that knows it."""
+    knows = test.defense == UNDEFENDED or test.knowledge == ADAPTIVE
+    return read_at_risk(folder).get(test.defense, []) if knows else []
 
 
 def classes(test: Test) -> list[tuple[str, Measurement]]:
