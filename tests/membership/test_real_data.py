@@ -119,9 +119,11 @@ def test_a_small_alexnet_on_cifar10(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     task = Task(alexnet(3, 10, widths=SMALL, generator=generator), "cross_entropy")
     data = Dataset((x - 0.5) / 0.25, torch.from_numpy(y))
-    found = played(task, data, tmp_path / "run", rounds=30)
-    label, alone = found["label"]["auroc"], found["probabilities"]["auroc"]
-    assert found["gradients"]["auroc"] > label > alone > 0.5
+    attacks = ("gradients", "label", "probabilities")
+    found = played(task, data, tmp_path / "run", rounds=20, size=1500, adversary=attacks)
+    alone = found["probabilities"]["auroc"]
+    assert alone > 0.6
+    assert min(found[name]["auroc"] for name in attacks[:2]) > alone + 0.08
 
 
 def test_one_seed_of_location30_leaks(tmp_path: Path, data_folder: Path) -> None:
