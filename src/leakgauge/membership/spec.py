@@ -135,7 +135,7 @@ class MembershipSpec(Spec):
         str,
         Setting("what an ascent raises: log (of the loss), printed or unit", choices=FORMS),
     ] = LOG
-    ascent_rate: Annotated[Real, Setting("rate of the ascent", above=0, panel=ATTACK)] = 0.002
+    ascent_rate: Annotated[Real, Setting("rate of the ascent", above=0, panel=ATTACK)] = 0.05
     observed: Annotated[
         tuple[Whole, ...],
         Setting("round of a federation that the attacker keeps", least=1, panel=ATTACK),

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from leakgauge.core.checks import require
 from leakgauge.membership.adversaries.adversary import Floats, Known, Labelled, Needs
 from leakgauge.membership.observation import Observed
 
@@ -76,6 +77,10 @@ class Confidence:
 
     def fit(self, known: Known, *, seed: int) -> Threshold:
         """Fit the threshold."""
+        require(
+            known.fitting.records.classes > 0,
+            "the labels are numbers, and only classes have a largest probability; leave it out",
+        )
         return fit_threshold(confidence, known.fitting, known.validation)
 
 
