@@ -29,7 +29,7 @@ def page(tmp_path_factory) -> Path:
     source = Source(HOSTILE, pd.DataFrame(), None, None, "0", task=task, dataset=named)
     spec = MembershipSpec(
         task="mine:build", defense=DEFENSES, rounds=12, batch_size=16, lr=0.003,
-        adversary=("loss", "label-loss:epochs=2", "gradients:epochs=2"),
+        adversary=("loss", "label-loss:epochs=2", "gradients:epochs=2", "spectral:epochs=2"),
     )  # fmt: skip
     resolved = resolve({QUESTION.name: (QUESTION, spec)}, source=source)
     run_audit(out, describe("audit", resolved), resolved, progress=Silent(), workers=1)
@@ -38,7 +38,7 @@ def page(tmp_path_factory) -> Path:
 
 def test_the_page_fits_its_screens_and_draws_its_charts(browser, page: Path) -> None:
     charts = drawn(browser, page, *SCREENS)
-    assert charts == 3 * 3, "ROC, odds and norms of each headline"
+    assert charts == 3 * 4, "ROC, odds, norms and codes of each headline"
 
 
 def test_the_page_says_what_was_found(browser, page: Path) -> None:

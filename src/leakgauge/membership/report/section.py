@@ -49,6 +49,9 @@ PARTS = (
 )
 """Sizes of the data, in the order of the report."""
 
+SPECTRAL = "spectral"
+"""The attack that encodes records without knowing a member."""
+
 MOST_CLASSES = 12
 """Classes of a table that are shown from each end."""
 
@@ -84,7 +87,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
     run, measurements, at = answer.run, answer.measurements, question.name
     tests = attack_tests(measurements)
     views = [
-        _view(test, answer, folder, name=f"{at}-c{number}")
+        _view(test, tests, answer, folder, name=f"{at}-c{number}")
         for number, test in enumerate(leading(tests))
     ]
     judged = sorted((one.verdict for one in views), key=_urgency, reverse=True)
@@ -128,13 +131,15 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
     )
 
 
-def _view(test: Test, answer: Answer, folder: Path, *, name: str) -> HeadlineView:
+def _view(
+    test: Test, tests: Sequence[Test], answer: Answer, folder: Path, *, name: str
+) -> HeadlineView:
     found = verdict(test)
     return HeadlineView(
         name=name,
         verdict=found,
         gauge=gauge(found.auroc, found.chance),
-        charts=_charts(test, answer, name),
+        charts=[*_charts(test, answer, name), *_codes(test, tests, name)],
         classes=_ends(classes(test)),
         at_risk=exposed(test, folder),
     )
@@ -180,6 +185,30 @@ def _charts(test: Test, answer: Answer, name: str) -> list[Chart]:
             )
         )
     return drawn
+
+
+def _codes(test: Test, tests: Sequence[Test], name: str) -> list[Chart]:
+    """The encoder's outputs of the unsupervised attack in the same setting (Figure 5)."""
+    found = next(
+        (
+            one
+            for one in tests
+            if (one.defense, one.knowledge) == (test.defense, test.knowledge)
+            and one.adversary.partition(":")[0] == SPECTRAL
+        ),
+        None,
+    )
+    one = None if found is None or found is test else found.whole(AUROC)
+    if one is None or one.histogram is None:
+        return []
+    return [
+        Chart(
+            f"What {SPECTRAL} encodes records as, knowing no member",
+            "How often each encoded value belongs to members and to others.",
+            odds(one.histogram, name=f"{name}-codes"),
+            LEGEND,
+        )
+    ]
 
 
 def _grouped(tests: Sequence[Test]) -> dict[str, list[Test]]:
