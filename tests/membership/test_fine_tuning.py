@@ -1,5 +1,6 @@
 """Fine-tuned and federated models: who is a member of what, and what an attacker sees."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -172,3 +173,27 @@ def test_what_was_observed_is_kept(source: Source, tmp_path: Path, monkeypatch) 
 def test_settings_that_do_not_fit_are_refused(settings, says: str) -> None:
     with pytest.raises(InputError, match=says):
         spec_of(**settings).check()
+
+
+def test_the_rate_drops_and_the_best_epoch_is_kept(source: Source, tmp_path: Path) -> None:
+    plain = {"rounds": 6, "batch_size": 16, "lr": 0.5, "optimizer": "sgd"}
+    spec = spec_of(**plain, drops=(2, 4))
+    prepared = prepare(spec, source)
+    data = prepared.data.rows(prepared.whose.members)
+    epochs = [params_of(prepared.task.model), *Recipe(prepared.task, spec).epochs(data, "target")]
+    moved = [
+        sum((after[name] - before[name]).abs().sum() for name in after)
+        for before, after in pairwise(epochs)
+    ]
+    assert moved[1] > 4 * moved[2] > 16 * moved[4]
+    best = spec_of(**plain, best_epoch=True)
+    recipe = Recipe(prepared.task, best)
+    world = trained_world(prepared.data, prepared.whose, recipe, 0, WorkFolder(tmp_path), Silent())
+    held = prepared.data.rows(world.validation.others)
+
+    def right(params) -> int:
+        outputs = torch.func.functional_call(prepared.task.model, dict(params), (held.x,))
+        return int((outputs.argmax(1) == held.y).sum())
+
+    seen = [right(params) for params in recipe.epochs(data, "target")]
+    assert right(world.params) == max(seen)

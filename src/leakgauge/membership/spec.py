@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE
-from leakgauge.core.strict import Real, Whole
+from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
 from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
 from leakgauge.membership.catalog import (
@@ -140,6 +140,17 @@ class MembershipSpec(Spec):
         tuple[Whole, ...],
         Setting("round of a federation that the attacker keeps", least=1, panel=ATTACK),
     ] = ()
+    drops: Annotated[
+        tuple[Whole, ...],
+        Setting("epoch after which the learning rate is a tenth", least=1, panel=TRAINING),
+    ] = ()
+    best_epoch: Annotated[
+        Truth,
+        Setting(
+            "keep the epoch that is right most often on validation non-members, not the last",
+            panel=TRAINING,
+        ),
+    ] = False
     fine_tune: Annotated[
         Real,
         Setting(
@@ -202,14 +213,14 @@ class MembershipSpec(Spec):
     @property
     def adversaries(self) -> tuple[str, ...]:
         """The attacks that are played, as users type them."""
-        if self.adversary or not self._is_special:
+        if self.adversary or not self.is_special:
             return self.adversary or DEFAULT
         played = tuple(name for name in DEFAULT if ABOUT[name][0] != SHADOW)
         several = self.participants > 1 or self.snapshots > 1 or len(self.checkpoint) > 1
         return (*played, SEPARATE) if several else played
 
     @property
-    def _is_special(self) -> bool:
+    def is_special(self) -> bool:
         """Whether no attacker trains models of its own in the same way."""
         return bool(self.checkpoint) or self.participants > 1 or self.fine_tune > 0
 
@@ -220,16 +231,27 @@ class MembershipSpec(Spec):
             InputError: a value is outside its bounds, a name is unknown, or settings contradict
                 one another.
         """
+        from leakgauge.membership.checking import (
+            check_checkpoint,
+            check_federation,
+            check_fine_tuning,
+            check_shadows,
+        )
         from leakgauge.membership.run.playing import attacks_of, defenses_of
 
         super().check()
         attacks_of(self)
         defenses_of(self)
         parse_optimizer(self.optimizer, lr=self.lr)
-        self._check_checkpoint()
-        self._check_federation()
-        self._check_fine_tuning()
-        self._check_shadows()
+        require(
+            not self.drops or own_rate(self.optimizer) is None,
+            f"--optimizer {self.optimizer} has its own rate, which drops cannot change; name the "
+            "rate by --lr",
+        )
+        check_checkpoint(self)
+        check_federation(self)
+        check_fine_tuning(self)
+        check_shadows(self)
         require(
             self.lr == RATE or own_rate(self.optimizer) is None,
             f"--lr {self.lr:g} and --optimizer {self.optimizer} name two learning rates; leave one "
@@ -247,70 +269,6 @@ class MembershipSpec(Spec):
         """Records of each kind in a part, at most; None for all."""
         ascends = self.strategy in (ASCENT, BOTH)
         return TARGETS if ascends and self.targets is None else self.targets
-
-    def _check_federation(self) -> None:
-        """Refuse what only a federation has, and what none can do."""
-        if self.participants == 1:
-            alone = (self.attacker, self.strategy, self.observed) == (GLOBAL, PASSIVE, ())
-            require(
-                alone,
-                "attacker, strategy and observed are about a federation; add "
-                "--set membership.participants=4",
-            )
-            return
-        require(not self.checkpoint, "a CHECKPOINT is trained; leave participants out")
-        require(
-            self.attacker == GLOBAL or self.strategy in (PASSIVE, ASCENT),
-            f"a local attacker cannot {self.strategy}: the server alone can isolate a participant; "
-            "set attacker=global, or strategy=ascent",
-        )
-        last = max(self.observed, default=1)
-        require(
-            last <= self.rounds,
-            f"observed names round {last} of {self.rounds}; lower it, or raise --rounds",
-        )
-
-    def _check_fine_tuning(self) -> None:
-        """Refuse what only a fine-tuned model has, and two kinds of training at once."""
-        require(
-            self.fine_tune < 1 and self.snapshots < 3,
-            f"fine_tune is {self.fine_tune:g} and snapshots {self.snapshots}; expected a share "
-            "below 1, and 1 or 2",
-        )
-        if self.fine_tune == 0:
-            require(
-                self.snapshots == 1 and self.apart == ALL,
-                "snapshots and apart are about a fine-tuned model; add "
-                "--set membership.fine_tune=0.4",
-            )
-            return
-        require(
-            self.participants == 1 and not self.checkpoint,
-            "fine_tune is about a central training; leave participants and a CHECKPOINT out",
-        )
-
-    def _check_shadows(self) -> None:
-        """Refuse attacks that train models of their own where there are no records for them."""
-        shadow = next((one for one in self.adversaries if _needs_shadow(one)), None)
-        require(
-            shadow is None or not self._is_special,
-            f"attack {shadow!r} trains models of its own on other records, once and centrally; "
-            "name another --adversary for a CHECKPOINT, a federation or fine-tuning",
-        )
-
-    def _check_checkpoint(self) -> None:
-        """Refuse what does not belong to a model that exists already."""
-        given = (self.checkpoint, self.members, self.non_members)
-        if not any(given):
-            return
-        require(
-            all(given) and self.task is not None,
-            "a CHECKPOINT, --members, --non-members and --task go together; give all of them",
-        )
-        require(
-            set(self.defense) == {NONE},
-            "a defense changes the training, and a CHECKPOINT is trained; leave --defense out",
-        )
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
         """Return why no figure exists for this knowledge and round; empty where one does."""
@@ -334,8 +292,3 @@ class MembershipSpec(Spec):
         spec = replace(self, **resolved(self, source))
         check_split(spec, source)
         return spec
-
-
-def _needs_shadow(adversary: str) -> bool:
-    knows, *_ = ABOUT.get(adversary.partition(":")[0], (None,))
-    return knows == SHADOW

@@ -43,29 +43,34 @@ class Recipe:
             InputError: training diverges.
         """
         spec = self.spec
-        make = parse_optimizer(spec.optimizer, lr=spec.lr)
-        optimizer = None if make is None else Optimizing(make)
         current = start or params_of(self.task.model)
+        rate, optimizer = spec.lr, self._optimizer(spec.lr)
         for number in range(1, spec.rounds + 1):
+            if number - 1 in spec.drops:
+                rate /= 10
+                optimizer = self._optimizer(rate)  # as optimizers begin: without momentum
             with one_thread():
                 current = train_epoch(
                     self.task,
                     current,
                     data,
-                    lr=spec.lr,
+                    lr=rate,
                     batch_size=spec.batch_size,
                     rng=stream(spec.seed, QUESTION, whose, number),
                     defense=None if self.defense.name == none().name else self.defense,
                     noise_seed=derive(spec.seed, self.defense.name, whose, number),
                     optimizer=optimizer,
                 )
-            rate = own_rate(spec.optimizer) or spec.lr
             require(
                 all(bool(torch.isfinite(leaf).all()) for leaf in current.values()),
                 f"training diverged in epoch {number} (parameters are not finite); lower the "
-                f"learning rate, now {rate:g}",
+                f"learning rate, now {own_rate(spec.optimizer) or rate:g}",
             )
             yield current
+
+    def _optimizer(self, rate: float) -> Optimizing | None:
+        make = parse_optimizer(self.spec.optimizer, lr=rate)
+        return None if make is None else Optimizing(make)
 
     def last(self, data: Dataset, whose: str) -> Params:
         """Return the parameters after the last epoch."""

@@ -24,6 +24,7 @@ from leakgauge.membership.run.whose import Whose
 from leakgauge.membership.spec import QUESTION
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
+from leakgauge.training import predict
 
 FEWEST = 10
 """Records that a shadow model is made with."""
@@ -208,12 +209,27 @@ def _trained_on(
     whose = "target" if part == 0 else f"target {part}"
     data = world.data.rows(rows)
     trained = recipe.epochs(data, whose, start=params)
+    best = -1.0
     for number, after in enumerate(trained, part * epochs + 1):
-        params = after
+        found = _right(world, after) if recipe.spec.best_epoch else 0.0
+        if found > best or not recipe.spec.best_epoch:
+            best, params = found, after
         if number in measured_epochs(parts * epochs):
-            norms[str(number)] = _norms_at(world, params)
+            norms[str(number)] = _norms_at(world, after)
         progress.step(f"{QUESTION}: training, {recipe.defense.name}", number, parts * epochs)
     return params
+
+
+def _right(world: World, params: Params) -> float:
+    """Return the share of validation non-members whose class the model names."""
+    data = world.data.rows(world.validation.others)
+    said = predict(world.recipe.task, params, data)
+    require(
+        said is not None and data.y.ndim == 1 and not data.y.is_floating_point(),
+        "best_epoch needs labels that are classes; leave it out",
+    )
+    assert said is not None
+    return float((said == data.y).double().mean())
 
 
 def _norms_at(world: World, params: Params) -> NDArray[np.float64]:

@@ -1,0 +1,89 @@
+"""Refuses settings that do not belong together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leakgauge.core.checks import require
+from leakgauge.membership.catalog import ABOUT, SHADOW
+from leakgauge.membership.words import ALL, ASCENT, GLOBAL, PASSIVE
+from leakgauge.runs.spec import NONE
+
+if TYPE_CHECKING:
+    from leakgauge.membership.spec import MembershipSpec
+
+
+def check_federation(spec: MembershipSpec) -> None:
+    """Refuse what only a federation has, and what none can do."""
+    if spec.participants == 1:
+        alone = (spec.attacker, spec.strategy, spec.observed) == (GLOBAL, PASSIVE, ())
+        require(
+            alone,
+            "attacker, strategy and observed are about a federation; add "
+            "--set membership.participants=4",
+        )
+        return
+    require(not spec.checkpoint, "a CHECKPOINT is trained; leave participants out")
+    require(
+        not spec.drops and not spec.best_epoch,
+        "drops and best_epoch are about a central training; leave participants out",
+    )
+    require(
+        spec.attacker == GLOBAL or spec.strategy in (PASSIVE, ASCENT),
+        f"a local attacker cannot {spec.strategy}: the server alone can isolate a participant; "
+        "set attacker=global, or strategy=ascent",
+    )
+    last = max(spec.observed, default=1)
+    require(
+        last <= spec.rounds,
+        f"observed names round {last} of {spec.rounds}; lower it, or raise --rounds",
+    )
+
+
+def check_fine_tuning(spec: MembershipSpec) -> None:
+    """Refuse what only a fine-tuned model has, and two kinds of training at once."""
+    require(
+        spec.fine_tune < 1 and spec.snapshots < 3,
+        f"fine_tune is {spec.fine_tune:g} and snapshots {spec.snapshots}; expected a share "
+        "below 1, and 1 or 2",
+    )
+    if spec.fine_tune == 0:
+        require(
+            spec.snapshots == 1 and spec.apart == ALL,
+            "snapshots and apart are about a fine-tuned model; add --set membership.fine_tune=0.4",
+        )
+        return
+    require(
+        spec.participants == 1 and not spec.checkpoint,
+        "fine_tune is about a central training; leave participants and a CHECKPOINT out",
+    )
+
+
+def check_shadows(spec: MembershipSpec) -> None:
+    """Refuse attacks that train models of their own where there are no records for them."""
+    shadow = next((one for one in spec.adversaries if _needs_shadow(one)), None)
+    require(
+        shadow is None or not spec.is_special,
+        f"attack {shadow!r} trains models of its own on other records, once and centrally; "
+        "name another --adversary for a CHECKPOINT, a federation or fine-tuning",
+    )
+
+
+def check_checkpoint(spec: MembershipSpec) -> None:
+    """Refuse what does not belong to a model that exists already."""
+    given = (spec.checkpoint, spec.members, spec.non_members)
+    if not any(given):
+        return
+    require(
+        all(given) and spec.task is not None,
+        "a CHECKPOINT, --members, --non-members and --task go together; give all of them",
+    )
+    require(
+        set(spec.defense) == {NONE},
+        "a defense changes the training, and a CHECKPOINT is trained; leave --defense out",
+    )
+
+
+def _needs_shadow(adversary: str) -> bool:
+    knows, *_ = ABOUT.get(adversary.partition(":")[0], (None,))
+    return knows == SHADOW
