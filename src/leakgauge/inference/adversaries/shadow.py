@@ -6,7 +6,7 @@ own as it likes, from any part of its records; that is all that fitting may use.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Grads, Params, Task
 from leakgauge.defenses import Defense, none
 from leakgauge.inference.adversaries.sharing import Shared, features_of
-from leakgauge.inference.adversaries.views import View
+from leakgauge.inference.adversaries.views import Seen, View
 from leakgauge.inference.games.mixing import Mix, Pure, bootstrap
 from leakgauge.training.observation import sent_gradients
 
@@ -45,6 +45,7 @@ class Shadow:
             round with an equal seed.
         draw_seed: the seed of the batches that attacks share.
         part: which of the records these are, where they are not all of them.
+        sees: gradients to the part of them that is seen; None for whole gradients.
         shared: what attacks on this shadow and on parts of it share; a changed copy shares nothing.
     """
 
@@ -62,6 +63,7 @@ class Shadow:
     held_out_seed: int = 0
     draw_seed: int = 0
     part: str = ""
+    sees: Callable[[Grads], Grads] | None = None
     shared: Shared = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -122,6 +124,12 @@ class Shadow:
 
         A defender knows its batch's secret, and so does the adversary of its own batches.
         """
+        return self._cut(self._whole(rows))
+
+    def _cut(self, whole: Iterator[Grads]) -> Iterator[Grads]:
+        return whole if self.sees is None else map(self.sees, whole)
+
+    def _whole(self, rows: NDArray[np.int64]) -> Iterator[Grads]:
         index = torch.from_numpy(rows).to(self.data.y.device)
         codes = self.data.secrets[self.secret].cpu().numpy()
         secret = torch.from_numpy(self.mixture.secret_of(codes[rows]))
@@ -152,16 +160,22 @@ class Shadow:
             f"{n} shadow batches cannot show each of {self.values} secrets; ask for more batches",
         )
         if rng is None:
-            rows, secret = self.draw(n, rng=stream(self.draw_seed, "batches", self.part, n))
-            key = f"{self.part}, {n} batches"
-            return self.shared.features(key, view, lambda: self.gradients(rows), n), secret
+            key, rows, secret = self.batches(n)
+            seen = view if self.sees is None else Seen(view, self.sees)
+            return self.shared.features(key, seen, lambda: self._whole(rows), n), secret
         rows, secret = self.draw(n, rng=rng)
         (features,) = features_of(self.gradients(rows), [view], n)
         return features, secret
 
+    def batches(self, n: int) -> tuple[str, NDArray[np.int64], NDArray[np.int64]]:
+        """Return the batches that all attacks on this shadow share: name, rows and secrets."""
+        rows, secret = self.draw(n, rng=stream(self.draw_seed, "batches", self.part, n))
+        return f"{self.part}, {n} batches", rows, secret
+
     def held_out_gradients(self, rows: NDArray[np.int64]) -> Iterator[Grads]:
         """Yield the gradients of batches ``[n, B]`` that several attacks judge, made once."""
-        return self.shared.gradients(f"{self.part} {_digest(rows)}", lambda: self.gradients(rows))
+        key = f"{self.part} {_digest(rows)}"
+        return self._cut(self.shared.gradients(key, lambda: self._whole(rows)))
 
     def folds(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple["Shadow", "Shadow"]]:
         """Pairs (rest, fold) that share no record, and no user where there are users.

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from leakgauge.core.types import Grads
@@ -68,6 +69,43 @@ class Shared:
     def _has_room(self, size: int) -> bool:
         held = sum(features.nbytes for features in self._features.values())
         return held + size <= self._max_bytes
+
+
+class Recorded(Shared):
+    """The gradients of shadow batches in short, which all attacks see in place of whole ones.
+
+    Each batch's gradient is made once, for any number of attacks and views.
+
+    Args:
+        keep: what is kept of gradients with leaves ``[n, *p]``, by parameter name.
+    """
+
+    def __init__(self, keep: Callable[[Grads], Grads]) -> None:
+        super().__init__()
+        self._keep = keep
+        self._kept: dict[str, Grads] = {}
+
+    def record(self, key: str, kept: Grads) -> None:
+        """Take in what is kept of the batches that ``key`` names."""
+        self._kept[key] = kept
+
+    def features(
+        self, key: str, view: View, make: Callable[[], Iterable[Grads]], count: int
+    ) -> Features:
+        """Return the features ``[n, D]`` of what is kept of batches; see ``Shared.features``."""
+        (features,) = features_of(self.gradients(key, make), [view], count)
+        return features
+
+    def gradients(self, key: str, make: Callable[[], Iterable[Grads]]) -> Iterator[Grads]:
+        """Yield what is kept of the gradients of batches; ``key`` names them."""
+        if key not in self._kept:
+            self._kept[key] = joined([self._keep(chunk) for chunk in make()])
+        yield self._kept[key]
+
+
+def joined(chunks: Sequence[Grads]) -> Grads:
+    """Return the gradients of all chunks, one after the other."""
+    return {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
 
 
 def features_of(chunks: Iterable[Grads], views: Sequence[View], count: int) -> list[Features]:

@@ -66,6 +66,23 @@ class MaxPool:
         return torch.cat(pooled, dim=1)
 
 
+@dataclass(frozen=True)
+class Seen:
+    """A view of a part of each gradient.
+
+    Attributes:
+        view: gradients to features.
+        sees: gradients to the part that is seen of them.
+    """
+
+    view: View
+    sees: Callable[[Grads], Grads]
+
+    def __call__(self, grads: Grads) -> Tensor:
+        """Return features ``[n, D]`` of whole gradients."""
+        return self.view(self.sees(grads))
+
+
 def within_deviations(standardised: NDArray[np.float64]) -> NDArray[np.float64]:
     """Bound standardised features ``[n, D]`` in place: one that hardly varies may explode.
 

@@ -73,6 +73,40 @@ class Pure:
 
 
 @dataclass(frozen=True)
+class Half:
+    """A batch with the secret has it in half of its records; a batch without it, in none.
+
+    Mo et al., 2021, do not say how many records of a batch have the property.
+
+    >>> Half().counts(np.array([0, 1]), 5, np.random.default_rng(0)).tolist()
+    [[5, 0], [3, 2]]
+    """
+
+    @property
+    def values(self) -> int:
+        """m, which is 2: with the property or without it."""
+        return 2
+
+    @property
+    def record_values(self) -> int:
+        """v, which is 2."""
+        return 2
+
+    def names(self, record_names: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the records' values; the second is that of half a batch."""
+        return tuple(record_names)
+
+    def counts(self, secret: Ints, batch_size: int, rng: np.random.Generator) -> Ints:
+        """Return half of the records with value 1 where the secret is 1; draw nothing."""
+        having = secret * (batch_size // 2)
+        return np.stack([batch_size - having, having], axis=1)
+
+    def secret_of(self, codes: Ints) -> Ints:
+        """Return whether any record has the property."""
+        return np.asarray(codes.any(axis=1), dtype=np.int64)
+
+
+@dataclass(frozen=True)
 class Ratio:
     """The secret is the range of the share alpha of records with value 1 (Li et al., section 3.2).
 

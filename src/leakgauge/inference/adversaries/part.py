@@ -1,0 +1,141 @@
+"""Wraps an attack so that it sees a part of each gradient: some layers, or a few coordinates."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from leakgauge.core.checks import require, require_count, require_known
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Grads
+from leakgauge.gradients.flattening import flat_leaf
+from leakgauge.inference.adversaries.adversary import Adversary, Attack
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.views import Seen
+
+COORDINATES = "coordinates"
+"""The name of the only leaf of a gradient of which random coordinates are seen."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Some parameters of a gradient, or random coordinates of them.
+
+    Attributes:
+        parameters: names of the parameters that are seen.
+        coordinates: how many of their coordinates are seen, the same ones in every gradient; None
+            for all.
+        seed: draws the coordinates.
+
+    References:
+        Mo et al., 2021, Figure 6: 48 random coordinates of each layer.
+
+    >>> grads = {"w": torch.ones(3, 2, 2), "b": torch.ones(3, 2)}
+    >>> {name: list(leaf.shape) for name, leaf in Selection(("b",))(grads).items()}
+    {'b': [3, 2]}
+    >>> list(Selection(("w", "b"), coordinates=5)(grads)["coordinates"].shape)
+    [3, 5]
+    """
+
+    parameters: tuple[str, ...]
+    coordinates: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(len(self.parameters) > 0, "a part of a gradient has no parameters; name one")
+        if self.coordinates is not None:
+            require_count(self.coordinates, "number of coordinates")
+
+    def __call__(self, grads: Grads) -> Grads:
+        """Return what is seen of gradients with leaves ``[n, *p]``.
+
+        Raises:
+            InputError: a parameter is unknown.
+        """
+        for name in self.parameters:
+            require_known(name, grads, f"the gradient has no parameter {name!r}")
+        seen = {name: grads[name] for name in self.parameters}
+        if self.coordinates is None:
+            return seen
+        return {COORDINATES: self._drawn(seen, self.coordinates)}
+
+    def _drawn(self, seen: Grads, count: int) -> torch.Tensor:
+        flat = [flat_leaf(leaf) for leaf in seen.values()]
+        total = sum(leaf.shape[1] for leaf in flat)
+        rng = stream(self.seed, "coordinates", *self.parameters)
+        chosen = np.sort(rng.choice(total, size=min(count, total), replace=False))
+        parts, first = [], 0
+        for leaf in flat:
+            here = chosen[(first <= chosen) & (chosen < first + leaf.shape[1])] - first
+            parts.append(leaf[:, torch.from_numpy(here).to(leaf.device)])
+            first += leaf.shape[1]
+        return torch.cat(parts, dim=1)
+
+
+@dataclass(frozen=True)
+class Part:
+    """An attack that sees some parameters' gradients only.
+
+    Where the wrapped attack has a ``view``, all parts of one shadow share one pass over its
+    gradients.
+
+    Attributes:
+        attack: the attack; any that judges gradients without candidates.
+        parameters: names of the parameters that it sees.
+        coordinates: how many random coordinates of them it sees; None for all.
+        seed: draws the coordinates.
+
+    References:
+        Mo et al., 2021, section 6.2.
+    """
+
+    attack: Attack
+    parameters: tuple[str, ...]
+    coordinates: int | None = None
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the wrapped attack."""
+        return self.attack.name
+
+    @property
+    def selection(self) -> Selection:
+        """What it sees."""
+        return Selection(self.parameters, self.coordinates, self.seed)
+
+    @property
+    def view(self) -> Seen | None:
+        """Gradients to features; None where the wrapped attack does not tell."""
+        view = getattr(self.attack, "view", None)
+        return None if view is None else Seen(view, self.selection)
+
+    def fit(
+        self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
+    ) -> "FittedPart":
+        """Fit the attack on a shadow whose gradients are cut to the part."""
+        cut = replace(shadow, sees=self.selection).sharing(shadow.shared)
+        return FittedPart(self.selection, self.attack.fit(cut, log_prior, rng=rng))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedPart:
+    """A fitted ``Part``.
+
+    Attributes:
+        selection: what it sees of a gradient.
+        adversary: judges what is seen.
+    """
+
+    selection: Selection
+    adversary: Adversary
+
+    @property
+    def details(self) -> str:
+        """What the fitted attack says of itself."""
+        return self.adversary.details
+
+    def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
+        """Return log posteriors ``[n, m]`` for whole gradients with leaves ``[n, *p]``."""
+        return self.adversary.log_posterior(self.selection(seen))

@@ -1,0 +1,183 @@
+"""The predictive family: the attacks among which the usable information takes the best.
+
+They see one view of the gradients, so that one pass makes the features of all. None of them
+calibrates itself: ``layers.calibration`` does it for all alike, on batches that none was fitted on.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from leakgauge.core.checks import require_positive
+from leakgauge.core.types import Grads
+from leakgauge.inference.adversaries.adversary import with_prior
+from leakgauge.inference.adversaries.calibration import smoothed_votes, two_sided
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.standardise import StandardiseInPlace
+from leakgauge.inference.adversaries.views import Flat, View, within_deviations
+
+Floats = NDArray[np.float64]
+
+LEAST = 1e-6
+"""The least probability that a network gives, so that no log is infinite."""
+
+
+@dataclass(frozen=True)
+class Member(ABC):
+    """A classifier of gradients of bootstrapped shadow batches.
+
+    Attributes:
+        batches: bootstrapped shadow batches.
+        view: gradients to features.
+    """
+
+    batches: int = 1000
+    view: View = field(default_factory=Flat)
+    name: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        require_positive(self.batches, "number of shadow batches")
+
+    def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> "FittedMember":
+        """Fit on balanced bootstrapped batches, the same ones as all members."""
+        features, secret = shadow.observe(self.batches, view=self.view)
+        state = int(rng.integers(2**31))
+        model = self.classifier(features.shape, state).fit(features.copy(), secret)
+        return FittedMember(self, model, log_prior)
+
+    @abstractmethod
+    def classifier(self, shape: tuple[int, ...], state: int) -> Any:
+        """Return a scikit-learn classifier for features of ``shape`` (n, D)."""
+
+    @abstractmethod
+    def log_odds(self, model: Any, features: NDArray[np.float32]) -> Floats:
+        """Return log-odds ``[n, m]`` up to a constant a row, not calibrated."""
+
+
+@dataclass(frozen=True)
+class VotingForest(Member):
+    """A random forest, the attack of Mo et al., section 4.2.
+
+    Attributes:
+        trees: 50 as in Melis et al., S&P 2019, whom the paper follows; it names no number.
+    """
+
+    trees: int = 50
+    name: ClassVar[str] = "forest"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self.trees, "number of trees")
+
+    def classifier(self, shape: tuple[int, ...], state: int) -> RandomForestClassifier:
+        """Return a forest."""
+        return RandomForestClassifier(self.trees, random_state=state)
+
+    def log_odds(self, model: Any, features: NDArray[np.float32]) -> Floats:
+        """Return the log of the smoothed shares of the votes."""
+        return smoothed_votes(model.predict_proba(features), self.trees)
+
+
+@dataclass(frozen=True)
+class LinearOnComponents(Member):
+    """Logistic regression on the leading principal components.
+
+    Attributes:
+        components: kept principal components, at most.
+        inverse_penalty: scikit-learn's C.
+    """
+
+    components: int = 64
+    inverse_penalty: float = 0.1
+    name: ClassVar[str] = "logistic"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self.components, "number of components")
+        require_positive(self.inverse_penalty, "inverse penalty")
+
+    def classifier(self, shape: tuple[int, ...], state: int) -> Any:
+        """Return a pipeline that ends in logistic regression."""
+        last = LogisticRegression(C=self.inverse_penalty, max_iter=1000)
+        return on_components(self.components, shape, state, last)
+
+    def log_odds(self, model: Any, features: NDArray[np.float32]) -> Floats:
+        """Return the decision function."""
+        return two_sided(model.decision_function(features.copy()))
+
+
+@dataclass(frozen=True)
+class NetworkOnComponents(Member):
+    """A network with one hidden layer on the leading principal components.
+
+    Mo et al., Figure 5, attack with "a DNN" and do not describe it.
+
+    Attributes:
+        components: kept principal components, at most.
+        hidden: width of the hidden layer.
+        penalty: on the squared weights; scikit-learn's alpha.
+    """
+
+    components: int = 64
+    hidden: int = 64
+    penalty: float = 1.0
+    name: ClassVar[str] = "network"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self.components, "number of components")
+        require_positive(self.hidden, "width of the hidden layer")
+        require_positive(self.penalty, "penalty")
+
+    def classifier(self, shape: tuple[int, ...], state: int) -> Any:
+        """Return a pipeline that ends in a network."""
+        # With max_iter epochs and this tolerance it never stops early, so nothing warns.
+        last = MLPClassifier(
+            (self.hidden,), alpha=self.penalty, max_iter=40, n_iter_no_change=40, random_state=state
+        )
+        return on_components(self.components, shape, state, last)
+
+    def log_odds(self, model: Any, features: NDArray[np.float32]) -> Floats:
+        """Return the log of the softmax."""
+        log: Floats = np.log(model.predict_proba(features.copy()).clip(LEAST, 1.0))
+        return log
+
+
+def on_components(components: int, shape: tuple[int, ...], state: int, last: Any) -> Any:
+    """Return a classifier behind standardisation and PCA of features of ``shape`` (n, D)."""
+    pca = PCA(
+        min(components, *shape),
+        svd_solver="randomized",
+        iterated_power=2,  # the leading components need no more, and the default costs half
+        random_state=state,
+    )
+    bounded = FunctionTransformer(within_deviations)
+    return make_pipeline(StandardiseInPlace(), bounded, pca, StandardScaler(), last)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedMember:
+    """A fitted ``Member``."""
+
+    settings: Member
+    model: Any
+    log_prior: Floats
+
+    @property
+    def details(self) -> str:
+        """The settings in one line."""
+        return repr(self.settings)
+
+    def log_posterior(self, seen: Grads) -> Floats:
+        """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
+        features = self.settings.view(seen).cpu().numpy()
+        return with_prior(self.settings.log_odds(self.model, features), self.log_prior)

@@ -1,0 +1,67 @@
+"""The metrics of the question where in a network it leaks."""
+
+import math
+
+from leakgauge.results.metrics import Metric
+from leakgauge.results.model_metrics import UTILITY
+from leakgauge.results.scores import ADVANTAGE, AUROC, SUCCESS, TPR_AT_1_FPR
+
+INFORMATION = "v_information"
+INFORMATION_NATS = "v_information_nats"
+INFORMATION_SHARE = "v_information_share"
+LOWER, UPPER = "kernel_lower", "kernel_upper"
+LOWER_SHARE, UPPER_SHARE = "kernel_lower_share", "kernel_upper_share"
+SIZE = "size"
+BEFORE, AFTER = "advantage_before", "advantage_after"
+CORRELATION, PARTIAL = "correlation", "partial_correlation"
+
+NORMS = ("f", "1", "inf")
+KINDS = ("printed", "raw", "mean", "median")
+SENSITIVITIES = tuple(f"sensitivity_{kind}_{norm}" for kind in KINDS for norm in NORMS)
+DIRECTIONS = tuple(f"direction_{norm}" for norm in NORMS)
+
+
+def _sensitivity(title: str) -> Metric:
+    return Metric(title=title, high=math.inf, tabled=False)
+
+
+METRICS = {
+    AUROC: Metric(title="AUROC", chance=0.5, headline=True),
+    SUCCESS: Metric(title="Success rate"),
+    ADVANTAGE: Metric(title="Advantage", low=-1.0, chance=0.0),
+    TPR_AT_1_FPR: Metric(title="TPR at 1 % FPR", tabled=False),
+    INFORMATION: Metric(
+        title="V-information", unit="bits", low=-math.inf, high=math.inf, chance=0.0
+    ),
+    INFORMATION_NATS: Metric(
+        title="V-information", unit="nats", low=-math.inf, high=math.inf, chance=0.0, tabled=False
+    ),
+    INFORMATION_SHARE: Metric(
+        title="V-information, share of the entropy", low=-math.inf, chance=0.0, tabled=False
+    ),
+    **{name: _sensitivity(name.replace("_", " ").capitalize()) for name in SENSITIVITIES},
+    **{name: _sensitivity(f"Property's {name.replace('_', ', ')} norm") for name in DIRECTIONS},
+    LOWER: Metric(title="I(X; T), lower bound", unit="bits", high=math.inf, tabled=False),
+    UPPER: Metric(title="I(X; T), upper bound", unit="bits", high=math.inf, tabled=False),
+    LOWER_SHARE: Metric(title="I(X; T) / log N, lower bound", tabled=False),
+    UPPER_SHARE: Metric(title="I(X; T) / log N, upper bound", tabled=False),
+    SIZE: Metric(title="Weights", high=math.inf, tabled=False, of_model=True),
+    CORRELATION: Metric(title="Correlation with the AUROC", low=-1.0, tabled=False),
+    PARTIAL: Metric(title="Partial correlation, given log size", low=-1.0, tabled=False),
+    BEFORE: Metric(title="Advantage before the advice", low=-1.0, tabled=False),
+    AFTER: Metric(title="Advantage after the advice", low=-1.0, tabled=False),
+    **UTILITY,
+}
+"""By name. A figure of one layer has the layer's name behind: ``"auroc: conv1"``."""
+
+LEAKAGE = (AUROC, SUCCESS, ADVANTAGE, INFORMATION)
+"""The metrics of an attack that the report shows."""
+
+
+def of_layer(metric: str, layer: str) -> str:
+    """Return the name of a layer's figure.
+
+    >>> of_layer(AUROC, "conv1")
+    'auroc: conv1'
+    """
+    return f"{metric}: {layer}"

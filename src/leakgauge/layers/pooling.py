@@ -1,0 +1,49 @@
+"""What is kept of a gradient: each convolution pooled over its kernel, large layers thinned."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require_positive
+from leakgauge.core.types import Grads
+from leakgauge.gradients.flattening import flat_leaf
+
+
+@dataclass(frozen=True)
+class KernelMax:
+    """The maximum over the positions of a convolution's kernel; other leaves as they are.
+
+    A convolution of 16 to 16 channels has 16 * 16 * 9 = 2,304 weights, of which 256 numbers are
+    kept. Of a leaf with more than ``most``, evenly spaced ones are, so that a layer of a million
+    weights does not take all memory.
+
+    Attributes:
+        most: numbers of a leaf, at most.
+
+    References:
+        Mo et al., 2021, section 6.2 (2,304 weights, 256 features).
+
+    >>> pooled = KernelMax()({"w": torch.ones(4, 16, 16, 3, 3), "b": torch.ones(4, 16)})
+    >>> [list(leaf.shape) for leaf in pooled.values()]
+    [[4, 16, 16], [4, 16]]
+    >>> KernelMax(most=2)({"w": torch.tensor([[[0.0, 1.0, 2.0, 3.0]]])})
+    {'w': tensor([[0., 2.]])}
+    """
+
+    most: int = 16384
+
+    def __post_init__(self) -> None:
+        require_positive(self.most, "number of features of a leaf")
+
+    def __call__(self, grads: Grads) -> dict[str, Tensor]:
+        """Return what is kept of gradients with leaves ``[n, *p]``, by the same names."""
+        return {name: self._pooled(leaf) for name, leaf in grads.items()}
+
+    def _pooled(self, leaf: Tensor) -> Tensor:
+        pooled = leaf.flatten(3).amax(dim=3) if leaf.dim() > 3 else leaf
+        flat = flat_leaf(pooled)
+        width = flat.shape[1]
+        if width <= self.most:
+            return pooled
+        return flat[:, torch.arange(self.most, device=flat.device) * width // self.most]

@@ -1,0 +1,197 @@
+"""From settings and data to a game, layers, and the description of a run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from leakgauge.core.checks import nearest, require
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Dataset, Task
+from leakgauge.core.versions import versions
+from leakgauge.data import Source, fingerprint
+from leakgauge.data.roles import resolve_roles
+from leakgauge.gradients import check_vectorisable
+from leakgauge.gradients.walk import Layer, walk
+from leakgauge.inference import PropertyInference, Pure
+from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
+from leakgauge.inference.games.mixing import Half, Mix
+from leakgauge.inference.settings import EMPIRICAL
+from leakgauge.layers.run.sides import Sides, sides_of
+from leakgauge.layers.words import QUESTION
+from leakgauge.results.measurements import Run
+from leakgauge.runs.records import Records, records_of, refuse_of_a_table
+from leakgauge.runs.spec import plain
+
+if TYPE_CHECKING:
+    from leakgauge.layers.spec import LayersSpec
+
+WHOLE = "model"
+"""The name of a layer that is the model itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """All that a run works on.
+
+    Attributes:
+        task: the model, at its first parameters, and its loss.
+        data: all records, encoded; the encoding learnt from the attacked participant's alone.
+        sides: who holds which.
+        layers: those that are looked at, in the order in which they run.
+        game: property inference on the attacked participant's records.
+        run: settings and facts for the report.
+        dataset: the data's name.
+        label: the label's name.
+    """
+
+    task: Task
+    data: Dataset
+    sides: Sides
+    layers: Sequence[Layer]
+    game: PropertyInference
+    run: Run
+    dataset: str
+    label: str
+
+
+def prepare(spec: LayersSpec, source: Source) -> Prepared:
+    """Split the records, encode them, make the network and deal the game.
+
+    Args:
+        spec: resolved.
+        source: the data.
+
+    Raises:
+        InputError: the data are too few, or do not fit; the network has one layer, or not those
+            that the settings name.
+    """
+    records = _records(spec, source)
+    sides = sides_of(records, spec)
+    task, data = records.encode(sides.private, ())
+    task = Task(copy.deepcopy(task.model).eval(), task.loss)
+    data = data.to(spec.device)
+    layers = _layers(spec, task, data)
+    game = _game(spec, data.rows(sides.private.to(data.y.device)), _values(records, spec))
+    run = _describe(spec, source, records, sides, task)
+    return Prepared(task, data, sides, layers, game, run, source.name, records.label)
+
+
+def resolved(spec: LayersSpec, source: Source) -> dict[str, Any]:
+    """Return the settings that the data fill in.
+
+    Raises:
+        InputError: a role is missing or wrong.
+    """
+    if source.dataset is not None:
+        refuse_of_a_table(spec)
+        known = list(source.dataset.secrets)
+        require(len(known) > 0, "the Dataset of --task has no secrets; fill Dataset.secrets")
+        require(
+            spec.secret is not None or len(known) == 1, f"--secret is missing{nearest('', known)}"
+        )
+        secret = known[0] if spec.secret is None else spec.secret
+        require(secret in known, f"--secret is {secret!r}{nearest(secret, known)}")
+        return {"secret": secret, "adversary": spec.adversaries}
+    roles = resolve_roles(
+        source.roles,
+        label=spec.label,
+        secret=spec.secret,
+        group=spec.group,
+        drop=spec.drop,
+        bins=spec.bins,
+        numeric=spec.numeric,
+        secret_needed=True,
+        columns=source.frame.columns,
+    )
+    return {
+        "label": roles.label,
+        "secret": next(iter(roles.secrets)),
+        "group": roles.group,
+        "drop": roles.drop,
+        "bins": roles.bins,
+        "adversary": spec.adversaries,
+    }
+
+
+def check_data(spec: LayersSpec, source: Source) -> None:
+    """Refuse records that cannot be split, and layers that do not exist, before anything runs."""
+    prepare(spec, source)
+
+
+def _records(spec: LayersSpec, source: Source) -> Records:
+    return records_of(
+        spec,
+        source,
+        hidden=spec.hidden,
+        net=spec.net,
+        secret=spec.secret,
+        merge_rare=spec.merge_rare,
+    )
+
+
+def _values(records: Records, spec: LayersSpec) -> int:
+    return int(records.secrets[str(spec.secret)].max()) + 1
+
+
+def _layers(spec: LayersSpec, task: Task, data: Dataset) -> list[Layer]:
+    first = data.rows(torch.arange(min(2, len(data)), device=data.y.device))
+    check_vectorisable(task, first.x, first.y)
+    found = walk(task, first.x)
+    names = [one.name or WHOLE for one in found]
+    require(
+        len(found) >= 2,
+        f"the network has one layer with parameters ({names[0]!r}), so no layer can leak more than "
+        "another; bring a deeper one, for example --hidden 100",
+    )
+    for name in spec.layers:
+        require(name in names, f"the network has no layer {name!r}{nearest(name, names)}")
+    wanted = spec.layers or names
+    return [one for one, name in zip(found, names, strict=True) if name in wanted]
+
+
+def _game(spec: LayersSpec, private: Dataset, values: int) -> PropertyInference:
+    codes = private.secrets[str(spec.secret)]
+    counts = torch.bincount(codes, minlength=values).double()
+    prior = tuple((counts / counts.sum()).tolist()) if spec.prior == EMPIRICAL else None
+    mix: Mix = Half() if spec.half else Pure(values)
+    game = PropertyInference.deal(
+        private,
+        str(spec.secret),
+        batch_size=spec.records_seen,
+        mix=mix,
+        prior=prior,
+        max_blocks=max(MIN_BLOCKS, min(MAX_BLOCKS, spec.trials // (5 * values))),
+        rng=stream(spec.seed, QUESTION, "blocks"),
+    )
+    assert isinstance(game, PropertyInference)
+    return game
+
+
+def _describe(spec: LayersSpec, source: Source, records: Records, sides: Sides, task: Task) -> Run:
+    kept = {name: value for name, value in plain(spec).items() if value not in (None, [], {})}
+    sizes = {
+        "private": len(sides.private),
+        "fitting": len(sides.fitting),
+        "held_out": sum(map(len, sides.held_out)),
+        "test": len(sides.test),
+    }
+    return Run(
+        command="",
+        settings={**kept, "label": records.label, "adversary": list(spec.adversaries)},
+        data={
+            "name": source.name,
+            "fingerprint": source.fingerprint,
+            **records.facts(str(spec.secret)),
+            **sizes,
+            "model": repr(task.model),
+            "parameters": fingerprint(task.model.state_dict()),
+        },
+        notes=(*source.notes, *records.notes),
+        versions=versions(),
+        warnings=list(records.warnings),
+    )

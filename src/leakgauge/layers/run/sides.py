@@ -1,0 +1,130 @@
+"""Who holds which records: the attacked participant, the attacker, the others, nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require
+from leakgauge.core.rng import stream
+from leakgauge.data.split_members import dealt
+from leakgauge.layers.words import QUESTION
+
+if TYPE_CHECKING:
+    from leakgauge.layers.spec import LayersSpec
+    from leakgauge.runs.records import Records
+
+TEST = 0.1
+"""Share of the records that nobody holds."""
+
+FITTING = 0.6
+"""Share of its records that the attacker fits on; it chooses and calibrates on two halves of the
+others."""
+
+FEWEST = 4
+"""Records of each value that each part of the attacker's must have."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Rows of each side: int64, no row (and no user) on two.
+
+    Attributes:
+        private: of the participant that is attacked.
+        fitting: the attacker's own, to fit on.
+        held_out: the attacker's own, in two halves, to choose and to calibrate by.
+        others: of each further participant.
+        test: that nobody holds.
+    """
+
+    private: Tensor
+    fitting: Tensor
+    held_out: tuple[Tensor, Tensor]
+    others: tuple[Tensor, ...]
+    test: Tensor
+
+    @property
+    def attacker(self) -> Tensor:
+        """All records of the attacker."""
+        return torch.cat([self.fitting, *self.held_out])
+
+
+def sides_of(records: Records, spec: LayersSpec) -> Sides:
+    """Return a random split among participants of equal size, by whole users where there are some.
+
+    Without users, each side has its share of every value of the property.
+
+    Raises:
+        InputError: the property has one value, or too few records for all sides.
+    """
+    codes = _codes(records, spec)
+    share = (1 - TEST) / spec.participants
+    half = (1 - FITTING) / 2 * share
+    shares = [share, FITTING * share, half, half, *[share] * (spec.participants - 2), TEST]
+    rng = stream(spec.seed, QUESTION, "sides")
+    users = None if records.users is None else records.users.cpu().numpy()
+    private, fitting, first, second, *others, test = _dealt(codes, users, shares, rng)
+    _check(codes, (private, fitting, first, second), _names(records, spec))
+    return Sides(private, fitting, (first, second), tuple(others), test)
+
+
+def _codes(records: Records, spec: LayersSpec) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    codes = records.secrets[str(spec.secret)].cpu().numpy()
+    names = _names(records, spec)
+    found = np.unique(codes)
+    require(
+        len(found) >= 2,
+        f"the property {spec.secret!r} has one value ({names[int(found[0])]!r}), so nothing can be "
+        "inferred; name a --secret with two or more",
+    )
+    require(
+        not spec.half or len(found) == 2,
+        f"half is about a property that records have or not; {spec.secret!r} has {len(found)} "
+        "values: leave half out",
+    )
+    return codes
+
+
+def _names(records: Records, spec: LayersSpec) -> Sequence[str]:
+    known = records.values.get(str(spec.secret))
+    return known or [str(v) for v in range(int(records.secrets[str(spec.secret)].max()) + 1)]
+
+
+def _dealt(
+    codes: np.ndarray[tuple[int], np.dtype[np.int64]],
+    users: np.ndarray[tuple[int], np.dtype[np.int64]] | None,
+    shares: Sequence[float],
+    rng: np.random.Generator,
+) -> Iterator[Tensor]:
+    strata = [np.arange(len(codes))]
+    if users is None:
+        strata = [np.flatnonzero(codes == value) for value in np.unique(codes)]
+    parts: list[list[np.ndarray[tuple[int], np.dtype[np.int64]]]] = [[] for _ in shares]
+    for rows in strata:
+        ends = np.rint(np.cumsum(shares) * len(rows)).astype(np.int64)
+        owners = rows if users is None else users[rows]
+        for part, here in zip(parts, dealt(owners, ends, rng=rng), strict=True):
+            part.append(rows[here])
+    for part in parts:
+        yield torch.from_numpy(np.sort(np.concatenate(part)))
+
+
+def _check(
+    codes: np.ndarray[tuple[int], np.dtype[np.int64]],
+    parts: Sequence[Tensor],
+    names: Sequence[str],
+) -> None:
+    for part in parts:
+        counts = np.bincount(codes[part.numpy()], minlength=len(names))
+        rarest = int(counts.argmin())
+        require(
+            counts[rarest] >= FEWEST,
+            f"{int((codes == rarest).sum())} records have the property value {names[rarest]!r}, "
+            f"which leaves a part of the attacker's records with {counts[rarest]}; "
+            f"{FEWEST} are needed: bring more, or set merge_rare",
+        )

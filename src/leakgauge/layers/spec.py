@@ -1,0 +1,216 @@
+"""The settings of the question where in a network it leaks; imports no torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+
+from leakgauge.core.checks import require
+from leakgauge.core.knowledge import STATIC
+from leakgauge.core.strict import Real, Truth, Whole
+from leakgauge.inference.settings import EMPIRICAL, UNIFORM
+from leakgauge.layers.catalog import HELP, NOTATION
+from leakgauge.layers.words import CALIBRATIONS, FAMILY, HIDE, PLATT, QUESTION, VOTES
+from leakgauge.models.words import NETS
+from leakgauge.results.measurements import ACCUMULATED
+from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
+from leakgauge.runs.spec import Spec
+
+if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
+    from leakgauge.data.source import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayersSpec(Spec):
+    """What to infer from the gradients of single layers, and how the model is trained.
+
+    Training, batches and rounds are those of the paper. The attacks are the strongest of a family;
+    the paper's is ``adversary=forest``.
+
+    References:
+        Mo et al., 2021, section 5.
+    """
+
+    aliases: ClassVar[Mapping[str, str]] = {}
+
+    ask: Annotated[
+        tuple[str, ...],
+        Setting("what to ask", cells=True, choices=(QUESTION,), option=False, panel=ASKING),
+    ] = (QUESTION,)
+    secret: Annotated[
+        str | None, Setting("the property: a column that nobody should learn", panel=ASKING)
+    ] = None
+    adversary: Annotated[
+        tuple[str, ...], Setting(f"who infers it: {HELP}", panel=ATTACK, notation=NOTATION)
+    ] = ()
+    layers: Annotated[
+        tuple[str, ...], Setting("name of a layer to look at; all where none is named")
+    ] = ()
+    coordinates: Annotated[
+        Whole | None,
+        Setting(
+            "random coordinates of each layer that attacks see (48 in the paper's Figure 6); all "
+            "where it is not named",
+            least=1,
+            panel=ATTACK,
+        ),
+    ] = None
+    half: Annotated[
+        Truth,
+        Setting(
+            "half of the records of a batch with the property have it, not all; other layers can "
+            "lead then",
+            panel=ASKING,
+        ),
+    ] = False
+    prior: Annotated[
+        str,
+        Setting(
+            f"of the property: {UNIFORM} (the paper's) or {EMPIRICAL}",
+            choices=(UNIFORM, EMPIRICAL),
+            panel=ASKING,
+        ),
+    ] = UNIFORM
+    calibration: Annotated[
+        str,
+        Setting(
+            f"of what attacks say: {PLATT} (on held-out batches) or {VOTES} (as printed in the "
+            "paper; ends at 0.548 bits)",
+            choices=CALIBRATIONS,
+            panel=ATTACK,
+        ),
+    ] = PLATT
+    trials: Annotated[
+        Whole, Setting("private batches that are attacked", least=1, panel=ATTACK)
+    ] = 1000
+    batches: Annotated[
+        Whole, Setting("batches of its own that an attack learns from", least=10, panel=ATTACK)
+    ] = 1000
+    held_out: Annotated[
+        Whole,
+        Setting(
+            "further batches of its own that choose and calibrate an attack", least=20, panel=ATTACK
+        ),
+    ] = 400
+    merge_rare: Annotated[
+        Whole,
+        Setting(
+            "values of the property with fewer rows than this become one; 0: none",
+            least=0,
+            panel=DATA,
+        ),
+    ] = 0
+    batch_size: Annotated[
+        Whole, Setting("records in a private batch and in a training step", least=1, panel=TRAINING)
+    ] = 32
+    rounds: Annotated[
+        Whole, Setting("rounds of federated training before the attack", least=0, panel=TRAINING)
+    ] = 100
+    participants: Annotated[
+        Whole, Setting("participants, of whom one attacks another", least=2, panel=TRAINING)
+    ] = 2
+    local_steps: Annotated[
+        Whole,
+        Setting(
+            "steps of a participant in a round; above 1 it is FedAvg, which is not in the paper",
+            least=1,
+            panel=TRAINING,
+        ),
+    ] = 1
+    lr: Annotated[Real, Setting("learning rate of the training", above=0, panel=TRAINING)] = 0.01
+    hidden: Annotated[
+        tuple[Whole, ...],
+        Setting("width of a hidden layer of the network for tables", least=1, panel=TRAINING),
+    ] = (100,)
+    net: Annotated[str, Setting("network for images", choices=NETS, panel=TRAINING)] = "cnn"
+    records: Annotated[
+        Whole, Setting("records that the sensitivity is measured on", least=1, panel=ATTACK)
+    ] = 64
+    kernel_records: Annotated[
+        Whole,
+        Setting("records that the kernel estimates are made on; 0: none", least=0, panel=ATTACK),
+    ] = 1000
+    sigma2: Annotated[
+        Real,
+        Setting(
+            "variance of the kernel estimates' noise; the paper names none", above=0, panel=ATTACK
+        ),
+    ] = 0.1
+    under: Annotated[
+        Real,
+        Setting("advice: the advantage that an attacker may have left", above=0, panel=DEFENSE),
+    ] = 0.1
+    protect: Annotated[
+        str,
+        Setting(
+            f"advice: what is done to a layer: {HIDE} (an enclave, or encryption), or a defense of "
+            "that layer alone, as prune:rate=0.99",
+            panel=DEFENSE,
+        ),
+    ] = HIDE
+
+    @classmethod
+    def plays(cls, adversary: str) -> bool:
+        """Return whether ``--adversary`` may name this one here.
+
+        >>> LayersSpec.plays("forest:trees=10"), LayersSpec.plays("gradients")
+        (True, False)
+        """
+        name, _, rest = adversary.partition(":")
+        known = tuple(NOTATION.names())
+        return name in known or rest.partition(":")[0].isidentifier()
+
+    @property
+    def adversaries(self) -> tuple[str, ...]:
+        """The attacks among which held-out data choose, as users type them."""
+        return self.adversary or FAMILY
+
+    @property
+    def records_seen(self) -> int:
+        """The records behind one observed gradient or update."""
+        return self.batch_size * self.local_steps
+
+    def check(self) -> None:
+        """Refuse what is wrong for any data.
+
+        Raises:
+            InputError: a value is outside its bounds, a name is unknown, or settings contradict
+                one another.
+        """
+        from leakgauge.layers.checking import check_attacks, check_protection
+
+        super().check()
+        require(self.under < 1, f"under is {self.under:g}; expected an advantage between 0 and 1")
+        require(
+            len(set(self.layers)) == len(self.layers),
+            f"layers names one twice: {', '.join(self.layers)}",
+        )
+        require(
+            self.calibration != VOTES or self.prior == UNIFORM,
+            f"calibration {VOTES} knows no prior; set prior={UNIFORM}",
+        )
+        require(
+            not self.half or self.batch_size >= 2,
+            "half of a batch of 1 record is none; raise --batch-size to 2",
+        )
+        check_attacks(self)
+        check_protection(self)
+
+    def unmeasured(self, knowledge: str, when: int | str) -> str:
+        """Return why no figure exists for this knowledge and round; empty where one does."""
+        if when != ACCUMULATED:
+            return "is about the model after the last round; leave the round out"
+        if knowledge != STATIC:
+            return "has no defense that an adversary could adapt to; write knowledge: static"
+        return ""
+
+    def resolve(self, source: "Source") -> Self:
+        """Return the settings with the columns' roles filled in.
+
+        Raises:
+            InputError: the data cannot answer the question; the message says what would.
+        """
+        from leakgauge.layers.run.preparing import check_data, resolved
+
+        spec = replace(self, **resolved(self, source))
+        check_data(spec, source)
+        return spec
