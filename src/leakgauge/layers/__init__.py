@@ -7,9 +7,16 @@ layer's output keeps of the input, and the correlation of such measures with att
 from leakgauge.core.lazy import attach
 
 _PLACES = {
+    "Correlation": "correlation",
+    "InformationBounds": "kernel_information",
     "Sensitivity": "sensitivity",
     "direction_sensitivity": "sensitivity",
+    "information_bounds": "kernel_information",
     "jacobian_sensitivity": "sensitivity",
+    "layer_outputs": "representations",
+    "partial_correlation": "correlation",
+    "pearson": "correlation",
+    "significance": "correlation",
 }
 
 __getattr__, __dir__, __all__ = attach(
