@@ -10,8 +10,8 @@ from leakgauge.core.types import Dataset, Task
 from leakgauge.data import open_data
 from leakgauge.membership.run.answering import answer
 from leakgauge.membership.spec import MembershipSpec
-from leakgauge.models import alexnet, mlp
-from leakgauge.models.alex_net import SMALL
+from leakgauge.models import alexnet_cifar, mlp
+from leakgauge.models.cifar_alex_net import SMALL
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.question import Silent
 from leakgauge.runs.sources import task_source
@@ -117,7 +117,7 @@ def test_a_small_alexnet_on_cifar10(tmp_path: Path) -> None:
     x = torch.from_numpy(np.concatenate([one.pixels for one in parts])).float() / 255
     y = np.concatenate([one.frame["y"].to_numpy() for one in parts]).astype(np.int64)
     generator = torch.Generator().manual_seed(0)
-    task = Task(alexnet(3, 10, widths=SMALL, generator=generator), "cross_entropy")
+    task = Task(alexnet_cifar(3, 10, widths=SMALL, generator=generator), "cross_entropy")
     data = Dataset((x - 0.5) / 0.25, torch.from_numpy(y))
     attacks = ("gradients", "label", "probabilities")
     found = played(task, data, tmp_path / "run", rounds=20, size=1500, adversary=attacks)

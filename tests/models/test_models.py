@@ -23,6 +23,7 @@ from leakgauge.models import (
     SCHEMES,
     build,
     cnn,
+    fcnet,
     initialise,
     lenet,
     load_weights,
@@ -154,7 +155,11 @@ COUNTS = {
     "resnet20": 269_722,
     "resnet20-conv": 272_474,
     "resnet50": 25_557_032 - 990 * 2049,
-}
+    "alexnet": (27 + 1) * 16 + (144 + 1) * 32 + (288 + 1) * 64 + 1025 * 256 + 257 * 10,
+    "vgg11": (27 + 1) * 16 + 3 * (144 + 1) * 16 + (144 + 1) * 32 + (288 + 1) * (32 + 64)
+    + (576 + 1) * 64 + 1025 * 256 + 257 * 128 + 129 * 10,
+    "fcnet": (3072 + 1) * 32 + 7 * (32 + 1) * 32 + (32 + 1) * 10,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -215,6 +220,37 @@ def test_the_plain_networks_written_out(
     torch.testing.assert_close(small(name)(x), found.flatten(1) @ values[-2].T + values[-1])
 
 
+@pytest.mark.parametrize(
+    ("name", "pooled", "linear"), [("alexnet", (0, 1, 2), 2), ("vgg11", (5, 6, 7), 3)]
+)
+def test_the_stacks_of_convolutions_written_out(
+    name: str, pooled: tuple[int, ...], linear: int
+) -> None:
+    values = list(params_of(small(name)).values())
+    found = x = torch.randn(2, 3, 32, 32, generator=seeded())
+    pairs = list(zip(values[::2], values[1::2], strict=True))
+    for place, (weight, bias) in enumerate(pairs[:-linear]):
+        found = torch.relu(torch.nn.functional.conv2d(found, weight, bias, padding=1))
+        found = torch.nn.functional.max_pool2d(found, 2) if place in pooled else found
+    found = found.flatten(1)
+    for weight, bias in pairs[-linear:-1]:
+        found = torch.relu(found @ weight.T + bias)
+    torch.testing.assert_close(small(name)(x), found @ pairs[-1][0].T + pairs[-1][1])
+
+
+def test_fcnet_is_nine_linear_layers_for_images_and_tables() -> None:
+    found = x = torch.randn(2, 3, 4, 4, generator=seeded())
+    model = fcnet(48, 5, generator=seeded())
+    values = list(params_of(model).values())
+    pairs = list(zip(values[::2], values[1::2], strict=True))
+    assert [len(weight) for weight, _ in pairs] == [32] * 8 + [5]
+    found = found.flatten(1)
+    for weight, bias in pairs[:-1]:
+        found = torch.relu(found @ weight.T + bias)
+    torch.testing.assert_close(model(x), found @ pairs[-1][0].T + pairs[-1][1])
+    torch.testing.assert_close(model(x.flatten(1)), model(x))
+
+
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(InputError, match="network 'resnet21' is not known; did you mean 'resnet20"):
         small("resnet21")
@@ -222,6 +258,8 @@ def test_unknown_names_are_refused() -> None:
         resnet20(3, 10, shortcut="padd", generator=seeded())
     with pytest.raises(InputError, match="side is 2"):
         build("slim", channels=3, classes=10, side=2, generator=seeded())
+    with pytest.raises(InputError, match="side is 7; expected at least 8"):
+        build("vgg11", channels=3, classes=10, side=7, generator=seeded())
 
 
 def test_resnet50_has_the_names_of_torchvision() -> None:
@@ -393,7 +431,7 @@ def test_the_networks_of_membership_inference_have_their_published_sizes() -> No
                 name, channels=3, classes=10, side=32, generator=generator
             ).parameters()
         )
-        for name in ("densenet", "alexnet")
+        for name in ("densenet", "alexnet-cifar")
     )
     assert round(dense / 1e6, 1) == 0.8  # Huang et al., Table 2
     assert round(alex / 1e6, 2) == 2.47  # of the public CIFAR models

@@ -94,6 +94,33 @@ def of_classes(loss: Loss, classes: int, *, like: Tensor) -> bool:
     return torch.equal(slope < 0, functional.one_hot(targets, classes) > 0)
 
 
+def is_cross_entropy(loss: Loss, classes: int, *, like: Tensor) -> bool:
+    """Return whether a loss is the plain mean cross entropy of classes.
+
+    It is tried: its value must be that of ``functional.cross_entropy``, without weights or
+    smoothing.
+
+    Args:
+        loss: is called with outputs ``[n, classes]`` and int64 targets ``[n]``; returns a mean.
+        classes: number of outputs.
+        like: has the type and the device of the outputs.
+
+    >>> plain, smooth = nn.CrossEntropyLoss(), nn.CrossEntropyLoss(label_smoothing=0.1)
+    >>> [is_cross_entropy(loss, 3, like=torch.zeros(1)) for loss in (plain, smooth)]
+    [True, False]
+    """
+    targets = torch.arange(2 * classes + 1, device=like.device) % classes
+    outputs = torch.arange(len(targets) * classes).sin().to(like).reshape(-1, classes)
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = loss(outputs, targets)
+    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError):
+        return False
+    wanted = functional.cross_entropy(outputs, targets)
+    return found.shape == wanted.shape and torch.allclose(found, wanted, rtol=1e-4)
+
+
 def log_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     """Return the log of each record's loss ``[B]`` in float64, with a slope.
 

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from leakgauge.core.lazy import attach
 
 if TYPE_CHECKING:
-    from leakgauge.models.alex_net import alexnet as alexnet
+    from leakgauge.models.cifar_alex_net import alexnet_cifar as alexnet_cifar
+    from leakgauge.models.conv_stacks import alexnet as alexnet
+    from leakgauge.models.conv_stacks import vgg11 as vgg11
     from leakgauge.models.convolutional import cnn as cnn
     from leakgauge.models.dense_net import densenet as densenet
     from leakgauge.models.initialisation import SCHEMES as SCHEMES
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from leakgauge.models.lenet_dlg import lenet as lenet
     from leakgauge.models.named import NETS as NETS
     from leakgauge.models.named import build as build
+    from leakgauge.models.perceptron import fcnet as fcnet
     from leakgauge.models.perceptron import mlp as mlp
     from leakgauge.models.resnet import ResNet as ResNet
     from leakgauge.models.resnet import resnet20 as resnet20
@@ -26,10 +29,12 @@ else:
         "NETS": "named",
         "SCHEMES": "initialisation",
         "ResNet": "resnet",
-        "alexnet": "alex_net",
+        "alexnet": "conv_stacks",
+        "alexnet_cifar": "cifar_alex_net",
         "build": "named",
         "cnn": "convolutional",
         "densenet": "dense_net",
+        "fcnet": "perceptron",
         "initialise": "initialisation",
         "lenet": "lenet_dlg",
         "load_weights": "weights",
@@ -39,6 +44,7 @@ else:
         "resnet50": "resnet",
         "resnet56": "resnet",
         "slim": "slim_net",
+        "vgg11": "conv_stacks",
     }
     __getattr__, __dir__, __all__ = attach(
         __name__, {name: f"{__name__}.{place}" for name, place in _PLACES.items()}

@@ -6,11 +6,13 @@ import torch
 from torch import nn
 
 from leakgauge.core.checks import nearest, require
-from leakgauge.models.alex_net import SMALL, alexnet
+from leakgauge.models.cifar_alex_net import SMALL, alexnet_cifar
+from leakgauge.models.conv_stacks import alexnet, vgg11
 from leakgauge.models.convolutional import cnn
 from leakgauge.models.dense_net import densenet
 from leakgauge.models.initialisation import initialise
 from leakgauge.models.lenet_dlg import lenet
+from leakgauge.models.perceptron import fcnet
 from leakgauge.models.resnet import resnet20, resnet50
 from leakgauge.models.slim_net import slim
 
@@ -22,8 +24,11 @@ NETS: Mapping[str, str] = {
     "resnet20-conv": "ResNet20 of width 16, shortcuts by 1 x 1 convolutions",
     "resnet20-4": "ResNet20 of width 64, shortcuts by 1 x 1 convolutions",
     "resnet50": "ResNet50 in torchvision's layout, for 224 x 224",
-    "alexnet": "AlexNet of five convolutions, in the variant for 32 x 32",
-    "alexnet-small": "the same with 32 to 96 channels",
+    "alexnet": "AlexNet of Mo et al.: three convolutions of 16 to 64 channels, two linear layers",
+    "vgg11": "VGG11 of Mo et al.: eight convolutions of 16 to 64 channels, three linear layers",
+    "fcnet": "FCNet of Mo et al.: nine linear layers of width 32",
+    "alexnet-cifar": "AlexNet of five convolutions, in the variant of Nasr et al. for 32 x 32",
+    "alexnet-cifar-small": "the same with 32 to 96 channels",
     "densenet": "DenseNet-BC of depth 100 and growth 12",
 }
 """A description of each network that ``build`` knows."""
@@ -74,13 +79,17 @@ def _make(
     if name.startswith("resnet20"):
         shortcut = "conv" if name == "resnet20-conv" else "pad"
         return resnet20(channels, classes, shortcut=shortcut, generator=generator)
-    if name == "alexnet-small":
-        return alexnet(channels, classes, side, widths=SMALL, generator=generator)
+    if name == "alexnet-cifar-small":
+        return alexnet_cifar(channels, classes, side, widths=SMALL, generator=generator)
+    if name == "fcnet":
+        return fcnet(channels * side * side, classes, generator=generator)
     network = {
         "lenet": lenet,
         "slim": slim,
         "cnn": cnn,
         "alexnet": alexnet,
+        "vgg11": vgg11,
+        "alexnet-cifar": alexnet_cifar,
         "densenet": densenet,
     }[name]
     return network(channels, classes, side, generator=generator)

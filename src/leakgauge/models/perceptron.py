@@ -1,4 +1,4 @@
-"""Fully connected networks for tables."""
+"""Fully connected networks."""
 
 import itertools
 
@@ -6,6 +6,9 @@ import torch
 from torch import nn
 
 from leakgauge.models.initialisation import initialise
+
+FCNET = (32,) * 8
+"""Widths of the hidden layers of ``fcnet``."""
 
 
 def mlp(
@@ -23,10 +26,34 @@ def mlp(
     >>> list(model(torch.zeros(3, 5)).shape)
     [3, 2]
     """
+    with torch.device("meta"):
+        layers = _layers(inputs, classes, hidden)
+    return initialise(nn.Sequential(*layers), generator=generator)
+
+
+def fcnet(inputs: int, classes: int, *, generator: torch.Generator) -> nn.Sequential:
+    """Return nine linear layers, all 32 wide but the last, for images and for tables.
+
+    Args:
+        inputs: the number of values of a record, which may have any shape.
+        classes: outputs of the head (logits).
+        generator: draws the first weights by PyTorch's scheme.
+
+    References:
+        Mo et al., Layer-wise Characterization of Latent Information Leakage, 2021, section 5.
+
+    >>> model = fcnet(3 * 8 * 8, 2, generator=torch.Generator().manual_seed(0))
+    >>> list(model(torch.zeros(5, 3, 8, 8)).shape)
+    [5, 2]
+    """
+    with torch.device("meta"):
+        layers = _layers(inputs, classes, FCNET)
+    return initialise(nn.Sequential(nn.Flatten(), *layers), generator=generator)
+
+
+def _layers(inputs: int, classes: int, hidden: tuple[int, ...]) -> list[nn.Module]:
     layers: list[nn.Module] = []
     widths = (inputs, *hidden)
-    with torch.device("meta"):
-        for width_in, width_out in itertools.pairwise(widths):
-            layers += [nn.Linear(width_in, width_out), nn.ReLU()]
-        layers.append(nn.Linear(widths[-1], classes))
-    return initialise(nn.Sequential(*layers), generator=generator)
+    for width_in, width_out in itertools.pairwise(widths):
+        layers += [nn.Linear(width_in, width_out), nn.ReLU()]
+    return [*layers, nn.Linear(widths[-1], classes)]

@@ -2,5 +2,5 @@
 
 NETS = (
     *("lenet", "slim", "cnn", "resnet20", "resnet20-conv", "resnet20-4", "resnet50"),
-    *("alexnet", "alexnet-small", "densenet"),
+    *("alexnet", "vgg11", "fcnet", "alexnet-cifar", "alexnet-cifar-small", "densenet"),
 )

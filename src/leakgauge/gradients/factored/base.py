@@ -88,7 +88,7 @@ class Factors(ABC):
             Mo et al., Quantifying and Localizing Usable Information Leakage from Neural Network
             Gradients, 2021, Eq. 10.
         """
-        ends = [part.max(1).values - part.min(1).values for part in self._made()]
+        ends = [part.max(1).values - part.min(1).values for part in self.chunks()]
         return torch.cat(ends)
 
     def project(self, kernels: Tensor) -> Tensor:
@@ -100,10 +100,7 @@ class Factors(ABC):
         weight = next(iter(self.gradient().values()))
         return weight.reshape(len(weight), *self.shape) @ kernels.T
 
-    def _norms(self, p: float) -> Tensor:
-        return torch.cat([torch.linalg.vector_norm(part, p, dim=1) for part in self._made()])
-
-    def _made(self) -> Iterator[Tensor]:
+    def chunks(self) -> Iterator[Tensor]:
         """Yield all gradients ``[m, parameters]``, some records at a time."""
         one = self.rows(slice(0, 1)).gradient().values()
         each = sum(leaf.nbytes for leaf in one)
@@ -111,6 +108,9 @@ class Factors(ABC):
         for start in range(0, len(self), size):
             grads = self.rows(slice(start, start + size)).gradient()
             yield torch.cat([leaf.reshape(len(leaf), -1) for leaf in grads.values()], dim=1)
+
+    def _norms(self, p: float) -> Tensor:
+        return torch.cat([torch.linalg.vector_norm(part, p, dim=1) for part in self.chunks()])
 
 
 def joined(parts: Sequence[Factors]) -> Factors:

@@ -12,7 +12,7 @@ SMALL = (32, 64, 96, 64, 64)
 """Channels of the five convolutions."""
 
 
-def alexnet(
+def alexnet_cifar(
     channels: int,
     classes: int,
     side: int = 32,
@@ -35,7 +35,7 @@ def alexnet(
     References:
         Krizhevsky et al., NeurIPS 2012; Nasr et al., IEEE S&P 2019, section III-B.
 
-    >>> model = alexnet(3, 10, generator=torch.Generator().manual_seed(0))
+    >>> model = alexnet_cifar(3, 10, generator=torch.Generator().manual_seed(0))
     >>> list(model(torch.zeros(2, 3, 32, 32)).shape), sum(p.numel() for p in model.parameters())
     ([2, 10], 2472266)
     """

@@ -1,0 +1,138 @@
+"""The outputs of layers behind their activations."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leakgauge.core.checks import require, require_count, require_known
+from leakgauge.core.memory import require_memory
+from leakgauge.core.types import Params, Task
+from leakgauge.gradients.batching import slices
+from leakgauge.gradients.gradients import MAX_BYTES
+from leakgauge.gradients.probing import explained, private
+from leakgauge.gradients.walk import walk
+
+_ACTIVATIONS = (
+    *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.RReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU),
+    *(nn.SiLU, nn.Mish, nn.Tanh, nn.Sigmoid, nn.LogSigmoid, nn.Softplus, nn.Softsign),
+    *(nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Hardshrink, nn.Softshrink, nn.Tanhshrink),
+    *(nn.Threshold,),
+)
+"""Modules that change each value by itself."""
+
+TRIAL = 2
+"""Number of records on which the sizes of outputs are found."""
+
+
+def layer_outputs(
+    task: Task,
+    params: Params,
+    x: Tensor,
+    *,
+    layers: Sequence[str] | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> dict[str, Tensor]:
+    """Return T_l, the output of each layer for each record ``[n, d_l]``, on the CPU.
+
+    Where an activation module (``nn.ReLU``, ``nn.Tanh``, ``nn.GELU``, ``nn.Sigmoid`` and other
+    modules that change each value by itself) takes the layer's output directly, T_l is the output
+    of that module. Else T_l is the layer's own output, in front of what follows: a normalisation,
+    a pooling, or an activation that is called as a function, as ``torch.relu``, which no module
+    shows. The outputs of a layer that runs several times stand side by side.
+
+    The caller's model stays unchanged. It runs as it is, in eval or train mode.
+
+    Args:
+        task: the model; its loss is not used.
+        params: all trainable parameters by name, as from ``params_of``.
+        x: records ``[n, ...]``.
+        layers: names of the layers to return, as ``walk`` gives them; None for all that run. One
+            layer at a time needs the least memory.
+        max_bytes: memory of the outputs of a chunk of records, besides the result.
+
+    Returns:
+        By layer, in the order of ``layers``, else in the order in which layers run. Layers that
+        never run by themselves, because a function uses their weights, have no output.
+
+    Raises:
+        InputError: no layer that runs has this name, an output has no axis of records, or the
+            result exceeds the memory that may be used.
+
+    References:
+        Mo et al., Layer-wise Characterization of Latent Information Leakage, 2021, section 3.2.
+
+    >>> task = Task(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)))
+    >>> found = layer_outputs(task, dict(task.model.named_parameters()), torch.zeros(4, 2))
+    >>> {name: list(leaf.shape) for name, leaf in found.items()}, bool((found["0"] >= 0).all())
+    ({'0': [4, 3], '2': [4, 1]}, True)
+    """
+    require_count(max_bytes, "max_bytes")
+    require(len(x) > 0, "there are no records; expected x [n, ...] with n above 0")
+    known = [one.name for one in walk(task, x)]
+    for name in layers or ():
+        require_known(name, known, f"the model has no layer {name!r} with parameters")
+    wanted = known if layers is None else layers
+    trial = _outputs(task, params, x[:TRIAL], wanted)
+    for name in layers or ():
+        require(name in trial, f"layer {name!r} never runs by itself, so it has no output")
+    each = sum(leaf.nbytes for leaf in trial.values()) // len(x[:TRIAL])
+    require_memory(each * len(x), "the outputs of layers", "take fewer layers or records")
+    parts = [
+        _outputs(task, params, x[rows], wanted)
+        for rows in slices(len(x), max(1, max_bytes // max(1, each)))
+    ]
+    return {name: torch.cat([part[name].cpu() for part in parts]) for name in trial}
+
+
+class _Watcher:
+    """Keeps the outputs of layers, and replaces them by those of activations."""
+
+    def __init__(self) -> None:
+        self.raw: list[tuple[str, Tensor]] = []
+        self.kept: list[Tensor] = []
+
+    def after_layer(self, name: str, output: Any) -> None:
+        """Keep an output of a layer, also as it is now, before anything changes it in place."""
+        first = output[0] if isinstance(output, tuple) else output
+        if isinstance(first, Tensor):
+            self.raw.append((name, first))
+            self.kept.append(first.detach().clone())
+
+    def after_activation(self, given: tuple[Any, ...], output: Tensor) -> None:
+        """Keep an activation's output in place of the layer's whose output it was given."""
+        for place, (_, raw) in enumerate(self.raw):
+            if given and raw is given[0]:
+                self.kept[place] = output.detach().clone()
+
+    def outputs(self, name: str, count: int) -> Tensor | None:
+        """Return the outputs of a layer ``[count, d]``; None where it never ran."""
+        own = [one for (of, _), one in zip(self.raw, self.kept, strict=True) if of == name]
+        for one in own:
+            require(
+                one.shape[:1] == (count,),
+                f"the output of layer {name!r} is {list(one.shape)} for {count} records; expected "
+                f"records on its first axis, [{count}, ...]",
+            )
+        return torch.cat([one.reshape(count, -1) for one in own], dim=1) if own else None
+
+
+def _outputs(task: Task, params: Params, x: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
+    """Return the outputs for some records ``[n, d]``, by layer, of those that ran."""
+    own = private(task, params).model  # its hooks end with it
+    seen = _Watcher()
+    for name, module in own.named_modules():
+        if name in layers:
+            module.register_forward_hook(
+                lambda _, given, output, name=name: seen.after_layer(name, output)
+            )
+        if isinstance(module, _ACTIVATIONS):
+            module.register_forward_hook(
+                lambda _, given, output: seen.after_activation(given, output)
+            )
+    refusal = explained(f"{type(own).__name__} refuses inputs {list(x.shape)}")
+    with torch.no_grad(), torch.random.fork_rng(enabled=own.training), refusal:
+        own(x)
+    found = {name: seen.outputs(name, len(x)) for name in layers}
+    return {name: leaf for name, leaf in found.items() if leaf is not None}
