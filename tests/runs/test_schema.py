@@ -166,6 +166,7 @@ TEXTS = [
     "none", " sign ", "prune", "prune:rate=0.9", "prune: rate = 0.9 , whole=1", "prune:rate=1e-3",
     "prune:rate=.5,rate=", "prune:rat=0.9", "prune:rate=x", "prune:whole=yes", "prune:", "prun",
     "sign:a=1", "clip", "clip:l2=1", "quantise:levels=4", "quantise:levels=4.5",
+    "sign:layers=0+body.conv1+last", "prune:rate=0.9,layers=first", "dpsgd:layers=first",
     "dpsgd:clip=2,noise=0.1", "dpsgd:clip=2;noise=0.1", "", "panel", "panel:a=1", "forest",
     "forest:kernel=10", "forest:kernal=10", "discriminant:ridge=0.1", "agic:growth=cubic",
     "agic:growht=cubic", "dlg:growth=cubic", "dlg:lr=0.5,restarts=2", "leakgauge", "exact",

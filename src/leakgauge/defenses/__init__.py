@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from leakgauge.defenses.defense import none as none
     from leakgauge.defenses.dpsgd import DPSGD as DPSGD
     from leakgauge.defenses.dpsgd import noise_multiplier as noise_multiplier
+    from leakgauge.defenses.layers import Layers as Layers
+    from leakgauge.defenses.layers import OnLayers as OnLayers
+    from leakgauge.defenses.layers import on_layers as on_layers
     from leakgauge.defenses.noise import GaussianNoise as GaussianNoise
     from leakgauge.defenses.noise import Noise as Noise
     from leakgauge.defenses.perturb import PGD as PGD
@@ -52,11 +55,13 @@ else:
             "DefenseSettings": "leakgauge.defenses.settings",
             "GaussianNoise": "leakgauge.defenses.noise",
             "Identity": "leakgauge.defenses.transform",
+            "Layers": "leakgauge.defenses.layers",
             "Learn": "leakgauge.defenses.defense",
             "LearnPerturb": "leakgauge.defenses.perturb",
             "Noise": "leakgauge.defenses.noise",
             "NotLearned": "leakgauge.defenses.defense",
             "Objective": "leakgauge.defenses.transform",
+            "OnLayers": "leakgauge.defenses.layers",
             "PGD": "leakgauge.defenses.perturb",
             "Perturb": "leakgauge.defenses.perturb",
             "PerturbTransform": "leakgauge.defenses.perturb",
@@ -74,6 +79,7 @@ else:
             "deployed": "leakgauge.defenses.vib",
             "noise_multiplier": "leakgauge.defenses.dpsgd",
             "none": "leakgauge.defenses.defense",
+            "on_layers": "leakgauge.defenses.layers",
             "parse_defense": "leakgauge.defenses.catalog",
             "train_network": "leakgauge.defenses.perturb_network",
             "with_noise": "leakgauge.defenses.vib",

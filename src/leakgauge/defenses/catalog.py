@@ -28,7 +28,21 @@ EXAMPLES = (
 )
 """Each defense with its settings, for the help of the command line."""
 
-HELP = f"NAME[:key=value,...]: {EXAMPLES}; or your own, MODULE:NAME[:key=value,...]"
+ON_LAYERS = "prune:rate=0.99,layers=first+3+last"
+"""A defense of some layers only, for the help of the command line."""
+
+HELP = (
+    f"NAME[:key=value,...]: {EXAMPLES}; of some layers only, {ON_LAYERS}; or your own, "
+    "MODULE:NAME[:key=value,...]"
+)
+
+WHOLE = {
+    "dpsgd": "its guarantee needs clipping and noise on every layer",
+    "clip": "it limits the norm of the whole gradient",
+    "perturb": "its network reads the whole gradient",
+    "vib": "it changes the model, not gradients",
+}
+"""The defenses that have no meaning on some layers, and why."""
 
 REGISTRY = Registry("defense", DEFENSES, "leakgauge.defenses")
 
@@ -54,7 +68,8 @@ def parse_defense(text: str, *, batch_size: int) -> "Defense":
         The defense. A defense of your own has ``text`` as its name.
 
     Raises:
-        InputError: the name, a key or a value is not known.
+        InputError: the name, a key or a value is not known, or the defense has no meaning on some
+            layers.
 
     >>> parse_defense("prune:rate=0.9", batch_size=16).update
     PruneTransform(rate=0.9, whole=False)
@@ -64,6 +79,7 @@ def parse_defense(text: str, *, batch_size: int) -> "Defense":
     """
     from leakgauge.defenses.defense import Defense
 
+    _refuse_layers(text)
     choice = REGISTRY.read(text, supplied=SUPPLIED)
     made = choice.call(batch_size=batch_size)
     defense = made.build(batch_size=batch_size) if hasattr(made, "build") else made
@@ -74,3 +90,14 @@ def parse_defense(text: str, *, batch_size: int) -> "Defense":
     )
     assert isinstance(defense, Defense)
     return defense if choice.built_in else replace(defense, name=choice.text)
+
+
+def _refuse_layers(text: str) -> None:
+    """Refuse ``layers=`` where the defense is of the whole gradient."""
+    name, _, rest = (part.strip() for part in text.partition(":"))
+    keys = [part.partition("=")[0].strip() for part in rest.split(",")]
+    require(
+        name not in WHOLE or "layers" not in keys,
+        f"defense {text.strip()!r}: {name} takes no layers, as {WHOLE.get(name)}; leave layers= "
+        "out, or choose prune, sign, noise or quantise",
+    )

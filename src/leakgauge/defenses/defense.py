@@ -12,6 +12,7 @@ from torch import Tensor
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Grads, Task
 from leakgauge.defenses.transform import Identity, Objective, Transform, require_transform
+from leakgauge.gradients.gradients import params_of
 from leakgauge.privacy.certificates import Release
 
 
@@ -74,6 +75,17 @@ class Defense:
         """
         return math.sqrt(self.update.noise_variance)
 
+    @property
+    def adds_noise(self) -> bool:
+        """Whether any coordinate of the update gets Gaussian noise; ``noise_std`` is of each.
+
+        >>> from leakgauge.defenses import Noise
+        >>> defense = Noise(0.1, layers="first").build(batch_size=16)
+        >>> defense.adds_noise, defense.noise_std
+        (True, 0.0)
+        """
+        return self.update.adds_noise
+
     def without_noise(self) -> "Defense":
         """Return the defense without its Gaussian noise, as an adversary computes it.
 
@@ -123,8 +135,26 @@ class Defense:
         return self if self.user_variant is None else self.user_variant
 
     def prepare(self, task: Task, *, shape: Sequence[int], generator: torch.Generator) -> Task:
-        """Return the task that clients train under this defense, for records ``[n, *shape]``."""
-        return task if self.task is None else self.task(task, shape=shape, generator=generator)
+        """Return the task that clients train under this defense, for records ``[n, *shape]``.
+
+        Raises:
+            InputError: the defense does not fit the model.
+        """
+        if self.task is not None:
+            task = self.task(task, shape=shape, generator=generator)
+        self.check(task)
+        return task
+
+    def check(self, task: Task) -> None:
+        """Refuse a model without the layers that the defense changes.
+
+        Raises:
+            InputError: a layer is not there.
+        """
+        names = list(params_of(task.model))
+        for transform in (self.per_example, self.update):
+            if transform is not None:
+                transform.check(names)
 
     def learned(
         self, features: Tensor, secret: Tensor, *, classes: int, generator: torch.Generator

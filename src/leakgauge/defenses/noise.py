@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
 from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.layers import on_layers
 from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.defenses.transform import Identity, Objective, Transform, drawn
 
@@ -21,14 +22,17 @@ class Noise(DefenseSettings):
 
     Args:
         std: standard deviation of the noise on each coordinate.
+        layers: those that change, such as ``first+3``, see ``Layers``; None for all.
     """
 
     word: ClassVar[str] = "noise"
     std: float
+    _: KW_ONLY
+    layers: str | None = None
 
     def build(self, *, batch_size: int) -> Defense:
         """Return the defense; the batch size has no effect."""
-        return Defense(self.name, update=GaussianNoise(self.std))
+        return Defense(self.name, update=on_layers(GaussianNoise(self.std), self.layers))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from torch import Tensor
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
 from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.layers import on_layers
 from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.defenses.transform import Objective, Transform, alike, over_rows
 from leakgauge.gradients.flattening import norms
@@ -22,6 +23,7 @@ class Prune(DefenseSettings):
     Args:
         rate: share of coordinates that become 0, in [0, 1).
         whole: prune all parameters together instead of each by itself.
+        layers: those that change, such as ``first+3``, see ``Layers``; None for all.
 
     >>> defense = Prune(rate=0.5).build(batch_size=16)
     >>> defense.name, defense.update({"w": torch.tensor([[3.0, -1.0]])}, [])
@@ -32,10 +34,13 @@ class Prune(DefenseSettings):
     rate: float = 0.99
     _: KW_ONLY
     whole: bool = False
+    layers: str | None = None
 
     def build(self, *, batch_size: int) -> Defense:
         """Return the defense; the batch size has no effect."""
-        return Defense(self.name, update=PruneTransform(self.rate, self.whole))
+        return Defense(
+            self.name, update=on_layers(PruneTransform(self.rate, self.whole), self.layers)
+        )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Quantisation: round each coordinate of an update at random to one of a few levels."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 from leakgauge.core.checks import require_count
 from leakgauge.core.types import Grads
 from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.layers import on_layers
 from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.defenses.transform import Transform, alike, drawn
 from leakgauge.gradients.flattening import norms
@@ -21,14 +22,18 @@ class Quantise(DefenseSettings):
 
     Args:
         levels: above 0; with 1, a coordinate becomes 0 or plus or minus the norm.
+        layers: those that change, such as ``first+3``, in units of their own norm; see ``Layers``.
+            None for all.
     """
 
     word: ClassVar[str] = "quantise"
     levels: int
+    _: KW_ONLY
+    layers: str | None = None
 
     def build(self, *, batch_size: int) -> Defense:
         """Return the defense; the batch size has no effect."""
-        return Defense(self.name, update=StochasticQuantise(self.levels))
+        return Defense(self.name, update=on_layers(StochasticQuantise(self.levels), self.layers))
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ class DefenseSettings(ABC):
         """The text from which ``parse_defense`` reads these settings.
 
         >>> from leakgauge.defenses import Prune, Sign
-        >>> Prune(rate=0.9).name, Prune(whole=True).name, Sign().name
-        ('prune:rate=0.9', 'prune:rate=0.99,whole=1', 'sign')
+        >>> Prune(rate=0.9).name, Prune(whole=True).name, Sign(layers="first").name
+        ('prune:rate=0.9', 'prune:rate=0.99,whole=1', 'sign:layers=first')
         """
         shown = [
-            f"{one.name}={getattr(self, one.name):.12g}"
+            f"{one.name}={_text(getattr(self, one.name))}"
             for one in fields(self)
             if not one.kw_only or getattr(self, one.name) != one.default
         ]
@@ -40,3 +40,7 @@ class DefenseSettings(ABC):
     @abstractmethod
     def build(self, *, batch_size: int) -> Defense:
         """Return the defense of a client that trains on batches of ``batch_size`` records."""
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.12g}"

@@ -1,7 +1,7 @@
 """Signs: send only the sign of each coordinate."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import torch
@@ -10,19 +10,26 @@ from torch import Tensor
 from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
 from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.layers import on_layers
 from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.defenses.transform import Objective, Transform, alike
 
 
 @dataclass(frozen=True)
 class Sign(DefenseSettings):
-    """Send only the signs of the update."""
+    """Send only the signs of the update.
+
+    Args:
+        layers: those that change, such as ``first+3``, see ``Layers``; None for all.
+    """
 
     word: ClassVar[str] = "sign"
+    _: KW_ONLY
+    layers: str | None = None
 
     def build(self, *, batch_size: int) -> Defense:
         """Return the defense; the batch size has no effect."""
-        return Defense(self.name, update=SignTransform())
+        return Defense(self.name, update=on_layers(SignTransform(), self.layers))
 
 
 @dataclass(frozen=True)

@@ -61,9 +61,22 @@ class Transform(ABC):
         """Variance of the independent Gaussian noise on each coordinate of the result."""
         return 0.0
 
+    @property
+    def adds_noise(self) -> bool:
+        """Whether any coordinate gets Gaussian noise."""
+        return self.noise_variance > 0
+
     def without_noise(self) -> "Transform":
         """Return the transform without the noise of ``noise_variance``."""
         return self
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse a model with parameters ``names``, in order, that it cannot transform.
+
+        Raises:
+            InputError: it changes some layers, and one of them is not there.
+        """
+        return
 
     @property
     def parts(self) -> tuple["Transform", ...]:
@@ -152,6 +165,16 @@ class Chain(Transform):
     def noise_variance(self) -> float:
         """Sum of the variances of the transforms' noise."""
         return sum(transform.noise_variance for transform in self.transforms)
+
+    @property
+    def adds_noise(self) -> bool:
+        """Whether any of the transforms adds noise."""
+        return any(transform.adds_noise for transform in self.transforms)
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse a model that one of the transforms refuses."""
+        for transform in self.transforms:
+            transform.check(names)
 
     def without_noise(self) -> "Chain":
         """Return the chain of the transforms without their noise."""

@@ -33,7 +33,7 @@ def playing(spec: InferenceSettings, ask: str, defense: Defense | None = None) -
     Raises:
         InputError: adversaries are named, and none of them plays the game.
     """
-    noisy = defense is not None and defense.noise_std > 0
+    noisy = defense is not None and defense.adds_noise
     several_times = spec.batches == REUSE and spec.rounds > 1
     panel = panel_of(ask, all_rounds=noisy and several_times)
     texts = [name for text in named(spec) for name in (panel if text == PANEL else (text,))]

@@ -59,6 +59,8 @@ def run(spec: InversionSpec, source: Source, folder: WorkFolder, progress: Progr
     if spec.update is not None:
         return run_update(spec, source, folder, progress)
     scenario = scenario_of(source, spec)
+    for attempt in attempts_of(spec):
+        attempt.client.defense.check(scenario.task)
     lpips = default_lpips() if spec.lpips is None else Lpips.load(spec.lpips)
     described = _described(spec, source, scenario)
     folder.guard(_origin(described, scenario, lpips))

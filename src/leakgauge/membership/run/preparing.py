@@ -53,7 +53,7 @@ def prepare(spec: MembershipSpec, source: Source) -> Prepared:
         source: the data.
 
     Raises:
-        InputError: the data are too few, or do not fit.
+        InputError: the data are too few, or do not fit, or a defense does not fit the model.
     """
     if spec.checkpoint:
         return _prepare_given(spec, source)
@@ -61,6 +61,8 @@ def prepare(spec: MembershipSpec, source: Source) -> Prepared:
     whose = whose_records(spec, len(records.y), records.users)
     task, data = records.encode(whose.members, ())
     task = Task(copy.deepcopy(task.model).eval(), task.loss)
+    for defense in defenses_of(spec):
+        defense.check(task)
     run = _describe(spec, source, records, whose, task)
     data = data.to(spec.device)
     return Prepared(task, data, whose, run, source.name, records.label)
