@@ -4,6 +4,7 @@ They see one view of the gradients, so that one pass makes the features of all. 
 calibrates itself: ``layers.calibration`` does it for all alike, on batches that none was fitted on.
 """
 
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -51,7 +53,10 @@ class Member(ABC):
         """Fit on balanced bootstrapped batches, the same ones as all members."""
         features, secret = shadow.observe(self.batches, view=self.view)
         state = int(rng.integers(2**31))
-        model = self.classifier(features.shape, state).fit(features.copy(), secret)
+        model = self.classifier(features.shape, state)
+        with warnings.catch_warnings():  # a network trains for a set number of epochs
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(features.copy(), secret)
         return FittedMember(self, model, log_prior)
 
     @abstractmethod
@@ -140,7 +145,6 @@ class NetworkOnComponents(Member):
 
     def classifier(self, shape: tuple[int, ...], state: int) -> Any:
         """Return a pipeline that ends in a network."""
-        # With max_iter epochs and this tolerance it never stops early, so nothing warns.
         last = MLPClassifier(
             (self.hidden,), alpha=self.penalty, max_iter=40, n_iter_no_change=40, random_state=state
         )

@@ -9,9 +9,8 @@ from leakgauge.results.scores import ADVANTAGE, AUROC, SUCCESS, TPR_AT_1_FPR
 INFORMATION = "v_information"
 INFORMATION_NATS = "v_information_nats"
 INFORMATION_SHARE = "v_information_share"
-LOWER, UPPER = "kernel_lower", "kernel_upper"
-LOWER_SHARE, UPPER_SHARE = "kernel_lower_share", "kernel_upper_share"
-SIZE = "size"
+KERNEL, KERNEL_SHARE = "kernel_information", "kernel_information_share"
+SIZE, LOG_SIZE = "size", "log_size"
 BEFORE, AFTER = "advantage_before", "advantage_after"
 CORRELATION, PARTIAL = "correlation", "partial_correlation"
 
@@ -41,10 +40,8 @@ METRICS = {
     ),
     **{name: _sensitivity(name.replace("_", " ").capitalize()) for name in SENSITIVITIES},
     **{name: _sensitivity(f"Property's {name.replace('_', ', ')} norm") for name in DIRECTIONS},
-    LOWER: Metric(title="I(X; T), lower bound", unit="bits", high=math.inf, tabled=False),
-    UPPER: Metric(title="I(X; T), upper bound", unit="bits", high=math.inf, tabled=False),
-    LOWER_SHARE: Metric(title="I(X; T) / log N, lower bound", tabled=False),
-    UPPER_SHARE: Metric(title="I(X; T) / log N, upper bound", tabled=False),
+    KERNEL: Metric(title="I(X; T), bounds", unit="bits", high=math.inf, tabled=False),
+    KERNEL_SHARE: Metric(title="I(X; T) / log2 N, bounds", tabled=False),
     SIZE: Metric(title="Weights", high=math.inf, tabled=False, of_model=True),
     CORRELATION: Metric(title="Correlation with the AUROC", low=-1.0, tabled=False),
     PARTIAL: Metric(title="Partial correlation, given log size", low=-1.0, tabled=False),

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leakgauge.layers.spec import QUESTION as NAME
 from leakgauge.layers.spec import LayersSpec
+from leakgauge.layers.words import QUESTION as NAME
 from leakgauge.runs import spec as settings
 from leakgauge.runs.question import Answer, Progress, Question
 

@@ -39,6 +39,14 @@ class LayersSpec(Spec):
     secret: Annotated[
         str | None, Setting("the property: a column that nobody should learn", panel=ASKING)
     ] = None
+    value: Annotated[
+        str | None,
+        Setting(
+            "value of the secret that is the property, against all others; each by itself where it "
+            "is not named",
+            panel=ASKING,
+        ),
+    ] = None
     adversary: Annotated[
         tuple[str, ...], Setting(f"who infers it: {HELP}", panel=ATTACK, notation=NOTATION)
     ] = ()
@@ -125,6 +133,13 @@ class LayersSpec(Spec):
     records: Annotated[
         Whole, Setting("records that the sensitivity is measured on", least=1, panel=ATTACK)
     ] = 64
+    direction: Annotated[
+        Truth,
+        Setting(
+            "also measure how the mean gradient differs by the property, over its range",
+            panel=ATTACK,
+        ),
+    ] = False
     kernel_records: Annotated[
         Whole,
         Setting("records that the kernel estimates are made on; 0: none", least=0, panel=ATTACK),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from leakgauge.layers.calibration import calibrate, gain, joined
 from leakgauge.layers.information import softmax_over_votes
 from leakgauge.layers.run.scene import Scene
 from leakgauge.layers.words import QUESTION, VOTES
+from leakgauge.runs.stages import Kept
 
 Floats = NDArray[np.float64]
 
@@ -59,7 +60,8 @@ class Heard:
         if self.trees is None:
             return probability
         values = probability.shape[1]  # a forest's votes are smoothed, which is undone here
-        return ((self.trees + values / 2) * probability - 0.5) / self.trees
+        share: Floats = ((self.trees + values / 2) * probability - 0.5) / self.trees
+        return share
 
 
 def hear(scene: Scene, part: Part, layer: str, *, seed: int) -> Heard:
@@ -115,9 +117,26 @@ def _weighted(held_out: Sequence[HeldOut], weights: Floats) -> HeldOut:
     return HeldOut(sums, held_out[0].secret)
 
 
-def by_layer(heard: Iterable[Heard]) -> Mapping[str, list[Heard]]:
-    """Return what attacks say by what they see."""
-    found: dict[str, list[Heard]] = {}
-    for one in heard:
-        found.setdefault(one.layer, []).append(one)
-    return found
+def encoded(one: Heard) -> Kept:
+    """Return what an attack says as arrays and plain values."""
+    first, second = one.held_out
+    arrays = {
+        "trials": one.trials,
+        "first": first.log_odds,
+        "first secret": first.secret,
+        "second": second.log_odds,
+        "second secret": second.secret,
+    }
+    about = {"layer": one.layer, "adversary": one.adversary, "trees": one.trees}
+    return arrays, about
+
+
+def decoded(kept: Kept) -> Heard:
+    """Return what an attack says from what ``encoded`` made of it."""
+    arrays, about = kept
+    first, second = (
+        HeldOut(arrays[half], arrays[f"{half} secret"]) for half in ("first", "second")
+    )
+    return Heard(
+        about["layer"], about["adversary"], (first, second), arrays["trials"], about["trees"]
+    )

@@ -15,7 +15,7 @@ from torch import Tensor
 from leakgauge.core.rng import derive
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Dataset, Grads, Params, Task
-from leakgauge.defenses import Defense, none
+from leakgauge.defenses import Defense
 from leakgauge.gradients import MAX_BYTES, local_updates
 from leakgauge.inference.adversaries.sharing import joined
 from leakgauge.layers.pooling import KernelMax
@@ -123,7 +123,7 @@ def observed(
     parts = torch.split(torch.as_tensor(rows).to(data.y.device), CHUNK)
     found: dict[int, Grads] = {}
     for number in range(len(parts)):
-        kept = folder.arrays(f"seen/{name}/{number:04d}", after=after)
+        kept = folder.arrays(f"seen/{observer.defense.name}/{name}/{number:04d}", after=after)
         if kept is not None:
             found[number] = {key: torch.from_numpy(leaf) for key, leaf in kept[0].items()}
     progress.step(f"{QUESTION}: {name}", len(found), len(parts))
@@ -134,7 +134,9 @@ def observed(
     ]
     for number, seen in spread(jobs, workers=workers):
         arrays = {key: leaf.numpy() for key, leaf in seen.items()}
-        folder.keep_arrays(f"seen/{name}/{number:04d}", arrays, {}, after=after)
+        folder.keep_arrays(
+            f"seen/{observer.defense.name}/{name}/{number:04d}", arrays, {}, after=after
+        )
         found[number] = seen
         progress.step(f"{QUESTION}: {name}", len(found), len(parts))
     return joined([found[number] for number in range(len(parts))])
@@ -148,8 +150,3 @@ def _narrowed(data: Dataset, rows: Tensor) -> tuple[Dataset, Tensor]:
     """Return the records of these batches alone, which is all that another process needs."""
     used, inverse = torch.unique(rows, return_inverse=True)
     return data.rows(used), inverse
-
-
-def undefended(spec: LayersSpec, task: Task, params: Params, parameters: Sequence[str]) -> Observer:
-    """Return the observer of clients without a defense."""
-    return observer_of(spec, task, params, parameters, none())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from leakgauge.core.checks import nearest, require
 from leakgauge.core.rng import stream
@@ -18,7 +19,7 @@ from leakgauge.data.roles import resolve_roles
 from leakgauge.gradients import check_vectorisable
 from leakgauge.gradients.walk import Layer, walk
 from leakgauge.inference import PropertyInference, Pure
-from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
+from leakgauge.inference.games.blocks import BATCHES_IN_A_BLOCK, MAX_BLOCKS
 from leakgauge.inference.games.mixing import Half, Mix
 from leakgauge.inference.settings import EMPIRICAL
 from leakgauge.layers.run.sides import Sides, sides_of
@@ -29,6 +30,9 @@ from leakgauge.runs.spec import plain
 
 if TYPE_CHECKING:
     from leakgauge.layers.spec import LayersSpec
+
+FEW_BLOCKS = 10
+"""Blocks where records are few: so many give an interval."""
 
 WHOLE = "model"
 """The name of a layer that is the model itself."""
@@ -124,13 +128,39 @@ def check_data(spec: LayersSpec, source: Source) -> None:
 
 
 def _records(spec: LayersSpec, source: Source) -> Records:
-    return records_of(
+    records = records_of(
         spec,
         source,
         hidden=spec.hidden,
         net=spec.net,
         secret=spec.secret,
         merge_rare=spec.merge_rare,
+    )
+    return records if spec.value is None else _against_others(records, spec)
+
+
+def _against_others(records: Records, spec: LayersSpec) -> Records:
+    """Return the records with a secret of two values: the property, and all others."""
+    secret, value = str(spec.secret), str(spec.value)
+    codes = records.secrets[secret]
+    names = tuple(records.values.get(secret) or map(str, range(int(codes.max()) + 1)))
+    require(value in names, f"{secret!r} has no value {value!r}{nearest(value, names)}")
+    own = {secret: (codes == names.index(value)).long()}
+    values = {secret: (f"not {value}", value)}
+
+    def encoded(fit_on: Tensor, keep: tuple[str, ...]) -> tuple[Task, Dataset]:
+        task, data = records.encode(fit_on, keep)
+        codes = own[secret].to(data.y.device)
+        schema = data.schema
+        if schema is not None:
+            schema = replace(schema, secrets={**schema.secrets, **values})
+        return task, replace(data, secrets={**data.secrets, secret: codes}, schema=schema)
+
+    return replace(
+        records,
+        secrets={**records.secrets, **own},
+        values={**records.values, **values},
+        encode=encoded,
     )
 
 
@@ -165,11 +195,20 @@ def _game(spec: LayersSpec, private: Dataset, values: int) -> PropertyInference:
         batch_size=spec.records_seen,
         mix=mix,
         prior=prior,
-        max_blocks=max(MIN_BLOCKS, min(MAX_BLOCKS, spec.trials // (5 * values))),
+        max_blocks=_most_blocks(spec, int(counts[counts > 0].min())),
         rng=stream(spec.seed, QUESTION, "blocks"),
     )
     assert isinstance(game, PropertyInference)
     return game
+
+
+def _most_blocks(spec: LayersSpec, rarest: int) -> int:
+    """Return how many blocks to deal: a few that hold several batches, not many that hold one.
+
+    A log loss is heavy in its tail, and a block of a single batch would show it that batch alone.
+    """
+    roomy = rarest // (BATCHES_IN_A_BLOCK * spec.records_seen)
+    return max(FEW_BLOCKS, min(MAX_BLOCKS, roomy))
 
 
 def _describe(spec: LayersSpec, source: Source, records: Records, sides: Sides, task: Task) -> Run:

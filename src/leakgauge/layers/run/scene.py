@@ -20,6 +20,7 @@ from leakgauge.layers.run.observing import Observer, observed
 from leakgauge.layers.run.preparing import Prepared
 from leakgauge.layers.words import QUESTION
 from leakgauge.runs.question import Progress
+from leakgauge.runs.spec import NONE
 from leakgauge.runs.work import WorkFolder, digest_of
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Scene:
         seen: of the trials.
         trials: with their secrets and blocks.
         log_prior: log P(p) ``[m]``.
+        defense: the name of the clients' defense.
     """
 
     shadow: Shadow
@@ -45,6 +47,7 @@ class Scene:
     seen: Grads
     trials: Trials
     log_prior: NDArray[np.float64]
+    defense: str = NONE
 
 
 def scene_of(
@@ -59,7 +62,8 @@ def scene_of(
 ) -> Scene:
     """Draw all batches, and make what is seen of them once, for all layers and attacks."""
     game, sides, device = prepared.game, prepared.sides, prepared.data.y.device
-    after = f"{digest_of(params)} {observer.defense.name}"
+    defended = observer.defense.name
+    after = f"{digest_of(params)} {defended}"
     see = partial(
         observed, observer, folder=folder, progress=progress, after=after, workers=workers
     )
@@ -76,7 +80,9 @@ def scene_of(
     trials = game.play(spec.trials, rng=stream(spec.seed, QUESTION, "trials"))
     seen = see(trials.pool, trials.rows, "private batches")
     log_prior = np.log(np.asarray(game.prior))
-    return Scene(shadow.sharing(recorded), (halves[0], halves[1]), seen, trials, log_prior)
+    return Scene(
+        shadow.sharing(recorded), (halves[0], halves[1]), seen, trials, log_prior, defended
+    )
 
 
 def _kept(parameters: Sequence[str], grads: Grads) -> Grads:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TEST = 0.1
 """Share of the records that nobody holds."""
 
-FITTING = 0.6
+FITTING = 0.5
 """Share of its records that the attacker fits on; it chooses and calibrates on two halves of the
 others."""
 

@@ -11,7 +11,8 @@ from leakgauge.layers.run.preparing import Prepared
 from leakgauge.layers.words import QUESTION
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
-from leakgauge.training import Participant, Protocol, State, federation
+from leakgauge.training import Participant, Protocol, State
+from leakgauge.training.federation import federation
 from leakgauge.training.protocol import FEDAVG, FEDSGD
 
 if TYPE_CHECKING:

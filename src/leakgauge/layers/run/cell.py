@@ -1,0 +1,50 @@
+"""What all measurements of a run have in common."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from leakgauge.core.knowledge import STATIC
+from leakgauge.core.versions import versions
+from leakgauge.layers.words import QUESTION
+from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
+from leakgauge.runs.spec import NONE
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What all measurements of a run have in common."""
+
+    dataset: str
+    label: str
+    secret: str
+    seed: int
+
+    def measurement(
+        self,
+        metric: str,
+        estimate: Estimate,
+        *,
+        chance: float = 0.0,
+        adversary: str = "",
+        when: int | str = ACCUMULATED,
+        details: Mapping[str, str] = MappingProxyType({}),
+    ) -> Measurement:
+        """Return one figure."""
+        return Measurement(
+            question=QUESTION,
+            game=QUESTION,
+            dataset=self.dataset,
+            label=self.label,
+            secret=self.secret,
+            defense=NONE,
+            knowledge=STATIC,
+            adversary=adversary,
+            metric=metric,
+            round=when,
+            seed=self.seed,
+            estimate=estimate,
+            chance=chance,
+            details=dict(details),
+            versions=versions(),
+        )

@@ -1,0 +1,149 @@
+"""Measures of layers that no attack is needed for: size, sensitivity, kernel estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+from leakgauge.core.checks import InputError
+from leakgauge.core.rng import stream
+from leakgauge.core.threads import one_thread
+from leakgauge.core.types import Dataset, Params
+from leakgauge.gradients.walk import Layer
+from leakgauge.layers.kernel_information import information_bounds
+from leakgauge.layers.metrics import DIRECTIONS, SIZE, of_layer
+from leakgauge.layers.representations import layer_outputs
+from leakgauge.layers.run.cell import Cell
+from leakgauge.layers.run.measuring import facts_of, kernel_measurements
+from leakgauge.layers.run.preparing import Prepared
+from leakgauge.layers.sensitivity import (
+    Sensitivity,
+    direction_sensitivity,
+    jacobian_sensitivity,
+)
+from leakgauge.layers.words import QUESTION
+from leakgauge.results.measurements import Estimate, Measurement
+from leakgauge.results.statistics import mean_estimate
+
+if TYPE_CHECKING:
+    from leakgauge.layers.spec import LayersSpec
+
+NAMES = {"f": "F", "1": "1", "inf": "inf"}
+"""The norms of ``layers.sensitivity`` by their part of a metric's name."""
+
+
+def described(
+    spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
+) -> tuple[list[Measurement], list[str]]:
+    """Return the measurements, and for each part that could not be measured why."""
+    made: list[Measurement] = []
+    missing: list[str] = []
+    parts = {
+        "size": _sizes,
+        "sensitivity": _sensitivities,
+        "kernel estimates": _kernels,
+        **({"direction": _directions} if spec.direction else {}),
+    }
+    for name, part in parts.items():
+        try:
+            with one_thread():
+                made += list(part(spec, prepared, params, cell))
+        except InputError as error:
+            missing.append(f"{name}: {error}")
+    return made, missing
+
+
+def _records(spec: LayersSpec, prepared: Prepared, count: int) -> Dataset:
+    rows = prepared.sides.private
+    order = stream(spec.seed, QUESTION, "records").permutation(len(rows))[:count]
+    return prepared.data.rows(rows[torch.from_numpy(order)].to(prepared.data.y.device))
+
+
+def _sizes(
+    spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
+) -> Iterator[Measurement]:
+    for layer in prepared.layers:
+        size = float(sum(params[name].numel() for name in layer.parameters))
+        estimate = Estimate(size, size, size, 1)
+        yield cell.measurement(of_layer(SIZE, layer.name), estimate, details=facts_of(layer))
+
+
+def _sensitivities(
+    spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
+) -> Iterator[Measurement]:
+    data = _records(spec, prepared, spec.records)
+    names = [layer.name for layer in prepared.layers]
+    found = jacobian_sensitivity(prepared.task, params, data.x, data.y, layers=names)
+    for layer in prepared.layers:
+        if layer.name in found:
+            yield from _of_layer(layer, found[layer.name], cell)
+
+
+def _of_layer(layer: Layer, one: Sensitivity, cell: Cell) -> Iterator[Measurement]:
+    """Yield printed (Eq. 10), raw, size-normalised mean, and printed but the median."""
+    details = {**facts_of(layer), "records whose range is 0, left out": str(one.left_out)}
+    for word, norm in NAMES.items():
+        values = {
+            "printed": one.values(norm),
+            "raw": one.values(norm, bounded=False, normalised=False),
+            "mean": one.values(norm, bounded=False),
+        }
+        estimates = {kind: _mean(each) for kind, each in values.items()}
+        estimates["median"] = _median(values["printed"])
+        for kind, estimate in estimates.items():
+            if estimate is not None:
+                name = of_layer(f"sensitivity_{kind}_{word}", layer.name)
+                yield cell.measurement(name, estimate, details=details)
+
+
+def _mean(values: Tensor) -> Estimate | None:
+    return mean_estimate(values.cpu().numpy(), bounds=(0.0, np.inf)) if len(values) else None
+
+
+def _median(values: Tensor) -> Estimate | None:
+    """Return the median with the interval of order statistics."""
+    n = len(values)
+    if n == 0:
+        return None
+    ordered = np.sort(values.cpu().numpy())
+    low = int(stats.binom.ppf(0.025, n, 0.5))
+    return Estimate(float(np.median(ordered)), float(ordered[low]), float(ordered[n - 1 - low]), n)
+
+
+def _directions(
+    spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
+) -> Iterator[Measurement]:
+    data = _records(spec, prepared, max(spec.records, 1000))
+    codes = data.secrets[str(spec.secret)]
+    names = [layer.name for layer in prepared.layers]
+    # of a secret of several values, the last one against all others
+    having = codes == int(codes.max())
+    found = direction_sensitivity(prepared.task, params, data.x, data.y, having, layers=names)
+    for layer in prepared.layers:
+        for metric, word in zip(DIRECTIONS, NAMES, strict=True):
+            if layer.name in found:
+                value = found[layer.name].estimate(NAMES[word])
+                estimate = Estimate(value, value, value, len(data))
+                yield cell.measurement(
+                    of_layer(metric, layer.name), estimate, details=facts_of(layer)
+                )
+
+
+def _kernels(
+    spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
+) -> Iterator[Measurement]:
+    if spec.kernel_records == 0:
+        return
+    data = _records(spec, prepared, spec.kernel_records)
+    for layer in prepared.layers:
+        outputs = layer_outputs(prepared.task, params, data.x, layers=[layer.name])
+        if layer.name in outputs:
+            found = information_bounds(outputs[layer.name], sigma2=spec.sigma2)
+            yield from kernel_measurements(
+                cell, layer, found.lower, found.upper, found.shares, found.n
+            )

@@ -1,0 +1,160 @@
+"""Turns what attacks say, and what layers are like, into measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from leakgauge.core.rng import stream
+from leakgauge.gradients.walk import Layer
+from leakgauge.layers.correlation import Correlation, partial_correlation, pearson
+from leakgauge.layers.information import BITS, NATS, SHARE, in_unit, v_information
+from leakgauge.layers.metrics import (
+    CORRELATION,
+    INFORMATION,
+    INFORMATION_NATS,
+    INFORMATION_SHARE,
+    KERNEL,
+    KERNEL_SHARE,
+    LOG_SIZE,
+    PARTIAL,
+    SENSITIVITIES,
+    SIZE,
+    of_layer,
+)
+from leakgauge.layers.run.cell import Cell
+from leakgauge.layers.run.hearing import Heard
+from leakgauge.layers.run.scene import Scene
+from leakgauge.layers.words import QUESTION, VOTES
+from leakgauge.results import scores
+from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
+from leakgauge.results.scores import AUROC, Judged
+
+if TYPE_CHECKING:
+    from leakgauge.layers.spec import LayersSpec
+
+UNITS = {INFORMATION: BITS, INFORMATION_NATS: NATS, INFORMATION_SHARE: SHARE}
+
+AGAINST = (INFORMATION, *SENSITIVITIES, KERNEL, SIZE, LOG_SIZE)
+"""The measures that are correlated with the AUROC, by the name of their metric."""
+
+
+def attack_measurements(
+    spec: LayersSpec, scene: Scene, cell: Cell, heard: Sequence[Heard], chosen: Heard, about: Layer
+) -> Iterator[Measurement]:
+    """Yield the figures of each attack on a layer, and those of the chosen one as its headline."""
+    for one in heard:
+        figures = scored(spec, scene, one)
+        details = {**facts_of(about), "gain on held-out batches, nats": f"{one.gain:.4f}"}
+        for metric, (estimate, chance) in figures.items():
+            name = of_layer(metric, one.layer)
+            yield cell.measurement(
+                name, estimate, chance=chance, adversary=one.adversary, details=details
+            )
+            if one is chosen:
+                yield cell.measurement(
+                    name,
+                    estimate,
+                    chance=chance,
+                    adversary=one.adversary,
+                    when=HEADLINE,
+                    details=details,
+                )
+
+
+def scored(spec: LayersSpec, scene: Scene, one: Heard) -> dict[str, tuple[Estimate, float]]:
+    """Return an attack's scores and its V-information with their chance levels, by metric."""
+    judged = judged_by(spec, scene, one)
+    majority = float(np.exp(scene.log_prior.max()))
+    rng = stream(spec.seed, QUESTION, "bootstrap")
+    chance = scores.chance(judged.truth, majority)
+    found = {
+        metric: (estimate, chance[metric])
+        for metric, estimate in scores.score(judged, majority=majority, rng=rng).items()
+    }
+    nats = v_information(
+        judged,
+        scene.log_prior,
+        # the paper's option has no held-out batches to choose by
+        ignorant=spec.calibration != VOTES and one.gain <= 0,
+        rng=stream(spec.seed, QUESTION, "bootstrap"),
+    )
+    for metric, unit in UNITS.items():
+        found[metric] = (in_unit(nats, unit, scene.log_prior), 0.0)
+    return found
+
+
+def judged_by(spec: LayersSpec, scene: Scene, one: Heard) -> Judged:
+    """Return the trials as an attack judges them."""
+    return Judged(
+        scene.trials.secret.cpu().numpy(),
+        one.posterior(scene.log_prior, spec.calibration),
+        scene.trials.block.cpu().numpy(),
+    )
+
+
+def whole_measurements(
+    spec: LayersSpec, scene: Scene, cell: Cell, one: Heard
+) -> Iterator[Measurement]:
+    """Yield the figures of the attack that sees all layers, the headline of the question."""
+    judged = judged_by(spec, scene, one)
+    for metric, (estimate, chance) in scored(spec, scene, one).items():
+        plain = cell.measurement(metric, estimate, chance=chance, adversary=one.adversary)
+        if metric == AUROC:
+            plain = replace(plain, curve=scores.roc(judged), held_out=None)
+        yield plain
+        yield replace(plain, round=HEADLINE)
+
+
+def facts_of(layer: Layer) -> dict[str, str]:
+    """Return what a measurement says of its layer."""
+    return {"layer": layer.name, "kind": layer.kind, "order": str(layer.order)}
+
+
+def correlations(measurements: Sequence[Measurement], cell: Cell) -> Iterator[Measurement]:
+    """Yield the correlation of each measure with the AUROC over the layers of this run.
+
+    Also the partial correlation given the log of the layers' sizes.
+    """
+    of = {metric: by_layer(measurements, metric) for metric in (AUROC, *AGAINST)}
+    of[LOG_SIZE] = {name: float(np.log(value)) for name, value in of[SIZE].items()}
+    for metric in AGAINST:
+        names = [name for name in of[AUROC] if name in of[metric] and name in of[LOG_SIZE]]
+        aurocs, values, sizes = (
+            [of[one][name] for name in names] for one in (AUROC, metric, LOG_SIZE)
+        )
+        yield from _found(cell, CORRELATION, metric, pearson(values, aurocs))
+        if metric not in (SIZE, LOG_SIZE):
+            found = partial_correlation(values, aurocs, sizes)
+            yield from _found(cell, PARTIAL, metric, found)
+
+
+def by_layer(measurements: Sequence[Measurement], metric: str) -> Mapping[str, float]:
+    """Return a metric's value by layer: of attacks, that of the chosen one."""
+    of_attacks = {one.metric for one in measurements if one.round == HEADLINE}
+    return {
+        one.details["layer"]: one.estimate.value
+        for one in measurements
+        if one.metric.partition(": ")[0] == metric
+        and "layer" in one.details
+        and one.round == (HEADLINE if one.metric in of_attacks else ACCUMULATED)
+    }
+
+
+def _found(cell: Cell, kind: str, metric: str, found: Correlation | None) -> Iterator[Measurement]:
+    if found is not None and np.isfinite([found.r, found.low, found.high]).all():
+        estimate = Estimate(found.r, found.low, found.high, found.n)
+        details = {"t": f"{found.t:.2f}", "p": f"{found.p:.3g}"}
+        yield cell.measurement(f"{kind}: {metric}", estimate, details=details)
+
+
+def kernel_measurements(
+    cell: Cell, layer: Layer, lower: float, upper: float, shares: tuple[float, float], n: int
+) -> Iterator[Measurement]:
+    """Yield the bounds of I(X; T) as the ends of one figure, whose value is the upper bound."""
+    for metric, (low, high) in ((KERNEL, (lower, upper)), (KERNEL_SHARE, shares)):
+        name = of_layer(metric, layer.name)
+        yield cell.measurement(name, Estimate(high, low, high, n), details=facts_of(layer))

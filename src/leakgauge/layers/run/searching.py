@@ -1,0 +1,97 @@
+"""The smallest set of layers to protect: found greedily on the attacker's own batches."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from leakgauge.inference.adversaries.calibration import HeldOut
+from leakgauge.layers.calibration import Floats, calibrate
+from leakgauge.layers.run.hearing import Heard, stacked
+from leakgauge.layers.words import ALL
+from leakgauge.results.scores import Judged, advantage, hits
+
+Open = Mapping[str, Heard]
+"""What the best attack on each layer says, by the layer's name."""
+
+Shut = Mapping[str, Heard]
+"""The same of layers behind the protection; without those of which nothing is seen any more."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the search finds on held-out batches.
+
+    Attributes:
+        protect: names of the layers, in the order of the network.
+        before: the advantage of an attacker that sees all layers as they are.
+        after: that of one that sees these layers behind their protection.
+    """
+
+    protect: tuple[str, ...]
+    before: float
+    after: float
+
+
+def search(opened: Open, shut: Shut, *, under: float) -> Found:
+    """Return few layers whose protection leaves an attacker less than an advantage of ``under``.
+
+    Layers are added greedily, each time the one that leaves the least; then those that are not
+    needed any more are taken out. The attacker adds up what its attacks on single layers say, or
+    takes the best of them. The advantage counts with one standard error on top, as the attacker
+    that verifies the advice may be a little stronger.
+
+    Args:
+        opened: what attacks say of each layer.
+        shut: what they say of it behind its protection; without a layer of which nothing is seen.
+        under: the advantage that may be left.
+    """
+
+    def left(protected: Collection[str]) -> float:
+        seen = [(shut if name in protected else opened).get(name) for name in opened]
+        return advantage_of([one for one in seen if one is not None])
+
+    protected = _grown(list(opened), left, under)
+    for name in [*protected]:
+        fewer = [one for one in protected if one != name]
+        if left(fewer) <= under:
+            protected = fewer
+    ordered = tuple(name for name in opened if name in protected)
+    return Found(ordered, left(()), left(ordered))
+
+
+def _grown(
+    names: Sequence[str], left: Callable[[Collection[str]], float], under: float
+) -> list[str]:
+    protected: list[str] = []
+    while left(protected) > under and len(protected) < len(names):
+        rest = [name for name in names if name not in protected]
+        protected.append(min(rest, key=lambda name: left([*protected, name])))
+    return protected
+
+
+def advantage_of(heard: Sequence[Heard]) -> float:
+    """Return the larger of the advantages of the sum and of the best single attack, plus one error.
+
+    All are of held-out batches, whose secrets are balanced; 0 where nothing is seen.
+    """
+    if not heard:
+        return 0.0
+    together = [stacked(heard, ALL)] if len(heard) > 1 else []
+    return max(map(_advantage, [*heard, *together]))
+
+
+def _advantage(one: Heard) -> float:
+    """Return the advantage on held-out batches, each half calibrated on the other."""
+    first, second = one.held_out
+    right = np.concatenate([_hits(first, second), _hits(second, first)])
+    guess = 1 / first.log_odds.shape[1]
+    rate = float(right.mean())
+    error = float(np.sqrt(rate * (1 - rate) / len(right)))
+    return max(0.0, advantage(min(1.0, rate + error), guess) if one.gain > 0 else 0.0)
+
+
+def _hits(judged: HeldOut, fitted: HeldOut) -> Floats:
+    m = judged.log_odds.shape[1]
+    log_posterior = calibrate(fitted)(judged.log_odds, np.full(m, -np.log(m)))
+    return hits(Judged(judged.secret, log_posterior, np.arange(len(judged.secret))))
