@@ -89,8 +89,8 @@ def information_bounds(
     require(bool(t.isfinite().all()), "t has values that are not finite")
     t = t.reshape(len(t), -1)
     t = t - t.mean(0) if t.is_floating_point() else t  # small values round less in products
-    # Of float64: four blocks of distances, and the outputs of a block on either side.
-    size = max(1, max_bytes // (8 * (4 * len(t) + 2 * t.shape[1])))
+    # Of float64: four blocks of distances; the outputs of a block on either side, and squares.
+    size = max(1, max_bytes // (32 * (len(t) + t.shape[1])))
     logs = torch.cat([_log_kernels(t, rows, size, sigma2) for rows in slices(len(t), size)], dim=1)
     upper, lower = ((math.log(len(t)) - logs.mean(1)) / math.log(2)).tolist()
     # Rounding alone leaves [0, log2 n].
