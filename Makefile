@@ -39,6 +39,7 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/gradients.py
 	$(BIN)/python benchmarks/inversion.py
 	$(BIN)/python benchmarks/membership.py
+	$(BIN)/python benchmarks/layers.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -16,9 +16,6 @@ SIGMA2 = 0.1
 SATURATED = 0.99
 """From this share of log2 n on, the upper bound says only how many records there are."""
 
-COLUMNS = 1024
-"""Number of records whose outputs are read at once, beside those of a block of rows."""
-
 
 @dataclass(frozen=True)
 class InformationBounds:
@@ -72,7 +69,7 @@ def information_bounds(
     Args:
         t: outputs ``[n, ...]``, as from ``layer_outputs``.
         sigma2: variance of the noise that is added to each value.
-        max_bytes: memory of a block of distances, which are float64. The time grows with n^2 d.
+        max_bytes: working memory in float64, besides a copy of ``t``. The time grows with n^2 d.
 
     Raises:
         InputError: there are fewer than two records, values are not finite, or ``sigma2`` is not
@@ -92,25 +89,32 @@ def information_bounds(
     require(bool(t.isfinite().all()), "t has values that are not finite")
     t = t.reshape(len(t), -1)
     t = t - t.mean(0) if t.is_floating_point() else t  # small values round less in products
-    size = max(1, max_bytes // (4 * 8 * len(t)))
-    logs = torch.cat([_log_kernels(t, rows, sigma2) for rows in slices(len(t), size)], dim=1)
+    # Of float64: four blocks of distances; the outputs of a block on either side, and squares.
+    size = max(1, max_bytes // (32 * (len(t) + t.shape[1])))
+    logs = torch.cat([_log_kernels(t, rows, size, sigma2) for rows in slices(len(t), size)], dim=1)
     upper, lower = ((math.log(len(t)) - logs.mean(1)) / math.log(2)).tolist()
     # Rounding alone leaves [0, log2 n].
     lower, upper = (min(max(0.0, bound), math.log2(len(t))) for bound in (lower, upper))
     return InformationBounds(lower, upper, len(t), sigma2)
 
 
-def _log_kernels(t: Tensor, rows: slice, sigma2: float) -> Tensor:
+def _log_kernels(t: Tensor, rows: slice, size: int, sigma2: float) -> Tensor:
     """Return the log of the sum of kernels over all records ``[2, rows]``, at a = 1 and 4."""
-    exponents = _squared_distances(t, rows) / (-2 * sigma2)
+    exponents = _squared_distances(t, rows, size) / (-2 * sigma2)
     return torch.stack([exponents.logsumexp(1), (exponents / 4).logsumexp(1)])
 
 
-def _squared_distances(t: Tensor, rows: slice) -> Tensor:
-    """Return those of some records to all ``[rows, n]``, float64; exactly 0 to themselves."""
+def _squared_distances(t: Tensor, rows: slice, size: int) -> Tensor:
+    """Return those of some records to all ``[rows, n]``, float64; exactly 0 to themselves.
+
+    Args:
+        t: outputs ``[n, d]``.
+        rows: the records.
+        size: number of others whose outputs are turned to float64 at once.
+    """
     own = t[rows].double()
     parts = []
-    for columns in slices(len(t), COLUMNS):
+    for columns in slices(len(t), size):
         other = t[columns].double()
         squares = own.square().sum(1)[:, None] + other.square().sum(1)
         parts.append(squares - 2 * own @ other.T)
