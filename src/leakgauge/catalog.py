@@ -13,6 +13,7 @@ QUESTIONS = (
     "leakgauge.guarantee.question:QUESTION",
     "leakgauge.membership.question:QUESTION",
     "leakgauge.inversion.question:QUESTION",
+    "leakgauge.layers.question:QUESTION",
 )
 """``module:attribute`` of each question, in the order of the report."""
 

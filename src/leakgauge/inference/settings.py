@@ -10,6 +10,7 @@ from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
 from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
 from leakgauge.inference.catalog import HELP as ADVERSARIES_HELP
 from leakgauge.inference.catalog import NOTATION as ADVERSARIES_NOTATION
+from leakgauge.models.words import NETS
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
@@ -147,6 +148,7 @@ class InferenceSettings(Spec):
         tuple[Whole, ...],
         Setting("width of a hidden layer of the network for tables", least=1, panel=TRAINING),
     ] = (100,)
+    net: Annotated[str, Setting("network for images", choices=NETS, panel=TRAINING)] = "cnn"
     allow_loop: Annotated[
         Truth,
         Setting("accept a model that torch.func cannot vectorise; slower, exact", panel=TRAINING),

@@ -22,7 +22,12 @@ NEED_LABEL = 5
 def inference_records(spec: InferenceSettings, source: Source) -> Records:
     """Return the records of a run, before they are split."""
     return records_of(
-        spec, source, hidden=spec.hidden, secret=spec.secret, merge_rare=spec.merge_rare
+        spec,
+        source,
+        hidden=spec.hidden,
+        net=spec.net,
+        secret=spec.secret,
+        merge_rare=spec.merge_rare,
     )
 
 

@@ -1,0 +1,148 @@
+"""The measurements of a run by layer, as the report and ``--json`` show them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from leakgauge.layers.metrics import (
+    AFTER,
+    BEFORE,
+    CORRELATION,
+    INFORMATION,
+    KERNEL,
+    PARTIAL,
+    SIZE,
+)
+from leakgauge.results.measurements import HEADLINE, Estimate, Measurement
+from leakgauge.results.scores import ADVANTAGE, AUROC
+
+PRINTED = "sensitivity_printed_f"
+"""The sensitivity of the paper's Figure 2."""
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """The figures of one layer.
+
+    Attributes:
+        name: of the layer.
+        kind: linear, convolution, ...
+        order: its place in the network, from 0.
+        figures: of the layer by metric; of attacks, those of the chosen one.
+        adversary: the chosen attack.
+        each: the figures of every attack, by its name and metric.
+    """
+
+    name: str
+    kind: str
+    order: int
+    figures: Mapping[str, Measurement]
+    adversary: str
+    each: Mapping[str, Mapping[str, Measurement]]
+
+    @property
+    def size(self) -> int:
+        """The number of its parameters."""
+        return round(self.figures[SIZE].estimate.value) if SIZE in self.figures else 0
+
+    def estimate(self, metric: str) -> Estimate | None:
+        """Return a figure; None where it was not measured."""
+        return self.figures[metric].estimate if metric in self.figures else None
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Which layers to protect, and what that leaves.
+
+    Attributes:
+        protect: hide, or a defense.
+        layers: to protect; empty for none.
+        under: the advantage that may be left.
+        before: the advantage on private batches without protection.
+        after: that of an attack which does not see these layers, or sees them defended.
+        adversary: that attack; empty where it sees nothing.
+    """
+
+    protect: str
+    layers: tuple[str, ...]
+    under: float
+    before: Estimate
+    after: Estimate
+    adversary: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether the verifying attack has less left than asked for."""
+        return self.after.value <= self.under
+
+
+def layer_rows(measurements: Sequence[Measurement]) -> list[LayerRow]:
+    """Return the figures by layer, in the order in which layers run."""
+    found: dict[str, dict[str, Measurement]] = {}
+    each: dict[str, dict[str, dict[str, Measurement]]] = {}
+    for one in measurements:
+        if "layer" not in one.details:
+            continue
+        name, metric = one.details["layer"], one.metric.partition(": ")[0]
+        if not one.adversary or one.round == HEADLINE:
+            found.setdefault(name, {})[metric] = one
+        else:
+            each.setdefault(name, {}).setdefault(one.adversary, {})[metric] = one
+    rows = [_row(name, figures, each.get(name, {})) for name, figures in found.items()]
+    return sorted(rows, key=lambda row: row.order)
+
+
+def _row(
+    name: str, figures: dict[str, Measurement], each: Mapping[str, Mapping[str, Measurement]]
+) -> LayerRow:
+    details = next(iter(figures.values())).details
+    chosen = figures[AUROC].adversary if AUROC in figures else ""
+    shown = name or "model"
+    return LayerRow(shown, details["kind"], int(details["order"]), figures, chosen, each)
+
+
+def whole(measurements: Sequence[Measurement], metric: str = AUROC) -> Measurement | None:
+    """Return a figure of the attack that sees all layers."""
+    return next(
+        (one for one in measurements if one.metric == metric and one.round == HEADLINE), None
+    )
+
+
+def most_exposed(rows: Sequence[LayerRow]) -> LayerRow | None:
+    """Return the layer whose gradients hold most usable information."""
+    known = [row for row in rows if row.estimate(INFORMATION) is not None]
+    return max(known, key=lambda row: row.figures[INFORMATION].estimate.value, default=None)
+
+
+def advice_of(measurements: Sequence[Measurement]) -> Advice | None:
+    """Return the advice; None where none was sought."""
+    named = {one.metric: one for one in measurements if one.metric in (BEFORE, AFTER)}
+    if len(named) < 2:
+        return None
+    details = named[AFTER].details
+    return Advice(
+        details["protect"],
+        tuple(name for name in details["layers"].split("\n") if name),
+        float(details["under"]),
+        named[BEFORE].estimate,
+        named[AFTER].estimate,
+        named[AFTER].adversary,
+    )
+
+
+def correlation_rows(
+    measurements: Sequence[Measurement],
+) -> list[tuple[str, Measurement, Measurement | None]]:
+    """Return each measure with its correlation with the AUROC, plain and given the layer's size."""
+    found = {
+        kind: {
+            one.metric.partition(": ")[2]: one
+            for one in measurements
+            if one.metric.startswith(f"{kind}: ")
+        }
+        for kind in (CORRELATION, PARTIAL)
+    }
+    return [(name, one, found[PARTIAL].get(name)) for name, one in found[CORRELATION].items()]
+
+
+COLUMNS = (AUROC, ADVANTAGE, INFORMATION, PRINTED, KERNEL)
+"""The figures of a layer that the map shows."""

@@ -1,0 +1,138 @@
+"""The section of layers in a report; it reads measurements and computes none."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from leakgauge.layers.metrics import INFORMATION, KERNEL, METRICS
+from leakgauge.layers.report.as_json import lines
+from leakgauge.layers.report.charts import strip
+from leakgauge.layers.report.next_command import next_command
+from leakgauge.layers.report.rows import (
+    PRINTED,
+    Advice,
+    LayerRow,
+    advice_of,
+    correlation_rows,
+    layer_rows,
+    whole,
+)
+from leakgauge.layers.report.wording import about_measures, advice_text, where
+from leakgauge.report.facts import other_facts
+from leakgauge.report.gauge import gauge
+from leakgauge.report.levels import (
+    CLEAR_AUROC,
+    HEADLINES,
+    NOTHING_AUROC,
+    STRONG_AUROC,
+    level_of,
+    strength_of,
+)
+from leakgauge.report.section import Chart, Row, Section
+from leakgauge.report.templates import render
+from leakgauge.report.utility import about_utility, useless_models, utilities
+from leakgauge.results.measurements import Measurement
+from leakgauge.results.metrics import metric_named
+from leakgauge.results.scores import AUROC
+from leakgauge.runs.question import Answer, Question
+
+PARTS = ("records", "columns", "private", "fitting", "held_out", "test", "users")
+"""Sizes of the data, in the order of the report."""
+
+DRAWN = ((AUROC, 0.5), (INFORMATION, 0.0), (PRINTED, 0.0), (KERNEL, 0.0))
+"""The measures of the strips, with the value where nothing leaks."""
+
+
+def section(answer: Answer, question: Question, folder: Path) -> Section:
+    """Return the section of an answer. The same measurements give the same bytes.
+
+    Args:
+        answer: of the question.
+        question: whose name is the prefix of the anchors.
+        folder: not used; the figures are all that is shown.
+    """
+    run, measurements, at = answer.run, answer.measurements, question.name
+    rows, advice, learned = (
+        layer_rows(measurements),
+        advice_of(measurements),
+        utilities(measurements),
+    )
+    one = whole(measurements)
+    level = None if one is None else level_of(one.estimate, one.chance)
+    html = render(
+        "leakgauge.layers.report",
+        "section.html.j2",
+        {
+            "at": at,
+            "run": run,
+            "rows": rows,
+            "one": one,
+            "level": level,
+            "headline": HEADLINES[level] if level else "",
+            "says": where(rows, level, one) if one and level else "",
+            "gauge": gauge(one.estimate, one.chance) if one else {},
+            "advice": advice,
+            "advice_says": advice_text(advice, rows) if advice else "",
+            "measures_say": about_measures(measurements),
+            "charts": _charts(rows, at),
+            "correlations": correlation_rows(measurements),
+            "titles": {name: metric_named(name, METRICS).label for name in METRICS}
+            | {"log_size": "Log of the number of parameters"},
+            "missing": answer.missing,
+            "learned": [about_utility(each) for each in learned],
+            "parts": {name: run.data[name] for name in PARTS if name in run.data},
+            "rest": other_facts({k: v for k, v in run.data.items() if k not in PARTS}),
+            "strong": STRONG_AUROC,
+            "clear": CLEAR_AUROC,
+            "nothing": NOTHING_AUROC,
+        },
+    )
+    return Section(
+        name=at,
+        title=question.title,
+        html=html,
+        rows=[_summary(answer, one, rows, advice)],
+        lines=lines(answer),
+        missing=answer.missing,
+        warnings=[*run.warnings, *useless_models(learned)],
+        next_command=next_command(run.settings, advice, question),
+        nav=[(f"{at}-{anchor}", text) for anchor, text in _NAV],
+    )
+
+
+_NAV = (
+    ("verdict", "Verdict"),
+    ("map", "Map of the layers"),
+    ("measures", "Measures"),
+    ("data", "Data"),
+    ("settings", "Settings"),
+)
+
+
+def _charts(rows: Sequence[LayerRow], at: str) -> list[Chart]:
+    made = []
+    for number, (metric, chance) in enumerate(DRAWN):
+        svg = strip(rows, metric, name=f"{at}-strip-{number}", chance=chance)
+        if svg is not None:
+            title = METRICS[metric].label
+            made.append(Chart(title, f"{title} of each layer; the map's table has it.", svg))
+    return made
+
+
+def _summary(
+    answer: Answer, one: Measurement | None, rows: Sequence[LayerRow], advice: Advice | None
+) -> Row:
+    if one is None:
+        text = " ".join(answer.missing) or "No attack was played to its end."
+        return Row("layers", "Not measured", "unknown", text)
+    level = level_of(one.estimate, one.chance)
+    return Row(
+        ask="layers",
+        verdict=HEADLINES[level],
+        level=level,
+        text=" ".join([where(rows, level, one), *([advice_text(advice, rows)] if advice else [])]),
+        metric=METRICS[AUROC].label,
+        estimate=one.estimate,
+        chance=one.chance,
+        strength=strength_of(one.estimate, one.chance),
+        secret=one.secret,
+    )
