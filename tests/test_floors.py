@@ -14,6 +14,7 @@ FLOORS = [
     {"api"},
     {"cli"},
     {"catalog"},
+    {"layers"},
     {"inference", "guarantee", "inversion", "membership"},
     {"runs"},
     {"report"},
