@@ -151,6 +151,7 @@ def test_the_global_randomness_is_left_alone() -> None:
 # ResNet50, 25,557,032 with a head of 1,000.
 COUNTS = {
     "lenet": (3 * 12 * 25 + 12) + 2 * (12 * 12 * 25 + 12) + (768 * 10 + 10),
+    "lenet7": (3 * 12 * 25 + 12) + 6 * (12 * 12 * 25 + 12) + (768 * 10 + 10),
     "slim": (3 * 48 * 9 + 48) + 2 * (48 * 48 * 9 + 48) + (48 * 64 * 10 + 10),
     "resnet20": 269_722,
     "resnet20-conv": 272_474,
@@ -207,7 +208,11 @@ def test_a_record_does_not_depend_on_its_batch_and_gradients_have_gradients(name
 
 @pytest.mark.parametrize(
     ("name", "strides", "padding", "bend"),
-    [("lenet", (2, 2, 1), 2, torch.sigmoid), ("slim", (1, 2, 2), 1, torch.relu)],
+    [
+        ("lenet", (2, 2, 1), 2, torch.sigmoid),
+        ("lenet7", (2, 2, 1, 1, 1, 1, 1), 2, torch.sigmoid),
+        ("slim", (1, 2, 2), 1, torch.relu),
+    ],
 )
 def test_the_plain_networks_written_out(
     name: str, strides: tuple[int, ...], padding: int, bend: Callable[[Tensor], Tensor]

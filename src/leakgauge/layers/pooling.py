@@ -1,11 +1,14 @@
 """What is kept of a gradient: each convolution pooled over its kernel, large layers thinned."""
 
+import functools
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from leakgauge.core.checks import require_positive
+from leakgauge.core.rng import stream
 from leakgauge.core.types import Grads
 from leakgauge.gradients.flattening import flat_leaf
 
@@ -15,8 +18,9 @@ class KernelMax:
     """The maximum over the positions of a convolution's kernel; other leaves as they are.
 
     A convolution of 16 to 16 channels has 16 * 16 * 9 = 2,304 weights, of which 256 numbers are
-    kept. Of a leaf with more than ``most``, evenly spaced ones are, so that a layer of a million
-    weights does not take all memory.
+    kept. Of a leaf with more than ``most``, random ones are, the same in every gradient, so that a
+    layer of a million weights does not take all memory. (Evenly spaced ones would see few of the
+    layer's inputs.)
 
     Attributes:
         most: numbers of a leaf, at most.
@@ -27,8 +31,8 @@ class KernelMax:
     >>> pooled = KernelMax()({"w": torch.ones(4, 16, 16, 3, 3), "b": torch.ones(4, 16)})
     >>> [list(leaf.shape) for leaf in pooled.values()]
     [[4, 16, 16], [4, 16]]
-    >>> KernelMax(most=2)({"w": torch.tensor([[[0.0, 1.0, 2.0, 3.0]]])})
-    {'w': tensor([[0., 2.]])}
+    >>> list(KernelMax(most=2)({"w": torch.ones(4, 3, 5)})["w"].shape)
+    [4, 2]
     """
 
     most: int = 16384
@@ -46,4 +50,11 @@ class KernelMax:
         width = flat.shape[1]
         if width <= self.most:
             return pooled
-        return flat[:, torch.arange(self.most, device=flat.device) * width // self.most]
+        return flat[:, _drawn(width, self.most).to(flat.device)]
+
+
+@functools.cache
+def _drawn(width: int, most: int) -> Tensor:
+    """Return ascending positions, the same in every process."""
+    rng = stream(0, "kept coordinates", width)
+    return torch.from_numpy(np.sort(rng.choice(width, size=most, replace=False)))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from leakgauge.models.conv_stacks import vgg11 as vgg11
     from leakgauge.models.convolutional import cnn as cnn
     from leakgauge.models.dense_net import densenet as densenet
+    from leakgauge.models.idlg_net import lenet7 as lenet7
     from leakgauge.models.initialisation import SCHEMES as SCHEMES
     from leakgauge.models.initialisation import initialise as initialise
     from leakgauge.models.lenet_dlg import lenet as lenet
@@ -37,6 +38,7 @@ else:
         "fcnet": "perceptron",
         "initialise": "initialisation",
         "lenet": "lenet_dlg",
+        "lenet7": "idlg_net",
         "load_weights": "weights",
         "mlp": "perceptron",
         "read_state": "weights",

@@ -1,5 +1,7 @@
 """The LeNet of "Deep Leakage from Gradients"."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 
@@ -31,10 +33,32 @@ def lenet(channels: int, classes: int, side: int, *, generator: torch.Generator)
     >>> list(model(torch.zeros(3, 1, 28, 28)).shape)
     [3, 10]
     """
+    return sigmoid_stack((2, 2, 1), channels, classes, side, generator=generator)
+
+
+def sigmoid_stack(
+    strides: Sequence[int], channels: int, classes: int, side: int, *, generator: torch.Generator
+) -> nn.Sequential:
+    """Return 5 x 5 convolutions of 12 channels, one for each stride, and a linear head.
+
+    Args:
+        strides: of the convolutions, each of which a sigmoid follows.
+        channels: as for ``lenet``; so are the others.
+        classes: outputs.
+        side: height and width.
+        generator: draws the first weights.
+
+    Raises:
+        InputError: ``side`` is below 4.
+
+    >>> stack = sigmoid_stack((2, 1), 3, 10, 32, generator=torch.Generator().manual_seed(0))
+    >>> [type(layer).__name__ for layer in stack]
+    ['Conv2d', 'Sigmoid', 'Conv2d', 'Sigmoid', 'Flatten', 'Linear']
+    """
     require(side >= 4, f"side is {side}; expected at least 4 pixels")
     layers: list[nn.Module] = []
     with torch.device("meta"):
-        for width_in, stride in ((channels, 2), (_WIDTH, 2), (_WIDTH, 1)):
+        for width_in, stride in zip((channels, *[_WIDTH] * len(strides)), strides, strict=False):
             layers += [nn.Conv2d(width_in, _WIDTH, 5, stride, padding=2), nn.Sigmoid()]
             side = (side - 1) // stride + 1
         layers += [nn.Flatten(), nn.Linear(_WIDTH * side * side, classes)]

@@ -10,6 +10,7 @@ from leakgauge.models.cifar_alex_net import SMALL, alexnet_cifar
 from leakgauge.models.conv_stacks import alexnet, vgg11
 from leakgauge.models.convolutional import cnn
 from leakgauge.models.dense_net import densenet
+from leakgauge.models.idlg_net import lenet7
 from leakgauge.models.initialisation import initialise
 from leakgauge.models.lenet_dlg import lenet
 from leakgauge.models.perceptron import fcnet
@@ -17,6 +18,7 @@ from leakgauge.models.resnet import resnet20, resnet50
 from leakgauge.models.slim_net import slim
 
 NETS: Mapping[str, str] = {
+    "lenet7": "LeNet of Mo et al.: seven 5 x 5 convolutions of 12 channels, sigmoid",
     "lenet": "LeNet of DLG: three 5 x 5 convolutions of 12 channels, sigmoid",
     "slim": "three 3 x 3 convolutions of 48 channels, ReLU, no normalisation",
     "cnn": "three 3 x 3 convolutions of 16, 32 and 32 channels that each halve the image, ReLU",
@@ -85,6 +87,7 @@ def _make(
         return fcnet(channels * side * side, classes, generator=generator)
     network = {
         "lenet": lenet,
+        "lenet7": lenet7,
         "slim": slim,
         "cnn": cnn,
         "alexnet": alexnet,

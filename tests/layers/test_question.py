@@ -1,0 +1,184 @@
+"""The question of layers on data whose answer is known: a planted property, and a shuffled one."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from leakgauge.core.checks import InputError
+from leakgauge.core.types import Dataset, Task
+from leakgauge.layers.question import QUESTION
+from leakgauge.layers.report.as_json import as_json
+from leakgauge.layers.report.rows import advice_of, layer_rows
+from leakgauge.layers.spec import LayersSpec
+from leakgauge.runs.question import Answer, Silent
+from leakgauge.runs.work import WorkFolder
+from support.planted import Planted, odd, planted, source_of
+
+SMALL = {"task": "mine:build", "batch_size": 16, "batches": 300, "held_out": 200, "trials": 300}
+
+
+def played(source, folder: Path, **settings) -> Answer:
+    spec = LayersSpec(**{**SMALL, **settings})
+    spec.check()
+    return QUESTION.run(spec.resolve(source), source, WorkFolder(folder), Silent(), workers=1)
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory) -> Answer:
+    """Before any training, when the property's layer has weights of zero."""
+    return played(planted(seed=0), tmp_path_factory.mktemp("planted"), rounds=0, under=0.35)
+
+
+def test_a_planted_property_is_found_in_its_layer_alone(answer: Answer) -> None:
+    rows = {row.name: row for row in layer_rows(answer.measurements)}
+    share = {name: row.figures["v_information_share"].estimate for name, row in rows.items()}
+    assert share["aside"].value > 0.9
+    for name in ("body", "head"):
+        assert share[name].low <= 0.0 <= share[name].high
+        auroc = rows[name].figures["auroc"].estimate
+        assert auroc.low <= 0.5 <= auroc.high
+
+
+def test_the_advice_names_the_layer_and_the_attack_without_it_is_at_chance(answer: Answer) -> None:
+    advice = advice_of(answer.measurements)
+    assert advice is not None
+    assert advice.layers == ("aside",)
+    assert advice.before.low > 0.9
+    assert advice.after.low <= 0.0 <= advice.after.high
+    assert advice.holds
+
+
+def test_a_run_that_goes_on_has_the_same_figures(tmp_path: Path, answer: Answer) -> None:
+    folder, source = tmp_path / "work", planted(seed=0)
+    calls: list[str] = []
+
+    class Killed(Silent):
+        def step(self, what: str, done: int, of: int, note: str = "") -> None:
+            calls.append(what)
+            if what.endswith("private batches") and done == 2:
+                raise KeyboardInterrupt
+
+    spec = LayersSpec(**SMALL, rounds=0, under=0.35).resolve(source)
+    with pytest.raises(KeyboardInterrupt):
+        QUESTION.run(spec, source, WorkFolder(folder), Killed(), workers=1)
+    again = QUESTION.run(spec, source, WorkFolder(folder), Silent(), workers=1)
+    assert again.measurements == answer.measurements
+
+
+def test_json_has_the_layers_in_forward_order(answer: Answer, tmp_path: Path) -> None:
+    found = as_json(answer, tmp_path)
+    assert [one["name"] for one in found["layers"]] == ["body", "head", "aside"]
+    first = found["layers"][0]
+    assert first["kind"] == "linear" and first["parameters"] == 88
+    for key in ("auroc", "v_information"):
+        assert set(first[key]) == {"value", "low", "high"}
+    assert {"printed_f", "raw_1", "median_inf"} <= set(first["sensitivity"])
+    assert first["kernel_information"]["bits"]["high"] > 0
+    assert found["advice"]["hide"] == ["aside"]
+    assert found["advice"]["advantage_before"]["value"] > 0.9
+
+
+@pytest.mark.slow
+def test_a_shuffled_property_shows_no_information(tmp_path: Path) -> None:
+    held = 0
+    for seed in range(20):
+        source = planted(seed=seed, shuffled=True)
+        found = played(source, tmp_path / str(seed), rounds=0, seed=seed)
+        rows = layer_rows(found.measurements)
+        each = [row.figures["v_information"].estimate for row in rows]
+        held += all(one.low <= 0 <= one.high for one in each)
+    assert held >= 18
+
+
+def test_a_defense_of_one_layer_is_advised_and_verified(tmp_path: Path) -> None:
+    """A deterministic stand-in for noise: pruning all of the planted layer's gradient."""
+    settings = {"rounds": 0, "under": 0.35, "adversary": ("logistic",)}
+    found = played(planted(seed=1), tmp_path, protect="noise:std=10", **settings)
+    advice = advice_of(found.measurements)
+    assert advice is not None
+    assert advice.layers == ("aside",)
+    assert advice.after.low <= 0.0 <= advice.after.high
+
+
+def test_layers_of_every_kind_are_measured(tmp_path: Path) -> None:
+    found = played(odd(seed=0), tmp_path, adversary=("logistic", "energies"), rounds=5)
+    rows = layer_rows(found.measurements)
+    kinds = {row.name: row.kind for row in rows}
+    assert kinds["words"] == "embedding"
+    assert kinds["convolution"] == "convolution"
+    assert kinds["norm"] == "normalisation"
+    assert any(name.startswith("attention") for name in kinds)
+    assert rows[0].name == "words" and rows[-1].name == "last"
+    assert rows[0].figures["auroc"].estimate.value > 0.9, "the word with the property moves its row"
+    assert {name for row in rows for name in row.each} == {"logistic", "energies"}
+
+
+def test_several_values_coordinates_and_fedavg_play(tmp_path: Path) -> None:
+    source = planted(seed=2)
+    assert source.dataset is not None
+    codes = torch.from_numpy(np.random.default_rng(0).integers(3, size=len(source.dataset)))
+    data = replace(source.dataset, secrets={"p": codes})
+    three = replace(source, dataset=data)
+    found = played(
+        three, tmp_path, adversary=("forest:trees=10",), coordinates=5, local_steps=2, rounds=3
+    )
+    shares = [row.figures["v_information_share"].estimate for row in layer_rows(found.measurements)]
+    assert all(one.low <= 0 <= one.high for one in shares), "the values are random"
+
+
+def test_the_softmax_over_votes_ends_at_0_548_bits(tmp_path: Path) -> None:
+    settings = {"adversary": ("forest",), "calibration": "softmax-votes", "rounds": 0}
+    found = played(planted(seed=0), tmp_path, **settings)
+    rows = {row.name: row for row in layer_rows(found.measurements)}
+    assert 0.53 < rows["aside"].figures["v_information"].estimate.value <= 0.5485
+
+
+def test_bad_input_gets_one_clear_line(tmp_path: Path) -> None:
+    source = planted(seed=0)
+    assert source.dataset is not None
+    single = source_of(Task(torch.nn.Linear(11, 2)), source.dataset)
+    one_value = replace(
+        source, dataset=replace(source.dataset, secrets={"p": torch.zeros(2400, dtype=torch.int64)})
+    )
+    cases = (
+        (source, {"layers": ("bodi",)}, "no layer 'bodi'.*body"),
+        (single, {}, "one layer with parameters .'model'.*bring a deeper one"),
+        (one_value, {}, "one value .'0'.*nothing can be inferred"),
+        (source, {"secret": "q"}, "--secret is 'q'"),
+        (source, {"under": 1.5}, "under is 1.5; expected an advantage between 0 and 1"),
+        (source, {"adversary": ("joint",)}, "'joint' does not infer a property from one gradient"),
+        (source, {"protect": "dpsgd:clip=1,noise=1"}, "layers"),
+        (source, {"local_steps": 2, "adversary": ("energies",)}, "local_steps"),
+    )
+    for given, settings, wanted in cases:
+        with pytest.raises(InputError, match=wanted) as caught:
+            played(given, tmp_path, **settings)
+        assert "\n" not in str(caught.value)
+
+
+def test_the_model_stays_unchanged(tmp_path: Path) -> None:
+    source = planted(seed=3)
+    assert source.task is not None
+    before = {name: leaf.clone() for name, leaf in source.task.model.state_dict().items()}
+    played(source, tmp_path, adversary=("logistic",), rounds=2)
+    assert isinstance(source.task.model, Planted) and source.task.model.training
+    after = source.task.model.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_records_of_all_sides_are_apart() -> None:
+    from leakgauge.layers.run.preparing import prepare
+
+    source = planted(seed=0)
+    users = torch.arange(2400) // 4
+    data = replace(source.dataset, users=users) if isinstance(source.dataset, Dataset) else None
+    for given in (source, replace(source, dataset=data)):
+        spec = LayersSpec(**SMALL, participants=3).resolve(given)
+        sides = prepare(spec, given).sides
+        parts = [sides.private, sides.fitting, *sides.held_out, *sides.others, sides.test]
+        owners = users if given is not source else torch.arange(2400)
+        groups = [set(owners[part].tolist()) for part in parts]
+        assert sum(map(len, groups)) == len(set().union(*groups))
