@@ -46,7 +46,8 @@ def test_the_advice_names_the_layer_and_the_attack_without_it_is_at_chance(answe
     advice = advice_of(answer.measurements)
     assert advice is not None
     assert advice.layers == ("aside",)
-    assert advice.before.low > 0.9
+    assert advice.before.value > 0.9
+    assert advice.before.low > 0.35
     assert advice.after.low <= 0.0 <= advice.after.high
     assert advice.holds
 
@@ -72,7 +73,8 @@ def test_json_has_the_layers_in_forward_order(answer: Answer, tmp_path: Path) ->
     found = as_json(answer, tmp_path)
     assert [one["name"] for one in found["layers"]] == ["body", "head", "aside"]
     first = found["layers"][0]
-    assert first["kind"] == "linear" and first["parameters"] == 88
+    assert first["kind"] == "linear"
+    assert first["parameters"] == 88
     for key in ("auroc", "v_information"):
         assert set(first[key]) == {"value", "low", "high"}
     assert {"printed_f", "raw_1", "median_inf"} <= set(first["sensitivity"])
@@ -94,7 +96,7 @@ def test_a_shuffled_property_shows_no_information(tmp_path: Path) -> None:
 
 
 def test_a_defense_of_one_layer_is_advised_and_verified(tmp_path: Path) -> None:
-    """A deterministic stand-in for noise: pruning all of the planted layer's gradient."""
+    """Noise far above the gradient leaves nothing of the layer that it is added to."""
     settings = {"rounds": 0, "under": 0.35, "adversary": ("logistic",)}
     found = played(planted(seed=1), tmp_path, protect="noise:std=10", **settings)
     advice = advice_of(found.measurements)
@@ -111,7 +113,7 @@ def test_layers_of_every_kind_are_measured(tmp_path: Path) -> None:
     assert kinds["convolution"] == "convolution"
     assert kinds["norm"] == "normalisation"
     assert any(name.startswith("attention") for name in kinds)
-    assert rows[0].name == "words" and rows[-1].name == "last"
+    assert [rows[0].name, rows[-1].name] == ["words", "last"]
     assert rows[0].figures["auroc"].estimate.value > 0.9, "the word with the property moves its row"
     assert {name for row in rows for name in row.each} == {"logistic", "energies"}
 
@@ -149,7 +151,7 @@ def test_bad_input_gets_one_clear_line(tmp_path: Path) -> None:
         (one_value, {}, "one value .'0'.*nothing can be inferred"),
         (source, {"secret": "q"}, "--secret is 'q'"),
         (source, {"under": 1.5}, "under is 1.5; expected an advantage between 0 and 1"),
-        (source, {"adversary": ("joint",)}, "'joint' does not infer a property from one gradient"),
+        (source, {"adversary": ("encoder",)}, "'encoder' does not infer a property; choose"),
         (source, {"protect": "dpsgd:clip=1,noise=1"}, "layers"),
         (source, {"local_steps": 2, "adversary": ("energies",)}, "local_steps"),
     )
@@ -164,7 +166,8 @@ def test_the_model_stays_unchanged(tmp_path: Path) -> None:
     assert source.task is not None
     before = {name: leaf.clone() for name, leaf in source.task.model.state_dict().items()}
     played(source, tmp_path, adversary=("logistic",), rounds=2)
-    assert isinstance(source.task.model, Planted) and source.task.model.training
+    assert isinstance(source.task.model, Planted)
+    assert source.task.model.training
     after = source.task.model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         attribute_candidates as attribute_candidates,
     )
     from leakgauge.inference.adversaries.ordinal import Ordinal as Ordinal
+    from leakgauge.inference.adversaries.part import Part as Part
     from leakgauge.inference.adversaries.pca_forest import PcaForest as PcaForest
     from leakgauge.inference.adversaries.plda import Plda as Plda
     from leakgauge.inference.adversaries.rounds import accumulate as accumulate
@@ -77,6 +78,7 @@ else:
             "Matching": "leakgauge.inference.adversaries.matching",
             "Mix": "leakgauge.inference.games.mixing",
             "Ordinal": "leakgauge.inference.adversaries.ordinal",
+            "Part": "leakgauge.inference.adversaries.part",
             "PcaForest": "leakgauge.inference.adversaries.pca_forest",
             "Plda": "leakgauge.inference.adversaries.plda",
             "PropertyInference": "leakgauge.inference.games.games",

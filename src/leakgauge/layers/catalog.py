@@ -52,8 +52,8 @@ def parse_attack(text: str) -> "Attack":
     if text.partition(":")[0] not in MEMBERS:
         attack = parse_adversary(text)
         require(
-            PROPERTY in games_of(attack) and not hasattr(attack, "judge_jointly"),
-            f"the adversary {text!r} does not infer a property from one gradient; choose one of "
+            PROPERTY in games_of(attack),
+            f"the adversary {text!r} does not infer a property; choose one of "
             f"{', '.join((*FAMILY, *WRAPPED))}",
         )
         return attack  # type: ignore[return-value]

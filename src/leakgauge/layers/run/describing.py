@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,10 +44,14 @@ def described(
     """Return the measurements, and for each part that could not be measured why."""
     made: list[Measurement] = []
     missing: list[str] = []
+    kernels = {
+        f"kernel estimate of {layer.name!r}": partial(_kernel, layer)
+        for layer in (prepared.layers if spec.kernel_records else ())
+    }
     parts = {
         "size": _sizes,
         "sensitivity": _sensitivities,
-        "kernel estimates": _kernels,
+        **kernels,
         **({"direction": _directions} if spec.direction else {}),
     }
     for name, part in parts.items():
@@ -134,16 +139,10 @@ def _directions(
                 )
 
 
-def _kernels(
-    spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
+def _kernel(
+    layer: Layer, spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
 ) -> Iterator[Measurement]:
-    if spec.kernel_records == 0:
-        return
     data = _records(spec, prepared, spec.kernel_records)
-    for layer in prepared.layers:
-        outputs = layer_outputs(prepared.task, params, data.x, layers=[layer.name])
-        if layer.name in outputs:
-            found = information_bounds(outputs[layer.name], sigma2=spec.sigma2)
-            yield from kernel_measurements(
-                cell, layer, found.lower, found.upper, found.shares, found.n
-            )
+    outputs = layer_outputs(prepared.task, params, data.x, layers=[layer.name])
+    found = information_bounds(outputs[layer.name], sigma2=spec.sigma2)
+    yield from kernel_measurements(cell, layer, found.lower, found.upper, found.shares, found.n)

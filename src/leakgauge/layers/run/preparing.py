@@ -19,7 +19,7 @@ from leakgauge.data.roles import resolve_roles
 from leakgauge.gradients import check_vectorisable
 from leakgauge.gradients.walk import Layer, walk
 from leakgauge.inference import PropertyInference, Pure
-from leakgauge.inference.games.blocks import BATCHES_IN_A_BLOCK, MAX_BLOCKS
+from leakgauge.inference.games.blocks import MAX_BLOCKS
 from leakgauge.inference.games.mixing import Half, Mix
 from leakgauge.inference.settings import EMPIRICAL
 from leakgauge.layers.run.sides import Sides, sides_of
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 FEW_BLOCKS = 10
 """Blocks where records are few: so many give an interval."""
+
+BATCHES_IN_A_BLOCK = 2
+"""Batches of the rarest value that a block holds, where there are enough records."""
 
 WHOLE = "model"
 """The name of a layer that is the model itself."""
