@@ -18,7 +18,7 @@ FILES = [path for path in SHARED if path.suffix in (".py", ".j2", ".css")]
 ROOMS = ("inference", "guarantee", "inversion")
 
 # English words that the shared code may use as such.
-PLAIN = {"user", "property", "attribute", "proportion"}
+PLAIN = {"user", "property", "attribute", "proportion", "layers"}
 
 
 def names() -> set[str]:

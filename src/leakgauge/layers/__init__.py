@@ -12,11 +12,15 @@ _PLACES = {
     "Sensitivity": "sensitivity",
     "direction_sensitivity": "sensitivity",
     "information_bounds": "kernel_information",
+    "LayersRebuilt": "reconstruction",
+    "gradient_of_other": "subtraction",
     "jacobian_sensitivity": "sensitivity",
     "layer_outputs": "representations",
     "partial_correlation": "correlation",
     "pearson": "correlation",
+    "rebuild_from_layers": "reconstruction",
     "significance": "correlation",
+    "v_information": "information",
 }
 
 __getattr__, __dir__, __all__ = attach(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,9 @@ from leakgauge.results.statistics import mean_estimate
 if TYPE_CHECKING:
     from leakgauge.layers.spec import LayersSpec
 
+Measure = Callable[..., Iterator[Measurement]]
+"""From the settings, what was prepared, the parameters and a cell to measurements."""
+
 NAMES = {"f": "F", "1": "1", "inf": "inf"}
 """The norms of ``layers.sensitivity`` by their part of a metric's name."""
 
@@ -48,7 +51,7 @@ def described(
         f"kernel estimate of {layer.name!r}": partial(_kernel, layer)
         for layer in (prepared.layers if spec.kernel_records else ())
     }
-    parts = {
+    parts: dict[str, Measure] = {
         "size": _sizes,
         "sensitivity": _sensitivities,
         **kernels,
