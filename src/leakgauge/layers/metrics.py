@@ -19,6 +19,9 @@ KINDS = ("printed", "raw", "mean", "median")
 SENSITIVITIES = tuple(f"sensitivity_{kind}_{norm}" for kind in KINDS for norm in NORMS)
 DIRECTIONS = tuple(f"direction_{norm}" for norm in NORMS)
 
+AGAINST = (INFORMATION, *SENSITIVITIES, KERNEL, SIZE, LOG_SIZE)
+"""The measures that are correlated with the AUROC."""
+
 
 def _sensitivity(title: str) -> Metric:
     return Metric(title=title, high=math.inf, tabled=False)
@@ -43,8 +46,16 @@ METRICS = {
     KERNEL: Metric(title="I(X; T), bounds", unit="bits", high=math.inf, tabled=False),
     KERNEL_SHARE: Metric(title="I(X; T) / log2 N, bounds", tabled=False),
     SIZE: Metric(title="Weights", high=math.inf, tabled=False, of_model=True),
-    CORRELATION: Metric(title="Correlation with the AUROC", low=-1.0, tabled=False),
-    PARTIAL: Metric(title="Partial correlation, given log size", low=-1.0, tabled=False),
+    **{
+        f"{kind}_{name}": Metric(
+            title=f"{title}: {name.replace('_', ' ')}", low=-1.0, tabled=False, of_model=True
+        )
+        for kind, title in (
+            (CORRELATION, "Correlation with the AUROC"),
+            (PARTIAL, "Partial correlation with the AUROC, given log size"),
+        )
+        for name in AGAINST
+    },
     BEFORE: Metric(title="Advantage before the advice", low=-1.0, tabled=False),
     AFTER: Metric(title="Advantage after the advice", low=-1.0, tabled=False),
     **UTILITY,

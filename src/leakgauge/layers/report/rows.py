@@ -135,9 +135,9 @@ def correlation_rows(
     """Return each measure with its correlation with the AUROC, plain and given the layer's size."""
     found = {
         kind: {
-            one.metric.partition(": ")[2]: one
+            one.metric.removeprefix(f"{kind}_"): one
             for one in measurements
-            if one.metric.startswith(f"{kind}: ")
+            if one.metric.startswith(f"{kind}_")
         }
         for kind in (CORRELATION, PARTIAL)
     }

@@ -13,6 +13,7 @@ from leakgauge.gradients.walk import Layer
 from leakgauge.layers.correlation import Correlation, partial_correlation, pearson
 from leakgauge.layers.information import BITS, NATS, SHARE, in_unit, v_information
 from leakgauge.layers.metrics import (
+    AGAINST,
     CORRELATION,
     INFORMATION,
     INFORMATION_NATS,
@@ -21,7 +22,6 @@ from leakgauge.layers.metrics import (
     KERNEL_SHARE,
     LOG_SIZE,
     PARTIAL,
-    SENSITIVITIES,
     SIZE,
     of_layer,
 )
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from leakgauge.layers.spec import LayersSpec
 
 UNITS = {INFORMATION: BITS, INFORMATION_NATS: NATS, INFORMATION_SHARE: SHARE}
-
-AGAINST = (INFORMATION, *SENSITIVITIES, KERNEL, SIZE, LOG_SIZE)
-"""The measures that are correlated with the AUROC, by the name of their metric."""
 
 
 def attack_measurements(
@@ -148,7 +145,7 @@ def _found(cell: Cell, kind: str, metric: str, found: Correlation | None) -> Ite
     if found is not None and np.isfinite([found.r, found.low, found.high]).all():
         estimate = Estimate(found.r, found.low, found.high, found.n)
         details = {"t": f"{found.t:.2f}", "p": f"{found.p:.3g}"}
-        yield cell.measurement(f"{kind}: {metric}", estimate, details=details)
+        yield cell.measurement(f"{kind}_{metric}", estimate, details=details)
 
 
 def kernel_measurements(
