@@ -62,6 +62,13 @@ class LayersSpec(Spec):
             panel=ATTACK,
         ),
     ] = None
+    by_user: Annotated[
+        Truth,
+        Setting(
+            "split whole users, where the data name them; false splits records, as the paper does",
+            panel=DATA,
+        ),
+    ] = True
     half: Annotated[
         Truth,
         Setting(

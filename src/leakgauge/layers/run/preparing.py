@@ -139,7 +139,17 @@ def _records(spec: LayersSpec, source: Source) -> Records:
         secret=spec.secret,
         merge_rare=spec.merge_rare,
     )
+    if not spec.by_user:
+        records = _without_users(records)
     return records if spec.value is None else _against_others(records, spec)
+
+
+def _without_users(records: Records) -> Records:
+    def encoded(fit_on: Tensor, keep: tuple[str, ...]) -> tuple[Task, Dataset]:
+        task, data = records.encode(fit_on, keep)
+        return task, replace(data, users=None)
+
+    return replace(records, users=None, encode=encoded)
 
 
 def _against_others(records: Records, spec: LayersSpec) -> Records:
