@@ -40,6 +40,8 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/inversion.py
 	$(BIN)/python benchmarks/membership.py
 	$(BIN)/python benchmarks/layers.py
+	$(BIN)/python benchmarks/inference.py
+	$(BIN)/python benchmarks/layers.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -45,9 +45,14 @@ class Logistic:
         require_positive(self.folds - 1, "number of folds less one")
 
     @property
+    def view(self) -> View:
+        """Gradients to features."""
+        return Flat()
+
+    @property
     def kept(self) -> View:
         """What is kept of every shadow batch."""
-        return Flat()
+        return self.view
 
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
@@ -60,10 +65,10 @@ class Logistic:
         return FittedRegression.calibrate(self, regress, shadow, log_prior)
 
     def _regress(self, shadow: Shadow, rng: np.random.Generator) -> Regression:
-        view = Flat()
-        features, secret = shadow.observe(self.batches, view=view, rng=rng)
+        features, secret = shadow.observe(self.batches, view=self.view)
+        features = features.copy()  # other attacks see the same ones
         components = min(self.components, *features.shape)
-        # In place, as the features may be most of the memory; nobody else reads them.
+        # In place, as the features may be most of the memory.
         pca = PCA(
             components,
             copy=False,
@@ -75,4 +80,4 @@ class Logistic:
         bounded = FunctionTransformer(within_deviations)
         first = StandardiseInPlace()
         model = make_pipeline(first, bounded, pca, StandardScaler(), regression)
-        return Regression(view, model.fit(features, secret))
+        return Regression(self.view, model.fit(features, secret))

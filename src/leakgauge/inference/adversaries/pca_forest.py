@@ -13,7 +13,6 @@ from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.forest import FittedForest
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.sharing import features_of
 from leakgauge.inference.adversaries.views import Flat, View
 
 LARGEST = 1e30
@@ -79,17 +78,25 @@ class PcaForest:
         require_positive(self.batches, "number of shadow batches")
 
     @property
+    def view(self) -> View:
+        """Gradients to what the axes are learned on."""
+        return Flat()
+
+    @property
     def kept(self) -> View:
         """What is kept of every shadow batch."""
-        return Flat()
+        return self.view
 
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
     ) -> FittedForest:
         """Learn axes and forest on the same balanced bootstrapped batches."""
-        rows, secret = shadow.draw(self.batches, rng=rng)
-        clean = replace(shadow, defense=shadow.defense.without_noise())
-        (flat,) = features_of(clean.gradients(rows), [Flat()], self.batches)
-        view = Projection.learn(torch.from_numpy(flat), self.components, rng=rng)
-        (features,) = features_of(shadow.gradients(rows), [view], self.batches)
+        noisy = shadow.defense.adds_noise
+        clean = replace(shadow, defense=shadow.defense.without_noise()) if noisy else shadow
+        flat, secret = clean.observe(self.batches, view=self.view)
+        view = Projection.learn(torch.from_numpy(flat.copy()), self.components, rng=rng)
+        if noisy:
+            features, _ = shadow.observe(self.batches, view=view)
+        else:
+            features = view({"flat": torch.from_numpy(flat)}).cpu().numpy()
         return FittedForest.grow(self, view, features, secret, log_prior, rng=rng)
