@@ -41,7 +41,6 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/membership.py
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/inference.py
-	$(BIN)/python benchmarks/layers.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
