@@ -47,7 +47,7 @@ def fit(one: Shadow, *, shares: bool) -> float:
     for attack in attacks:
         rng = np.random.default_rng(0)
         seen = together if shares else replace(one)
-        fitted = attack.fit(seen, prior, rng=rng)  # type: ignore[call-arg, arg-type]
+        fitted = attack.fit(seen, prior, rng=rng)
         judge_held_out(attack, fitted, seen, batches=BATCHES, rng=rng)  # type: ignore[arg-type]
     return time.perf_counter() - began
 

@@ -17,7 +17,13 @@ from leakgauge.runs.question import Answer, Silent
 from leakgauge.runs.work import WorkFolder
 from support.planted import Planted, odd, planted, source_of
 
-SMALL = {"task": "mine:build", "batch_size": 16, "batches": 300, "held_out": 200, "trials": 300}
+SMALL = {
+    "task": "mine:build",
+    "batch_size": 16,
+    "shadow_batches": 300,
+    "held_out": 200,
+    "trials": 300,
+}
 
 
 def played(source, folder: Path, **settings) -> Answer:

@@ -97,7 +97,7 @@ class LayersSpec(Spec):
     trials: Annotated[
         Whole, Setting("private batches that are attacked", least=1, panel=ATTACK)
     ] = 1000
-    batches: Annotated[
+    shadow_batches: Annotated[
         Whole, Setting("batches of its own that an attack learns from", least=10, panel=ATTACK)
     ] = 1000
     held_out: Annotated[

@@ -68,7 +68,7 @@ def scene_of(
         observed, observer, folder=folder, progress=progress, after=after, workers=workers
     )
     shadow = _shadow(spec, prepared, params, prepared.data.rows(sides.fitting.to(device)))
-    key, rows, _ = shadow.batches(spec.batches)
+    key, rows, _ = shadow.batches(spec.shadow_batches)
     recorded = Recorded(partial(_kept, observer.parameters))
     recorded.record(key, see(shadow.data, rows, "batches to learn from"))
     halves = []
