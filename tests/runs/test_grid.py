@@ -106,7 +106,7 @@ OTHER = {
     "task": "m:f", "defense": ("sign",), "batch_size": 17, "shadow": 999, "rounds": 9,
     "trials": 4999, "lr": 0.02, "optimizer": "adam", "loss": "mse",
     "batches": "fresh", "prior": "empirical", "ratio_bins": 5, "candidates": 3, "stack": True,
-    "hidden": (99,), "allow_loop": True, "device": "cuda", "seed": 1,
+    "hidden": (99,), "net": "slim", "allow_loop": True, "device": "cuda", "seed": 1,
     "seeds": 2,
 }  # fmt: skip
 
