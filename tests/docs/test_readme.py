@@ -100,13 +100,17 @@ def small(words: list[str]) -> list[str]:
 def small_audit(asks: list[str]) -> list[str]:
     everything = "all" in asks
     options = ["--workers", "1"]
-    if everything or set(asks) - {"reconstruction", "guarantee", "membership"}:
+    if everything or set(asks) - {"reconstruction", "guarantee", "membership", "layers"}:
         options += SMALL
     if asks == ["membership"]:
         options += ["--adversary", "gradients:epochs=1"]
         options += ["--rounds", "1", "--hidden", "8"]
     if everything or "membership" in asks:
         options += ["--set", "membership.size=200"]
+    if asks == ["layers"]:
+        options += ["--trials", "120", "--adversary", "logistic"]
+    if everything or "layers" in asks:
+        options += ["--set", "layers.shadow_batches=60", "--set", "layers.held_out=40"]
     if everything or "proportion" in asks:
         options += PROPORTION
     if asks == ["property"]:  # the fastest that plays it
