@@ -1,6 +1,6 @@
 """The empirical V-information of gradients about a property: what an attacker can use of them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,22 +99,3 @@ def softmax_over_votes(share: Floats) -> Floats:
     """
     log: Floats = special.log_softmax(share, axis=1)
     return log
-
-
-@dataclass(frozen=True)
-class Usable:
-    """What the best attack of the family can use of one layer.
-
-    Attributes:
-        layer: its name.
-        adversary: the attack that held-out data favour.
-        ignorant: whether held-out data say that guessing does better.
-        log_posterior: calibrated, of the trials ``[n, m]``, under the prior.
-        gain: on held-out batches, in nats.
-    """
-
-    layer: str
-    adversary: str
-    ignorant: bool
-    log_posterior: Floats
-    gain: float

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,6 +168,12 @@ class WorkFolder:
     def _path(self, name: str, kind: str) -> Path:
         parts = _parts(name)
         return self.path.joinpath("checkpoints", *parts).with_name(f"{parts[-1]}.{kind}")
+
+
+def elsewhere(run: "Run") -> "Run":
+    """Return the run without where its data lie; their fingerprint alone changes figures."""
+    settings = {name: value for name, value in run.settings.items() if name != "data"}
+    return replace(run, settings=settings)
 
 
 def digest_of(tensors: "Mapping[str, Tensor]") -> str:

@@ -11,7 +11,7 @@ from leakgauge.inference.settings import InferenceSettings
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.stages import run_stages
-from leakgauge.runs.work import WorkFolder
+from leakgauge.runs.work import WorkFolder, elsewhere
 
 
 def answer(
@@ -32,7 +32,7 @@ def answer(
     seeds = range(spec.seed, spec.seed + spec.seeds)
     each = [prepare(replace(spec, seed=seed), source) for seed in seeds]
     run = _together([one.run for one in each])
-    folder.guard(_elsewhere(run))
+    folder.guard(elsewhere(run))
     for note in run.notes:
         progress.note(note)
     for warning in run.warnings:
@@ -54,9 +54,3 @@ def _together(runs: Sequence[Run]) -> Run:
         notes=tuple(dict.fromkeys(text for one in runs for text in one.notes)),
         warnings=list(dict.fromkeys(text for one in runs for text in one.warnings)),
     )
-
-
-def _elsewhere(run: Run) -> Run:
-    """The run without where its data lie, which changes no figure; their fingerprint counts."""
-    settings = {name: value for name, value in run.settings.items() if name != "data"}
-    return replace(run, settings=settings)

@@ -27,7 +27,8 @@ def shadows_of_round(
     The attacks share what they observe of it.
     """
     clean = shadow_of_round(stage, number, params)
-    views = [attack.view for attack in stage.attacks if hasattr(attack, "view")]
+    asked = (getattr(attack, "view", None) for attack in stage.attacks)
+    views = [view for view in asked if view is not None]
     return {
         knowledge: replace(clean, defense=known).sharing(
             Shared(views, max_bytes=clean.max_bytes if len(stage.attacks) > 1 else 0)

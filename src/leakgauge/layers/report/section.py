@@ -31,7 +31,6 @@ from leakgauge.report.section import Chart, Row, Section
 from leakgauge.report.templates import render
 from leakgauge.report.utility import about_utility, useless_models, utilities
 from leakgauge.results.measurements import Measurement
-from leakgauge.results.metrics import metric_named
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.question import Answer, Question
 
@@ -75,7 +74,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "measures_say": about_measures(measurements),
             "charts": _charts(rows, at),
             "correlations": correlation_rows(measurements),
-            "titles": {name: metric_named(name, METRICS).label for name in METRICS}
+            "titles": {name: metric.label for name, metric in METRICS.items()}
             | {"log_size": "Log of the number of parameters"},
             "missing": answer.missing,
             "learned": [about_utility(each) for each in learned],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leakgauge.core.rng import stream
@@ -27,10 +27,10 @@ from leakgauge.layers.run.preparing import Prepared, prepare
 from leakgauge.layers.run.scene import Scene, scene_of
 from leakgauge.layers.run.training import trained
 from leakgauge.layers.words import ALL, QUESTION
-from leakgauge.results.measurements import Measurement, Run
+from leakgauge.results.measurements import Measurement
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.stages import Kept
-from leakgauge.runs.work import WorkFolder, digest_of
+from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
 from leakgauge.training.utility import utility_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def answer(
         InputError: the data do not fit, or the training diverges.
     """
     prepared = prepare(spec, source)
-    folder.guard(_elsewhere(prepared.run))
+    folder.guard(elsewhere(prepared.run))
     for note in prepared.run.notes:
         progress.note(note)
     for warning in prepared.run.warnings:
@@ -114,10 +114,10 @@ class _Stage:
     def _hear(self, scene: Scene, layers: Sequence[Layer], sees: str) -> list[Heard]:
         """Let every attack judge by some layers; what a kill left said is read back."""
         parameters = tuple(name for layer in layers for name in layer.parameters)
+        after = f"{digest_of(self.params)} {scene.defense} {' '.join(parameters)}"
         found = []
         for text in self.spec.adversaries:
             attack = parse_attack(text)
-            after = f"{digest_of(self.params)} {scene.defense} {' '.join(parameters)}"
             name = f"heard/{scene.defense}/{sees or 'model'}/{'+'.join(parameters)}/{attack.name}"
             kept: Kept | None = self.folder.arrays(name, after=after)
             if kept is None:
@@ -137,9 +137,3 @@ def _utility(
     found = utility_of(prepared.task, params, prepared.data.rows(rows), rng=rng)
     if found is not None:
         yield cell.measurement(found.metric, found.estimate, chance=found.chance)
-
-
-def _elsewhere(run: Run) -> Run:
-    """The run without where its data lie, which changes no figure; their fingerprint counts."""
-    settings = {name: value for name, value in run.settings.items() if name != "data"}
-    return replace(run, settings=settings)

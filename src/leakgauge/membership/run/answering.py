@@ -26,11 +26,11 @@ from leakgauge.membership.run.preparing import Prepared, prepare
 from leakgauge.membership.run.training import Recipe
 from leakgauge.membership.run.world import World, given_world, trained_world
 from leakgauge.membership.spec import QUESTION, MembershipSpec
-from leakgauge.results.measurements import HEADLINE, Measurement, Run
+from leakgauge.results.measurements import HEADLINE, Measurement
 from leakgauge.runs.executors import spread
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.stages import Kept
-from leakgauge.runs.work import WorkFolder, digest_of
+from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
 
 Part = tuple[str, str, str]
 """Defense, knowledge and the attack's name."""
@@ -57,7 +57,7 @@ def answer(
         InputError: the data do not fit, or no model could be trained and attacked.
     """
     prepared = prepare(spec, source)
-    folder.guard(_elsewhere(prepared.run))
+    folder.guard(elsewhere(prepared.run))
     for note in prepared.run.notes:
         progress.note(note)
     for warning in prepared.run.warnings:
@@ -245,9 +245,3 @@ def _at_risk(
         ]
         found[defense] = sorted(exposed, key=lambda one: -one.odds)[: spec.at_risk]
     return found
-
-
-def _elsewhere(run: Run) -> Run:
-    """The run without where its data lie, which changes no figure; their fingerprint counts."""
-    settings = {name: value for name, value in run.settings.items() if name != "data"}
-    return replace(run, settings=settings)
