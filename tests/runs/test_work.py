@@ -46,6 +46,17 @@ def test_names_may_hold_anything(tmp_path: Path) -> None:
     assert folder.arrays("property, prune:rate=0.9 $x/step-1") == ({}, {"x": 1})
 
 
+def test_names_may_be_long_and_differ_at_their_end(tmp_path: Path) -> None:
+    folder = WorkFolder(tmp_path)
+    long = "+".join(f"layer{number}.weight" for number in range(200))
+    for end in "ab":
+        folder.keep_arrays(f"{long}{end}/{long}{end}", {"end": np.array(ord(end))}, {})
+    for end in "ab":
+        kept = folder.arrays(f"{long}{end}/{long}{end}")
+        assert kept is not None
+        assert kept[0]["end"] == ord(end)
+
+
 def test_checkpoints_of_another_description_are_removed(tmp_path: Path) -> None:
     folder = WorkFolder(tmp_path)
     run = Run("", {"seed": 0}, {"model": "A"})

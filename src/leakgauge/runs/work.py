@@ -26,6 +26,9 @@ Say = Callable[[str], None]
 
 _MADE_BY = "made-by.json"
 
+_LONGEST = 120
+"""Characters of a file's name, at most, without its ending."""
+
 
 def in_silence(text: str) -> None:
     """Drop a note."""
@@ -193,5 +196,10 @@ def _bytes_of(tensors: "Mapping[str, Tensor]") -> bytes:
 
 
 def _parts(name: str) -> list[str]:
-    # Systems disagree on what a file's name may hold.
-    return [re.sub(r"[^A-Za-z0-9.=_-]+", "-", part) for part in name.split("/") if part]
+    # Systems disagree on what a file's name may hold, and on how long it may be.
+    safe = (re.sub(r"[^A-Za-z0-9.=_-]+", "-", part) for part in name.split("/") if part)
+    return [part if len(part) <= _LONGEST else _shortened(part) for part in safe]
+
+
+def _shortened(part: str) -> str:
+    return f"{part[: _LONGEST - 17]}-{hashlib.sha256(part.encode()).hexdigest()[:16]}"
