@@ -94,6 +94,24 @@ def test_a_convolution_of_2304_weights_has_256_features() -> None:
     assert torch.equal(pooled[1, 17], leaf[1, 1, 1].max())
 
 
+@pytest.mark.parametrize("numbers", [3, 40, 1000, 3000, 10_000, 10**6])
+def test_gradients_are_kept_as_whole_as_memory_lets_them(numbers: int) -> None:
+    params = {
+        "conv": torch.zeros(16, 16, 3, 3),
+        "linear": torch.zeros(40, 50),
+        "bias": torch.zeros(10),
+    }
+    grads = {name: leaf.expand(2, *leaf.shape) for name, leaf in params.items()}
+
+    def width(keep: KernelMax) -> int:
+        return sum(leaf[0].numel() for leaf in keep(grads).values())
+
+    kept = KernelMax.within(params, 7, max_bytes=numbers * 7 * 4)
+    assert width(kept) <= numbers
+    more = width(KernelMax(kept.most + 1))
+    assert more > numbers or more == width(kept)
+
+
 def test_a_part_sees_its_parameters_and_the_same_coordinates_always() -> None:
     grads = {name: torch.randn(5, 4, 3) for name in "abc"}
     one = Selection(("a", "c"), coordinates=7, seed=1)

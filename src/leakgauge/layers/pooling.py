@@ -1,6 +1,7 @@
 """What is kept of a gradient: each convolution pooled over its kernel, large layers thinned."""
 
 import functools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require_positive
 from leakgauge.core.rng import stream
-from leakgauge.core.types import Grads
+from leakgauge.core.types import Grads, Params
 from leakgauge.gradients.flattening import flat_leaf
 
 
@@ -43,6 +44,27 @@ class KernelMax:
     def __call__(self, grads: Grads) -> dict[str, Tensor]:
         """Return what is kept of gradients with leaves ``[n, *p]``, by the same names."""
         return {name: self._pooled(leaf) for name, leaf in grads.items()}
+
+    @classmethod
+    def within(cls, params: Params, batches: int, *, max_bytes: int) -> "KernelMax":
+        """Return the one that keeps most of each leaf where all batches take ``max_bytes``.
+
+        Args:
+            params: those whose gradients are kept.
+            batches: how many gradients are kept.
+            max_bytes: bound on all of them; a leaf keeps one number even where it is exceeded.
+        """
+        widths = sorted(
+            math.prod(leaf.shape[:2]) if leaf.dim() > 2 else leaf.numel()
+            for leaf in params.values()
+        )
+        left = max_bytes // (batches * max(leaf.element_size() for leaf in params.values()))
+        for done, width in enumerate(widths):
+            share = left // (len(widths) - done)
+            if width > share:
+                return cls(min(cls.most, max(1, share)))
+            left -= width
+        return cls()
 
     def _pooled(self, leaf: Tensor) -> Tensor:
         pooled = leaf.flatten(3).amax(dim=3) if leaf.dim() > 3 else leaf

@@ -34,6 +34,9 @@ CHUNK = 50
 AT_ONCE = 2**27
 """Bytes of whole gradients that a job holds."""
 
+KEPT = 2**30
+"""Bytes that the gradients of all batches may take, as they are kept."""
+
 
 @dataclass(frozen=True, eq=False)
 class Observer:
@@ -47,6 +50,7 @@ class Observer:
         lr: of the local steps.
         seed: of the defense's noise.
         defense: of the clients.
+        keep: what is kept of a gradient.
     """
 
     task: Task
@@ -56,16 +60,17 @@ class Observer:
     lr: float
     seed: int
     defense: Defense
+    keep: KernelMax
 
     def __call__(self, data: Dataset, rows: Tensor) -> dict[str, Tensor]:
         """Return what is kept of the gradients of batches ``rows [n, B]`` of the records."""
-        keep = KernelMax()
         with one_thread():
-            chunks = [
-                keep({name: grads[name] for name in self.parameters})
-                for grads in self._whole(data, rows)
-            ]
+            chunks = [self.kept(grads) for grads in self._whole(data, rows)]
         return {name: leaf.cpu() for name, leaf in joined(chunks).items()}
+
+    def kept(self, grads: Grads) -> Grads:
+        """Return what is kept of whole gradients."""
+        return self.keep({name: grads[name] for name in self.parameters})
 
     def _whole(self, data: Dataset, rows: Tensor) -> Iterator[Grads]:
         if self.steps > 1:
@@ -94,7 +99,10 @@ def observer_of(
 ) -> Observer:
     """Return the observer of a run."""
     seed = derive(spec.seed, QUESTION, "noise", defense.name)
-    return Observer(task, params, parameters, spec.local_steps, spec.lr, seed, defense)
+    batches = spec.shadow_batches + spec.held_out + spec.trials
+    looked_at = {name: params[name] for name in parameters}
+    keep = KernelMax.within(looked_at, batches, max_bytes=KEPT)
+    return Observer(task, params, parameters, spec.local_steps, spec.lr, seed, defense, keep)
 
 
 def observed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +14,6 @@ from leakgauge.core.types import Dataset, Grads, Params
 from leakgauge.gradients import MAX_BYTES
 from leakgauge.inference import Shadow, Trials
 from leakgauge.inference.adversaries.sharing import Recorded
-from leakgauge.layers.pooling import KernelMax
 from leakgauge.layers.run.observing import Observer, observed
 from leakgauge.layers.run.preparing import Prepared
 from leakgauge.layers.words import QUESTION
@@ -69,7 +67,7 @@ def scene_of(
     )
     shadow = _shadow(spec, prepared, params, prepared.data.rows(sides.fitting.to(device)))
     key, rows, _ = shadow.batches(spec.shadow_batches)
-    recorded = Recorded(partial(_kept, observer.parameters))
+    recorded = Recorded(observer.kept)
     recorded.record(key, see(shadow.data, rows, "batches to learn from"))
     halves = []
     for number, mine in enumerate(sides.held_out, start=1):
@@ -83,10 +81,6 @@ def scene_of(
     return Scene(
         shadow.sharing(recorded), (halves[0], halves[1]), seen, trials, log_prior, defended
     )
-
-
-def _kept(parameters: Sequence[str], grads: Grads) -> Grads:
-    return KernelMax()({name: grads[name] for name in parameters})
 
 
 def _shadow(spec: LayersSpec, prepared: Prepared, params: Params, data: Dataset) -> Shadow:
