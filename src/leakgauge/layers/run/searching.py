@@ -17,6 +17,9 @@ Open = Mapping[str, Heard]
 Shut = Mapping[str, Heard]
 """The same of layers behind the protection; without those of which nothing is seen any more."""
 
+CANDIDATES = 8
+"""Layers that are tried at each step, those that leak most alone, so cost is linear in layers."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -36,22 +39,27 @@ class Found:
 def search(opened: Open, shut: Shut, *, under: float) -> Found:
     """Return few layers whose protection leaves an attacker less than an advantage of ``under``.
 
-    Layers are added greedily, each time the one that leaves the least; then those that are not
-    needed any more are taken out. The attacker adds up what its attacks on single layers say, or
-    takes the best of them. The advantage counts with one standard error on top, as the attacker
-    that verifies the advice may be a little stronger.
+    Layers are added greedily, each time the one of the eight most exposed that leaves the least;
+    then those that are not needed any more are taken out. The attacker adds up what its attacks on
+    single layers say, or takes the best of them. The advantage counts with one standard error on
+    top, as the attacker that verifies the advice may be a little stronger.
 
     Args:
         opened: what attacks say of each layer.
         shut: what they say of it behind its protection; without a layer of which nothing is seen.
         under: the advantage that may be left.
     """
+    alone = {id(one): _advantage(one) for one in (*opened.values(), *shut.values())}
 
     def left(protected: Collection[str]) -> float:
+        """The larger of the advantages of the best attack and of the sum; 0 of nothing."""
         seen = [(shut if name in protected else opened).get(name) for name in opened]
-        return advantage_of([one for one in seen if one is not None])
+        heard = [one for one in seen if one is not None]
+        sums = [_advantage(stacked(heard, ALL))] if len(heard) > 1 else []
+        return max([0.0, *(alone[id(one)] for one in heard), *sums])
 
-    protected = _grown(list(opened), left, under)
+    exposed = sorted(opened, key=lambda name: -alone[id(opened[name])])
+    protected = _grown(exposed, left, under)
     for name in [*protected]:
         fewer = [one for one in protected if one != name]
         if left(fewer) <= under:
@@ -64,25 +72,20 @@ def _grown(
     names: Sequence[str], left: Callable[[Collection[str]], float], under: float
 ) -> list[str]:
     protected: list[str] = []
-    while left(protected) > under and len(protected) < len(names):
-        rest = [name for name in names if name not in protected]
-        protected.append(min(rest, key=lambda name: left([*protected, name])))
+    rest, least = [*names], left(())
+    while least > under and rest:
+        tried = [(left([*protected, name]), name) for name in rest[:CANDIDATES]]
+        least, name = min(tried, key=lambda one: one[0])
+        protected.append(name)
+        rest.remove(name)
     return protected
 
 
-def advantage_of(heard: Sequence[Heard]) -> float:
-    """Return the larger of the advantages of the sum and of the best single attack, plus one error.
-
-    All are of held-out batches, whose secrets are balanced; 0 where nothing is seen.
-    """
-    if not heard:
-        return 0.0
-    together = [stacked(heard, ALL)] if len(heard) > 1 else []
-    return max(map(_advantage, [*heard, *together]))
-
-
 def _advantage(one: Heard) -> float:
-    """Return the advantage on held-out batches, each half calibrated on the other."""
+    """Return the advantage on held-out batches plus one error, each half calibrated on the other.
+
+    Their secrets are balanced.
+    """
     first, second = one.held_out
     right = np.concatenate([_hits(first, second), _hits(second, first)])
     guess = 1 / first.log_odds.shape[1]
