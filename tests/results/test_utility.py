@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import f1_score, r2_score
+from sklearn.metrics import balanced_accuracy_score, f1_score, r2_score
 
 from leakgauge.core.rng import stream
 from leakgauge.results.bootstrap import draw_blocks
-from leakgauge.results.utility import macro_f1, r2
+from leakgauge.results.utility import balanced_accuracy, macro_f1, r2
 
 
 def numbers(seed: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -30,6 +30,27 @@ def test_the_figures_are_those_of_scikit_learn(seed: int, n: int, k: int) -> Non
     average = "macro" if k > 1 else "binary"
     one = (yes, named) if k > 1 else (yes[:, 0], named[:, 0])
     assert f1.value == pytest.approx(f1_score(*one, average=average, zero_division=0))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 60), st.integers(2, 5))
+def test_balanced_accuracy_is_that_of_scikit_learn(seed: int, n: int, classes: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth = 2 * rng.integers(classes, size=n)  # codes need not follow each other
+    predicted = np.where(rng.random(n) < 0.6, truth, 2 * rng.integers(classes, size=n))
+    found = balanced_accuracy(truth, predicted, np.arange(n), rng=stream(0, "u"), replicates=20)
+    # scikit-learn warns of classes that no record has, and of one class alone
+    if np.isin(predicted, truth).all() and len(np.unique(truth)) > 1:
+        assert found.value == pytest.approx(balanced_accuracy_score(truth, predicted))
+    assert 0 <= found.low <= found.value <= found.high <= 1
+
+
+def test_balanced_accuracy_of_one_class_named_always_is_one_over_their_number() -> None:
+    truth = np.repeat([0, 1], [95, 5])
+    constant = np.zeros(100, dtype=np.int64)
+    found = balanced_accuracy(truth, constant, np.arange(100), rng=stream(0, "u"))
+    assert found.value == 0.5
+    assert found.low == pytest.approx(1 - found.high)
 
 
 def test_a_resample_is_the_figure_of_the_records_it_draws() -> None:

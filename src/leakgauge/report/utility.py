@@ -7,7 +7,7 @@ from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.model_metrics import UTILITY
-from leakgauge.results.scores import ACCURACY, MACRO_F1, R2
+from leakgauge.results.scores import ACCURACY, BALANCED_ACCURACY, MACRO_F1, R2
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,12 @@ WORDS: Mapping[str, Words] = {
         "accuracy",
         "naming the most frequent class",
         "is right on {} of the test records",
+        is_share=True,
+    ),
+    BALANCED_ACCURACY: Words(
+        "balanced accuracy",
+        "naming one class",
+        "is right on {} of the test records, where each class counts alike",
         is_share=True,
     ),
     R2: Words(

@@ -3,10 +3,11 @@
 import math
 
 from leakgauge.results.metrics import Metric
-from leakgauge.results.scores import ACCURACY, MACRO_F1, R2
+from leakgauge.results.scores import ACCURACY, BALANCED_ACCURACY, MACRO_F1, R2
 
 UTILITY = {
     ACCURACY: Metric(title="Accuracy", higher_is_worse=False, of_model=True),
+    BALANCED_ACCURACY: Metric(title="Balanced accuracy", higher_is_worse=False, of_model=True),
     R2: Metric(title="R²", low=-math.inf, chance=0.0, higher_is_worse=False, of_model=True),
     MACRO_F1: Metric(title="Macro F1", higher_is_worse=False, of_model=True),
 }

@@ -1,4 +1,4 @@
-"""What a trained model is good for: R² of numbers, macro F1 of several labels, with intervals.
+"""What a trained model is good for, with intervals: R², macro F1, balanced accuracy.
 
 Each is a function of sums over records, so a resample of blocks needs the sums of blocks alone.
 """
@@ -74,6 +74,37 @@ def macro_f1(
     both = (truth & predicted).astype(np.float64)
     parts = np.stack([both, truth.astype(np.float64) + predicted], axis=1)
     return _estimate(parts, _f1, block, rng, replicates, confidence)
+
+
+def balanced_accuracy(
+    truth: Ints,
+    predicted: Ints,
+    block: Ints,
+    *,
+    rng: np.random.Generator,
+    replicates: int = 1000,
+    confidence: float = 0.95,
+) -> Estimate:
+    """Return the mean over classes of the share of a class's records that are named rightly.
+
+    Args:
+        truth: ``[n]`` codes of classes; those that no record has do not count.
+        predicted: ``[n]``.
+        block: ``[n]``. With a single block the interval is 0 to 1.
+        rng: draws the resamples; one without a class takes the mean over the others.
+        replicates: number of resamples.
+        confidence: two-sided.
+    """
+    having = truth[:, None] == np.unique(truth)
+    right = having & (predicted == truth)[:, None]
+    parts = np.stack([right, having], axis=1).astype(np.float64)
+    return _estimate(parts, _recall, block, rng, replicates, confidence)
+
+
+def _recall(sums: Floats) -> Floats:
+    right, having = np.moveaxis(sums, 1, 0)
+    found: Floats = (right / np.maximum(having, 1)).sum(axis=1) / (having > 0).sum(axis=1)
+    return found
 
 
 def _r2(sums: Floats) -> Floats:

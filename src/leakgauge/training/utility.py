@@ -24,11 +24,15 @@ class Utility:
             labels, ``"r2"`` of numbers.
         estimate: its value with an interval.
         chance: of the best constant answer: the most frequent class, every label, the mean.
+        balanced: of classes, the accuracy where each counts alike; one over their number is chance.
+        classes: how many the test records have; 0 where labels are no classes.
     """
 
     metric: str
     estimate: Estimate
     chance: float
+    balanced: Estimate | None = None
+    classes: int = 0
 
 
 def utility_of(
@@ -77,5 +81,9 @@ def _labels(y: Tensor, named: Tensor, block: Ints, rng: np.random.Generator) -> 
 
 def _classes(y: Tensor, predicted: Tensor, block: Ints, rng: np.random.Generator) -> Utility:
     correct = (predicted == y).cpu().numpy()
-    chance = float(torch.bincount(y).max()) / len(correct)
-    return Utility(scores.ACCURACY, bootstrap.share(correct, block, rng=rng), chance)
+    counts = torch.bincount(y)
+    accuracy = bootstrap.share(correct, block, rng=rng)
+    truth, named = y.cpu().numpy(), predicted.cpu().numpy()
+    balanced = utility.balanced_accuracy(truth, named, block, rng=rng)
+    chance = float(counts.max()) / len(correct)
+    return Utility(scores.ACCURACY, accuracy, chance, balanced, int((counts > 0).sum()))

@@ -24,6 +24,7 @@ from leakgauge.report.levels import HEADLINES, level_of
 from leakgauge.report.section import Line
 from leakgauge.report.utility import useless_models, utilities, utility_line
 from leakgauge.results.measurements import Estimate, Measurement
+from leakgauge.results.model_metrics import UTILITY
 from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.runs.question import Answer
 
@@ -60,6 +61,9 @@ def as_json(answer: Answer, folder: Path) -> Plain:
         "correlations": {
             name: {"r": _tested(plain), "given_log_size": _tested(partial)}
             for name, plain, partial in correlation_rows(measurements)
+        },
+        "utility": {
+            each.metric: _figure(each.estimate) for each in measurements if each.metric in UTILITY
         },
         "warnings": [*run.warnings, *useless_models(utilities(measurements))],
         "missing": list(answer.missing),

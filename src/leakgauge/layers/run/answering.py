@@ -28,6 +28,7 @@ from leakgauge.layers.run.scene import Scene, scene_of
 from leakgauge.layers.run.training import trained
 from leakgauge.layers.words import ALL, QUESTION
 from leakgauge.results.measurements import Measurement
+from leakgauge.results.scores import BALANCED_ACCURACY
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.stages import Kept
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
@@ -135,5 +136,9 @@ def _utility(
     rng = stream(spec.seed, QUESTION, "utility")
     rows = prepared.sides.test.to(prepared.data.y.device)
     found = utility_of(prepared.task, params, prepared.data.rows(rows), rng=rng)
-    if found is not None:
-        yield cell.measurement(found.metric, found.estimate, chance=found.chance)
+    if found is None:
+        return
+    yield cell.measurement(found.metric, found.estimate, chance=found.chance)
+    if found.balanced is not None:
+        # the report speaks of this one: of glasses, which few wear, accuracy says little
+        yield cell.measurement(BALANCED_ACCURACY, found.balanced, chance=1 / found.classes)
