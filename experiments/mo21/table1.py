@@ -29,7 +29,8 @@ def read(folder: Path) -> Points:
     """Return the figures of all layers of all finished cells."""
     points: Points = defaultdict(lambda: defaultdict(list))
     for cell in sorted((folder / "cells").iterdir()):
-        settings: dict[str, Any] = yaml.safe_load((cell / "cell.yaml").read_text())["identity"]["settings"]
+        about: dict[str, Any] = yaml.safe_load((cell / "cell.yaml").read_text())
+        settings = about["identity"]["settings"]
         name = f"{settings['data']}, {settings['label']}, {settings['secret']}"
         measurements = read_measurements(cell)
         for metric in (AUROC, INFORMATION, *SENSITIVITIES, SIZE):
