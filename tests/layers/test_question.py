@@ -60,6 +60,16 @@ def test_the_advice_names_the_layer_and_the_attack_without_it_is_at_chance(answe
     assert advice.holds
 
 
+def test_the_family_sees_each_batch_once(monkeypatch, tmp_path: Path) -> None:
+    def made_anew(*_: object) -> None:
+        raise AssertionError("a gradient was made that no record has")
+
+    monkeypatch.setattr("leakgauge.inference.adversaries.shadow.Shadow._whole", made_anew)
+    answer = played(planted(seed=1), tmp_path, rounds=0, under=0.9)
+    names = {one.adversary for one in answer.measurements if one.metric == "auroc: aside"}
+    assert names == {"forest", "logistic", "network"}
+
+
 def test_a_run_that_goes_on_has_the_same_figures(tmp_path: Path) -> None:
     folder, source = tmp_path / "work", planted(seed=0)
     few = {"rounds": 2, "adversary": ("logistic",)}
@@ -164,6 +174,7 @@ def test_bad_input_gets_one_clear_line(tmp_path: Path) -> None:
         (one_value, {}, "one value .'0'.*nothing can be inferred"),
         (source, {"secret": "q"}, "--secret is 'q'"),
         (source, {"under": 1.5}, "under is 1.5; expected an advantage between 0 and 1"),
+        (source, {"adversary": ("forest:batches=50",)}, "names its batches.*set shadow_batches"),
         (source, {"adversary": ("encoder",)}, "'encoder' does not infer a property; choose"),
         (source, {"protect": "dpsgd:clip=1,noise=1"}, "layers"),
         (source, {"local_steps": 2, "adversary": ("energies",)}, "local_steps"),

@@ -1,7 +1,9 @@
 """The attacks on layers by the names that users type. Importing it loads no torch."""
 
 import copy
-from typing import TYPE_CHECKING
+import re
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
 
 from leakgauge.core.checks import require
 from leakgauge.core.registry import Registry
@@ -36,19 +38,32 @@ HELP = (
 )
 """For the help of the command line."""
 
-NOTATION = REGISTRY.notation()
+BATCHES = "batches"
+"""The setting that all attacks on layers share, as each batch is seen once for all of them."""
+
+NOTATION = REGISTRY.notation(supplied=(BATCHES,))
 """What users may write for an adversary."""
 
 
-def parse_attack(text: str) -> "Attack":
+def parse_attack(text: str, *, batches: int) -> "Attack":
     """Return the attack that ``NAME[:key=value,...]`` or ``MODULE:NAME[:key=value,...]`` names.
+
+    Args:
+        text: as users type it.
+        batches: shadow batches that it learns from, where it has such a setting.
 
     Raises:
         InputError: the name, a key or a value is not known, or what it names is no attack.
 
-    >>> parse_attack("forest:trees=10").name
-    'forest:trees=10'
+    >>> one = parse_attack("forest:trees=10", batches=300)
+    >>> one.name, one.batches
+    ('forest:trees=10', 300)
     """
+    require(
+        re.search(rf"[:,]\s*{BATCHES}\s*=", text) is None,
+        f"the adversary {text!r} names its batches, but all attacks on layers learn from the same "
+        "ones; set shadow_batches",
+    )
     if text.partition(":")[0] not in MEMBERS:
         attack = parse_adversary(text)
         require(
@@ -56,9 +71,15 @@ def parse_attack(text: str) -> "Attack":
             f"the adversary {text!r} does not infer a property; choose one of "
             f"{', '.join((*FAMILY, *WRAPPED))}",
         )
-        return attack  # type: ignore[return-value]
-    choice = REGISTRY.read(text)
-    made = copy.copy(choice.call())
-    object.__setattr__(made, "name", choice.text)
+        return _named(attack, attack.name, batches)
+    choice = REGISTRY.read(text, supplied=(BATCHES,))
+    return _named(choice.call(), choice.text, batches)
+
+
+def _named(attack: Any, name: str, batches: int) -> "Attack":
+    made = copy.copy(attack)
+    object.__setattr__(made, "name", name)
+    if is_dataclass(made) and BATCHES in {one.name for one in fields(made)}:
+        object.__setattr__(made, BATCHES, batches)
     one: Attack = made
     return one

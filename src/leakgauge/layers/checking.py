@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def check_attacks(spec: LayersSpec) -> None:
     """Refuse attacks that are unknown, repeated, or cannot see what is sent."""
-    names = [parse_attack(text).name for text in spec.adversaries]
+    names = [parse_attack(text, batches=spec.shadow_batches).name for text in spec.adversaries]
     require(len(set(names)) == len(names), f"--adversary repeats a name: {', '.join(names)}")
     for name in names:
         require(

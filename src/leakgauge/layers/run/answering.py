@@ -118,7 +118,7 @@ class _Stage:
         after = f"{digest_of(self.params)} {scene.defense} {' '.join(parameters)}"
         found = []
         for text in self.spec.adversaries:
-            attack = parse_attack(text)
+            attack = parse_attack(text, batches=self.spec.shadow_batches)
             name = f"heard/{scene.defense}/{sees or 'model'}/{'+'.join(parameters)}/{attack.name}"
             kept: Kept | None = self.folder.arrays(name, after=after)
             if kept is None:
