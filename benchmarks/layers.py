@@ -1,28 +1,61 @@
-"""Speed of sensitivity by layer through factors against the gradients of each record.
+"""Speed of sensitivity by layer, and what the question of layers costs by layer and in memory.
 
 Run: ``python benchmarks/layers.py [--threads N] [--repetitions 5]``. Both sides run in turn in one
 process, and each turn gives a ratio. It ends with an error where the median lies below its floor.
-The seconds are printed as information alone.
+The seconds are printed as information alone. The peak of memory is that of a process of its own.
 """
 
 import argparse
+import resource
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
+import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from leakgauge.core.types import Task
+from leakgauge.core.types import Dataset, Task
+from leakgauge.data.source import Source
 from leakgauge.gradients import params_of, per_example_gradients
 from leakgauge.layers import information_bounds, jacobian_sensitivity
+from leakgauge.layers.question import QUESTION
+from leakgauge.layers.spec import LayersSpec
 from leakgauge.models import build
+from leakgauge.runs.question import Silent
+from leakgauge.runs.work import WorkFolder
 
 RECORDS, CLASSES, SIDE = 64, 2, 32
 FLOORS = {"alexnet": 1.5, "vgg11": 1.0, "fcnet": 1.2}
 OUTPUTS = (1000, 4096)
 """Records and values of a layer whose information is bounded."""
+
+FEW, MANY, NARROW = 8, 32, 64
+"""Layers of two networks of the same width, whose cost by layer is compared."""
+
+COST_FLOOR = 0.7
+"""A layer among many may cost 1 / 0.7 of what it costs among few."""
+
+DEEP, WIDE = 6, 1024
+MEMORY_FLOOR = 10.0
+"""All gradients, whole, against the peak of memory that a run takes."""
+
+SMALL = LayersSpec(
+    task="mine:build",
+    rounds=1,
+    batch_size=16,
+    adversary=("forest:trees=10",),
+    shadow_batches=100,
+    held_out=60,
+    trials=60,
+)
+LARGE = replace(SMALL, shadow_batches=400, held_out=200, trials=200)
+SEEN = LARGE.shadow_batches + LARGE.held_out + LARGE.trials
 
 
 def by_records(task: Task, x: Tensor, y: Tensor) -> dict[str, Tensor]:
@@ -68,16 +101,84 @@ def report(name: str, turns: int, floor: float) -> bool:
     return median >= floor
 
 
+def model_of(layers: int, width: int) -> nn.Module:
+    """A network of linear layers, which neither shrink nor grow gradients."""
+    generator = torch.Generator().manual_seed(0)
+    body: list[nn.Module] = []
+    for _ in range(layers - 1):
+        linear = nn.Linear(width, width)
+        nn.init.orthogonal_(linear.weight, 2**0.5, generator=generator)
+        body += [linear, nn.ReLU()]
+    return nn.Sequential(*body, nn.Linear(width, 2))
+
+
+def source_of(task: Task, width: int) -> Source:
+    """Random records with a property that one of their features shows."""
+    x = torch.randn(1000, width, generator=torch.Generator().manual_seed(0))
+    data = Dataset(x, (x[:, 0] > 0).long(), {"p": (x[:, 1] > 0).long()})
+    return Source("mine:build", pd.DataFrame(), None, None, "0", task=task, dataset=data)
+
+
+def play(layers: int, width: int, spec: LayersSpec) -> None:
+    """Play the question on such a network, with the paper's forest."""
+    source = source_of(Task(model_of(layers, width)), width)
+    with tempfile.TemporaryDirectory() as folder:
+        QUESTION.run(spec.resolve(source), source, WorkFolder(Path(folder)), Silent(), workers=1)
+
+
+def cost_by_layer(turns: int) -> bool:
+    """Print what a layer costs in a deep network, and return whether it reaches its floor."""
+    play(2, NARROW, SMALL)
+    ratios = []
+    for _ in range(turns):
+        few = seconds(lambda: play(FEW, NARROW, SMALL))
+        many = seconds(lambda: play(MANY, NARROW, SMALL))
+        ratios.append((few / FEW) / (many / MANY))
+    median = statistics.median(ratios)
+    print(
+        f"a layer among {FEW} against one among {MANY}: {median:.1f} times the seconds "
+        f"({min(ratios):.1f} to {max(ratios):.1f}), floor {COST_FLOOR:g}"
+    )
+    return median >= COST_FLOOR
+
+
+def peak() -> int:
+    """Return the bytes that the question takes on a wide network beyond what was in use before."""
+    play(2, NARROW, SMALL)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    play(DEEP, WIDE, LARGE)
+    return 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+
+
+def memory() -> bool:
+    """Print what all gradients would take against what is taken, and whether that is enough."""
+    command = [sys.executable, __file__, "--peak"]
+    taken = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    weights = sum(leaf.numel() for leaf in params_of(model_of(DEEP, WIDE)).values())
+    whole = 4 * weights * SEEN
+    print(
+        f"gradients of {SEEN} batches, {weights:,} weights: "
+        f"{whole / taken:.1f} times as large as the peak of {taken / 1e6:.0f} MB, "
+        f"floor {MEMORY_FLOOR:g}"
+    )
+    return whole / taken >= MEMORY_FLOOR
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--peak", action="store_true", help="print the bytes of one run alone")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    if options.peak:
+        print(peak())
+        return
     fine = [report(name, options.repetitions, floor) for name, floor in FLOORS.items()]
     outputs = torch.randn(OUTPUTS, generator=torch.Generator().manual_seed(0))
     taken = seconds(lambda: information_bounds(outputs))
     print(f"information of {OUTPUTS[0]} records, {OUTPUTS[1]} values: {taken:.3f} s")
+    fine += [cost_by_layer(options.repetitions), memory()]
     if not all(fine):
         sys.exit("a ratio lies below its floor")
 

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Task
 from leakgauge.gradients import params_of
+from leakgauge.gradients.walk import walk
 from leakgauge.layers import layer_outputs
+from leakgauge.layers.run.outputs import Outputs
 from leakgauge.models import build
 
 
@@ -75,6 +77,25 @@ def test_chunks_and_chosen_layers_do_not_matter() -> None:
         torch.testing.assert_close(leaf, whole[name])
 
 
+@pytest.mark.parametrize(("most", "passes"), [(10**9, 1), (2 * 9 * 32 * 4, 5), (1, 9)])
+def test_layers_share_passes_as_far_as_memory_lets_them(monkeypatch, most, passes) -> None:
+    model = build("fcnet", channels=1, classes=32, side=4, generator=seeded())
+    x = torch.randn(9, 1, 4, 4, generator=seeded(1))
+    task, params = Task(model), params_of(model)
+    whole = layer_outputs(task, params, x)
+    asked: list[int] = []
+
+    def counted(*given, layers=None):
+        asked.append(len(given[2]))
+        return layer_outputs(*given, layers=layers)
+
+    monkeypatch.setattr("leakgauge.layers.run.outputs.layer_outputs", counted)
+    some = Outputs(task, params, x, list(whole), max_bytes=most)
+    for name, leaf in whole.items():
+        torch.testing.assert_close(some.of(name), leaf)
+    assert asked == [2] + [9] * passes
+
+
 def test_the_parameters_are_those_given() -> None:
     model = nn.Linear(2, 2)
     zeros = {name: torch.zeros_like(leaf) for name, leaf in params_of(model).items()}
@@ -101,6 +122,18 @@ class TimeFirst(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.over(x.transpose(0, 1))[0][-1]
+
+
+@pytest.mark.parametrize("names", [["quiet", "out"], ["out", "quiet"]])
+def test_a_layer_that_never_runs_leaves_the_others_alone(names: list[str]) -> None:
+    task, x = Task(Functional()), torch.ones(4, 3)
+    some = Outputs(task, params_of(task.model), x, names)
+    for name in names:
+        if name == "out":
+            assert some.of(name).shape == (4, 2)
+        else:
+            with pytest.raises(InputError, match="layer 'quiet' never runs by itself"):
+                some.of(name)
 
 
 def test_layers_without_an_output_of_records() -> None:

@@ -18,9 +18,9 @@ from leakgauge.core.types import Dataset, Params
 from leakgauge.gradients.walk import Layer
 from leakgauge.layers.kernel_information import information_bounds
 from leakgauge.layers.metrics import DIRECTIONS, SIZE, of_layer
-from leakgauge.layers.representations import layer_outputs
 from leakgauge.layers.run.cell import Cell
 from leakgauge.layers.run.measuring import facts_of, kernel_measurements
+from leakgauge.layers.run.outputs import Outputs
 from leakgauge.layers.run.preparing import Prepared
 from leakgauge.layers.sensitivity import (
     Sensitivity,
@@ -47,9 +47,12 @@ def described(
     """Return the measurements, and for each part that could not be measured why."""
     made: list[Measurement] = []
     missing: list[str] = []
+    observed = list(prepared.layers) if spec.kernel_records else []
+    records = _records(spec, prepared, spec.kernel_records)
+    names = [layer.name for layer in observed]
+    outputs = Outputs(prepared.task, params, records.x, names)
     kernels = {
-        f"kernel estimate of {layer.name!r}": partial(_kernel, layer)
-        for layer in (prepared.layers if spec.kernel_records else ())
+        f"kernel estimate of {layer.name!r}": partial(_kernel, layer, outputs) for layer in observed
     }
     parts: dict[str, Measure] = {
         "size": _sizes,
@@ -143,9 +146,7 @@ def _directions(
 
 
 def _kernel(
-    layer: Layer, spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
+    layer: Layer, outputs: Outputs, spec: LayersSpec, _: Prepared, __: Params, cell: Cell
 ) -> Iterator[Measurement]:
-    data = _records(spec, prepared, spec.kernel_records)
-    outputs = layer_outputs(prepared.task, params, data.x, layers=[layer.name])
-    found = information_bounds(outputs[layer.name], sigma2=spec.sigma2)
+    found = information_bounds(outputs.of(layer.name), sigma2=spec.sigma2)
     yield from kernel_measurements(cell, layer, found.lower, found.upper, found.shares, found.n)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -43,7 +44,7 @@ class Heard:
     trials: Floats
     trees: int | None = None
 
-    @property
+    @functools.cached_property
     def gain(self) -> float:
         """How much better than guessing it judges held-out batches, in nats."""
         return gain(self.held_out)
