@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Task
 from leakgauge.gradients import params_of
-from leakgauge.gradients.walk import walk
 from leakgauge.layers import layer_outputs
 from leakgauge.layers.run.outputs import Outputs
 from leakgauge.models import build
