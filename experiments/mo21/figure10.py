@@ -33,7 +33,8 @@ def main(images: int = 3, iterations: int = 100) -> None:
     found = rebuild_from_layers(task, params_of(model), x, y, sets, settings=settings, seed=0)
     for one in found:
         places = ", ".join(str(names.index(name) + 1) for name in one.layers)
-        print(f"layers {places:24} PSNR {np.mean(one.psnr):5.1f} dB  SSIM {np.mean(one.ssim):.2f}")
+        psnr, ssim = float(one.psnr.mean()), float(one.ssim.mean())
+        print(f"layers {places:24} PSNR {psnr:5.1f} dB  SSIM {ssim:.2f}")
 
 
 if __name__ == "__main__":
