@@ -14,7 +14,7 @@ from leakgauge.layers.run.cell import Cell
 from leakgauge.layers.run.hearing import Heard, best, stacked
 from leakgauge.layers.run.measuring import scored
 from leakgauge.layers.run.scene import Scene
-from leakgauge.layers.run.searching import Found, search
+from leakgauge.layers.run.searching import Found, advantage_of, search
 from leakgauge.layers.words import ALL, HIDE
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.scores import ADVANTAGE
@@ -57,19 +57,56 @@ def advised(spec: LayersSpec, stand: Stand, cell: Cell) -> Iterator[Measurement]
     attacks on the private batches, which see the other layers alone (or all of them, some behind
     a defense that the attacks learn with), by single layers and jointly.
     """
-    found = search(stand.singles, _shut(spec, stand), under=spec.under)
-    after = _after(spec, stand, found)
+    found, met = searched(spec, stand)
     details = {
         "protect": spec.protect,
         "layers": "\n".join(found.protect),
         "under": f"{spec.under:g}",
-        "advantage on the attacker's own batches": f"{found.after:.3f}",
+        "advantage on the attacker's own batches": f"{max(found.after, met.own):.3f}",
     }
     before, guess = scored(spec, stand.scene, stand.whole)[ADVANTAGE]
     yield cell.measurement(
         BEFORE, before, chance=guess, adversary=stand.whole.adversary, details=details
     )
-    yield cell.measurement(AFTER, after[0], adversary=after[1], details=details)
+    after = Estimate(0.0, 0.0, 0.0, len(stand.scene.trials))
+    if met.strongest is not None:
+        after = scored(spec, met.scene, met.strongest)[ADVANTAGE][0]
+    adversary = met.strongest.adversary if met.strongest else ""
+    yield cell.measurement(AFTER, after, adversary=adversary, details=details)
+
+
+@dataclass(frozen=True, eq=False)
+class Met:
+    """An attacker that meets the protection.
+
+    Attributes:
+        scene: what it sees.
+        strongest: its attack; None where nothing is seen any more.
+    """
+
+    scene: Scene
+    strongest: Heard | None
+
+    @property
+    def own(self) -> float:
+        """Its advantage on its own batches, plus one error."""
+        return 0.0 if self.strongest is None else advantage_of(self.strongest)
+
+
+def searched(spec: LayersSpec, stand: Stand) -> tuple[Found, Met]:
+    """Return the layers to protect, and the attacker that meets the protection.
+
+    The search adds up what attacks on single layers say; an attack that sees the other layers at
+    once may be stronger. While it is on the attacker's own batches, more layers are protected: one
+    more, then two more, then four, so few attacks are fitted for a deep network, too.
+    """
+    shut, least, more = _shut(spec, stand), 0, 1
+    while True:
+        found = search(stand.singles, shut, under=spec.under, least=least)
+        met = _met(spec, stand, found)
+        if met.own <= spec.under or len(found.protect) == len(stand.layers):
+            return found, met
+        least, more = len(found.protect) + more, 2 * more
 
 
 def _shut(spec: LayersSpec, stand: Stand) -> dict[str, Heard]:
@@ -80,10 +117,10 @@ def _shut(spec: LayersSpec, stand: Stand) -> dict[str, Heard]:
     return {one.name: best(stand.hear(scene, [one], one.name)) for one in stand.layers}
 
 
-def _after(spec: LayersSpec, stand: Stand, found: Found) -> tuple[Estimate, str]:
-    """Return the advantage that is left on the private batches, and of which attack."""
+def _met(spec: LayersSpec, stand: Stand, found: Found) -> Met:
+    """Return the attacker that meets the protection of some layers."""
     if not found.protect:
-        return scored(spec, stand.scene, stand.whole)[ADVANTAGE][0], stand.whole.adversary
+        return Met(stand.scene, stand.whole)
     scene, left = stand.scene, list(stand.layers)
     if spec.protect == HIDE:
         left = [one for one in left if one.name not in found.protect]
@@ -91,11 +128,9 @@ def _after(spec: LayersSpec, stand: Stand, found: Found) -> tuple[Estimate, str]
     else:
         scene = stand.behind(defense_of("+".join(found.protect), spec))
         singles = [best(stand.hear(scene, [one], one.name)) for one in left]
-    if not left:
-        return Estimate(0.0, 0.0, 0.0, len(scene.trials)), ""
-    alone = len(left) == 1
-    strongest = singles[0] if alone else on_all(stand.hear(scene, left, ALL), singles)
-    return scored(spec, scene, strongest)[ADVANTAGE][0], strongest.adversary
+    if len(left) < 2:
+        return Met(scene, singles[0] if left else None)
+    return Met(scene, on_all(stand.hear(scene, left, ALL), singles))
 
 
 def on_all(joint: Sequence[Heard], singles: Sequence[Heard]) -> Heard:

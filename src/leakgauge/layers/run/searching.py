@@ -36,7 +36,7 @@ class Found:
     after: float
 
 
-def search(opened: Open, shut: Shut, *, under: float) -> Found:
+def search(opened: Open, shut: Shut, *, under: float, least: int = 0) -> Found:
     """Return few layers whose protection leaves an attacker less than an advantage of ``under``.
 
     Layers are added greedily, each time the one of the eight most exposed that leaves the least;
@@ -48,40 +48,41 @@ def search(opened: Open, shut: Shut, *, under: float) -> Found:
         opened: what attacks say of each layer.
         shut: what they say of it behind its protection; without a layer of which nothing is seen.
         under: the advantage that may be left.
+        least: layers to protect even where fewer are enough; all, where there are not so many.
     """
-    alone = {id(one): _advantage(one) for one in (*opened.values(), *shut.values())}
+    alone = {id(one): advantage_of(one) for one in (*opened.values(), *shut.values())}
 
     def left(protected: Collection[str]) -> float:
         """The larger of the advantages of the best attack and of the sum; 0 of nothing."""
         seen = [(shut if name in protected else opened).get(name) for name in opened]
         heard = [one for one in seen if one is not None]
-        sums = [_advantage(stacked(heard, ALL))] if len(heard) > 1 else []
+        sums = [advantage_of(stacked(heard, ALL))] if len(heard) > 1 else []
         return max([0.0, *(alone[id(one)] for one in heard), *sums])
 
     exposed = sorted(opened, key=lambda name: -alone[id(opened[name])])
-    protected = _grown(exposed, left, under)
+    protected = _grown(exposed, left, under, least)
     for name in [*protected]:
         fewer = [one for one in protected if one != name]
-        if left(fewer) <= under:
+        if len(fewer) >= least and left(fewer) <= under:
             protected = fewer
     ordered = tuple(name for name in opened if name in protected)
     return Found(ordered, left(()), left(ordered))
 
 
 def _grown(
-    names: Sequence[str], left: Callable[[Collection[str]], float], under: float
+    names: Sequence[str], left: Callable[[Collection[str]], float], under: float, least: int
 ) -> list[str]:
     protected: list[str] = []
-    rest, least = [*names], left(())
-    while least > under and rest:
+    rest, lowest = [*names], left(())
+    while (lowest > under or len(protected) < least) and rest:
         tried = [(left([*protected, name]), name) for name in rest[:CANDIDATES]]
-        least, name = min(tried, key=lambda one: one[0])
+        lowest, name = min(tried, key=lambda one: one[0])
         protected.append(name)
         rest.remove(name)
     return protected
 
 
-def _advantage(one: Heard) -> float:
+def advantage_of(one: Heard) -> float:
     """Return the advantage on held-out batches plus one error, each half calibrated on the other.
 
     Their secrets are balanced.

@@ -1,0 +1,57 @@
+"""Layers to protect where single layers show little, and several together much."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from leakgauge.inference.adversaries.calibration import HeldOut
+from leakgauge.layers.run.advising import Stand, searched
+from leakgauge.layers.run.hearing import Heard
+from leakgauge.layers.run.searching import advantage_of, search
+from leakgauge.layers.spec import LayersSpec
+
+
+def heard(strength: float, seed: int) -> Heard:
+    """An attack whose log-odds lie ``strength`` standard deviations apart."""
+    rng = np.random.default_rng(seed)
+    secret = np.arange(400) % 2
+    halves = []
+    for _ in range(2):
+        odds = strength * (2 * secret - 1) + rng.normal(size=400)
+        halves.append(HeldOut(np.stack([0 * odds, odds], axis=1), secret))
+    return Heard("", "made", (halves[0], halves[1]), np.zeros((1, 2)))
+
+
+NOTHING = {name: heard(0.0, seed) for seed, name in enumerate("abcdef")}
+
+
+@pytest.mark.parametrize(("together", "hidden"), [("ab", 1), ("abcdef", 1), ("", 0)])
+def test_layers_that_leak_only_together_are_parted(together: str, hidden: int) -> None:
+    layers = [SimpleNamespace(name=name, parameters=(name,)) for name in NOTHING]
+    fits: list[str] = []
+
+    def hear(_scene, seen, _sees):
+        names = "".join(one.name for one in seen)
+        fits.append(names)
+        tells = together and set(together) <= set(names)
+        return [heard(3.0 if tells else 0.0, 9)]
+
+    whole = heard(3.0 if together else 0.0, 9)
+    stand = Stand(layers, None, NOTHING, whole, hear, None)  # type: ignore[arg-type]
+    found, met = searched(LayersSpec(under=0.3), stand)
+    assert set(found.protect) & set(together) or not together
+    assert len(found.protect) >= hidden
+    assert met.own <= 0.3
+    assert len(fits) <= 3  # one layer is hidden, then three, then all
+
+
+def test_what_protects_enough_without_a_layer_leaves_it_open() -> None:
+    opened = {"a": heard(2.0, 1), "b": heard(0.0, 2), "c": heard(1.5, 3)}
+    found = search(opened, {}, under=0.3)
+    assert found.protect == ("a", "c")
+    assert found.before == pytest.approx(max(advantage_of(opened["a"]), found.before))
+    assert found.before > 0.9
+    assert search(opened, {}, under=0.3, least=3).protect == ("a", "b", "c")
+    # a layer behind a protection that changes nothing still leaks
+    assert search(opened, opened, under=0.3).protect == ("a", "b", "c")
