@@ -3,8 +3,9 @@
     leakgauge run experiments/mo21/figure2.yaml --size cpu --out mo21
     python experiments/mo21/table1.py mo21
 
-A point is a layer of one network on one dataset: the means over the seeds. The last table has the
-printed F-norm of each layer, normalised over the layers of its network (Figure 8).
+A point is a layer of one network on one dataset: the means over the seeds. Beside the pooled
+correlation is the median of those within single runs: pooled points compare datasets, too. The last
+table has the printed F-norm of each layer, normalised over the layers of its network (Figure 8).
 """
 
 import sys
@@ -16,7 +17,7 @@ import numpy as np
 import yaml
 
 from leakgauge.layers import pearson
-from leakgauge.layers.metrics import INFORMATION, SENSITIVITIES, SIZE
+from leakgauge.layers.metrics import CORRELATION, INFORMATION, SENSITIVITIES, SIZE
 from leakgauge.layers.run.measuring import by_layer
 from leakgauge.results.measurements import read_measurements
 from leakgauge.results.scores import AUROC
@@ -24,10 +25,14 @@ from leakgauge.results.scores import AUROC
 Points = dict[tuple[str, str, str], dict[str, list[float]]]
 """(network, cell, layer) -> values over the seeds by metric."""
 
+Runs = dict[tuple[str, str], list[float]]
+"""(network, metric) -> correlations within single runs."""
 
-def read(folder: Path) -> Points:
-    """Return the figures of all layers of all finished cells."""
+
+def read(folder: Path) -> tuple[Points, Runs]:
+    """Return the figures of all layers of all finished cells, and the correlations of each run."""
     points: Points = defaultdict(lambda: defaultdict(list))
+    runs: Runs = defaultdict(list)
     for cell in sorted((folder / "cells").iterdir()):
         about: dict[str, Any] = yaml.safe_load((cell / "cell.yaml").read_text())
         settings = about["identity"]["settings"]
@@ -36,14 +41,19 @@ def read(folder: Path) -> Points:
         for metric in (AUROC, INFORMATION, *SENSITIVITIES, SIZE):
             for layer, value in by_layer(measurements, metric).items():
                 points[settings["net"], name, layer][metric].append(value)
-    return points
+        for one in measurements:
+            kind, _, metric = one.metric.partition("_")
+            if kind == CORRELATION:
+                runs[settings["net"], metric].append(one.estimate.value)
+                runs["all", metric].append(one.estimate.value)
+    return points, runs
 
 
 def main(folder: Path) -> None:
     """Print the pooled correlations, and the sensitivity normalised over layers."""
-    points = read(folder)
+    points, runs = read(folder)
     nets = list(dict.fromkeys(net for net, _, _ in points))
-    print(f"{'network':8} {'measure':24} {'n':>3} {'R':>7} {'t':>7} {'p':>9}")
+    print(f"{'network':8} {'measure':24} {'n':>3} {'R':>7} {'t':>7} {'p':>9} {'by run':>7}")
     for net in (*nets, "all"):
         chosen = [one for (of, _, _), one in points.items() if net in (of, "all")]
         for metric in (INFORMATION, *SENSITIVITIES, SIZE):
@@ -51,6 +61,7 @@ def main(folder: Path) -> None:
             found = pearson(*([np.mean(one[key]) for one in able] for key in (metric, AUROC)))
             if found is not None:
                 row = f"{found.n:3} {found.r:7.3f} {found.t:7.2f} {found.p:9.2g}"
+                row += f" {np.median(runs[net, metric]):7.3f}"
                 print(f"{net:8} {metric:24} {row}")
     sums: dict[tuple[str, str], float] = defaultdict(float)
     printed = SENSITIVITIES[0]
