@@ -89,7 +89,7 @@ class Met:
 
     @property
     def own(self) -> float:
-        """Its advantage on its own batches, plus one error."""
+        """What its advantage may be, by its own batches."""
         return 0.0 if self.strongest is None else advantage_of(self.strongest)
 
 

@@ -17,6 +17,9 @@ Open = Mapping[str, Heard]
 Shut = Mapping[str, Heard]
 """The same of layers behind the protection; without those of which nothing is seen any more."""
 
+ONE_SIDED = 1.645
+"""Standard errors from a figure to the upper end of its one-sided 95 % interval."""
+
 CANDIDATES = 8
 """Layers that are tried at each step, those that leak most alone, so cost is linear in layers."""
 
@@ -41,8 +44,8 @@ def search(opened: Open, shut: Shut, *, under: float, least: int = 0) -> Found:
 
     Layers are added greedily, each time the one of the eight most exposed that leaves the least;
     then those that are not needed any more are taken out. The attacker adds up what its attacks on
-    single layers say, or takes the best of them. The advantage counts with one standard error on
-    top, as the attacker that verifies the advice may be a little stronger.
+    single layers say, or takes the best of them. The advantage counts as the upper end of its
+    one-sided 95 % interval, as the attacker that verifies the advice may be stronger.
 
     Args:
         opened: what attacks say of each layer.
@@ -83,15 +86,17 @@ def _grown(
 
 
 def advantage_of(one: Heard) -> float:
-    """Return the advantage on held-out batches plus one error, each half calibrated on the other.
+    """Return what the advantage may be: the upper end of its one-sided 95 % interval.
 
-    Their secrets are balanced.
+    It is that on held-out batches, each half calibrated on the other; their secrets are balanced.
+    The interval is over batches of the attacker's records, not over other records. An attack that
+    is no better than guessing has an advantage of 0.
     """
     first, second = one.held_out
     right = np.concatenate([_hits(first, second), _hits(second, first)])
     guess = 1 / first.log_odds.shape[1]
     rate = float(right.mean())
-    error = float(np.sqrt(rate * (1 - rate) / len(right)))
+    error = ONE_SIDED * float(np.sqrt(rate * (1 - rate) / len(right)))
     return max(0.0, advantage(min(1.0, rate + error), guess) if one.gain > 0 else 0.0)
 
 
