@@ -69,6 +69,13 @@ def test_unequal_priors_and_three_values_keep_the_entropy() -> None:
     assert units["bits"] == pytest.approx(units["nats"] / np.log(2))
 
 
+def test_an_attack_that_misleads_has_an_interval_that_holds_0() -> None:
+    wrong = Judged(np.arange(200) % 2, np.log([[0.4, 0.6], [0.6, 0.4]] * 100), np.arange(200))
+    found = v_information(wrong, np.log([0.5, 0.5]), rng=np.random.default_rng(0))
+    assert found.value == pytest.approx(np.log(0.8))
+    assert found.low <= found.value < found.high == 0.0
+
+
 def test_an_attack_that_guesses_worse_is_not_heard() -> None:
     rng = np.random.default_rng(0)
     halves = [HeldOut(rng.normal(size=(400, 2)), np.arange(400) % 2) for _ in range(2)]

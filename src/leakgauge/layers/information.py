@@ -35,6 +35,10 @@ def v_information(
     the truth against the prior. Its expectation is the entropy of the property plus the mean log
     posterior at the truth (Eq. 7). The paper fixes the prior to 1/2.
 
+    A value below 0 says that this attack misjudges these trials. The information itself is at least
+    0, as the family may ignore the gradients (Xu et al., proposition 1), so the interval's upper
+    end is, too.
+
     Args:
         judged: the trials with the attack's calibrated log posteriors under the prior.
         log_prior: log P(p) ``[m]``.
@@ -63,8 +67,8 @@ def v_information(
     low, high = bootstrap_interval(
         value, resampled, blocks=len(names), confidence=confidence, bounds=(-most, most)
     )
-    found = Estimate(value, low, high, len(gains), confidence, NATS)
-    return replace(found, value=0.0, low=0.0, high=max(0.0, high)) if ignorant else found
+    found = Estimate(value, low, max(0.0, high), len(gains), confidence, NATS)
+    return replace(found, value=0.0, low=0.0) if ignorant else found
 
 
 def entropy(log_prior: Floats) -> float:
