@@ -1,0 +1,74 @@
+"""Gradients at an optimizer's step: read, and kept as few numbers for each layer."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from leakgauge.core.rng import derive
+from leakgauge.core.types import Grads
+from leakgauge.gradients.walk import Layer
+from leakgauge.tokens.monitor.sketching import LayerSketch
+
+
+class Reading:
+    """Reads ``.grad`` of a model's parameters.
+
+    Args:
+        model: whose parameters they are.
+        layers: that are kept, by name.
+        width: numbers that are kept of each layer.
+        seed: of the sketches.
+    """
+
+    def __init__(
+        self, model: nn.Module, layers: Mapping[str, Layer], *, width: int, seed: int
+    ) -> None:
+        self._params = {k: p for k, p in model.named_parameters() if p.requires_grad}
+        self._names = [layer.parameters for layer in layers.values()]
+        sizes = {
+            key: sum(self._params[name].numel() for name in layer.parameters)
+            for key, layer in layers.items()
+        }
+        self._sketch = LayerSketch(sizes, width=width, seed=derive(seed, "sketch"))
+
+    @property
+    def shapes(self) -> dict[str, torch.Size]:
+        """Shapes of the trainable parameters, in the model's order."""
+        return {name: one.shape for name, one in self._params.items()}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no parameter has a gradient."""
+        return all(one.grad is None for one in self._params.values())
+
+    def gradient(self) -> Grads:
+        """Return the gradient by name, leaf ``[1, *p]``; zeros where a parameter has none."""
+        return {name: _dense(one)[None] for name, one in self._params.items()}
+
+    def kept(self, grads: Grads | None = None) -> Tensor:
+        """Return what is kept of a gradient ``[k]``, on the CPU.
+
+        Args:
+            grads: leaf ``[1, *p]``; None reads the parameters.
+        """
+        parts: list[Tensor] = []
+        with torch.no_grad():
+            for names, gap in zip(self._names, self._sketch.gaps, strict=True):
+                for name in names:
+                    leaf = _dense(self._params[name]) if grads is None else grads[name]
+                    parts.append(leaf.reshape(-1))
+                if gap:
+                    parts.append(parts[-1].new_zeros(gap))
+            return self._sketch.of_parts(parts).cpu()
+
+    def split(self, kept: Tensor) -> dict[str, Tensor]:
+        """Return what is kept of N gradients ``[N, k]`` by layer."""
+        return self._sketch.split(kept)
+
+
+def _dense(parameter: nn.Parameter) -> Tensor:
+    grad = parameter.grad
+    if grad is None:
+        return torch.zeros_like(parameter, memory_format=torch.contiguous_format).detach()
+    return grad.to_dense() if grad.is_sparse else grad
