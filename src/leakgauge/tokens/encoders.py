@@ -50,9 +50,14 @@ class Autoencoder(nn.Module):
         )
 
     def forward(self, gradients: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the tokens ``[N, latent]`` and the mean squared error of the rebuilt gradients."""
+        """Return the tokens ``[N, latent]`` and the mean squared error of the rebuilt gradients.
+
+        The error is part of the objective; in eval mode nothing is rebuilt, and it is 0.
+        """
         whole = torch.cat(list(gradients.values()), dim=1)
         token = self.encoder(whole)
+        if not self.training:
+            return token, token.new_zeros(())
         return token, functional.mse_loss(self.decoder(token), whole)
 
 

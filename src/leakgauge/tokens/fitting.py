@@ -157,6 +157,7 @@ def fit(
         optimizer = torch.optim.AdamW(
             [{"params": [*one.parameters()], "lr": lr} for one, lr in rates if _has_weights(one)],
             weight_decay=settings.weight_decay,
+            fused=True,  # a third of the time of a step otherwise
         )
         keeper = _Keeper(judge, measure)
         for iteration in range(1, settings.iterations + 1):
