@@ -103,7 +103,8 @@ class Estimating:
                 "such batches are left out: name a module with `features` whose output keeps its "
                 "size"
             )
-        self._kept_features.add(self._sketch(features[None])[0].cpu())
+        short = self._sketch.width == self._sketch.size
+        self._kept_features.add(features if short else self._sketch(features[None])[0])
         self._kept_gradients.add(gradient)
         return None
 

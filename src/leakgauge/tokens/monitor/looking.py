@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 
 from torch import Tensor, nn
 
@@ -17,6 +18,7 @@ from leakgauge.tokens.monitor.reading import Reading
 from leakgauge.tokens.monitor.settings import Watch
 from leakgauge.tokens.monitor.taps import Taps
 from leakgauge.tokens.monitor.words import SUM
+from leakgauge.tokens.words import STREAM
 
 SHOWN = 6
 """Layers that a message names, at most."""
@@ -63,7 +65,8 @@ class Looking:
         self._watch = watch
         self._layers = dict(layers)
         self.reading = Reading(model, layers, width=watch.width, seed=watch.seed)
-        self.taps = Taps(model, layers, features)
+        gathers = watch.estimates and watch.pairs == STREAM
+        self.taps = Taps(model, layers, features, gathers=gathers)
         self._of_batches = None if defense is None else self._defending(defense)
         self._of_records = self._of_batches
         self.not_finite = 0
@@ -71,7 +74,6 @@ class Looking:
 
     def start(self, step: int) -> None:
         """Register the hooks, before a step."""
-        self.taps.gathers = self._watch.estimates and self._watch.pairs == "stream"
         self.taps.start()
         self.forget(step)
 
@@ -81,8 +83,7 @@ class Looking:
 
     def forget(self, step: int) -> None:
         """Drop what was caught, and prepare for a step."""
-        self.taps.forget()
-        self.taps.due = self._watch.is_cheap(step) or self._needs_records(step)
+        self.taps.forget(due=self._watch.is_cheap(step) or self._needs_records(step))
 
     def defend_records(self, defense: Defense) -> None:
         """Defend records' gradients, and leave those of batches as they are."""
@@ -103,7 +104,7 @@ class Looking:
             return seen
         found = self._factors(one, seen) if one is not None and one.due else {}
         kept = self._kept(found, step, seen)
-        if not kept.isfinite().all():
+        if not isfinite(float(kept.sum())):
             self._not_finite(seen)
             return seen
         if gathered:

@@ -21,6 +21,7 @@ class Pass:
         due: whether the layers' inputs and output gradients are caught.
         x: the model's inputs ``[n, ...]``; None where nothing shows them.
         feature: data features ``[n, ...]``.
+        head: name of the layer that took the features in, where that was the last one.
         marked: whether a hook waits for the backward pass.
         caught: calls of each layer.
         slopes: gradients in the outputs of each call.
@@ -30,6 +31,7 @@ class Pass:
     due: bool
     x: Tensor | None = None
     feature: Tensor | None = None
+    head: str | None = None
     marked: bool = False
     caught: dict[str, Caught] = field(default_factory=dict)
     slopes: dict[str, list[Tensor]] = field(default_factory=dict)
@@ -80,6 +82,7 @@ class Pass:
     @property
     def count(self) -> int:
         """Number of records."""
-        if self.x is not None:
-            return len(self.x)
+        for one in (self.x, self.feature):
+            if one is not None:
+                return len(one)
         return len(next(iter(self.caught.values())).inputs[0]) if self.caught else 0

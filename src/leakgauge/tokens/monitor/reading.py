@@ -52,15 +52,12 @@ class Reading:
         Args:
             grads: leaf ``[1, *p]``; None reads the parameters.
         """
-        parts: list[Tensor] = []
         with torch.no_grad():
-            for names, gap in zip(self._names, self._sketch.gaps, strict=True):
-                for name in names:
-                    leaf = _dense(self._params[name]) if grads is None else grads[name]
-                    parts.append(leaf.reshape(-1))
-                if gap:
-                    parts.append(parts[-1].new_zeros(gap))
-            return self._sketch.of_parts(parts).cpu()
+            if grads is None:
+                layers = [[_dense(self._params[name]) for name in own] for own in self._names]
+            else:
+                layers = [[grads[name] for name in own] for own in self._names]
+            return self._sketch(layers).cpu()
 
     def split(self, kept: Tensor) -> dict[str, Tensor]:
         """Return what is kept of N gradients ``[N, k]`` by layer."""

@@ -22,7 +22,7 @@ class LayerSketch:
         seed: of the signs.
 
     >>> sketch = LayerSketch({"0": 6, "1": 2}, width=4, seed=0)
-    >>> kept = sketch([torch.ones(6), torch.ones(2)])
+    >>> kept = sketch([[torch.ones(2, 2), torch.ones(2)], [torch.ones(2)]])
     >>> kept.shape, sketch.split(kept[None])["1"].tolist()
     (torch.Size([8]), [[1.0, 1.0]])
     """
@@ -37,34 +37,25 @@ class LayerSketch:
             signs.append(torch.ones_like(sign) if whole == 1 else sign)
             rows += [number] * whole
         self._sign, self._rows = torch.cat(signs), torch.tensor(rows)
-        self._gaps = [-size % width for size in self._sizes.values()]
+        self._gaps = [torch.zeros(-size % width) for size in self._sizes.values()]
 
-    def __call__(self, layers: Sequence[Tensor]) -> Tensor:
+    def __call__(self, layers: Sequence[Sequence[Tensor]]) -> Tensor:
         """Return what is kept ``[layers * width]``.
 
         Args:
-            layers: the gradient of each, in the order of ``sizes``, of any shape.
+            layers: the gradients of the parameters of each, in the order of ``sizes``.
         """
-        parts = []
-        for leaf, gap in zip(layers, self._gaps, strict=True):
-            parts.append(leaf.reshape(-1))
-            if gap:
-                parts.append(leaf.new_zeros(gap))
-        return self.of_parts(parts)
-
-    def of_parts(self, parts: Sequence[Tensor]) -> Tensor:
-        """Return what is kept of layers, whose parts follow one another with their gaps."""
-        flat = torch.cat(list(parts)).float()
-        if self._sign.device != flat.device:
-            self._sign, self._rows = self._sign.to(flat.device), self._rows.to(flat.device)
-        rows = (flat * self._sign).view(-1, self._width)
+        device = layers[0][0].device
+        if self._sign.device != device:
+            self._sign, self._rows = self._sign.to(device), self._rows.to(device)
+            self._gaps = [gap.to(device) for gap in self._gaps]
+        parts: list[Tensor] = []
+        for leaves, gap in zip(layers, self._gaps, strict=True):
+            parts += [leaf.reshape(-1) for leaf in leaves]
+            parts.append(gap)
+        rows = torch.cat(parts).mul_(self._sign).view(-1, self._width)
         kept = rows.new_zeros(len(self._sizes), self._width)
         return kept.index_add_(0, self._rows, rows).reshape(-1)
-
-    @property
-    def gaps(self) -> list[int]:
-        """Zeros behind each layer."""
-        return self._gaps
 
     def split(self, kept: Tensor) -> dict[str, Tensor]:
         """Return what is kept by layer ``[N, k]``, of rows ``[N, layers * width]``."""
