@@ -113,7 +113,7 @@ class Monitor:
         on_alert: Callable[[str], None] | None = None,
         live: bool | None = None,
         window: int = 1000,
-        records: int = 32,
+        records: int = 24,
         gather: int = 1,
         width: int = 256,
         waiting: int = 1,
@@ -163,7 +163,7 @@ class Monitor:
         self.next_step = (start or 0) if file is None else file.resume(start)
         self._publishing = Publishing(self._screen, file, log, alert, on_alert)
         self._first = self.next_step
-        self._is_open = self._was_open = False
+        self.is_open = self._was_open = False
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -195,7 +195,7 @@ class Monitor:
             x: records ``[n, ...]``.
             y: targets ``[n, ...]``.
         """
-        if self._is_open:
+        if self.is_open:
             self._looking.taps.batch(None if x is None else x.detach())
             if self._estimating.gathers_records and x is not None and y is not None:
                 self._estimating.batch(x, y)
@@ -205,7 +205,7 @@ class Monitor:
 
         Optimizers of PyTorch call it; call it in a loop that updates weights without one.
         """
-        if not self._is_open:
+        if not self.is_open:
             return
         step = self.next_step
         self.next_step += 1
@@ -230,7 +230,7 @@ class Monitor:
 
     def __enter__(self) -> Self:
         require(not self._was_open, "this monitor has watched a loop; make a new one")
-        self._is_open = self._was_open = True
+        self.is_open = self._was_open = True
         self._looking.start(self.next_step)
         self._clock.start()
         try:
@@ -245,7 +245,7 @@ class Monitor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._is_open = False
+        self.is_open = False
         self._clock.stop()
         self._looking.stop()
         try:

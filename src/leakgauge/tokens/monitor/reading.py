@@ -25,7 +25,8 @@ class Reading:
         self, model: nn.Module, layers: Mapping[str, Layer], *, width: int, seed: int
     ) -> None:
         self._params = {k: p for k, p in model.named_parameters() if p.requires_grad}
-        self._names = [layer.parameters for layer in layers.values()]
+        self._names = [name for layer in layers.values() for name in layer.parameters]
+        self._own = [self._params[name] for name in self._names]
         sizes = {
             key: sum(self._params[name].numel() for name in layer.parameters)
             for key, layer in layers.items()
@@ -47,17 +48,15 @@ class Reading:
         return {name: _dense(one)[None] for name, one in self._params.items()}
 
     def kept(self, grads: Grads | None = None) -> Tensor:
-        """Return what is kept of a gradient ``[k]``, on the CPU.
+        """Return what is kept of a gradient ``[k]``, on the CPU, until the next call.
 
         Args:
             grads: leaf ``[1, *p]``; None reads the parameters.
         """
         with torch.no_grad():
             if grads is None:
-                layers = [[_dense(self._params[name]) for name in own] for own in self._names]
-            else:
-                layers = [[grads[name] for name in own] for own in self._names]
-            return self._sketch(layers).cpu()
+                return self._sketch([_dense(one) for one in self._own]).cpu()
+            return self._sketch([grads[name] for name in self._names]).cpu()
 
     def split(self, kept: Tensor) -> dict[str, Tensor]:
         """Return what is kept of N gradients ``[N, k]`` by layer."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
+from torch._utils import _flatten_dense_tensors
 
 from leakgauge.core.rng import torch_stream
 
@@ -11,56 +12,75 @@ from leakgauge.core.rng import torch_stream
 class LayerSketch:
     """Keeps at most ``width`` numbers of each layer's gradient.
 
-    A layer with more has each number multiplied by a random sign and added to the place that is
-    its own place modulo the width. Inner products are kept in the mean over signs. Unlike random
-    places, as ``leakgauge.tokens.sketch`` has them, these make sums of whole rows, which is
-    several times faster.
+    Of all parameters one after the other, a number's place is its position modulo the width, in a
+    row of its layer. Layers with more than ``width`` numbers have each multiplied by a random
+    sign, and those of a place added up: inner products are kept in the mean over signs. Unlike
+    random places, as ``leakgauge.tokens.sketch`` has them, these are sums of whole rows. A step
+    then takes few operations, and nothing that it makes is new memory.
 
     Args:
-        sizes: numbers of each layer, by name.
+        sizes: numbers of each layer, by name, in the order of the parameters.
         width: numbers that are kept of each.
         seed: of the signs.
 
     >>> sketch = LayerSketch({"0": 6, "1": 2}, width=4, seed=0)
-    >>> kept = sketch([[torch.ones(2, 2), torch.ones(2)], [torch.ones(2)]])
+    >>> kept = sketch([torch.ones(2, 2), torch.ones(2), torch.ones(2)])
     >>> kept.shape, sketch.split(kept[None])["1"].tolist()
     (torch.Size([8]), [[1.0, 1.0]])
     """
 
     def __init__(self, sizes: Mapping[str, int], *, width: int, seed: int) -> None:
-        self._sizes, self._width = dict(sizes), width
+        self._width, self._places = width, dict[str, Tensor]()
         rng = torch_stream(seed, "signs")
-        signs, rows = [], []
-        for number, size in enumerate(self._sizes.values()):
-            whole = -(-size // width)
-            sign = 2 * torch.randint(2, (whole * width,), generator=rng).float() - 1
-            signs.append(torch.ones_like(sign) if whole == 1 else sign)
-            rows += [number] * whole
-        self._sign, self._rows = torch.cat(signs), torch.tensor(rows)
-        self._gaps = [torch.zeros(-size % width) for size in self._sizes.values()]
+        count = sum(sizes.values())
+        whole = -(-count // width)
+        rows, layers, signs = [], [], []
+        start = 0
+        for number, (name, size) in enumerate(sizes.items()):
+            sign = torch.zeros(whole * width)
+            drawn = 2.0 * torch.randint(2, (size,), generator=rng) - 1
+            sign[start : start + size] = drawn if size > width else 1.0
+            own = torch.arange(start // width, -(-(start + size) // width))
+            rows.append(own)  # the first and the last may hold numbers of other layers, too
+            layers.append(torch.full_like(own, number))
+            signs.append(sign.view(whole, width)[own])
+            self._places[name] = (start + torch.arange(min(size, width))) % width
+            start += size
+        self._rows, self._layers, self._signs = map(torch.cat, (rows, layers, signs))
+        self._flat = torch.zeros(whole, width)
+        self._signed = torch.empty_like(self._signs)
+        self._kept = torch.zeros(len(sizes), width)
+        self._front = self._flat.view(-1)[:count]
 
-    def __call__(self, layers: Sequence[Sequence[Tensor]]) -> Tensor:
-        """Return what is kept ``[layers * width]``.
+    def __call__(self, parameters: Sequence[Tensor]) -> Tensor:
+        """Return what is kept ``[layers * width]``; the next call writes into the same memory.
 
         Args:
-            layers: the gradients of the parameters of each, in the order of ``sizes``.
+            parameters: the gradients of all parameters of the layers, in their order.
         """
-        device = layers[0][0].device
-        if self._sign.device != device:
-            self._sign, self._rows = self._sign.to(device), self._rows.to(device)
-            self._gaps = [gap.to(device) for gap in self._gaps]
-        parts: list[Tensor] = []
-        for leaves, gap in zip(layers, self._gaps, strict=True):
-            parts += [leaf.reshape(-1) for leaf in leaves]
-            parts.append(gap)
-        rows = torch.cat(parts).mul_(self._sign).view(-1, self._width)
-        kept = rows.new_zeros(len(self._sizes), self._width)
-        return kept.index_add_(0, self._rows, rows).reshape(-1)
+        if self._flat.device != parameters[0].device:
+            self._move(parameters[0].device)
+        self._front.copy_(_flat(parameters))
+        torch.index_select(self._flat, 0, self._rows, out=self._signed)
+        self._signed.mul_(self._signs)
+        return self._kept.zero_().index_add_(0, self._layers, self._signed).view(-1)
 
     def split(self, kept: Tensor) -> dict[str, Tensor]:
         """Return what is kept by layer ``[N, k]``, of rows ``[N, layers * width]``."""
-        each = kept.reshape(len(kept), len(self._sizes), self._width)
+        each = kept.reshape(len(kept), len(self._places), self._width)
         return {
-            name: each[:, number, : min(size, self._width)]
-            for number, (name, size) in enumerate(self._sizes.items())
+            name: each[:, number, place.to(kept.device)]
+            for number, (name, place) in enumerate(self._places.items())
         }
+
+    def _move(self, device: torch.device) -> None:
+        for name in ("_rows", "_layers", "_signs", "_flat", "_signed", "_kept"):
+            setattr(self, name, getattr(self, name).to(device))
+        self._front = self._flat.view(-1)[: len(self._front)]
+
+
+def _flat(parameters: Sequence[Tensor]) -> Tensor:
+    if len({leaf.dtype for leaf in parameters}) == 1:
+        whole: Tensor = _flatten_dense_tensors(parameters)  # type: ignore[no-untyped-call]
+        return whole
+    return torch.cat([leaf.reshape(-1).float() for leaf in parameters])
