@@ -13,7 +13,7 @@ except ImportError as error:
     ) from error
 
 
-class HuggingFaceMonitor(TrainerCallback):  # type: ignore[misc]
+class HuggingFaceMonitor(TrainerCallback):
     """Watches ``trainer.train``: ``Trainer(..., callbacks=[HuggingFaceMonitor(monitor)])``.
 
     The Trainer clips gradients before its callbacks see them (``max_grad_norm=0`` turns that off).

@@ -15,7 +15,7 @@ except ImportError as error:
     ) from error
 
 
-class LightningMonitor(Callback):  # type: ignore[misc]
+class LightningMonitor(Callback):
     """Watches ``trainer.fit`` with a monitor: ``Trainer(callbacks=[LightningMonitor(monitor)])``.
 
     Gradients are seen before Lightning clips them. Batches are tuples, lists or mappings that

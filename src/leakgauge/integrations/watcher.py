@@ -59,4 +59,5 @@ def tensors(batch: Any) -> tuple[Tensor | None, Tensor | None]:
     if not isinstance(batch, list | tuple):
         return None, None
     found = [one for one in batch if isinstance(one, Tensor) and one.dim() > 0]
-    return (*found, None, None)[:2]
+    first, second, *_ = [*found, None, None]
+    return first, second

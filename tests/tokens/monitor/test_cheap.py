@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from support.loops import batches, network
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -12,6 +11,7 @@ from leakgauge import DPSGD, Monitor, Noise, Prune
 from leakgauge.core.rng import torch_stream
 from leakgauge.defenses.defense import Defense
 from leakgauge.tokens.monitor.inputs import raw
+from support.loops import batches, network
 
 
 def centred(kernel: Tensor) -> Tensor:

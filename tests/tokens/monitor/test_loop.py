@@ -3,16 +3,17 @@
 import copy
 import io
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from support.loops import QUICK, batches, network, train
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import optimizer as optimizers
 
 from leakgauge import InputError, Monitor, Prune
+from support.loops import QUICK, batches, network, train
 
 
 def hooks(model: nn.Module) -> int:
@@ -38,6 +39,7 @@ def test_two_lines_give_records_at_every_tenth_step() -> None:
 
 
 @pytest.mark.parametrize("defense", [None, Prune(rate=0.5)])
+@pytest.mark.usefixtures("one_process")
 def test_weights_and_random_states_are_those_without_it(defense: Prune | None) -> None:
     def run(watched: bool) -> tuple[list[Tensor], list[object]]:
         torch.manual_seed(0)
@@ -60,29 +62,36 @@ def test_weights_and_random_states_are_those_without_it(defense: Prune | None) -
     assert states == others
 
 
-def test_no_hook_is_left_after_an_error_in_the_loop() -> None:
-    model, kept = network(), []
-    before = hooks(model)
-    with pytest.raises(RuntimeError, match="of the user"), Monitor(model, checkpoints=0):
-        assert hooks(model) > before
+def failing(model: nn.Module, during: Callable[[], None]) -> None:
+    """A watched loop that fails between forward and backward."""
+    with Monitor(model, checkpoints=0):
         for x, y in batches(3):
             loss = functional.cross_entropy(model(x), y)
-            kept.append(loss)
-            raise RuntimeError("of the user")
-    assert hooks(model) == before
-    kept[0].backward()  # runs through tensors that had hooks
+            during()
+            loss.backward()
 
 
-def test_no_hook_is_left_after_the_loop_and_tensors_have_none() -> None:
-    model, outputs = network(), []
-    before = hooks(model)
+@pytest.mark.parametrize("fails", [True, False])
+def test_no_hook_is_left_after_the_loop_also_where_it_fails(fails: bool) -> None:
+    """On modules, on optimizers, and on tensors of a graph that lives on."""
+    model, outputs, seen = network(), [], []
     model[0].register_forward_hook(lambda *given: outputs.append(given[-1]))
-    with Monitor(model, checkpoints=0):
-        model(next(batches(1))[0])
-        during = [len(one._backward_hooks or ()) for one in outputs]
-    assert hooks(model) == before + 1
-    assert during == [2]
-    assert [len(one._backward_hooks or ()) for one in outputs] == [0]
+    before = hooks(model)
+
+    def during() -> None:
+        seen.append((hooks(model) - before, len(outputs[0]._backward_hooks or ())))
+        if fails:
+            raise RuntimeError("of the user")
+
+    if fails:
+        with pytest.raises(RuntimeError, match="of the user"):
+            failing(model, during)
+    else:
+        failing(model, during)
+    assert seen[0][0] > 2
+    assert seen[0][1] == 2
+    assert hooks(model) == before
+    assert [len(one._backward_hooks or ()) for one in outputs] == [0] * len(outputs)
 
 
 def test_copies_and_files_of_a_watched_model_are_watched_by_nobody() -> None:

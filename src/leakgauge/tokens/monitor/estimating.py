@@ -108,10 +108,10 @@ class Estimating:
         self._kept_gradients.add(gradient)
         return None
 
-    def submit(self, step: int, batch_size: int) -> str | None:
+    def submit(self, step: int) -> str | None:
         """Start the estimates of a step, or return in one line why not."""
         try:
-            job = self._job(step, batch_size)
+            job = self._job(step)
         except InputError as error:
             return str(error)
         return self._background.submit(step, job)
@@ -124,7 +124,7 @@ class Estimating:
         """Wait for the estimates that are under way, and end the process."""
         return self._background.finish(self._watch.wait_s)
 
-    def _job(self, step: int, batch_size: int) -> Job:
+    def _job(self, step: int) -> Job:
         seed = derive(self._watch.seed, "job", step)
         if not self.gathers_records:
             count = len(self._kept_features)
@@ -148,11 +148,11 @@ class Estimating:
             state={name: _array(leaf) for name, leaf in self._model.state_dict().items()},
             x=x,
             y=y,
-            batch_size=batch_size,
+            batch_size=self._reservoir.batch_size,
             features=self._features,
             layers=self._layers,
             width=self._watch.width,
-            defense=_built(self._defense, batch_size),
+            defense=_built(self._defense, self._reservoir.batch_size),
         )
 
 

@@ -268,7 +268,7 @@ class Monitor:
             if reason is not None:
                 self._screen.say(reason)
         if self._watch.is_checkpoint(step):
-            reason = self._estimating.submit(step, seen.batch_size)
+            reason = self._estimating.submit(step)
             if reason is not None:
                 self._screen.say(f"no estimate at step {step}: {reason}")
 

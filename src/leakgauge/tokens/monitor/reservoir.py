@@ -18,6 +18,9 @@ class Reservoir:
         size: records that are kept, at most.
         batches: but at least those of so many batches.
 
+    Attributes:
+        batch_size: records of the largest batch.
+
     >>> kept = Reservoir(3)
     >>> kept.add(torch.arange(4.0)[:, None], torch.arange(4))
     >>> kept.add(torch.tensor([[9.0]]), torch.tensor([9]))
@@ -28,6 +31,7 @@ class Reservoir:
     def __init__(self, size: int, *, batches: int = 0) -> None:
         self._size, self._batches = size, batches
         self._count = 0
+        self.batch_size = 0
         self._x: Tensor | None = None
         self._y: Tensor | None = None
 
@@ -51,6 +55,7 @@ class Reservoir:
         places = (torch.arange(len(x)) + self._count) % self._size
         self._x[places], self._y[places] = x, y
         self._count += len(x)
+        self.batch_size = max(self.batch_size, len(x))
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """Return copies of the records and their targets."""
