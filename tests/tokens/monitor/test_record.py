@@ -118,7 +118,6 @@ def test_many_steps_take_no_more_memory_than_few(steps: int) -> None:
     model = torch.nn.Linear(20, 2)
     sizes = {}
     with Monitor(model, every=100, gather=100, checkpoints=[10**9], window=500) as monitor:
-        monitor._estimating._background.stop()
         monitor.drive()
         for step in range(steps):
             if step % 100 == 0:

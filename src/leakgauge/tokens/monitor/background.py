@@ -22,7 +22,9 @@ _ALONE = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THRE
 
 
 class Background:
-    """Runs jobs in a process of its own; the loop never waits before its end.
+    """Runs jobs in a process of its own, which the first one starts.
+
+    The loop never waits for it before its end.
 
     Args:
         waiting: jobs that may wait for the one that runs.
@@ -33,19 +35,13 @@ class Background:
         self._executor: ProcessPoolExecutor | None = None
         self._running: deque[tuple[int, Future[dict[str, Any]]]] = deque()
 
-    def start(self) -> None:
-        """Start the process, which then imports what it needs."""
-        self._executor = ProcessPoolExecutor(max_workers=1, initializer=_begin, env=_ALONE)
-        self._executor.submit(_ready)
-
     def submit(self, step: int, job: Callable[[], dict[str, Any]]) -> str | None:
         """Hand over a job; return in one line why it is not taken, else None."""
         if len(self._running) >= self._room:
             return f"the estimate of step {self._running[0][0]} still runs"
         try:
             if self._executor is None:
-                self.start()
-            assert self._executor is not None
+                self._executor = ProcessPoolExecutor(max_workers=1, initializer=_begin, env=_ALONE)
             self._running.append((step, self._executor.submit(_run, job)))
         except Exception as error:  # noqa: BLE001  whatever happens, the loop goes on
             self.stop()
@@ -93,11 +89,6 @@ def _begin() -> None:
     with contextlib.suppress(OSError, AttributeError):
         os.nice(10)
     torch.set_num_threads(1)
-
-
-def _ready() -> None:
-    """Import what estimates need before the first is due."""
-    import leakgauge.tokens.monitor.job  # noqa: F401
 
 
 def _run(job: Callable[[], dict[str, Any]]) -> dict[str, Any]:

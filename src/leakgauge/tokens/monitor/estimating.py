@@ -74,11 +74,6 @@ class Estimating:
         """Whether estimates need records."""
         return self._watch.estimates and self._watch.pairs == CHECKPOINT
 
-    def start(self) -> None:
-        """Start the process."""
-        if self._watch.estimates:
-            self._background.start()
-
     def stop(self) -> None:
         """End the process at once."""
         self._background.stop()

@@ -113,7 +113,7 @@ class Monitor:
         on_alert: Callable[[str], None] | None = None,
         live: bool | None = None,
         window: int = 1000,
-        records: int = 24,
+        records: int = 16,
         gather: int = 1,
         width: int = 256,
         waiting: int = 1,
@@ -233,10 +233,6 @@ class Monitor:
         self.is_open = self._was_open = True
         self._looking.start(self.next_step)
         self._clock.start()
-        try:
-            self._estimating.start()
-        except Exception as error:  # noqa: BLE001
-            self._screen.say(f"there will be no estimates: {one_line(error)}")
         return self
 
     def __exit__(

@@ -27,11 +27,11 @@ class Reading:
         self._params = {k: p for k, p in model.named_parameters() if p.requires_grad}
         self._names = [name for layer in layers.values() for name in layer.parameters]
         self._own = [self._params[name] for name in self._names]
-        sizes = {
-            key: sum(self._params[name].numel() for name in layer.parameters)
+        shapes = {
+            key: [self._params[name].shape for name in layer.parameters]
             for key, layer in layers.items()
         }
-        self._sketch = LayerSketch(sizes, width=width, seed=derive(seed, "sketch"))
+        self._sketch = LayerSketch(shapes, width=width, seed=derive(seed, "sketch"))
 
     @property
     def shapes(self) -> dict[str, torch.Size]:
@@ -56,7 +56,7 @@ class Reading:
         with torch.no_grad():
             if grads is None:
                 return self._sketch([_dense(one) for one in self._own]).cpu()
-            return self._sketch([grads[name] for name in self._names]).cpu()
+            return self._sketch([grads[name][0] for name in self._names]).cpu()
 
     def split(self, kept: Tensor) -> dict[str, Tensor]:
         """Return what is kept of N gradients ``[N, k]`` by layer."""

@@ -34,7 +34,7 @@ class Watch:
     every: int = 10
     checkpoints: int | Sequence[int] = 500
     pairs: str = STREAM
-    records: int = 24
+    records: int = 16
     gather: int = 1
     window: int = 1000
     width: int = 256

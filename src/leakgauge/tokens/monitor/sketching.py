@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
-from torch._utils import _flatten_dense_tensors
 
 from leakgauge.core.rng import torch_stream
 
@@ -12,47 +11,38 @@ from leakgauge.core.rng import torch_stream
 class LayerSketch:
     """Keeps at most ``width`` numbers of each layer's gradient.
 
-    Of all parameters one after the other, a number's place is its position modulo the width, in a
-    row of its layer. Layers with more than ``width`` numbers have each multiplied by a random
-    sign, and those of a place added up: inner products are kept in the mean over signs. Unlike
-    random places, as ``leakgauge.tokens.sketch`` has them, these are sums of whole rows. A step
-    then takes few operations, and nothing that it makes is new memory.
+    Of a layer with more, each number is multiplied by a random sign and added to the place that is
+    its position modulo the width: inner products are kept in the mean over signs. Unlike random
+    places, as ``leakgauge.tokens.sketch`` has them, these are sums of whole rows. A step takes few
+    operations, and writes into memory that is there.
 
     Args:
-        sizes: numbers of each layer, by name, in the order of the parameters.
+        shapes: of the parameters of each layer, by its name.
         width: numbers that are kept of each.
         seed: of the signs.
 
-    >>> sketch = LayerSketch({"0": 6, "1": 2}, width=4, seed=0)
+    >>> shapes = {"0": [torch.Size([2, 2]), torch.Size([2])], "1": [torch.Size([2])]}
+    >>> sketch = LayerSketch(shapes, width=4, seed=0)
     >>> kept = sketch([torch.ones(2, 2), torch.ones(2), torch.ones(2)])
     >>> kept.shape, sketch.split(kept[None])["1"].tolist()
     (torch.Size([8]), [[1.0, 1.0]])
     """
 
-    def __init__(self, sizes: Mapping[str, int], *, width: int, seed: int) -> None:
-        self._width, self._places = width, dict[str, Tensor]()
+    def __init__(
+        self, shapes: Mapping[str, Sequence[torch.Size]], *, width: int, seed: int
+    ) -> None:
+        self._shapes, self._width = dict(shapes), width
+        self._sizes = {name: sum(one.numel() for one in own) for name, own in shapes.items()}
+        rows = [-(-size // width) for size in self._sizes.values()]
+        self._layers = torch.arange(len(rows)).repeat_interleave(torch.tensor(rows))
         rng = torch_stream(seed, "signs")
-        count = sum(sizes.values())
-        whole = -(-count // width)
-        rows, layers, signs = [], [], []
-        start = 0
-        for number, (name, size) in enumerate(sizes.items()):
-            sign = torch.zeros(whole * width)
-            drawn = 2.0 * torch.randint(2, (size,), generator=rng) - 1
-            sign[start : start + size] = drawn if size > width else 1.0
-            own = torch.arange(start // width, -(-(start + size) // width))
-            rows.append(own)  # the first and the last may hold numbers of other layers, too
-            layers.append(torch.full_like(own, number))
-            signs.append(sign.view(whole, width)[own])
-            self._places[name] = (start + torch.arange(min(size, width))) % width
-            start += size
-        self._rows, self._layers, self._signs = map(torch.cat, (rows, layers, signs))
-        self._flat = torch.zeros(whole, width)
-        self._signed = torch.empty_like(self._signs)
-        self._kept = torch.zeros(len(sizes), width)
-        self._front = self._flat.view(-1)[:count]
+        self._signs = 2.0 * torch.randint(2, (sum(rows), width), generator=rng) - 1
+        self._signs[(torch.tensor(rows) == 1)[self._layers]] = 1.0
+        self._flat = torch.zeros(sum(rows), width)
+        self._kept = torch.zeros(len(rows), width)
+        self._parts = self._views()
 
-    def __call__(self, parameters: Sequence[Tensor]) -> Tensor:
+    def __call__(self, parameters: list[Tensor]) -> Tensor:
         """Return what is kept ``[layers * width]``; the next call writes into the same memory.
 
         Args:
@@ -60,27 +50,30 @@ class LayerSketch:
         """
         if self._flat.device != parameters[0].device:
             self._move(parameters[0].device)
-        self._front.copy_(_flat(parameters))
-        torch.index_select(self._flat, 0, self._rows, out=self._signed)
-        self._signed.mul_(self._signs)
-        return self._kept.zero_().index_add_(0, self._layers, self._signed).view(-1)
+        torch._foreach_copy_(self._parts, parameters)
+        self._flat.mul_(self._signs)
+        return self._kept.zero_().index_add_(0, self._layers, self._flat).view(-1)
 
     def split(self, kept: Tensor) -> dict[str, Tensor]:
         """Return what is kept by layer ``[N, k]``, of rows ``[N, layers * width]``."""
-        each = kept.reshape(len(kept), len(self._places), self._width)
+        each = kept.reshape(len(kept), len(self._sizes), self._width)
         return {
-            name: each[:, number, place.to(kept.device)]
-            for number, (name, place) in enumerate(self._places.items())
+            name: each[:, number, : min(size, self._width)]
+            for number, (name, size) in enumerate(self._sizes.items())
         }
 
+    def _views(self) -> list[Tensor]:
+        """Return the memory of each parameter's gradient, in its shape; each layer has own rows."""
+        flat, views, row = self._flat.view(-1), [], 0
+        for own in self._shapes.values():
+            start = row * self._width
+            for shape in own:
+                views.append(flat[start : start + shape.numel()].view(shape))
+                start += shape.numel()
+            row = -(-start // self._width)
+        return views
+
     def _move(self, device: torch.device) -> None:
-        for name in ("_rows", "_layers", "_signs", "_flat", "_signed", "_kept"):
+        for name in ("_layers", "_signs", "_flat", "_kept"):
             setattr(self, name, getattr(self, name).to(device))
-        self._front = self._flat.view(-1)[: len(self._front)]
-
-
-def _flat(parameters: Sequence[Tensor]) -> Tensor:
-    if len({leaf.dtype for leaf in parameters}) == 1:
-        whole: Tensor = _flatten_dense_tensors(parameters)  # type: ignore[no-untyped-call]
-        return whole
-    return torch.cat([leaf.reshape(-1).float() for leaf in parameters])
+        self._parts = self._views()
