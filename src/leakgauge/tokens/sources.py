@@ -81,6 +81,10 @@ class PairSource(Protocol):
         """
         ...
 
+    def rows(self, most: int, *, matched: bool = True) -> Pairs:
+        """Return at most ``most`` features and gradients that are not drawn: pairs, or records."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class FixedPairs:
@@ -115,6 +119,10 @@ class FixedPairs:
                 self._at(torch.arange(first, first + size), matched)
                 for first in range(start, start + whole - size + 1, size)
             ]
+
+    def rows(self, most: int, *, matched: bool = True) -> Pairs:
+        """Return the first pairs."""
+        return self._at(torch.arange(min(most, len(self.pairs))), matched)
 
     def _at(self, index: Tensor, matched: bool) -> Pairs:
         if matched:
@@ -151,6 +159,10 @@ class PooledPairs:
         order = torch.randperm(len(self.records), generator=generator)
         for own in order.chunk(blocks):
             yield [self._of(own, size, generator, matched) for _ in range(each)]
+
+    def rows(self, most: int, *, matched: bool = True) -> Pairs:
+        """Return the first records; the placebo gives each the gradient of the next."""
+        return FixedPairs(self.records).rows(most, matched=matched)
 
     def _of(self, own: Tensor, count: int, generator: torch.Generator, matched: bool) -> Pairs:
         rows = self._batches(own, count, generator)
