@@ -46,7 +46,7 @@ class Information:
         mismatched: mean score of others.
         limit: what the estimator cannot exceed, in nats.
         iterations: of the critic; 0 where a constant one did better on the stopping pairs. Then
-            the figures are 0, and their intervals end where those of the fitted critic do.
+            the held-out figures are 0, and their intervals end where those of the fitted critic do.
     """
 
     bound: Estimate
