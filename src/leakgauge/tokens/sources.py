@@ -157,7 +157,7 @@ class PooledPairs:
         blocks = blocks_of(len(self.records), self.batch_size)
         each = max(1, most // (blocks * size))
         order = torch.randperm(len(self.records), generator=generator)
-        for own in order.chunk(blocks):
+        for own in order.tensor_split(blocks):
             yield [self._of(own, size, generator, matched) for _ in range(each)]
 
     def rows(self, most: int, *, matched: bool = True) -> Pairs:
