@@ -14,7 +14,7 @@ FLOORS = [
     {"api"},
     {"cli"},
     {"catalog"},
-    {"layers"},
+    {"layers", "tokens"},
     {"inference", "guarantee", "inversion", "membership"},
     {"runs"},
     {"report"},
