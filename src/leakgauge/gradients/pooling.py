@@ -146,6 +146,32 @@ def start_pool(
     return Pool(job, x, y, rows, shared=False)
 
 
+def records_interact(
+    task: Task, params: Params, x: Tensor, y: Tensor, *, max_bytes: int = 2**28
+) -> bool:
+    """Return whether a batch's gradient is not the mean of its records' gradients.
+
+    It is not with batch normalisation in train mode, or with class weights in the loss; tried on
+    one batch.
+
+    Args:
+        task: the model and its loss.
+        params: all trainable parameters by name.
+        x: records ``[n, ...]``.
+        y: their targets ``[n, ...]``.
+        max_bytes: working memory.
+
+    >>> task = Task(torch.nn.Linear(3, 2))
+    >>> params = dict(task.model.named_parameters())
+    >>> records_interact(task, params, torch.ones(4, 3), torch.tensor([0, 1, 0, 1]))
+    False
+    """
+    rows = torch.arange(len(x), device=x.device)[None]
+    first = rows[:, : min(len(x), 16)]
+    job = start(task, params, x[first], y[first], axes="T B", method="auto", max_bytes=max_bytes)
+    return Pool(job, x, y, rows, shared=True).interact()
+
+
 def pays(job: Job, rows: Tensor) -> bool:
     """Return whether one gradient for each distinct record is cheaper than one for each batch.
 

@@ -91,6 +91,11 @@ class Factors(ABC):
         ends = [part.max(1).values - part.min(1).values for part in self.chunks()]
         return torch.cat(ends)
 
+    def gram(self) -> Tensor:
+        """Return the inner products of the records' gradients ``[n, n]``."""
+        parts = [leaf.reshape(len(leaf), -1) for leaf in self.gradient().values()]
+        return sum((one @ one.T for one in parts), parts[0].new_zeros(len(self), len(self)))
+
     def project(self, kernels: Tensor) -> Tensor:
         """Return the weight's gradient times kernels that span its rows ``[n, out, k]``.
 

@@ -48,6 +48,16 @@ class LinearFactors(Factors):
         grads = {self.weight: self.dy.mT @ self.x}
         return grads if self.bias is None else {**grads, self.bias: self.dy.sum(1)}
 
+    def gram(self) -> Tensor:
+        """Return the inner products of gradients ``[n, n]``; of one position, from the factors."""
+        if self.x.shape[1] > 1:
+            return super().gram()
+        x, dy = self.x[:, 0], self.dy[:, 0]
+        inputs = x @ x.T
+        if self.bias is not None:
+            inputs = inputs + 1
+        return inputs * (dy @ dy.T)
+
     def project(self, kernels: Tensor) -> Tensor:
         """Return the weight's gradient times kernels ``[n, out, k]``."""
         passed = self.x @ kernels.T

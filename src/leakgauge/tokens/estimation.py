@@ -1,0 +1,179 @@
+"""Estimates of the mutual information of data features and gradients, on held-out pairs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require
+from leakgauge.core.rng import torch_stream
+from leakgauge.results.measurements import Estimate
+from leakgauge.results.statistics import mean_estimate
+from leakgauge.tokens.encoders import FLAT
+from leakgauge.tokens.estimators import estimator
+from leakgauge.tokens.fitting import Fitted, Judged, fit
+from leakgauge.tokens.jackknife import jackknife
+from leakgauge.tokens.settings import Settings
+from leakgauge.tokens.sources import Pairs, Parts, split_pairs
+from leakgauge.tokens.words import INFONCE
+
+NEAR = 0.9
+"""An interval that reaches this share of an estimator's limit is limited by its sample."""
+
+GROUP = 256
+"""Negatives of plain vectors: InfoNCE ends at their log."""
+
+FEWEST = 3
+"""Blocks of held-out pairs that an interval needs."""
+
+
+@dataclass(frozen=True)
+class Information:
+    """What a critic finds of the mutual information of features and gradients.
+
+    All figures but ``in_sample`` and ``gap_in_sample`` are of pairs that it never saw. The
+    estimate is that of one critic: the information itself can be larger.
+
+    Attributes:
+        bound: in nats, with an interval over blocks of held-out pairs. Of InfoNCE, NWJ and MINE it
+            is a lower bound in the mean; SMILE is none.
+        in_sample: the same figure on the pairs that the critic learned from.
+        critic_gap: matched minus mismatched score; no information (section 4.2.1).
+        gap_in_sample: the same on the pairs that the critic learned from, as the paper has it.
+        matched: mean score of matched pairs (appendix B).
+        mismatched: mean score of others.
+        limit: what the estimator cannot exceed, in nats.
+        iterations: of the critic; 0 where a constant one did better on the stopping pairs. Then
+            the figures are 0, and their intervals end where those of the fitted critic do.
+    """
+
+    bound: Estimate
+    in_sample: float
+    critic_gap: Estimate
+    gap_in_sample: float
+    matched: Estimate
+    mismatched: Estimate
+    limit: float
+    iterations: int
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the sample, not the data, may end the estimate."""
+        return self.bound.high >= NEAR * self.limit
+
+
+def estimate_information(
+    parts: Parts,
+    settings: Settings,
+    *,
+    seed: int,
+    matched: bool = True,
+    device: torch.device | str = "cpu",
+    heard: Callable[[int], None] | None = None,
+) -> Information:
+    """Fit a critic on some pairs, stop it by others, and judge it on others again.
+
+    Args:
+        parts: the pairs.
+        settings: of the estimate.
+        seed: of everything that is random.
+        matched: False for the placebo, gradients of other data, of which the figures are about 0.
+        device: where torch computes.
+        heard: called with the iteration of the fit.
+
+    Raises:
+        InputError: too few held-out pairs for an interval.
+
+    References:
+        Privacy Tokens, Algorithm 1, of which fitting and evaluation are separate here.
+    """
+    fitted = fit(parts, settings, seed=seed, matched=matched, device=device, heard=heard)
+    held_out = fitted.judged(parts.reporting, torch_stream(seed, "report"), matched=matched)
+    require(
+        len(held_out.parts) >= FEWEST,
+        f"the held-out pairs make {len(held_out.parts)} groups of {settings.group}; expected "
+        f"{FEWEST} or more: bring more pairs, or smaller groups",
+    )
+    known = fitted.judged(parts.fitting, torch_stream(seed, "in-sample"), matched=matched)
+    return _information(fitted, held_out, known)
+
+
+def mutual_information(
+    x: Tensor,
+    y: Tensor,
+    *,
+    seed: int = 0,
+    settings: Settings | None = None,
+    by: str = INFONCE,
+) -> Information:
+    """Return what a critic finds of the mutual information of two samples.
+
+    Args:
+        x: ``[N, a]``; 60 % of the rows fit, 20 % stop, and 20 % report.
+        y: ``[N, b]``, row by row beside ``x``; rows are independent of each other.
+        seed: of everything that is random.
+        settings: of the estimate; None takes those for vectors without an encoder.
+        by: the estimator, where no settings are given.
+
+    Raises:
+        InputError: shapes differ, a value is not finite, or there are too few rows.
+
+    >>> x = torch.randn(1000, 2, generator=torch.Generator().manual_seed(0))
+    >>> found = mutual_information(x, x, seed=0)
+    >>> found.bound.low > 1, round(found.limit, 2)
+    (True, 3.22)
+    """
+    require(
+        x.dim() == y.dim() == 2 and len(x) == len(y),
+        f"x is {list(x.shape)}, y is {list(y.shape)}; expected [N, a] and [N, b]",
+    )
+    require(
+        bool(x.isfinite().all() and y.isfinite().all()),
+        "a value is not finite; leave out its row",
+    )
+    chosen = settings or vectors(by, group=max(8, min(GROUP, len(x) // 40)))
+    parts = split_pairs(Pairs(x.float(), {"y": y.float()}))
+    return estimate_information(parts, chosen, seed=seed)
+
+
+def vectors(by: str = INFONCE, **changed: float) -> Settings:
+    """Return settings for plain vectors: no encoder, and all held-out pairs are evaluated."""
+    plain = Settings(
+        estimator=by,
+        token=FLAT,
+        dropout=0.0,
+        iterations=3000,
+        batch=256,
+        group=GROUP,
+        lr=3e-4,
+        patience=12,
+        check_every=50,
+        evaluated=10**6,
+    )
+    return replace(plain, **changed)  # type: ignore[arg-type]
+
+
+def _information(fitted: Fitted, held_out: Judged, known: Judged) -> Information:
+    measure = estimator(fitted.settings.estimator)
+    bound = replace(jackknife(held_out.parts, measure), n=held_out.pairs)
+    matched, mismatched, gap = (
+        replace(mean_estimate(values.numpy()), n=held_out.pairs)
+        for values in (*held_out.gaps.T, held_out.gaps[:, 0] - held_out.gaps[:, 1])
+    )
+    means = known.gaps.mean(0)
+    if fitted.iterations == 0:
+        start = replace(matched, value=measure.start, low=measure.start, high=measure.start)
+        matched = mismatched = start
+        bound = replace(bound, value=0.0, low=0.0, high=max(0.0, bound.high))
+        gap = replace(gap, value=0.0, low=min(0.0, gap.low), high=max(0.0, gap.high))
+    return Information(
+        bound=bound,
+        in_sample=float(measure.value(known.parts)),
+        critic_gap=gap,
+        gap_in_sample=float(means[0] - means[1]),
+        matched=matched,
+        mismatched=mismatched,
+        limit=measure.limit(fitted.settings.group),
+        iterations=fitted.iterations,
+    )

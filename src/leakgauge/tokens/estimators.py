@@ -1,0 +1,239 @@
+"""Estimators of mutual information from a critic's scores of matched and mismatched pairs.
+
+A critic scores K feature vectors against K tokens, ``scores [K, K]``; matched pairs are on the
+diagonal. Each estimator has an objective, by which critics learn, and a value, which is computed
+from a few numbers of each group of pairs, so that groups can be resampled.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from leakgauge.core.checks import require_choice
+from leakgauge.tokens.words import INFONCE, MINE, NWJ, SMILE
+
+CLIP = 5.0
+"""The clip of SMILE, in nats; Song and Ermon try 1, 5, 10 and none."""
+
+
+class Estimator(Protocol):
+    """What turns scores into nats.
+
+    Attributes:
+        start: score of a constant critic, at which the value is 0.
+    """
+
+    @property
+    def start(self) -> float:
+        """The score of a constant critic whose value is 0."""
+        ...
+
+    def objective(self, scores: Tensor) -> Tensor:
+        """Return what a critic maximises on a batch ``[K, K]``."""
+        ...
+
+    def parts(self, scores: Tensor) -> Tensor:
+        """Return two numbers of a group ``[2]``, from which ``value`` is made."""
+        ...
+
+    def value(self, parts: Tensor) -> Tensor:
+        """Return the estimate in nats from the parts of all groups ``[G, 2]``."""
+        ...
+
+    def limit(self, group: int) -> float:
+        """Return what the value of groups of this size cannot exceed, in nats."""
+        ...
+
+
+@dataclass(frozen=True)
+class InfoNCE:
+    """The contrastive bound, with all other tokens of the group as negatives.
+
+    It has little variance, and cannot exceed the log of the group's size.
+
+    References:
+        van den Oord et al., Representation learning with contrastive predictive coding, 2018.
+
+    >>> InfoNCE().limit(64) == math.log(64)
+    True
+    """
+
+    start: float = 0.0
+
+    def objective(self, scores: Tensor) -> Tensor:
+        """Return the bound."""
+        return (scores.diagonal() - scores.logsumexp(1)).mean() + math.log(len(scores))
+
+    def parts(self, scores: Tensor) -> Tensor:
+        """Return the bound of a group, and 0."""
+        bound = self.objective(scores.double())
+        return torch.stack([bound, torch.zeros_like(bound)])
+
+    def value(self, parts: Tensor) -> Tensor:
+        """Return the mean over groups."""
+        return parts[:, 0].mean()
+
+    def limit(self, group: int) -> float:
+        """Return the log of the group's size."""
+        return math.log(group)
+
+
+@dataclass(frozen=True)
+class Nwj:
+    """The bound of Nguyen, Wainwright and Jordan (f-GAN KL), with all negatives.
+
+    It is a bound for any critic, and its variance grows with the exponential of the information.
+
+    References:
+        Nguyen, Wainwright, Jordan, IEEE Trans. Information Theory 2010; Belghazi et al., ICML
+        2018, Eq. 12.
+    """
+
+    start: float = 1.0
+
+    def objective(self, scores: Tensor) -> Tensor:
+        """Return the bound."""
+        return scores.diagonal().mean() - (_log_mean_of_others(scores) - 1).exp()
+
+    def parts(self, scores: Tensor) -> Tensor:
+        """Return the mean matched score, and the log mean exponential of the others."""
+        scores = scores.double()
+        return torch.stack([scores.diagonal().mean(), _log_mean_of_others(scores)])
+
+    def value(self, parts: Tensor) -> Tensor:
+        """Return the bound; one that overflows is the smallest number there is."""
+        return torch.nan_to_num(parts[:, 0].mean() - (_log_mean(parts[:, 1]) - 1).exp())
+
+    def limit(self, group: int) -> float:
+        """Return infinity."""
+        return math.inf
+
+
+@dataclass(frozen=True)
+class Smile:
+    """The Donsker-Varadhan value with clipped exponentials; no bound where the clip acts.
+
+    The critic learns by the Jensen-Shannon objective, as in the authors' experiments.
+
+    Attributes:
+        clip: scores of negatives count within ``[-clip, clip]``, in nats.
+
+    References:
+        Song and Ermon, Understanding the limitations of variational mutual information
+        estimators, ICLR 2020, Eq. 16.
+    """
+
+    clip: float = CLIP
+    start: float = 0.0
+
+    def objective(self, scores: Tensor) -> Tensor:
+        """Return the Jensen-Shannon objective of Nowozin et al., 2016."""
+        softplus = functional.softplus(scores)
+        matched = (softplus - scores).diagonal().mean()
+        return -matched - _mean_of_others(softplus)
+
+    def parts(self, scores: Tensor) -> Tensor:
+        """Return the mean matched score, and the clipped log mean exponential of the others."""
+        scores = scores.double()
+        clipped = scores.clamp(-self.clip, self.clip)
+        return torch.stack([scores.diagonal().mean(), _log_mean_of_others(clipped)])
+
+    def value(self, parts: Tensor) -> Tensor:
+        """Return the value."""
+        return parts[:, 0].mean() - _log_mean(parts[:, 1])
+
+    def limit(self, group: int) -> float:
+        """Return infinity."""
+        return math.inf
+
+
+@dataclass(frozen=True)
+class Mine:
+    """The Donsker-Varadhan bound with one shuffled partner for each pair.
+
+    The gradient of the log of a batch's mean is biased; the paper does not say whether it corrects
+    that, so nothing does here.
+
+    References:
+        Privacy Tokens, Eq. 4 and Algorithm 1; Belghazi et al., ICML 2018.
+    """
+
+    start: float = 0.0
+
+    def objective(self, scores: Tensor) -> Tensor:
+        """Return the bound."""
+        return scores.diagonal().mean() - _log_mean(_partners(scores))
+
+    def parts(self, scores: Tensor) -> Tensor:
+        """Return the mean matched score, and the log mean exponential of the partners."""
+        scores = scores.double()
+        return torch.stack([scores.diagonal().mean(), _log_mean(_partners(scores))])
+
+    def value(self, parts: Tensor) -> Tensor:
+        """Return the bound over all groups."""
+        return parts[:, 0].mean() - _log_mean(parts[:, 1])
+
+    def limit(self, group: int) -> float:
+        """Return infinity."""
+        return math.inf
+
+
+_KNOWN: Mapping[str, Estimator] = {INFONCE: InfoNCE(), NWJ: Nwj(), SMILE: Smile(), MINE: Mine()}
+
+
+def estimator(name: str) -> Estimator:
+    """Return the estimator of a name.
+
+    Raises:
+        InputError: it is unknown.
+
+    >>> estimator("smile")
+    Smile(clip=5.0, start=0.0)
+    """
+    require_choice(name, "estimator", _KNOWN)
+    return _KNOWN[name]
+
+
+def critic_gap(scores: Tensor) -> Tensor:
+    """Return the mean matched and the mean mismatched score of a group ``[2]``.
+
+    Their difference is what the paper's Table 1 shows. It is no information: it depends on the
+    scale of the critic.
+
+    References:
+        Privacy Tokens, section 4.2.1.
+
+    >>> critic_gap(torch.eye(3)).tolist()
+    [1.0, 0.0]
+    """
+    scores = scores.double()
+    return torch.stack([scores.diagonal().mean(), _mean_of_others(scores)])
+
+
+def _partners(scores: Tensor) -> Tensor:
+    """Return the score of each feature vector with the next one's token ``[K]``."""
+    rows = torch.arange(len(scores), device=scores.device)
+    return scores[rows, rows.roll(-1)]
+
+
+def _mean_of_others(scores: Tensor) -> Tensor:
+    """Return the mean off the diagonal."""
+    count = len(scores)
+    return (scores.sum() - scores.diagonal().sum()) / (count * (count - 1))
+
+
+def _log_mean_of_others(scores: Tensor) -> Tensor:
+    """Return the log mean exponential off the diagonal."""
+    count = len(scores)
+    others = scores.masked_fill(torch.eye(count, dtype=torch.bool, device=scores.device), -math.inf)
+    return others.flatten().logsumexp(0) - math.log(count * (count - 1))
+
+
+def _log_mean(logs: Tensor) -> Tensor:
+    """Return the log of the mean of exponentials ``[n]``."""
+    return logs.logsumexp(0) - math.log(len(logs))

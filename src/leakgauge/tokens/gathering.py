@@ -1,0 +1,240 @@
+"""Gathers pairs of data features and gradients at one checkpoint."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require, require_count
+from leakgauge.core.rng import derive, stream, torch_stream
+from leakgauge.core.types import Dataset, Grads, Params, Task
+from leakgauge.data.split_members import dealt
+from leakgauge.defenses import Defense, none
+from leakgauge.gradients.batching import slices
+from leakgauge.gradients.factored.factors import Factoring
+from leakgauge.gradients.gradients import MAX_BYTES
+from leakgauge.gradients.pooling import records_interact
+from leakgauge.gradients.walk import walk
+from leakgauge.tokens.features import record_features
+from leakgauge.tokens.sketch import WIDTH, Sketch
+from leakgauge.tokens.sources import (
+    FEWEST_BLOCKS,
+    FixedPairs,
+    Pairs,
+    Parts,
+    PooledPairs,
+    blocks_of,
+)
+from leakgauge.training.per_record import iter_gradients
+
+SHARES = (0.6, 0.2, 0.2)
+"""Of the records: to fit, to stop, to report."""
+
+MOST_BYTES = 2**30
+"""Memory of the records' features and gradients; more records are left out at random."""
+
+GATHERED = 2000
+"""Pairs that are gathered where fresh ones cannot be made of records' gradients."""
+
+LOOSE = 2
+"""Batches that a block of records must hold, at least."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathering:
+    """What is gathered of a model.
+
+    Attributes:
+        layers: names of the layers whose gradients are watched.
+        batch_size: records of a batch.
+        features: the module whose output the data features are; None takes what the last layer
+            takes in.
+        width: numbers that are kept of each layer's gradient and of the features, at most.
+        defense: what clients do before they send.
+        pairs: gathered where the defense, or a model whose records interact, rules out fresh ones.
+
+    Raises:
+        InputError: a number is not above 0.
+    """
+
+    layers: Sequence[str]
+    batch_size: int
+    features: str | None = None
+    width: int = WIDTH
+    defense: Defense | None = None
+    pairs: int = GATHERED
+
+    def __post_init__(self) -> None:
+        require_count(self.batch_size, "batch size")
+        require_count(self.width, "width")
+        require_count(self.pairs, "pairs")
+
+
+def fewest_records(batch_size: int) -> int:
+    """Return how many records a checkpoint needs at least.
+
+    >>> fewest_records(20)
+    800
+    """
+    return round(LOOSE * FEWEST_BLOCKS * batch_size / SHARES[-1])
+
+
+def checkpoint_parts(
+    task: Task, params: Params, data: Dataset, how: Gathering, *, seed: int
+) -> Parts:
+    """Return pairs at a checkpoint, of records that are apart: to fit, to stop and to report.
+
+    Where a batch's gradient is the mean of its records' gradients, each record's gradient is made
+    once, and pairs are fresh batches at every draw. Where it is not (a defense of the update,
+    batch normalisation in train mode), ``how.pairs`` batches are gathered.
+
+    Args:
+        task: the model and its loss; never changed.
+        params: the checkpoint: all trainable parameters by name.
+        data: private records.
+        how: what is gathered.
+        seed: deals the records; the same seed deals alike at every checkpoint.
+
+    Raises:
+        InputError: too few records, or an unknown layer.
+
+    References:
+        Privacy Tokens, section 4.2.1, which draws 200 batches of all records for everything.
+    """
+    rows = _dealt(data, how.batch_size, seed)
+    defense = how.defense or none()
+    fresh = defense.update.is_identity and defense.per_example is None
+    if fresh and not records_interact(task, params, data.x, data.y):
+        return Parts(*_pools(task, params, data, how, rows, seed))
+    return Parts(*_gathered(task, params, data, how, rows, defense, seed))
+
+
+def _dealt(data: Dataset, batch_size: int, seed: int) -> list[Tensor]:
+    need = fewest_records(batch_size)
+    require(
+        len(data) >= need,
+        f"there are {len(data)} private records; batches of {batch_size} need {need} or more: "
+        "bring more records, or take smaller batches",
+    )
+    owners = np.arange(len(data)) if data.users is None else data.users.cpu().numpy()
+    ends = np.rint(np.cumsum(SHARES) * len(data)).astype(np.int64)
+    parts = dealt(owners, ends, rng=stream(seed, "pairs", "parts"))
+    for part in parts:
+        require(
+            len(part) >= LOOSE * FEWEST_BLOCKS * batch_size,
+            f"a part of the pairs has {len(part)} records, as some users have most of them; "
+            f"batches of {batch_size} need {LOOSE * FEWEST_BLOCKS * batch_size}: take smaller "
+            "batches",
+        )
+    return [torch.from_numpy(part).to(data.y.device) for part in parts]
+
+
+def _pools(
+    task: Task, params: Params, data: Dataset, how: Gathering, rows: Sequence[Tensor], seed: int
+) -> Iterator[PooledPairs]:
+    factoring = Factoring.start(task, params, data.x[:2], data.y[:2], layers=list(how.layers))
+    sketches = _Sketches(how.width, seed)
+    for own in rows:
+        kept: list[Pairs] = []
+        most = len(own)
+        for chunk in slices(len(own), 256):
+            if chunk.start >= most:
+                break
+            part = data.rows(own[chunk])
+            found = factoring(params, part.x, part.y)
+            gradients = {
+                name: torch.cat([sketches(name, grads) for grads in one.chunks()])
+                for name, one in found.items()
+            }
+            features = record_features(task, params, part.x, how.features)
+            kept.append(Pairs(sketches("features", features), gradients))
+            most = min(most, MOST_BYTES // len(rows) // _bytes_of_one(kept[0]))
+        yield PooledPairs(_joined(kept), how.batch_size)
+
+
+def _gathered(
+    task: Task,
+    params: Params,
+    data: Dataset,
+    how: Gathering,
+    rows: Sequence[Tensor],
+    defense: Defense,
+    seed: int,
+) -> Iterator[FixedPairs]:
+    sketches = _Sketches(how.width, seed)
+    names = {one.name: one.parameters for one in walk(task, data.x[:2]) if one.name in how.layers}
+    for number, (own, share) in enumerate(zip(rows, SHARES, strict=True)):
+        count = max(8, round(share * how.pairs))
+        blocks = blocks_of(len(own), how.batch_size)
+        each = -(-count // blocks)
+        drawn = _batches(own, blocks, each, how.batch_size, stream(seed, "pairs", number))
+        kept = []
+        for trials, grads in iter_gradients(
+            task,
+            params,
+            data,
+            drawn,
+            per_example=defense.per_example,
+            rngs=lambda place, number=number: [  # type: ignore[misc]
+                torch_stream(seed, "record", number, place, one, device=data.y.device)
+                for one in range(how.batch_size)
+            ],
+            max_bytes=MAX_BYTES,
+        ):
+            places = range(trials.start, trials.stop)
+            rngs = [torch_stream(seed, "noise", number, p, device=data.y.device) for p in places]
+            sent = defense.update(grads, rngs)
+            gradients = {
+                name: sketches(name, _flat(sent, parameters)) for name, parameters in names.items()
+            }
+            features = torch.stack(
+                [record_features(task, params, data.x[one], how.features).mean(0)
+                 for one in drawn[trials]]
+            )  # fmt: skip
+            kept.append(Pairs(sketches("features", features), gradients))
+        yield FixedPairs(_joined(kept), block=each)
+
+
+class _Sketches:
+    """One sketch for each layer, made when its size is known."""
+
+    def __init__(self, width: int, seed: int) -> None:
+        self._width, self._seed = width, seed
+        self._known: dict[str, Sketch] = {}
+
+    def __call__(self, name: str, values: Tensor) -> Tensor:
+        if name not in self._known:
+            seed = derive(self._seed, "sketch", name)
+            self._known[name] = Sketch(values.shape[1], width=self._width, seed=seed)
+        return self._known[name](values)
+
+
+def _batches(
+    own: Tensor, blocks: int, each: int, batch_size: int, rng: np.random.Generator
+) -> Tensor:
+    """Return the rows of ``each`` batches of every block of records, in the order of blocks."""
+    parts = torch.from_numpy(rng.permutation(len(own))).to(own.device).chunk(blocks)
+    picked = [
+        torch.from_numpy(rng.choice(len(part), batch_size, replace=False)).to(own.device)
+        for part in parts
+        for _ in range(each)
+    ]
+    placed = [own[parts[number // each]][one] for number, one in enumerate(picked)]
+    return torch.stack(placed)
+
+
+def _flat(grads: Grads, names: Sequence[str]) -> Tensor:
+    return torch.cat([grads[name].flatten(1) for name in names], dim=1)
+
+
+def _joined(kept: Sequence[Pairs]) -> Pairs:
+    gradients = {
+        name: torch.cat([one.gradients[name] for one in kept]) for name in kept[0].gradients
+    }
+    return Pairs(torch.cat([one.features for one in kept]), gradients)
+
+
+def _bytes_of_one(pairs: Pairs) -> int:
+    return sum(leaf[0].nbytes for leaf in (pairs.features, *pairs.gradients.values()))

@@ -1,0 +1,111 @@
+"""How mutual information is estimated."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from leakgauge.core.checks import require, require_choice, require_count, require_positive
+from leakgauge.tokens.words import (
+    AUTOENCODER,
+    CONCAT,
+    CRITICS,
+    ESTIMATORS,
+    INFONCE,
+    MINE,
+    RAW,
+    SCALES,
+    SEPARABLE,
+    STANDARDISED,
+    TRANSFORMER,
+)
+
+TOKEN_RATE = {AUTOENCODER: 1.0, TRANSFORMER: 0.2}
+"""Learning rate of a token's network, over that of the critic; the paper says 'higher'."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a critic learns, and what its figures are computed on.
+
+    Attributes:
+        estimator: ``"infonce"``, ``"nwj"``, ``"smile"`` or ``"mine"``.
+        token: ``"autoencoder"``, ``"transformer"``, or ``"flat"`` for vectors without an encoder.
+        critic: ``"separable"`` or ``"concat"``.
+        scale: ``"standardised"``, each coordinate by the fitting pairs, or ``"raw"``.
+        iterations: at most.
+        batch: pairs of a step.
+        lr: learning rate of the critic (Adam with decoupled weight decay).
+        weight_decay: of all weights.
+        dropout: share of the inputs that a step does not see.
+        check_every: iterations between two looks at the stopping pairs.
+        patience: looks without a better value, after which it stops; 0 takes the last iteration,
+            as the paper does.
+        group: pairs of a group, the negatives of a figure; InfoNCE ends at its log.
+        evaluated: pairs that stopping and reporting are computed on, where they are drawn.
+        relu_output: the autoencoder ends with a ReLU.
+
+    Raises:
+        InputError: a value is out of its range.
+    """
+
+    estimator: str = INFONCE
+    token: str = AUTOENCODER
+    critic: str = SEPARABLE
+    scale: str = STANDARDISED
+    iterations: int = 600
+    batch: int = 128
+    lr: float = 5e-4
+    weight_decay: float = 1e-2
+    dropout: float = 0.3
+    check_every: int = 25
+    patience: int = 8
+    group: int = 64
+    evaluated: int = 1024
+    relu_output: bool = False
+
+    def __post_init__(self) -> None:
+        require_choice(self.estimator, "estimator", ESTIMATORS)
+        require_choice(self.critic, "critic", CRITICS)
+        require_choice(self.scale, "scale", SCALES)
+        for name in ("iterations", "batch", "check_every", "group", "evaluated"):
+            require_count(getattr(self, name), name)
+        for name in ("batch", "group"):
+            require(
+                getattr(self, name) >= 2,
+                f"{name} is {getattr(self, name)}; a pair needs others to be told from: 2 or more",
+            )
+        require_positive(self.lr, "lr")
+        require(0 <= self.dropout < 1, f"dropout is {self.dropout:g}; expected 0 to below 1")
+
+    @property
+    def token_lr(self) -> float:
+        """Learning rate of the token's network."""
+        return self.lr * TOKEN_RATE.get(self.token, 1.0)
+
+    @classmethod
+    def paper(cls, token: str = AUTOENCODER, *, pairs: int = 200) -> Self:
+        """Return the paper's: MINE on raw gradients, all its iterations, nothing held out.
+
+        The scale, the learning rates and the widths are unknown: the text names none.
+
+        Args:
+            token: the encoder.
+            pairs: that it learns from; a step takes a tenth of them.
+
+        References:
+            Privacy Tokens, Algorithm 1 and appendix A.
+
+        >>> Settings.paper().batch, Settings.paper().iterations
+        (20, 200)
+        """
+        return cls(
+            estimator=MINE,
+            token=token,
+            critic=CONCAT,
+            scale=RAW,
+            iterations=200,
+            batch=max(2, pairs // 10),
+            weight_decay=0.0,
+            dropout=0.0,
+            patience=0,
+            relu_output=True,
+        )

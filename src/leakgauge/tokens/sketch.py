@@ -1,0 +1,42 @@
+"""Sketches of long vectors, so that kept gradients take bounded memory."""
+
+import torch
+from torch import Tensor
+
+WIDTH = 4096
+"""Numbers that are kept of each layer's gradient, at most."""
+
+
+class Sketch:
+    """A linear map of vectors to few numbers: each coordinate is added to one, with a random sign.
+
+    Inner products are kept in the mean. Vectors that are short enough pass unchanged.
+
+    Args:
+        size: p, length of the vectors.
+        width: numbers that are kept, at most.
+        seed: draws places and signs.
+
+    References:
+        Charikar, Chen, Farach-Colton, Finding frequent items in data streams, 2002 (count sketch).
+
+    >>> Sketch(3, width=4, seed=0)(torch.ones(2, 3)).tolist()
+    [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    >>> Sketch(1000, width=10, seed=0)(torch.ones(2, 1000)).shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(self, size: int, *, width: int = WIDTH, seed: int) -> None:
+        self.size, self.width = size, min(size, width)
+        if size > width:
+            rng = torch.Generator().manual_seed(seed)
+            self._place = torch.randint(width, (size,), generator=rng)
+            self._sign = (2 * torch.randint(2, (size,), generator=rng) - 1).float()
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Return the sketches ``[N, min(p, width)]`` of ``values [N, p]``."""
+        if self.width == self.size:
+            return values
+        sign, place = self._sign.to(values), self._place.to(values.device)
+        kept = values.new_zeros(len(values), self.width)
+        return kept.index_add_(1, place, values * sign)

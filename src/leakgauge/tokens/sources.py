@@ -1,0 +1,254 @@
+"""Pairs of data features and gradients, and where they come from."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from leakgauge.core.checks import require
+
+BLOCKS = 8
+"""Blocks of records among which the groups of one source are dealt, at most."""
+
+ROOMY = 10
+"""Batches that a block of records holds: in fewer, batches would be much alike."""
+
+FEWEST_BLOCKS = 4
+"""Blocks that an interval needs."""
+
+STRETCH = 10
+"""Pairs of a stream that go to one part together, so that most have a neighbour in their part."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The data features and the gradients of N batches.
+
+    Attributes:
+        features: mean over the records of a batch ``[N, d]``.
+        gradients: by layer, flattened ``[N, p]``.
+    """
+
+    features: Tensor
+    gradients: Mapping[str, Tensor]
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def rows(self, index: Tensor | slice) -> "Pairs":
+        """Return the pairs at some places."""
+        return Pairs(
+            self.features[index], {name: leaf[index] for name, leaf in self.gradients.items()}
+        )
+
+    def to(self, device: torch.device | str) -> "Pairs":
+        """Return the pairs on another device."""
+        moved = {name: leaf.to(device) for name, leaf in self.gradients.items()}
+        return Pairs(self.features.to(device), moved)
+
+    def shuffled(self, index: Tensor) -> "Pairs":
+        """Return the features with the gradients of other places."""
+        return Pairs(self.features, {name: leaf[index] for name, leaf in self.gradients.items()})
+
+
+class PairSource(Protocol):
+    """Where pairs come from."""
+
+    def draw(self, count: int, generator: torch.Generator, *, matched: bool = True) -> Pairs:
+        """Return random pairs, at most ``count``.
+
+        Args:
+            count: of pairs.
+            generator: draws them.
+            matched: False for the placebo, gradients of other data.
+        """
+        ...
+
+    def groups(
+        self, size: int, most: int, generator: torch.Generator, *, matched: bool = True
+    ) -> Iterator[list[Pairs]]:
+        """Yield blocks of groups of pairs; different blocks share no record.
+
+        Args:
+            size: pairs of a group.
+            most: pairs of all groups together.
+            generator: draws them, where they are drawn.
+            matched: as for ``draw``.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class FixedPairs:
+    """Pairs that were gathered once, in the order of time where they have one.
+
+    The placebo gives each batch's features the gradient of the next batch. In a stream the model
+    moves, and features and gradients drift together; the placebo drifts with them, so what it
+    shows is no leak.
+
+    Attributes:
+        pairs: at least two.
+        block: so many consecutive pairs share records, and no pair of another block has one of
+            theirs; None where each pair has records of its own.
+    """
+
+    pairs: Pairs
+    block: int | None = None
+
+    def draw(self, count: int, generator: torch.Generator, *, matched: bool = True) -> Pairs:
+        """Return random pairs, none twice."""
+        picked = torch.randperm(len(self.pairs), generator=generator)[:count]
+        return self._at(picked, matched)
+
+    def groups(
+        self, size: int, most: int, generator: torch.Generator, *, matched: bool = True
+    ) -> Iterator[list[Pairs]]:
+        """Yield the groups of consecutive pairs; without a block each is one of its own."""
+        size = min(size, self.block or size)
+        whole = self.block or size
+        for start in range(0, min(len(self.pairs), max(most, whole)) - whole + 1, whole):
+            yield [
+                self._at(torch.arange(first, first + size), matched)
+                for first in range(start, start + whole - size + 1, size)
+            ]
+
+    def _at(self, index: Tensor, matched: bool) -> Pairs:
+        if matched:
+            return self.pairs.rows(index)
+        other = self.pairs.rows((index + 1) % len(self.pairs))
+        return Pairs(self.pairs.features[index], other.gradients)
+
+
+@dataclass(frozen=True, eq=False)
+class PooledPairs:
+    """Fresh batches of a pool of records, whose features and gradients are means of the records'.
+
+    Only where records do not interact. The placebo draws features and gradients from different
+    batches.
+
+    Attributes:
+        records: features ``[n, d]`` and gradients ``[n, p]`` of each record.
+        batch_size: records of a batch.
+    """
+
+    records: Pairs
+    batch_size: int
+
+    def draw(self, count: int, generator: torch.Generator, *, matched: bool = True) -> Pairs:
+        """Return ``count`` fresh batches."""
+        return self._of(torch.arange(len(self.records)), count, generator, matched)
+
+    def groups(
+        self, size: int, most: int, generator: torch.Generator, *, matched: bool = True
+    ) -> Iterator[list[Pairs]]:
+        """Yield blocks of records, each with an equal number of groups."""
+        blocks = blocks_of(len(self.records), self.batch_size)
+        each = max(1, most // (blocks * size))
+        order = torch.randperm(len(self.records), generator=generator)
+        for own in order.chunk(blocks):
+            yield [self._of(own, size, generator, matched) for _ in range(each)]
+
+    def _of(self, own: Tensor, count: int, generator: torch.Generator, matched: bool) -> Pairs:
+        rows = self._batches(own, count, generator)
+        features = _means(self.records.features, rows)
+        if not matched:
+            rows = self._batches(own, count, generator)
+        gradients = {name: _means(leaf, rows) for name, leaf in self.records.gradients.items()}
+        return Pairs(features, gradients)
+
+    def _batches(self, own: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """Return the records of ``count`` batches ``[count, B]``, no record twice in one."""
+        if 2 * self.batch_size < len(own):  # a sort of all would cost more than the means
+            return own[_without_repeats(count, self.batch_size, len(own), generator)]
+        keys = torch.rand(count, len(own), generator=generator)
+        return own[keys.argsort(1)[:, : self.batch_size]]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Pairs to fit a critic on, to stop it by, and to report it on; no record is in two.
+
+    Attributes:
+        fitting: critics learn on them.
+        stopping: they choose when to stop.
+        reporting: the figures are computed on them.
+    """
+
+    fitting: PairSource
+    stopping: PairSource
+    reporting: PairSource
+
+
+def split_stream(pairs: Pairs) -> Parts:
+    """Return the parts of a stream: of five stretches, three fit, one stops, one reports.
+
+    Args:
+        pairs: in the order of time.
+
+    Raises:
+        InputError: there are too few.
+
+    >>> parts = split_stream(Pairs(torch.zeros(100, 2), {"0": torch.zeros(100, 3)}))
+    >>> [len(one.pairs) for one in (parts.fitting, parts.stopping, parts.reporting)]
+    [60, 20, 20]
+    """
+    require(
+        len(pairs) >= 5 * STRETCH,
+        f"{len(pairs)} pairs of the training are too few; expected {5 * STRETCH} or more: train "
+        "longer, or keep pairs more often",
+    )
+    stretch = torch.arange(len(pairs)) // STRETCH % 5
+    places = [stretch < 3, stretch == 3, stretch == 4]
+    fitting, stopping, reporting = (FixedPairs(pairs.rows(one.nonzero()[:, 0])) for one in places)
+    return Parts(fitting, stopping, reporting)
+
+
+def split_pairs(pairs: Pairs, shares: Sequence[float] = (0.6, 0.2, 0.2)) -> Parts:
+    """Return the parts of independent pairs, in their order.
+
+    Args:
+        pairs: independent of each other.
+        shares: of the three parts.
+
+    >>> parts = split_pairs(Pairs(torch.zeros(100, 2), {"0": torch.zeros(100, 3)}))
+    >>> [len(one.pairs) for one in (parts.fitting, parts.stopping, parts.reporting)]
+    [60, 20, 20]
+    """
+    ends = [round(len(pairs) * end) for end in itertools.accumulate(shares)]
+    starts = [0, *ends[:-1]]
+    parts = [pairs.rows(slice(*ends_)) for ends_ in zip(starts, ends, strict=True)]
+    require(
+        min(map(len, parts)) >= 2,
+        f"{len(pairs)} pairs are too few for three parts; bring more",
+    )
+    return Parts(*map(FixedPairs, parts))
+
+
+def blocks_of(records: int, batch_size: int) -> int:
+    """Return among how many blocks of records the groups of a pool are dealt.
+
+    >>> blocks_of(1600, 20), blocks_of(300, 20)
+    (8, 4)
+    """
+    return max(FEWEST_BLOCKS, min(BLOCKS, records // (ROOMY * batch_size)))
+
+
+def _means(values: Tensor, rows: Tensor) -> Tensor:
+    """Return the mean of ``values [n, d]`` over each batch of ``rows [k, B]``."""
+    return functional.embedding_bag(rows.to(values.device), values, mode="mean")
+
+
+def _without_repeats(count: int, size: int, of: int, generator: torch.Generator) -> Tensor:
+    """Return ``[count, size]`` numbers below ``of``, none twice in a row: repeats are redrawn."""
+    drawn = torch.randint(of, (count, size), generator=generator)
+    while True:
+        ordered, place = drawn.sort(1)
+        again = torch.zeros_like(drawn, dtype=torch.bool)
+        again.scatter_(1, place[:, 1:], ordered[:, 1:] == ordered[:, :-1])
+        if not again.any():
+            return drawn
+        drawn[again] = torch.randint(of, (int(again.sum()),), generator=generator)
