@@ -35,6 +35,4 @@ def settings_of(spec: TimelineSpec, token: str, method: str) -> Settings:
     if method == PAPER:
         return Settings.paper(token, pairs=PAIRS_OF_PAPER)
     plain = Settings(estimator=method, token=token)
-    return replace(
-        plain, critic=spec.critic, scale=spec.scale, iterations=spec.critic_iterations
-    )
+    return replace(plain, critic=spec.critic, scale=spec.scale, iterations=spec.critic_iterations)

@@ -5,7 +5,6 @@ from itertools import product
 
 from leakgauge.results.metrics import Metric
 from leakgauge.results.model_metrics import UTILITY
-from leakgauge.results.scores import ACCURACY
 from leakgauge.tokens.methods import METHODS
 from leakgauge.tokens.words import TOKENS
 
@@ -49,9 +48,7 @@ def of_model(metric: str) -> str:
 
 
 def _unbounded(title: str, unit: str = "", chance: float | None = 0.0) -> Metric:
-    return Metric(
-        title=title, unit=unit, low=-math.inf, high=math.inf, chance=chance, tabled=False
-    )
+    return Metric(title=title, unit=unit, low=-math.inf, high=math.inf, chance=chance, tabled=False)
 
 
 _FAMILIES = {

@@ -82,7 +82,9 @@ class TimelineSpec(Spec):
     ] = SEPARABLE
     scale: Annotated[
         str,
-        Setting("what a critic sees of each coordinate of a gradient", choices=SCALES, panel=ATTACK),
+        Setting(
+            "what a critic sees of each coordinate of a gradient", choices=SCALES, panel=ATTACK
+        ),
     ] = STANDARDISED
     critic_iterations: Annotated[
         Whole, Setting("iterations in which a critic learns, at most", least=1, panel=ATTACK)
@@ -141,7 +143,9 @@ class TimelineSpec(Spec):
     ] = 4
     attack: Annotated[
         str,
-        Setting("attack that rebuilds images, NAME[:key=value,...], as of reconstruction", panel=ATTACK),
+        Setting(
+            "attack that rebuilds images, NAME[:key=value,...], as of reconstruction", panel=ATTACK
+        ),
     ] = "inverting-gradients"
     attack_iterations: Annotated[
         Whole, Setting("iterations of that attack", least=1, panel=ATTACK)

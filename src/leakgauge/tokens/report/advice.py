@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from leakgauge.report.section import Level
 from leakgauge.report.levels import LEAKS
+from leakgauge.report.section import Level
 from leakgauge.results.measurements import Estimate
 from leakgauge.tokens.metrics import INFORMATION
 from leakgauge.tokens.report.rows import Curve

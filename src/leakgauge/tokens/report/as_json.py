@@ -103,7 +103,9 @@ def _verdict(course: Course) -> Plain:
 
 
 def _entry(course: Course, curve: Curve, step: int) -> Plain:
-    figures = {name: _of(curve.figures.get(metric, {}).get(step)) for metric, name in _NAMES.items()}
+    figures = {
+        name: _of(curve.figures.get(metric, {}).get(step)) for metric, name in _NAMES.items()
+    }
     return {
         "step": step,
         "accuracy": _of(course.model.get(step)),

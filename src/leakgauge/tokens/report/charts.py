@@ -65,9 +65,7 @@ def scores_chart(curve: Curve, steps: Sequence[int], *, name: str) -> Markup:
     return svg[0]
 
 
-def _drawn(
-    curve: Curve, metric: str, steps: Sequence[int]
-) -> tuple[list[int], list[Estimate]]:
+def _drawn(curve: Curve, metric: str, steps: Sequence[int]) -> tuple[list[int], list[Estimate]]:
     found = curve.figures.get(metric, {})
     known = [step for step in steps if step in found]
     return [steps.index(step) for step in known], [found[step].estimate for step in known]
@@ -77,8 +75,14 @@ def _line(
     axes: Axes, places: Sequence[int], estimates: Sequence[Estimate], *, colour: str, dash: object
 ) -> None:
     values = [max(one.value, _FAR_BELOW) for one in estimates]
-    below = [max(0.0, value - max(one.low, _FAR_BELOW)) for value, one in zip(values, estimates, strict=True)]
-    above = [max(0.0, min(one.high, -_FAR_BELOW) - value) for value, one in zip(values, estimates, strict=True)]
+    below = [
+        max(0.0, value - max(one.low, _FAR_BELOW))
+        for value, one in zip(values, estimates, strict=True)
+    ]
+    above = [
+        max(0.0, min(one.high, -_FAR_BELOW) - value)
+        for value, one in zip(values, estimates, strict=True)
+    ]
     axes.errorbar(
         places,
         values,

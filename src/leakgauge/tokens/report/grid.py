@@ -80,9 +80,15 @@ def draw(squares: Map, *, name: str) -> Markup:
         for (size, step), one in squares.items():
             x, y = steps.index(step), sizes.index(size)
             shade = 0.08 + 0.62 * (one.value - low) / span
-            axes.fill_between([x - 0.48, x + 0.48], y - 0.46, y + 0.46, color=ACCENT, alpha=shade, lw=0)
+            axes.fill_between(
+                [x - 0.48, x + 0.48], y - 0.46, y + 0.46, color=ACCENT, alpha=shade, lw=0
+            )
             if one.accuracy is not None:
-                text = f"{100 * one.accuracy:.0f} %" if 0 <= one.accuracy <= 1 else f"{one.accuracy:.2f}"
+                text = (
+                    f"{100 * one.accuracy:.0f} %"
+                    if 0 <= one.accuracy <= 1
+                    else f"{one.accuracy:.2f}"
+                )
                 axes.text(x, y, text, ha="center", va="center", color=INK)
         axes.set_xticks(range(len(steps)), [str(step) for step in steps])
         axes.set_yticks(range(len(sizes)), [str(size) for size in sizes])
@@ -125,7 +131,9 @@ def _measured(comparison: Comparison, along: Sequence[Group]) -> list[str]:
     names = {one.metric for group in along for one in _of(comparison, group)}
     kinds = (GAP, INFORMATION)
     return [
-        name for name in METRICS if name in names and name.partition(": ")[0] in kinds and ": " in name
+        name
+        for name in METRICS
+        if name in names and name.partition(": ")[0] in kinds and ": " in name
     ]
 
 

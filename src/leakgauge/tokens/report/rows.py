@@ -128,9 +128,7 @@ def _course(defense: str, measured: Sequence[Measurement]) -> Course:
     )
 
 
-def _curve(
-    critic: str, figures: Mapping[str, Steps], measured: Sequence[Measurement]
-) -> Curve:
+def _curve(critic: str, figures: Mapping[str, Steps], measured: Sequence[Measurement]) -> Curve:
     token, _, estimator = critic.partition(", ")
     own = {
         name.partition(": ")[0]: steps

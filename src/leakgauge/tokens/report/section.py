@@ -123,7 +123,9 @@ def level_in(course: Course) -> Level:
     """Return the level of a training's largest bound."""
     if course.peak is None:
         return "unknown"
-    return level_of(course.peak.estimate, None if course.placebo is None else course.placebo.estimate)
+    return level_of(
+        course.peak.estimate, None if course.placebo is None else course.placebo.estimate
+    )
 
 
 def next_command(settings: Any, question: Question) -> str:
@@ -167,7 +169,9 @@ def _charts(course: Course, name: str) -> list[tuple[Chart, Chart]]:
             f"The held-out {kind_of(curve.estimator)} at each checkpoint with the placebo's and "
             "the accuracy; the table below has them.",
             bound_chart(curve, course.model, steps, name=f"{name}-bound-{number}"),
-            _legend(bound=kind_of(curve.estimator), placebo="placebo", accuracy=_model_name(course)),
+            _legend(
+                bound=kind_of(curve.estimator), placebo="placebo", accuracy=_model_name(course)
+            ),
         )
         scores = Chart(
             f"Scores of the critic: {curve.title}{under}",

@@ -1,7 +1,5 @@
 """What the figures mean, in sentences for a reader who is no specialist."""
 
-import math
-from collections.abc import Sequence
 
 from leakgauge.report.levels import LEAKS
 from leakgauge.report.section import Level
@@ -20,11 +18,11 @@ def figure(value: float) -> str:
     """Return a figure with three decimals, or in words where it is very large.
 
     >>> figure(0.25), figure(-1e300)
-    ('0.250', 'below −10,000')
+    ('0.250', 'below \u221210,000')
     """
     if abs(value) < FAR:
         return number(value)
-    return "above 10,000" if value > 0 else "below −10,000"
+    return "above 10,000" if value > 0 else "below \u221210,000"
 
 
 def ends(estimate: Estimate) -> str:
@@ -110,7 +108,9 @@ def trend(course: Course) -> str:
 
 def limited_steps(curve: Curve) -> str:
     """Return at which checkpoints the sample may end the estimate; empty for none."""
-    found = [step for step in curve.steps if curve.about(step).get("limited by its sample") == "yes"]
+    found = [
+        step for step in curve.steps if curve.about(step).get("limited by its sample") == "yes"
+    ]
     if not found:
         return ""
     limit = curve.about(found[0])["limit, nats"]
@@ -123,7 +123,9 @@ def limited_steps(curve: Curve) -> str:
 
 def ignorant_steps(curve: Curve) -> str:
     """Return where the best critic was the one that knows nothing; empty for none."""
-    found = [step for step in curve.steps if curve.about(step).get("iterations of the critic") == "0"]
+    found = [
+        step for step in curve.steps if curve.about(step).get("iterations of the critic") == "0"
+    ]
     if not found:
         return ""
     return (
@@ -163,5 +165,3 @@ def about_attack(course: Course) -> str:
         f"{first.details['labels']}. It stands in for the paper's attacks: DLG on CIFAR-10, and a "
         "guided diffusion model on CelebA-HQ, which is out of reach here."
     )
-
-

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from leakgauge.core.checks import require
 from leakgauge.data import Source
-from leakgauge.results.measurements import Measurement
 from leakgauge.runs.executors import spread
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
@@ -49,9 +48,7 @@ def answer(
     for warning in prepared.run.warnings:
         progress.warn(warning)
     course = [
-        at
-        for text in spec.defenses
-        for at in trained(spec, prepared, text, folder, progress)
+        at for text in spec.defenses for at in trained(spec, prepared, text, folder, progress)
     ]
     jobs: dict[str, Job] = {"figures": measured}
     missing = []
@@ -105,9 +102,7 @@ def _played(
     return {name: done[name] for name in after}
 
 
-def _one(
-    spec: TimelineSpec, prepared: Prepared, at: At, kind: str, job: Job
-) -> tuple[str, Played]:
+def _one(spec: TimelineSpec, prepared: Prepared, at: At, kind: str, job: Job) -> tuple[str, Played]:
     return _name(at, kind), job(spec, prepared, at)
 
 

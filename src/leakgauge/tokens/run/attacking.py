@@ -63,7 +63,9 @@ def _figures(spec: TimelineSpec, prepared: Prepared, at: At) -> list[Figure]:
     sent = send(task, params, x, y, client, seed=derive(spec.seed, QUESTION, "sent")).grads
     low, high = (edge(public.x) for edge in (_lowest, _highest))
     settings = attack_of(spec)
-    labels, how = (None, SEARCHED) if settings.joint_labels else _labels(spec, task, params, sent, y)
+    labels, how = (
+        (None, SEARCHED) if settings.joint_labels else _labels(spec, task, params, sent, y)
+    )
     found = reconstruct(
         task,
         params,

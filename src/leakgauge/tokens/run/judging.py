@@ -55,7 +55,9 @@ def judged(
             yield _measurement(cell, defense, step, one)
     yield from _final_model(cell, defense, figures)
     curves = {
-        name: {step: one for step, several in figures.items() for one in several if one.metric == name}
+        name: {
+            step: one for step, several in figures.items() for one in several if one.metric == name
+        }
         for name in {one.metric for several in figures.values() for one in several}
     }
     yield from _peak(spec, cell, defense, curves)
