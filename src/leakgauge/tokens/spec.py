@@ -117,7 +117,7 @@ class TimelineSpec(Spec):
     width: Annotated[
         Whole,
         Setting("values of a layer's gradient that are kept; longer ones are sketched", least=1),
-    ] = 2048
+    ] = 1024
     records: Annotated[
         Whole,
         Setting("training records that pairs are made of, at most", least=20, panel=ATTACK),

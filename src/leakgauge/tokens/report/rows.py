@@ -1,4 +1,4 @@
-"""The measurements of a run by defense, critic and checkpoint, as report and ``--json`` show them."""
+"""The measurements of a run by defense, critic and checkpoint."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
