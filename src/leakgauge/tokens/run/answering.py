@@ -11,7 +11,7 @@ from leakgauge.data import Source
 from leakgauge.runs.executors import spread
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
-from leakgauge.tokens.run.attacking import NOT_IMAGES, attacked
+from leakgauge.tokens.run.attacking import attacked
 from leakgauge.tokens.run.cell import Cell
 from leakgauge.tokens.run.judging import judged
 from leakgauge.tokens.run.measuring import Figure, measured
@@ -51,13 +51,10 @@ def answer(
         at for text in spec.defenses for at in trained(spec, prepared, text, folder, progress)
     ]
     jobs: dict[str, Job] = {"figures": measured}
-    missing = []
     if spec.images and prepared.are_images:
         jobs["attack"] = attacked
-    elif spec.images:
-        missing.append(NOT_IMAGES)
     played = _played(spec, prepared, course, jobs, folder, progress, workers)
-    missing += [text for one in played.values() for text in one["missing"]]
+    missing = [text for one in played.values() for text in one["missing"]]
     cell = Cell(prepared.dataset, prepared.label, spec.seed)
     measurements = [
         one

@@ -34,8 +34,6 @@ from leakgauge.tokens.words import QUESTION
 if TYPE_CHECKING:
     from leakgauge.tokens.spec import TimelineSpec
 
-NOT_IMAGES = "no attack is played beside it: it rebuilds images, and the records are none"
-
 READ_OFF, GRANTED, SEARCHED = "read off the gradient", "granted", "searched for"
 
 

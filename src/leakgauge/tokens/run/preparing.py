@@ -26,7 +26,7 @@ from leakgauge.runs.spec import NONE, plain
 from leakgauge.tokens.features import check_names, default_layers
 from leakgauge.tokens.gathering import fewest_records
 from leakgauge.tokens.networks import WATCHED
-from leakgauge.tokens.words import CHECKPOINT, QUESTION
+from leakgauge.tokens.words import CHECKPOINT, QUESTION, STREAM
 
 if TYPE_CHECKING:
     from leakgauge.tokens.spec import TimelineSpec
@@ -41,6 +41,11 @@ ONE = (
     "batches have one record, so a step's gradient is that record's own: the figures are about "
     "single records, and a live monitor could not compare the records of a step"
 )
+
+
+NOT_IMAGES = "no attack is played beside it: it rebuilds images, and the records are none"
+
+NO_PAIRS = "before the training, at sub-epoch 0, a stream has no pairs; nothing is measured there"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +96,7 @@ def prepare(spec: TimelineSpec, source: Source) -> Prepared:
     private, test = _split(spec, len(records.y), users)
     task, data = records.encode(private, ())
     task = Task(copy.deepcopy(task.model).eval(), task.loss)
-    data = replace(data if spec.by_user else replace(data, users=None)).to(spec.device)
+    data = (data if spec.by_user else replace(data, users=None)).to(spec.device)
     for text in spec.defenses:
         defense_of(spec, text).check(task)
     first = data.rows(private[:2].to(data.y.device))
@@ -99,6 +104,7 @@ def prepare(spec: TimelineSpec, source: Source) -> Prepared:
     features, layers = _watched(spec, source, task, first.x)
     are_images = source.pixels is not None or _looks_like_images(data.x)
     run = _describe(spec, source, records, task, (private, test), features, layers)
+    run = replace(run, notes=(*run.notes, *_notes(spec, are_images=are_images)))
     return Prepared(
         task, data, private, test, features, layers, are_images, run, source.name, records.label
     )
@@ -161,6 +167,16 @@ def _watched(
     return features, layers or default_layers(task, x)
 
 
+def _notes(spec: TimelineSpec, *, are_images: bool) -> list[str]:
+    """Return what a reader should know of what these settings leave out."""
+    said = {
+        ONE: spec.batch_size == 1,
+        NO_PAIRS: spec.pairs == STREAM and 0 in spec.checkpoints,
+        NOT_IMAGES: spec.images > 0 and not are_images,
+    }
+    return [text for text, holds in said.items() if holds]
+
+
 def _looks_like_images(x: Tensor) -> bool:
     return x.dim() == 4 and x.shape[1] in (1, 3) and min(x.shape[2:]) > 1
 
@@ -193,7 +209,7 @@ def _describe(
             "model": repr(task.model),
             "parameters": fingerprint(task.model.state_dict()),
         },
-        notes=(*source.notes, *records.notes, *((ONE,) if spec.batch_size == 1 else ())),
+        notes=(*source.notes, *records.notes),
         versions=versions(),
         warnings=list(records.warnings),
     )
