@@ -12,7 +12,7 @@ WIDTH = 6
 
 
 class Deaf(nn.Module):
-    """A linear model that does not hear its records; the layer ``heard`` takes part by name only."""
+    """A linear model that does not hear its records; ``heard`` takes part by name alone."""
 
     def __init__(self) -> None:
         super().__init__()

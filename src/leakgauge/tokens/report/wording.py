@@ -1,6 +1,5 @@
 """What the figures mean, in sentences for a reader who is no specialist."""
 
-
 from leakgauge.report.levels import LEAKS
 from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
