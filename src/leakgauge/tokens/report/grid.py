@@ -54,16 +54,17 @@ def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
                     caption=f"{label}{f': {title}' if title else ''}",
                     says=_in_words(label, squares),
                     svg=draw(squares, name=name),
-                    note="" if made else _NOTE,
+                    note=_note(squares, first=not made),
                 )
             )
     return made
 
 
-_NOTE = (
-    "Sub-epochs along the axis, batch sizes upwards. Darker cells have the larger figure; the text "
-    "is the accuracy on test records."
-)
+def _note(squares: Map, *, first: bool) -> str:
+    """Return what the colours mean; the first chart's note also explains the text."""
+    values = [one.value for one in squares.values()]
+    colours = f"The palest cell has {number(min(values))}, the strongest {number(max(values))}."
+    return f"{colours} The text is the accuracy on test records." if first else colours
 
 
 def draw(squares: Map, *, name: str) -> Markup:
