@@ -20,8 +20,8 @@ CHECKPOINTS = {
     "mlp": [0, 1, 5, 10, 20, 50, 100],
 }
 TINY = (
-    "checkpoints=0,1", "token=autoencoder", "iterations=2", "critic_iterations=2", "records=800", "width=8",
-    "images=1", "attack_iterations=2", "estimator=infonce",
+    "checkpoints=0,1", "token=autoencoder", "iterations=2", "critic_iterations=2", "records=800",
+    "width=8", "images=1", "attack_iterations=2", "estimator=infonce",
 )  # fmt: skip
 
 

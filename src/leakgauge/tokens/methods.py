@@ -17,7 +17,7 @@ PAPER = "paper"
 METHODS = (*ESTIMATORS, PAPER)
 """How the information is estimated."""
 
-BOUNDS = (INFONCE, NWJ, MINE)
+BOUNDS = (INFONCE, NWJ, MINE, PAPER)
 """Whose held-out value is a lower bound in the mean."""
 
 PAIRS_OF_PAPER = 200

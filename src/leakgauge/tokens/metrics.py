@@ -41,7 +41,7 @@ def of_critic(figure: str, token: str, estimator: str) -> str:
 def of_model(metric: str) -> str:
     """Return the name of a figure of the model at one checkpoint.
 
-    >>> of_model(ACCURACY)
+    >>> of_model("accuracy")
     'model: accuracy'
     """
     return f"{MODEL}: {metric}"

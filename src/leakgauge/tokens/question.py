@@ -23,7 +23,7 @@ class TimelineQuestion:
     name: str = NAME
     title: str = "When in training does it leak?"
     asks: Mapping[str, str] = {
-        NAME: "when in training do gradients tell most of the records of their batch?"
+        NAME: "when in training do gradients tell most about the batch that they are of?"
     }
     Spec: type[settings.Spec] = TimelineSpec
 

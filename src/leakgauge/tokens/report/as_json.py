@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from leakgauge.report.section import Line
+from leakgauge.report.section import Level, Line
 from leakgauge.report.utility import useless_models, utilities, utility_line
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.model_metrics import UTILITY
@@ -18,8 +18,8 @@ from leakgauge.tokens.metrics import (
     MISMATCHED,
     PLACEBO,
 )
-from leakgauge.tokens.report.advice import schedule
-from leakgauge.tokens.report.levels import headline, level_of
+from leakgauge.tokens.report.advice import Phase, schedule
+from leakgauge.tokens.report.levels import headline, level_of_peak
 from leakgauge.tokens.report.rows import Course, Curve, courses
 from leakgauge.tokens.report.wording import beside_attack, trend, verdict
 from leakgauge.tokens.words import QUESTION
@@ -80,14 +80,11 @@ def lines(answer: Answer) -> list[Line]:
     return [*made, *(Line(_quoted(utility_line(one))) for one in utilities(answer.measurements))]
 
 
-def _level(course: Course) -> Any:
-    if course.peak is None:
-        return "unknown"
-    placebo = None if course.placebo is None else course.placebo.estimate
-    return level_of(course.peak.estimate, placebo)
+def _level(course: Course) -> Level:
+    return "unknown" if course.peak is None else level_of_peak(course.peak, course.placebo)
 
 
-def _schedule(course: Course) -> Any:
+def _schedule(course: Course) -> list[Phase]:
     return schedule(course.leading, _level(course))
 
 

@@ -3,7 +3,7 @@
 from leakgauge.report.compare import Group
 from leakgauge.report.levels import HEADLINES
 from leakgauge.report.section import Badge, Level
-from leakgauge.results.measurements import Estimate
+from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.tokens.metrics import INFORMATION, PLACEBO
 
 STRONG_NATS = 1.0
@@ -12,6 +12,9 @@ NOTHING_NATS = 0.1
 """The upper end of an interval up to which a run that sees no leak says so."""
 
 INVALID = "Not valid: the placebo leaks"
+
+ENOUGH = 300
+"""Iterations after which a critic that learned nothing counts as having had the time to."""
 
 
 def level_of(bound: Estimate, placebo: Estimate | None = None) -> Level:
@@ -39,6 +42,21 @@ def level_of(bound: Estimate, placebo: Estimate | None = None) -> Level:
     return "strong" if value >= STRONG_NATS else "clear" if value >= CLEAR_NATS else "weak"
 
 
+def had_time(peak: Measurement) -> bool:
+    """Whether the critic of the largest bound learned something, or had the time to."""
+    known = int(peak.details.get("iterations of the critic", "1"))
+    return known > 0 or int(peak.details.get("iterations allowed", ENOUGH)) >= ENOUGH
+
+
+def level_of_peak(peak: Measurement, placebo: Measurement | None) -> Level:
+    """Return the level of a training's largest bound.
+
+    A critic that learned nothing, and had little time to, leaves no leak inconclusive.
+    """
+    level = level_of(peak.estimate, None if placebo is None else placebo.estimate)
+    return "inconclusive" if level == "none" and not had_time(peak) else level
+
+
 def headline(level: Level) -> str:
     """Return the verdict in a few words."""
     return HEADLINES.get(level, INVALID)
@@ -58,5 +76,5 @@ def badge(group: Group) -> Badge | None:
     one, placebo = group.means.get(INFORMATION), group.means.get(PLACEBO)
     if one is None:
         return None
-    level = level_of(one.estimate, None if placebo is None else placebo.estimate)
+    level = level_of_peak(one, placebo)
     return Badge(level, headline(level), strength_of(one.estimate))

@@ -20,10 +20,11 @@ from leakgauge.tokens.report.as_json import lines
 from leakgauge.tokens.report.charts import bound_chart, scores_chart
 from leakgauge.tokens.report.levels import (
     CLEAR_NATS,
+    ENOUGH,
     NOTHING_NATS,
     STRONG_NATS,
     headline,
-    level_of,
+    level_of_peak,
     strength_of,
 )
 from leakgauge.tokens.report.rows import Course, courses
@@ -92,6 +93,7 @@ def section(answer: Answer, question: Question) -> Section:
             "strong": STRONG_NATS,
             "clear": CLEAR_NATS,
             "nothing": NOTHING_NATS,
+            "enough": ENOUGH,
             "cell": _cell,
             "titles": {name: metric.label for name, metric in METRICS.items()},
         },
@@ -121,11 +123,7 @@ _STYLE = """
 
 def level_in(course: Course) -> Level:
     """Return the level of a training's largest bound."""
-    if course.peak is None:
-        return "unknown"
-    return level_of(
-        course.peak.estimate, None if course.placebo is None else course.placebo.estimate
-    )
+    return "unknown" if course.peak is None else level_of_peak(course.peak, course.placebo)
 
 
 def next_command(settings: Any, question: Question) -> str:

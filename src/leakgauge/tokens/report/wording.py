@@ -1,5 +1,7 @@
 """What the figures mean, in sentences for a reader who is no specialist."""
 
+from dataclasses import replace
+
 from leakgauge.report.levels import LEAKS
 from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
@@ -44,11 +46,6 @@ def verdict(course: Course, level: Level) -> str:
     if one is None:
         return "No critic was judged on held-out batches."
     what, step = one.details["estimator"], one.details["step"]
-    interval = (
-        f"{percent(one.estimate.confidence)} interval {ends(one.estimate)}, widened for the choice "
-        f"among {one.details['looks']} figures"
-    )
-    by = f"`{what}` with the `{one.details['token']}` token"
     if level == "unknown":
         return (
             f"The placebo, gradients of other batches, also shows information at sub-epoch {step}; "
@@ -56,17 +53,59 @@ def verdict(course: Course, level: Level) -> str:
         )
     if level in LEAKS:
         text = (
-            f"Gradients tell most of their batch at sub-epoch {step}: {by} finds a held-out "
-            f"{kind_of(what)} of {figure(one.estimate.value)} nats ({interval}) on the mutual "
-            "information of a batch's gradient and its data features"
+            f"Gradients leak most at sub-epoch {step}: {_who(one)} finds a held-out "
+            f"{kind_of(what)} of {figure(one.estimate.value)} nats ({_interval(one)}) on the "
+            "mutual information of a batch's gradient and its data features"
         )
-        return f"{text}. {_limited(one)}" if is_limited(one) else f"{text}. More may leak."
-    least = smallest_detectable(one.estimate, 0.0)
+        rest = _limited(one) if is_limited(one) else _beyond(what)
+        return f"{text}. {rest}"
+    return f"{_nothing(one)} {_unlearned(one)}".strip()
+
+
+def _beyond(estimator: str) -> str:
+    return "More may leak." if estimator in BOUNDS else "It is no bound, and may be too large."
+
+
+def _nothing(one: Measurement) -> str:
+    """Return how little the run could have seen."""
+    what, by = one.details["estimator"], _who(one)
     return (
         f"No leak is found by {by}: the largest held-out {kind_of(what)} is "
-        f"{figure(one.estimate.value)} nats ({interval}). The smallest leak that this run could "
-        f"have seen is about {figure(least)} nats (with 80 % power); another critic, token or "
-        "layer may find more."
+        f"{figure(one.estimate.value)} nats ({_interval(one)}). The smallest leak that this run "
+        f"could have seen is about {figure(smallest(one.estimate))} nats (with 80 % power); "
+        "another critic, token or layer may find more."
+    )
+
+
+def smallest(estimate: Estimate) -> float:
+    """Return the smallest bound that such a run detects with 80 % power.
+
+    The interval of a critic that knows nothing ends at 0 below; its upper end counts twice.
+
+    >>> round(smallest(Estimate(0.0, 0.0, 0.1, 100)), 3)
+    0.143
+    """
+    reach = max(estimate.high - estimate.value, estimate.value - estimate.low)
+    return smallest_detectable(replace(estimate, low=-reach, high=reach), 0.0)
+
+
+def _unlearned(one: Measurement) -> str:
+    if one.details.get("iterations of the critic") != "0":
+        return ""
+    return (
+        f"No critic did better than one that knows nothing, in {one.details['iterations allowed']} "
+        "iterations: one that learns longer, or from more records, may."
+    )
+
+
+def _who(one: Measurement) -> str:
+    return f"`{one.details['estimator']}` with the `{one.details['token']}` token"
+
+
+def _interval(one: Measurement) -> str:
+    return (
+        f"{percent(one.estimate.confidence)} interval {ends(one.estimate)}, widened for the choice "
+        f"among {one.details['looks']} figures"
     )
 
 

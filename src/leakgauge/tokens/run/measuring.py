@@ -189,6 +189,7 @@ def _figures(
         "limit, nats": f"{found.limit:.4g}" if math.isfinite(found.limit) else "none",
         "limited by its sample": "yes" if found.is_limited else "no",
         "iterations of the critic": str(found.iterations),
+        "iterations allowed": str(settings.iterations),
     }
     estimates = {**_estimates(found), PLACEBO: placebo.bound, GAP_PLACEBO: placebo.critic_gap}
     for name, estimate in estimates.items():
