@@ -116,7 +116,11 @@ class TimelineSpec(Spec):
     ] = ()
     width: Annotated[
         Whole,
-        Setting("values of a layer's gradient that are kept; longer ones are sketched", least=1),
+        Setting(
+            "numbers that are kept of a layer's gradient; longer ones are sketched",
+            least=1,
+            panel=ATTACK,
+        ),
     ] = 1024
     records: Annotated[
         Whole,

@@ -13,8 +13,8 @@ from torch import Tensor
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import derive, stream, torch_stream
 from leakgauge.core.threads import one_thread
-from leakgauge.core.types import Dataset, Params, Task
-from leakgauge.gradients.factored.factors import factors
+from leakgauge.core.types import Params, Task
+from leakgauge.gradients.factored.factors import Factoring
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import mean_estimate
 from leakgauge.runs.spec import NONE
@@ -111,17 +111,16 @@ def _cheap(spec: TimelineSpec, prepared: Prepared, at: At) -> Iterator[Figure]:
     size = min(max(spec.batch_size, CHEAP_RECORDS), len(data))
     order = stream(spec.seed, QUESTION, "cheap").permutation(len(data))
     count = min(CHEAP_BATCHES, len(data) // size)
+    first = data.rows(torch.arange(2, device=data.y.device))
+    factors = Factoring.start(task, params, first.x, first.y, layers=list(prepared.layers))
     values = []
     for number in range(count):
         rows = torch.from_numpy(order[number * size : (number + 1) * size])
-        values.append(_alignment(task, params, data.rows(rows.to(data.y.device)), prepared))
+        batch = data.rows(rows.to(data.y.device))
+        kernel = gradient_kernel(factors(params, batch.x, batch.y).values())
+        values.append(alignment(kernel, linear_kernel(batch.x)))
     details = {"records of a batch": str(size), "batches": str(count)}
     yield Figure(CHEAP, mean_estimate(values, bounds=(-1.0, 1.0)), details=details)
-
-
-def _alignment(task: Task, params: Params, batch: Dataset, prepared: Prepared) -> float:
-    found = factors(task, params, batch.x, batch.y, layers=list(prepared.layers))
-    return alignment(gradient_kernel(found.values()), linear_kernel(batch.x))
 
 
 def _of_critics(
