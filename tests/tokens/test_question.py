@@ -18,6 +18,7 @@ from leakgauge.tokens.report.rows import courses
 from leakgauge.tokens.report.section import section
 from leakgauge.tokens.run.preparing import prepare
 from leakgauge.tokens.spec import TimelineSpec
+from support.command import run
 from support.linear import silent, telling
 from support.sources import people, pictures, table_source
 
@@ -276,3 +277,18 @@ def test_the_rate_decays_as_steplr_does(tmp_path: Path) -> None:
         optimizer.step()
         scheduler.step()
     torch.testing.assert_close(own, theirs)
+
+
+def test_the_command_prints_the_timeline_as_json_and_refuses_in_one_line(tmp_path: Path) -> None:
+    small = [
+        f"--set=timeline.{one}" for one in ("checkpoints=0,1", "critic_iterations=2", "width=8")
+    ]
+    command = ("audit", "randhie", "--ask", "timeline", "--workers", "1", "--hidden", "8", *small)
+    ended = run(*command, "--batch-size", "2", "--json", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)["timeline"]["timeline"]
+    assert [one["step"] for one in found] == [0, 1]
+    refused = run(*command, "--set", "timeline.layers=layer0", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "no layer 'layer0' to watch" in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1

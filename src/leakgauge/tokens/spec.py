@@ -124,7 +124,12 @@ class TimelineSpec(Spec):
     ] = 1024
     records: Annotated[
         Whole,
-        Setting("training records that pairs are made of, at most", least=20, panel=ATTACK),
+        Setting(
+            "training records that pairs are made of, at most, but for what batches of this size "
+            "need",
+            least=1,
+            panel=ATTACK,
+        ),
     ] = 4000
     defense: Annotated[
         tuple[str, ...],

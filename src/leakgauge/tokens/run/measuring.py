@@ -20,7 +20,7 @@ from leakgauge.results.statistics import mean_estimate
 from leakgauge.runs.spec import NONE
 from leakgauge.tokens.alignment import alignment, gradient_kernel, linear_kernel
 from leakgauge.tokens.estimation import Information, estimate_information
-from leakgauge.tokens.gathering import Gathering, checkpoint_parts
+from leakgauge.tokens.gathering import Gathering, checkpoint_parts, fewest_records
 from leakgauge.tokens.methods import PAIRS_OF_PAPER, PAPER, settings_of
 from leakgauge.tokens.metrics import (
     CHEAP,
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 
 CHEAP_BATCHES, CHEAP_RECORDS = 16, 32
 """Batches that the cheap measure is averaged over, and their records, at least."""
+
+
+ROOM = 1.5
+"""Records beyond what batches need, where whole users are dealt: parts are not of exact sizes."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,11 @@ def _parts(
 def _chosen(spec: TimelineSpec, prepared: Prepared) -> Tensor:
     """Return the private rows that pairs are made of: the same at every checkpoint."""
     rng = stream(spec.seed, QUESTION, "records")
-    drawn = rng.permutation(len(prepared.private))[: spec.records]
+    need = fewest_records(spec.batch_size)
+    if prepared.data.users is not None:
+        need = round(ROOM * need)
+    most = max(spec.records, need)
+    drawn = rng.permutation(len(prepared.private))[:most]
     return prepared.private[torch.from_numpy(drawn).sort().values]
 
 
