@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import Ridge
-from support.gaussians import gaussians
 
 from leakgauge.core.checks import InputError
 from leakgauge.tokens.linear_gaussian import FEWEST, _ridge, cheap_information, linear_information
 from leakgauge.tokens.sources import FixedPairs, Pairs, PooledPairs
+from support.gaussians import gaussians
 
 
 @pytest.mark.calibration
