@@ -130,7 +130,7 @@ class TimelineSpec(Spec):
             least=1,
             panel=ATTACK,
         ),
-    ] = 4000
+    ] = 8000
     defense: Annotated[
         tuple[str, ...],
         Setting(
