@@ -11,7 +11,7 @@ from leakgauge.tokens.words import TOKENS
 INFORMATION, IN_SAMPLE, PLACEBO = "information", "information_in_sample", "information_placebo"
 GAP, GAP_IN_SAMPLE, GAP_PLACEBO = "critic_gap", "critic_gap_in_sample", "critic_gap_placebo"
 MATCHED, MISMATCHED = "critic_matched", "critic_mismatched"
-CHEAP = "alignment"
+CHEAP, CHEAP_PLACEBO = "linear_gaussian", "linear_gaussian_placebo"
 PSNR, SSIM, MSE, LPIPS = "psnr", "ssim", "mse", "lpips"
 ATTACK = (PSNR, SSIM, MSE, LPIPS)
 MODEL = "model"
@@ -71,7 +71,10 @@ _FAMILIES = {
 
 METRICS = {
     **_FAMILIES,
-    CHEAP: Metric(title="Alignment", low=-1.0, chance=0.0),
+    CHEAP: Metric(
+        title="Linear-Gaussian measure", unit="nats", low=-math.inf, high=math.inf, chance=0.0
+    ),
+    CHEAP_PLACEBO: _unbounded("Linear-Gaussian measure of the placebo", "nats"),
     PSNR: Metric(title="PSNR", unit="dB", low=-math.inf, high=math.inf, tabled=False),
     SSIM: Metric(title="SSIM", low=-1.0, tabled=False),
     MSE: Metric(title="MSE", high=math.inf, higher_is_worse=False, tabled=False),

@@ -17,7 +17,12 @@ _DEEPEST = -3.0
 
 
 def bound_chart(
-    curve: Curve, model: Mapping[int, Measurement], steps: Sequence[int], *, name: str
+    curve: Curve,
+    model: Mapping[int, Measurement],
+    cheap: Mapping[int, Measurement],
+    steps: Sequence[int],
+    *,
+    name: str,
 ) -> Markup:
     """Return the bound with its interval over the checkpoints, the placebo's band, the accuracy.
 
@@ -26,6 +31,7 @@ def bound_chart(
     Args:
         curve: of one critic.
         model: what the model is good for, by sub-epoch.
+        cheap: the linear-Gaussian measure, by sub-epoch.
         steps: checkpoints along the axis.
         name: a word that no other chart of the page has.
     """
@@ -40,6 +46,14 @@ def bound_chart(
             color=MUTED,
             alpha=0.3,
             linewidth=0,
+        )
+        known = [step for step in steps if step in cheap]
+        _line(
+            axes,
+            [steps.index(step) for step in known],
+            [cheap[step].estimate for step in known],
+            colour=INK,
+            dash=DASHED,
         )
         _line(axes, *_drawn(curve, INFORMATION, steps), colour=ACCENT, dash="-")
         low = axes.get_ylim()[0]

@@ -8,6 +8,7 @@ from leakgauge.results.measurements import HEADLINE, Estimate, Measurement
 from leakgauge.tokens.metrics import (
     ATTACK,
     CHEAP,
+    CHEAP_PLACEBO,
     INFORMATION,
     MODEL,
     OF_A_CRITIC,
@@ -66,6 +67,7 @@ class Course:
         curves: of each critic.
         model: what the model is good for, by sub-epoch.
         cheap: the cheap measure, by sub-epoch.
+        cheap_placebo: of gradients of other data.
         attack: of rebuilt images by metric and sub-epoch; empty without an attack.
         peak: the largest bound, its interval widened for the choice; None without a bound.
         placebo: of that checkpoint, widened likewise.
@@ -75,6 +77,7 @@ class Course:
     curves: Sequence[Curve]
     model: Steps
     cheap: Steps
+    cheap_placebo: Steps
     attack: Mapping[str, Steps]
     peak: Measurement | None
     placebo: Measurement | None
@@ -122,6 +125,7 @@ def _course(defense: str, measured: Sequence[Measurement]) -> Course:
         [_curve(name, figures, measured) for name in critics if name],
         by_family.get(MODEL, {}),
         figures.get(CHEAP, {}),
+        figures.get(CHEAP_PLACEBO, {}),
         {name: figures[name] for name in ATTACK if name in figures},
         headline.get(INFORMATION),
         headline.get(PLACEBO),

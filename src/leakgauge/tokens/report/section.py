@@ -166,9 +166,12 @@ def _charts(course: Course, name: str) -> list[tuple[Chart, Chart]]:
             f"Held-out {kind_of(curve.estimator)} in nats: {curve.title}{under}",
             f"The held-out {kind_of(curve.estimator)} at each checkpoint with the placebo's and "
             "the accuracy; the table below has them.",
-            bound_chart(curve, course.model, steps, name=f"{name}-bound-{number}"),
+            bound_chart(curve, course.model, course.cheap, steps, name=f"{name}-bound-{number}"),
             _legend(
-                bound=kind_of(curve.estimator), placebo="placebo", accuracy=_model_name(course)
+                bound=kind_of(curve.estimator),
+                mismatched="linear-Gaussian measure" if course.cheap else "",
+                placebo="placebo",
+                accuracy=_model_name(course),
             ),
         )
         scores = Chart(

@@ -14,16 +14,15 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import derive, stream, torch_stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params, Task
-from leakgauge.gradients.factored.factors import Factoring
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.statistics import mean_estimate
 from leakgauge.runs.spec import NONE
-from leakgauge.tokens.alignment import alignment, gradient_kernel, linear_kernel
 from leakgauge.tokens.estimation import Information, estimate_information
 from leakgauge.tokens.gathering import Gathering, checkpoint_parts, fewest_records
+from leakgauge.tokens.linear_gaussian import cheap_information
 from leakgauge.tokens.methods import PAIRS_OF_PAPER, PAPER, settings_of
 from leakgauge.tokens.metrics import (
     CHEAP,
+    CHEAP_PLACEBO,
     GAP,
     GAP_IN_SAMPLE,
     GAP_PLACEBO,
@@ -44,10 +43,6 @@ from leakgauge.training.utility import utility_of
 
 if TYPE_CHECKING:
     from leakgauge.tokens.spec import TimelineSpec
-
-CHEAP_BATCHES, CHEAP_RECORDS = 16, 32
-"""Batches that the cheap measure is averaged over, and their records, at least."""
-
 
 ROOM = 1.5
 """Records beyond what batches need, where whole users are dealt: parts are not of exact sizes."""
@@ -88,10 +83,10 @@ def measured(spec: TimelineSpec, prepared: Prepared, at: At) -> dict[str, Any]:
     """
     with one_thread():
         task, params = at.task(prepared.task)
-        figures = [*_of_model(spec, prepared, task, params), *_cheap(spec, prepared, at)]
+        figures = [*_of_model(spec, prepared, task, params)]
         missing = []
         try:
-            figures += _of_critics(spec, prepared, at, task, params)
+            figures += _of_pairs(spec, prepared, at, task, params)
         except InputError as error:
             missing.append(f"sub-epoch {at.step}: {error}")
     return {"figures": [one.plain() for one in figures], "missing": missing}
@@ -106,33 +101,20 @@ def _of_model(
         yield Figure(of_model(found.metric), found.estimate, found.chance)
 
 
-def _cheap(spec: TimelineSpec, prepared: Prepared, at: At) -> Iterator[Figure]:
-    """Yield the alignment of the records with their gradients, over batches of private records."""
-    if at.defense != NONE:  # it looks at records, before any defense
-        return
-    task, params = at.task(prepared.task)
-    data = prepared.rows(prepared.private)
-    size = min(max(spec.batch_size, CHEAP_RECORDS), len(data))
-    order = stream(spec.seed, QUESTION, "cheap").permutation(len(data))
-    count = min(CHEAP_BATCHES, len(data) // size)
-    first = data.rows(torch.arange(2, device=data.y.device))
-    factors = Factoring.start(task, params, first.x, first.y, layers=list(prepared.layers))
-    values = []
-    for number in range(count):
-        rows = torch.from_numpy(order[number * size : (number + 1) * size])
-        batch = data.rows(rows.to(data.y.device))
-        kernel = gradient_kernel(factors(params, batch.x, batch.y).values())
-        values.append(alignment(kernel, linear_kernel(batch.x)))
-    details = {"records of a batch": str(size), "batches": str(count)}
-    yield Figure(CHEAP, mean_estimate(values, bounds=(-1.0, 1.0)), details=details)
+def _cheap(spec: TimelineSpec, parts: Parts) -> Iterator[Figure]:
+    """Yield the cheap measure of the pairs that critics learn from, and its placebo."""
+    seed = derive(spec.seed, QUESTION, "cheap")
+    for name, matched in ((CHEAP, True), (CHEAP_PLACEBO, False)):
+        yield Figure(name, cheap_information(parts.fitting, seed=seed, matched=matched))
 
 
-def _of_critics(
+def _of_pairs(
     spec: TimelineSpec, prepared: Prepared, at: At, task: Task, params: Params
 ) -> Iterator[Figure]:
     parts = _parts(spec, prepared, at, task, params)
     if parts is None:
         return
+    yield from _cheap(spec, parts)
     for token in spec.token:
         for method in spec.estimator:
             settings = settings_of(spec, token, method)
