@@ -86,10 +86,7 @@ def test_every_figure_has_a_metric_a_step_and_an_interval(answer: Answer) -> Non
             assert one.details["step"] == str(one.round)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_run_goes_on_with_the_same_figures(
-    answer: Answer, tmp_path: Path, workers: int
-) -> None:
+def test_a_killed_run_goes_on_with_the_same_figures(answer: Answer, tmp_path: Path) -> None:
     class Killed(Silent):
         def step(self, what: str, done: int, of: int, note: str = "") -> None:
             if what.endswith("checkpoints") and done == 1:
@@ -97,8 +94,13 @@ def test_a_killed_run_goes_on_with_the_same_figures(
 
     with pytest.raises(KeyboardInterrupt):
         played(telling(), tmp_path, progress=Killed())
-    again = played(telling(), tmp_path, workers=workers)
-    assert again.measurements == answer.measurements
+    assert played(telling(), tmp_path).measurements == answer.measurements
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_two_workers_give_the_same_figures(answer: Answer, tmp_path: Path) -> None:
+    assert played(telling(), tmp_path, workers=2).measurements == answer.measurements
 
 
 def test_a_training_that_was_killed_goes_on_from_its_last_state(
