@@ -14,6 +14,7 @@ QUESTIONS = (
     "leakgauge.membership.question:QUESTION",
     "leakgauge.inversion.question:QUESTION",
     "leakgauge.layers.question:QUESTION",
+    "leakgauge.tokens.question:QUESTION",
 )
 """``module:attribute`` of each question, in the order of the report."""
 

@@ -29,6 +29,7 @@ REPORT = re.compile(r"report: (\S+)")
 
 SMALL = ("--rounds", "1", "--trials", "120", "--shadow", "200", "--hidden", "8")
 PROPORTION = ("--ratio-bins", "2", "--trials", "100")  # each range needs eight groups of records
+SMALL_TIMELINE = ("checkpoints=0,2", "critic_iterations=10", "width=16", "records=800")
 SMALL_GRID = ("rounds=1", "trials=120", "shadow=200", "hidden=8", "adversary=energies")
 SMALL_PYTHON = {
     "inference.rounds": 1,
@@ -100,7 +101,13 @@ def small(words: list[str]) -> list[str]:
 def small_audit(asks: list[str]) -> list[str]:
     everything = "all" in asks
     options = ["--workers", "1"]
-    if everything or set(asks) - {"reconstruction", "guarantee", "membership", "layers"}:
+    if everything or set(asks) - {
+        "reconstruction",
+        "guarantee",
+        "membership",
+        "layers",
+        "timeline",
+    }:
         options += SMALL
     if asks == ["membership"]:
         options += ["--adversary", "gradients:epochs=1"]
@@ -111,6 +118,8 @@ def small_audit(asks: list[str]) -> list[str]:
         options += ["--trials", "120", "--adversary", "logistic"]
     if everything or "layers" in asks:
         options += ["--set", "layers.shadow_batches=60", "--set", "layers.held_out=40"]
+    if everything or "timeline" in asks:
+        options += [f"--set=timeline.{one}" for one in SMALL_TIMELINE]
     if everything or "proportion" in asks:
         options += PROPORTION
     if asks == ["property"]:  # the fastest that plays it

@@ -160,6 +160,11 @@ COUNTS = {
     "vgg11": (27 + 1) * 16 + 3 * (144 + 1) * 16 + (144 + 1) * 32 + (288 + 1) * (32 + 64)
     + (576 + 1) * 64 + 1025 * 256 + 257 * 128 + 129 * 10,
     "fcnet": (3072 + 1) * 32 + 7 * (32 + 1) * 32 + (32 + 1) * 10,
+    "lenet-relu": (3 * 12 * 25 + 12) + 2 * (12 * 12 * 25 + 12) + (768 * 10 + 10),
+    "alexnet-3fc": (27 + 1) * 32 + (288 + 1) * 64 + (576 + 1) * 128 + 2 * (1152 + 1) * 128
+    + 513 * 256 + 257 * 128 + 129 * 10,
+    "cnn-2": (27 + 1) * 16 + (144 + 1) * 32 + (32 * 64 + 1) * 128 + 129 * 10,
+    "mlp-4": (3072 + 1) * 256 + 257 * 128 + 129 * 64 + 65 * 10,
 }  # fmt: skip
 
 
@@ -184,7 +189,9 @@ def test_build_gives_what_the_network_gives() -> None:
     assert digest(small("lenet")) == digest(lenet(3, 10, 32, generator=seeded()))
 
 
-@pytest.mark.parametrize("name", ["lenet", "slim", "resnet20", "resnet20-conv"])
+@pytest.mark.parametrize(
+    "name", ["lenet", "slim", "resnet20", "resnet20-conv", "alexnet-3fc", "cnn-2"]
+)
 def test_a_record_does_not_depend_on_its_batch_and_gradients_have_gradients(name: str) -> None:
     """In eval mode, as pure functions; a second derivative against finite differences."""
     model = small(name).double()
@@ -212,6 +219,7 @@ def test_a_record_does_not_depend_on_its_batch_and_gradients_have_gradients(name
         ("lenet", (2, 2, 1), 2, torch.sigmoid),
         ("lenet7", (2, 2, 1, 1, 1, 1, 1), 2, torch.sigmoid),
         ("slim", (1, 2, 2), 1, torch.relu),
+        ("lenet-relu", (2, 2, 1), 2, torch.relu),
     ],
 )
 def test_the_plain_networks_written_out(

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from leakgauge.models.resnet import resnet50 as resnet50
     from leakgauge.models.resnet import resnet56 as resnet56
     from leakgauge.models.slim_net import slim as slim
+    from leakgauge.models.token_nets import alexnet_3fc as alexnet_3fc
+    from leakgauge.models.token_nets import cnn_2 as cnn_2
+    from leakgauge.models.token_nets import lenet_relu as lenet_relu
+    from leakgauge.models.token_nets import mlp_4 as mlp_4
     from leakgauge.models.weights import load_weights as load_weights
     from leakgauge.models.weights import read_state as read_state
 else:
@@ -31,16 +35,20 @@ else:
         "SCHEMES": "initialisation",
         "ResNet": "resnet",
         "alexnet": "conv_stacks",
+        "alexnet_3fc": "token_nets",
         "alexnet_cifar": "cifar_alex_net",
         "build": "named",
         "cnn": "convolutional",
+        "cnn_2": "token_nets",
         "densenet": "dense_net",
         "fcnet": "perceptron",
         "initialise": "initialisation",
         "lenet": "lenet_dlg",
         "lenet7": "idlg_net",
+        "lenet_relu": "token_nets",
         "load_weights": "weights",
         "mlp": "perceptron",
+        "mlp_4": "token_nets",
         "read_state": "weights",
         "resnet20": "resnet",
         "resnet50": "resnet",

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from leakgauge.models.lenet_dlg import sigmoid_stack
+from leakgauge.models.lenet_dlg import plain_stack
 
 
 def lenet7(channels: int, classes: int, side: int, *, generator: torch.Generator) -> nn.Sequential:
@@ -31,4 +31,5 @@ def lenet7(channels: int, classes: int, side: int, *, generator: torch.Generator
     >>> model[-1].in_features, list(model(torch.zeros(2, 3, 32, 32)).shape)
     (768, [2, 100])
     """
-    return sigmoid_stack((2, 2, 1, 1, 1, 1, 1), channels, classes, side, generator=generator)
+    strides = (2, 2, 1, 1, 1, 1, 1)
+    return plain_stack(strides, channels, classes, side, bend=nn.Sigmoid, generator=generator)

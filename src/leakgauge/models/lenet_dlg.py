@@ -1,6 +1,6 @@
 """The LeNet of "Deep Leakage from Gradients"."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
@@ -33,25 +33,33 @@ def lenet(channels: int, classes: int, side: int, *, generator: torch.Generator)
     >>> list(model(torch.zeros(3, 1, 28, 28)).shape)
     [3, 10]
     """
-    return sigmoid_stack((2, 2, 1), channels, classes, side, generator=generator)
+    return plain_stack((2, 2, 1), channels, classes, side, bend=nn.Sigmoid, generator=generator)
 
 
-def sigmoid_stack(
-    strides: Sequence[int], channels: int, classes: int, side: int, *, generator: torch.Generator
+def plain_stack(
+    strides: Sequence[int],
+    channels: int,
+    classes: int,
+    side: int,
+    *,
+    bend: Callable[[], nn.Module],
+    generator: torch.Generator,
 ) -> nn.Sequential:
     """Return 5 x 5 convolutions of 12 channels, one for each stride, and a linear head.
 
     Args:
-        strides: of the convolutions, each of which a sigmoid follows.
+        strides: of the convolutions.
         channels: as for ``lenet``; so are the others.
         classes: outputs.
         side: height and width.
+        bend: makes the activation behind each convolution.
         generator: draws the first weights.
 
     Raises:
         InputError: ``side`` is below 4.
 
-    >>> stack = sigmoid_stack((2, 1), 3, 10, 32, generator=torch.Generator().manual_seed(0))
+    >>> one = torch.Generator().manual_seed(0)
+    >>> stack = plain_stack((2, 1), 3, 10, 32, bend=nn.Sigmoid, generator=one)
     >>> [type(layer).__name__ for layer in stack]
     ['Conv2d', 'Sigmoid', 'Conv2d', 'Sigmoid', 'Flatten', 'Linear']
     """
@@ -59,7 +67,7 @@ def sigmoid_stack(
     layers: list[nn.Module] = []
     with torch.device("meta"):
         for width_in, stride in zip((channels, *[_WIDTH] * len(strides)), strides, strict=False):
-            layers += [nn.Conv2d(width_in, _WIDTH, 5, stride, padding=2), nn.Sigmoid()]
+            layers += [nn.Conv2d(width_in, _WIDTH, 5, stride, padding=2), bend()]
             side = (side - 1) // stride + 1
         layers += [nn.Flatten(), nn.Linear(_WIDTH * side * side, classes)]
     return initialise(nn.Sequential(*layers), generator=generator)

@@ -16,6 +16,7 @@ from leakgauge.models.lenet_dlg import lenet
 from leakgauge.models.perceptron import fcnet
 from leakgauge.models.resnet import resnet20, resnet50
 from leakgauge.models.slim_net import slim
+from leakgauge.models.token_nets import alexnet_3fc, cnn_2, lenet_relu, mlp_4
 
 NETS: Mapping[str, str] = {
     "lenet7": "LeNet of Mo et al.: seven 5 x 5 convolutions of 12 channels, sigmoid",
@@ -32,6 +33,12 @@ NETS: Mapping[str, str] = {
     "alexnet-cifar": "AlexNet of five convolutions, in the variant of Nasr et al. for 32 x 32",
     "alexnet-cifar-small": "the same with 32 to 96 channels",
     "densenet": "DenseNet-BC of depth 100 and growth 12",
+    "lenet-relu": "LeNet of DLG with ReLUs",
+    "alexnet-3fc": "AlexNet of the privacy-token paper: five convolutions of 32 to 128 channels, "
+    "an adaptive pooling, three linear layers",
+    "cnn-2": "CNN of the privacy-token paper: two convolutions of 16 and 32 channels, two linear "
+    "layers",
+    "mlp-4": "MLP of the privacy-token paper: four linear layers",
 }
 """A description of each network that ``build`` knows."""
 
@@ -85,6 +92,8 @@ def _make(
         return alexnet_cifar(channels, classes, side, widths=SMALL, generator=generator)
     if name == "fcnet":
         return fcnet(channels * side * side, classes, generator=generator)
+    if name == "mlp-4":
+        return mlp_4(channels * side * side, classes, generator=generator)
     network = {
         "lenet": lenet,
         "lenet7": lenet7,
@@ -94,5 +103,8 @@ def _make(
         "vgg11": vgg11,
         "alexnet-cifar": alexnet_cifar,
         "densenet": densenet,
+        "lenet-relu": lenet_relu,
+        "alexnet-3fc": alexnet_3fc,
+        "cnn-2": cnn_2,
     }[name]
     return network(channels, classes, side, generator=generator)

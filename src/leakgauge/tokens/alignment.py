@@ -76,10 +76,14 @@ def alignment(k: Tensor, other: Tensor) -> float:
         f"a batch has {len(k)} records; the cheap measure compares {FEWEST} or more",
     )
     first, second = _centred(k.double()), _centred(other.double())
-    scale = (first * first).sum() * (second * second).sum()
-    if float(scale) <= 0:
+    if _is_flat(first, k) or _is_flat(second, other):
         return 0.0
-    return float((first * second).sum() / scale.sqrt())
+    return float((first * second).sum() / (first.norm() * second.norm()))
+
+
+def _is_flat(centred: Tensor, kernel: Tensor) -> bool:
+    """Return whether a kernel varies by no more than the rounding of its numbers."""
+    return float(centred.norm()) <= 10 * torch.finfo(kernel.dtype).eps * float(kernel.norm())
 
 
 def _centred(kernel: Tensor) -> Tensor:

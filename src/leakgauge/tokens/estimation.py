@@ -1,5 +1,6 @@
 """Estimates of the mutual information of data features and gradients, on held-out pairs."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -15,7 +16,7 @@ from leakgauge.tokens.estimators import estimator
 from leakgauge.tokens.fitting import Fitted, Judged, fit
 from leakgauge.tokens.jackknife import jackknife
 from leakgauge.tokens.settings import Settings
-from leakgauge.tokens.sources import Pairs, Parts, split_pairs
+from leakgauge.tokens.sources import Pairs, PairSource, Parts, split_pairs
 from leakgauge.tokens.words import INFONCE
 
 NEAR = 0.9
@@ -45,7 +46,7 @@ class Information:
         mismatched: mean score of others.
         limit: what the estimator cannot exceed, in nats.
         iterations: of the critic; 0 where a constant one did better on the stopping pairs. Then
-            the figures are 0, and their intervals end where those of the fitted critic do.
+            the held-out figures are 0, and their intervals end where those of the fitted critic do.
     """
 
     bound: Estimate
@@ -83,18 +84,15 @@ def estimate_information(
         heard: called with the iteration of the fit.
 
     Raises:
-        InputError: too few held-out pairs for an interval.
+        InputError: too few held-out pairs for an interval, or one that is not finite.
 
     References:
         Privacy Tokens, Algorithm 1, of which fitting and evaluation are separate here.
     """
+    for source in (parts.reporting, parts.stopping)[: 2 if settings.patience else 1]:
+        _check_blocks(source, settings, seed)
     fitted = fit(parts, settings, seed=seed, matched=matched, device=device, heard=heard)
     held_out = fitted.judged(parts.reporting, torch_stream(seed, "report"), matched=matched)
-    require(
-        len(held_out.parts) >= FEWEST,
-        f"the held-out pairs make {len(held_out.parts)} groups of {settings.group}; expected "
-        f"{FEWEST} or more: bring more pairs, or smaller groups",
-    )
     known = fitted.judged(parts.fitting, torch_stream(seed, "in-sample"), matched=matched)
     return _information(fitted, held_out, known)
 
@@ -154,6 +152,16 @@ def vectors(by: str = INFONCE, **changed: float) -> Settings:
     return replace(plain, **changed)  # type: ignore[arg-type]
 
 
+def _check_blocks(source: PairSource, settings: Settings, seed: int) -> None:
+    blocks = source.groups(settings.group, settings.evaluated, torch_stream(seed, "check"))
+    found = sum(1 for _ in itertools.islice(blocks, FEWEST))
+    require(
+        found >= FEWEST,
+        f"the held-out pairs make {found} groups of {settings.group}; expected "
+        f"{FEWEST} or more: bring more pairs, or smaller groups",
+    )
+
+
 def _information(fitted: Fitted, held_out: Judged, known: Judged) -> Information:
     measure = estimator(fitted.settings.estimator)
     bound = replace(jackknife(held_out.parts, measure), n=held_out.pairs)
@@ -174,6 +182,6 @@ def _information(fitted: Fitted, held_out: Judged, known: Judged) -> Information
         gap_in_sample=float(means[0] - means[1]),
         matched=matched,
         mismatched=mismatched,
-        limit=measure.limit(fitted.settings.group),
+        limit=measure.limit(held_out.group),
         iterations=fitted.iterations,
     )

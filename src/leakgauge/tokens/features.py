@@ -1,14 +1,16 @@
 """Data features: what a module of the watched model says of records."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from leakgauge.core.checks import require, require_known
 from leakgauge.core.types import Params, Task
 from leakgauge.gradients.gradients import MAX_BYTES
-from leakgauge.gradients.probing import explained, private
+from leakgauge.gradients.probing import explained, fresh_buffers, private
 from leakgauge.gradients.walk import walk
 
 
@@ -34,11 +36,12 @@ def check_names(task: Task, x: Tensor, features: str | None, layers: list[str]) 
     Raises:
         InputError: one does not exist; the nearest one is named.
     """
-    known = [name for name, _ in task.model.named_modules() if name]
     if features is not None:
+        known = [name for name, _ in task.model.named_modules() if name]
         require_known(features, known, f"the model has no module {features!r} for data features")
+    watched = default_layers(task, x)
     for name in layers:
-        require_known(name, default_layers(task, x), f"the model has no layer {name!r} to watch")
+        require_known(name, watched, f"the model has no layer {name!r} to watch")
 
 
 def record_features(
@@ -71,26 +74,66 @@ def record_features(
     >>> list(record_features(task, params, torch.ones(5, 2)).shape)
     [5, 3]
     """
+    heard = _listener(task, params, x, features)
+    parts, size, start = [], 2, 0
+    while start < len(x):
+        parts.append(heard(x[start : start + size]))
+        start += size
+        size = max(1, min(1024, max_bytes // max(1, parts[-1][0].nbytes)))
+    return torch.cat(parts)
+
+
+def batch_features(
+    task: Task, params: Params, x: Tensor, rows: Tensor, features: str | None = None
+) -> Tensor:
+    """Return the mean over the records of each batch ``[T, d]``; each passes the model whole.
+
+    Where records interact, the features of a record depend on its batch.
+
+    Args:
+        task: the model, which stays unchanged.
+        params: all trainable parameters by name.
+        x: records ``[n, ...]``.
+        rows: of each batch ``[T, B]``.
+        features: as for ``record_features``.
+
+    Raises:
+        InputError: as for ``record_features``.
+
+    >>> from torch import nn
+    >>> task = Task(nn.Linear(2, 1))
+    >>> x, rows = torch.tensor([[0.0, 1.0], [2.0, 3.0]]), torch.tensor([[0, 1]])
+    >>> batch_features(task, dict(task.model.named_parameters()), x, rows)
+    tensor([[1., 2.]])
+    """
+    heard = _listener(task, params, x, features)
+    return torch.stack([heard(x[batch]).mean(0) for batch in rows])
+
+
+def _listener(
+    task: Task, params: Params, x: Tensor, features: str | None
+) -> Callable[[Tensor], Tensor]:
+    """Return a function from records to their features, in one pass of a private model."""
     last = walk(task, x)[-1].name if features is None else features
-    seen: list[Tensor] = []
-    own = private(task, params).model  # its hook ends with it
-    module = own.get_submodule(last)
+    seen: list[Any] = []
+    own = private(task, params)  # its hook ends with it
+    module = own.model.get_submodule(last)
     if features is None:
         module.register_forward_pre_hook(lambda _, given: seen.append(_first(given)))
     else:
         module.register_forward_hook(lambda _, __, output: seen.append(_first(output)))
-    parts, size = [], 2
-    with torch.no_grad(), torch.random.fork_rng(enabled=own.training):
-        start = 0
-        while start < len(x):
-            chunk = x[start : start + size]
-            seen.clear()
-            with explained(f"{type(own).__name__} refuses inputs {list(chunk.shape)}"):
-                own(chunk)
-            parts.append(_flat(seen, len(chunk), last))
-            start += size
-            size = max(1, min(1024, max_bytes // max(1, parts[-1][0].nbytes)))
-    return torch.cat(parts)
+
+    def heard(chunk: Tensor) -> Tensor:
+        seen.clear()
+        with (
+            torch.no_grad(),
+            torch.random.fork_rng(enabled=own.model.training),
+            explained(f"{type(own.model).__name__} refuses inputs {list(chunk.shape)}"),
+        ):
+            functional_call(own.model, fresh_buffers(own), (chunk,))
+        return _flat(seen, len(chunk), last)
+
+    return heard
 
 
 def _first(given: Any) -> Any:

@@ -1,5 +1,6 @@
 """Fits a critic and its token on pairs, and stops it by others."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from leakgauge.core.checks import require
 from leakgauge.core.rng import derive, torch_stream
 from leakgauge.results.statistics import student_t
 from leakgauge.tokens.critics import Critic
@@ -32,10 +34,12 @@ class Scaler:
     Attributes:
         mean: of each coordinate.
         deviation: of each; 1 where a coordinate does not vary.
+        clip: gradients end here; infinity where they are raw.
     """
 
     mean: Pairs
     deviation: Pairs
+    clip: float = CLIP
 
     @classmethod
     def of(cls, pairs: Pairs, *, raw: bool) -> "Scaler":
@@ -47,15 +51,17 @@ class Scaler:
         return cls(
             Pairs(mean, dict(zip(pairs.gradients, [one for one, _ in ends], strict=True))),
             Pairs(deviation, dict(zip(pairs.gradients, [one for _, one in ends], strict=True))),
+            math.inf if raw else CLIP,
         )
 
     def __call__(self, pairs: Pairs) -> Pairs:
         """Return the standardised pairs."""
+        mean, deviation = self.mean.gradients, self.deviation.gradients
         scaled = {
-            name: _scaled(leaf, self.mean.gradients[name], self.deviation.gradients[name])
+            name: _scaled(leaf, mean[name], deviation[name], self.clip)
             for name, leaf in pairs.gradients.items()
         }
-        features = _scaled(pairs.features, self.mean.features, self.deviation.features)
+        features = _scaled(pairs.features, self.mean.features, self.deviation.features, CLIP)
         return Pairs(features, scaled)
 
 
@@ -98,11 +104,13 @@ class Judged:
         parts: of the estimator, by block ``[G, 2]``.
         gaps: mean matched and mismatched score, by block ``[G, 2]``.
         pairs: how many they are computed from.
+        group: pairs of the largest group.
     """
 
     parts: Tensor
     gaps: Tensor
     pairs: int
+    group: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +154,17 @@ def fit(
         matched: False fits on the placebo.
         device: where torch computes.
         heard: called with the iteration.
+
+    Raises:
+        InputError: a feature or a gradient is not finite.
     """
     draws = torch_stream(seed, "draws")
     sample = parts.fitting.draw(SCALED_ON, draws, matched=matched)
+    require(
+        all(bool(leaf.isfinite().all()) for leaf in (sample.features, *sample.gradients.values())),
+        "a feature or a gradient of a batch is not finite; leave out such batches, or take a "
+        "checkpoint from before the training diverged",
+    )
     scaler = Scaler.of(sample.to(device), raw=settings.scale == RAW)
     measure = estimator(settings.estimator)
     with own_randomness(derive(seed, "critic"), device):
@@ -183,11 +199,16 @@ def fit(
 def own_randomness(seed: int, device: torch.device | str) -> Iterator[None]:
     """Seed torch's global generators inside the block, and restore them after it.
 
-    Weights and dropout of torch's own modules draw from these alone.
+    Weights and dropout of torch's own modules draw from these alone. Generators of other devices
+    stay as they are, which ``torch.manual_seed`` would seed, too.
     """
     where = torch.device(device)
-    with torch.random.fork_rng([where] if where.type == "cuda" else []):
-        torch.manual_seed(seed)
+    on_cuda = where.type == "cuda"
+    with torch.random.fork_rng([where] if on_cuda else []):
+        torch.default_generator.manual_seed(seed)
+        if on_cuda:
+            with torch.cuda.device(where):
+                torch.cuda.manual_seed(seed)
         yield
 
 
@@ -229,7 +250,7 @@ def _judged(
     matched: bool,
 ) -> Judged:
     measure, device = estimator(settings.estimator), next(judge.parameters()).device
-    was, count = judge.training, 0
+    was, sizes = judge.training, [0]
     judge.eval()
     parts, gaps = [], []
     with torch.no_grad():
@@ -237,9 +258,9 @@ def _judged(
             scores = [judge(scaler(one.to(device)))[0] for one in block]
             parts.append(_merged([measure.parts(one) for one in scores], measure))
             gaps.append(torch.stack([critic_gap(one) for one in scores]).mean(0))
-            count += sum(map(len, block))
+            sizes += map(len, block)
     judge.train(was)
-    return Judged(torch.stack(parts).cpu(), torch.stack(gaps).cpu(), count)
+    return Judged(torch.stack(parts).cpu(), torch.stack(gaps).cpu(), sum(sizes), max(sizes))
 
 
 def _merged(parts: list[Tensor], measure: Estimator) -> Tensor:
@@ -256,8 +277,8 @@ def _ends(values: Tensor) -> tuple[Tensor, Tensor]:
     return mean, torch.where(deviation > 0, deviation, torch.ones_like(deviation))
 
 
-def _scaled(values: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
-    return ((values - mean) / deviation).clamp(-CLIP, CLIP)
+def _scaled(values: Tensor, mean: Tensor, deviation: Tensor, clip: float) -> Tensor:
+    return ((values - mean) / deviation).clamp(-clip, clip)
 
 
 def _has_weights(module: nn.Module) -> bool:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_count
 from leakgauge.core.rng import derive, stream, torch_stream
@@ -16,8 +17,9 @@ from leakgauge.gradients.batching import slices
 from leakgauge.gradients.factored.factors import Factoring
 from leakgauge.gradients.gradients import MAX_BYTES
 from leakgauge.gradients.pooling import records_interact
+from leakgauge.gradients.probing import private
 from leakgauge.gradients.walk import walk
-from leakgauge.tokens.features import record_features
+from leakgauge.tokens.features import batch_features, check_names, record_features
 from leakgauge.tokens.sketch import WIDTH, Sketch
 from leakgauge.tokens.sources import (
     FEWEST_BLOCKS,
@@ -98,17 +100,39 @@ def checkpoint_parts(
         seed: deals the records; the same seed deals alike at every checkpoint.
 
     Raises:
-        InputError: too few records, or an unknown layer.
+        InputError: too few records, or an unknown layer or module.
 
     References:
         Privacy Tokens, section 4.2.1, which draws 200 batches of all records for everything.
     """
+    check_names(task, data.x, how.features, list(how.layers))
     rows = _dealt(data, how.batch_size, seed)
+    task = _without_running_statistics(task)
     defense = how.defense or none()
     fresh = defense.update.is_identity and defense.per_example is None
     if fresh and not records_interact(task, params, data.x, data.y):
         return Parts(*_pools(task, params, data, how, rows, seed))
     return Parts(*_gathered(task, params, data, how, rows, defense, seed))
+
+
+def _without_running_statistics(task: Task) -> Task:
+    """Return the task whose normalisations in train mode keep no averages; outputs are the same.
+
+    In train mode they normalise by the batch alone. Averages that a pass writes would make trials
+    depend on each other, so gradients refuse them.
+    """
+    if not any(map(_keeps_averages, task.model.modules())):
+        return task
+    own = private(task, dict(task.model.named_parameters()))
+    for module in filter(_keeps_averages, own.model.modules()):
+        module.track_running_stats = False
+        module.running_mean = module.running_var = module.num_batches_tracked = None
+    return own
+
+
+def _keeps_averages(module: nn.Module) -> TypeGuard[nn.modules.batchnorm._NormBase]:
+    norm = isinstance(module, nn.modules.batchnorm._NormBase)
+    return norm and module.training and bool(module.track_running_stats)
 
 
 def _dealt(data: Dataset, batch_size: int, seed: int) -> list[Tensor]:
@@ -151,6 +175,7 @@ def _pools(
             features = record_features(task, params, part.x, how.features)
             kept.append(Pairs(sketches("features", features), gradients))
             most = min(most, MOST_BYTES // len(rows) // _bytes_of_one(kept[0]))
+            _check_room(most, how)
         yield PooledPairs(_joined(kept), how.batch_size)
 
 
@@ -164,7 +189,8 @@ def _gathered(
     seed: int,
 ) -> Iterator[FixedPairs]:
     sketches = _Sketches(how.width, seed)
-    names = {one.name: one.parameters for one in walk(task, data.x[:2]) if one.name in how.layers}
+    known = {one.name: one.parameters for one in walk(task, data.x[:2])}
+    names = {name: known[name] for name in how.layers}
     for number, (own, share) in enumerate(zip(rows, SHARES, strict=True)):
         count = max(8, round(share * how.pairs))
         blocks = blocks_of(len(own), how.batch_size)
@@ -189,12 +215,18 @@ def _gathered(
             gradients = {
                 name: sketches(name, _flat(sent, parameters)) for name, parameters in names.items()
             }
-            features = torch.stack(
-                [record_features(task, params, data.x[one], how.features).mean(0)
-                 for one in drawn[trials]]
-            )  # fmt: skip
+            features = batch_features(task, params, data.x, drawn[trials], how.features)
             kept.append(Pairs(sketches("features", features), gradients))
         yield FixedPairs(_joined(kept), block=each)
+
+
+def _check_room(most: int, how: Gathering) -> None:
+    need = LOOSE * FEWEST_BLOCKS * how.batch_size
+    require(
+        most >= need,
+        f"{most} records' features and gradients of {len(how.layers)} layers fit into memory; "
+        f"batches of {how.batch_size} need {need}: watch fewer layers, or keep a smaller width",
+    )
 
 
 class _Sketches:
@@ -215,7 +247,7 @@ def _batches(
     own: Tensor, blocks: int, each: int, batch_size: int, rng: np.random.Generator
 ) -> Tensor:
     """Return the rows of ``each`` batches of every block of records, in the order of blocks."""
-    parts = torch.from_numpy(rng.permutation(len(own))).to(own.device).chunk(blocks)
+    parts = torch.from_numpy(rng.permutation(len(own))).to(own.device).tensor_split(blocks)
     picked = [
         torch.from_numpy(rng.choice(len(part), batch_size, replace=False)).to(own.device)
         for part in parts

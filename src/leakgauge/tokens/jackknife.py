@@ -29,13 +29,15 @@ def jackknife(parts: Tensor, measure: Estimator) -> Estimate:
     (2.0, -0.484, 4.484)
     """
     count = len(parts)
-    whole = float(measure.value(parts))
     keep = ~torch.eye(count, dtype=torch.bool)
-    left_out = np.array([float(measure.value(parts[keep[row]])) for row in range(count)])
-    spread = mean_estimate(np.clip(count * whole - (count - 1) * left_out, -_MOST, _MOST))
+    whole, *rest = (
+        min(_MOST, max(-_MOST, float(measure.value(kept))))
+        for kept in (parts, *(parts[keep[row]] for row in range(count)))
+    )
+    spread = mean_estimate(count * whole - (count - 1) * np.array(rest))
     reach = spread.high - spread.value
     return Estimate(whole, whole - reach, whole + reach, count, unit=NATS)
 
 
 _MOST = 1e100
-"""A pseudo-value beyond this has overflowed."""
+"""A value beyond this has overflowed."""

@@ -81,6 +81,10 @@ class PairSource(Protocol):
         """
         ...
 
+    def rows(self, most: int, *, matched: bool = True) -> Pairs:
+        """Return at most ``most`` features and gradients that are not drawn: pairs, or records."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class FixedPairs:
@@ -116,6 +120,10 @@ class FixedPairs:
                 for first in range(start, start + whole - size + 1, size)
             ]
 
+    def rows(self, most: int, *, matched: bool = True) -> Pairs:
+        """Return the first pairs."""
+        return self._at(torch.arange(min(most, len(self.pairs))), matched)
+
     def _at(self, index: Tensor, matched: bool) -> Pairs:
         if matched:
             return self.pairs.rows(index)
@@ -149,8 +157,12 @@ class PooledPairs:
         blocks = blocks_of(len(self.records), self.batch_size)
         each = max(1, most // (blocks * size))
         order = torch.randperm(len(self.records), generator=generator)
-        for own in order.chunk(blocks):
+        for own in order.tensor_split(blocks):
             yield [self._of(own, size, generator, matched) for _ in range(each)]
+
+    def rows(self, most: int, *, matched: bool = True) -> Pairs:
+        """Return the first records; the placebo gives each the gradient of the next."""
+        return FixedPairs(self.records).rows(most, matched=matched)
 
     def _of(self, own: Tensor, count: int, generator: torch.Generator, matched: bool) -> Pairs:
         rows = self._batches(own, count, generator)

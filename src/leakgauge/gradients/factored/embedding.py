@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
+import torch
 from torch import Tensor
 
 from leakgauge.core.types import Grads
@@ -45,6 +46,11 @@ class EmbeddingFactors(Factors):
     def gradient(self) -> Grads:
         """Return the gradients by name."""
         return {self.weight: self._added(self.dy)}
+
+    def gram(self) -> Tensor:
+        """Return the inner products of gradients ``[n, n]``, over the words that a record has."""
+        used, index = torch.unique(self.index, return_inverse=True)
+        return super(EmbeddingFactors, replace(self, words=len(used), index=index)).gram()
 
     def project(self, kernels: Tensor) -> Tensor:
         """Return the weight's gradient times kernels ``[n, words, k]``."""

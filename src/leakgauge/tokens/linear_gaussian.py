@@ -1,0 +1,182 @@
+"""The cheap measure: the information of a linear-Gaussian model of features given gradients.
+
+A ridge regression predicts the data features of records from their gradients, in closed form, and
+is judged on records that it has not seen. By the central limit theorem the means over a batch are
+nearly Gaussian, and a Gaussian model has the same information for means over any number of
+records; so records stand for batches, and one batch gives many.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require
+from leakgauge.core.rng import derive
+from leakgauge.results.measurements import Estimate
+from leakgauge.results.statistics import mean_estimate
+from leakgauge.tokens.sketch import Sketch
+from leakgauge.tokens.sources import PairSource
+
+COMPONENTS = 16
+"""Principal components of the features that are predicted."""
+
+PENALTIES = (0.01, 0.1, 1.0, 10.0)
+"""Ridge penalties, over the variance of a standardised coordinate, among which fitting chooses."""
+
+FEATURES, GRADIENTS = 64, 200
+"""Numbers that are kept of the features, and of the gradients of all layers."""
+
+MOST = 4096
+"""Records that a fit takes, at most: with more the bound still grows, and so does the time."""
+
+FOLDS = 4
+BLOCKS = 16
+FEWEST = 64
+"""Records that a fit needs."""
+
+
+def linear_information(features: Tensor, gradients: Tensor) -> Estimate:
+    """Return how much a linear-Gaussian model tells of features given gradients, in nats.
+
+    Each fold's records are predicted by a fit on the others. A component that the fit cannot
+    predict, by its own leave-one-out residuals, counts as unknown and adds nothing. The figure is
+    the mean log ratio of the density of the features given the gradient to that without it. It is
+    0 without a linear relation. Where the features are Gaussian it is a lower bound in the mean,
+    and where both are jointly Gaussian it nears the information as records are added.
+
+    Args:
+        features: of records ``[N, a]``, in the order of time where there is one.
+        gradients: of the same records ``[N, b]``, sketched: b well below N.
+
+    Returns:
+        The mean over records, with a t interval over consecutive blocks of records.
+
+    Raises:
+        InputError: there are fewer than 64 records, or the numbers of rows differ.
+
+    References:
+        Barber and Agakov, The IM algorithm, NeurIPS 2003 (the bound); Cover and Thomas, section
+        8.5 (the information of Gaussians).
+
+    >>> rng = torch.Generator().manual_seed(0)
+    >>> x = torch.randn(2000, 2, generator=rng)
+    >>> y = 0.9 * x + (1 - 0.9**2) ** 0.5 * torch.randn(2000, 2, generator=rng)
+    >>> found = linear_information(x, y)
+    >>> found.low < 1.66 < found.high  # -log(1 - 0.81)
+    True
+    """
+    require(
+        features.dim() == gradients.dim() == 2 and len(features) == len(gradients),
+        f"features are {list(features.shape)}, gradients {list(gradients.shape)}; expected [N, a] "
+        "and [N, b]",
+    )
+    require(
+        len(features) >= FEWEST,
+        f"there are {len(features)} records; the linear model needs {FEWEST} or more",
+    )
+    x, g = gradients.double().cpu(), features.double().cpu()
+    told = torch.zeros(len(g), dtype=torch.float64)
+    for held_out in torch.arange(len(g)).chunk(FOLDS):
+        known = torch.ones(len(g), dtype=torch.bool)
+        known[held_out] = False
+        told[held_out] = _Fit.on(x[known], g[known]).told(x[held_out], g[held_out])
+    blocks = np.array([float(part.mean()) for part in told.chunk(BLOCKS)])
+    spread = mean_estimate(blocks)
+    value, reach = float(told.mean()), spread.high - spread.value
+    return Estimate(value, value - reach, value + reach, len(g), unit="nats")
+
+
+def cheap_information(source: PairSource, *, seed: int, matched: bool = True) -> Estimate:
+    """Return ``linear_information`` of what a source holds: its records, or its pairs.
+
+    Args:
+        source: of pairs.
+        seed: of the sketches.
+        matched: False for the placebo, gradients of other data.
+
+    Raises:
+        InputError: there are fewer than 64 rows.
+    """
+    rows = source.rows(MOST, matched=matched)
+    each = max(1, GRADIENTS // len(rows.gradients))
+    gradients = [
+        Sketch(leaf.shape[1], width=each, seed=derive(seed, "cheap", name))(leaf)
+        for name, leaf in rows.gradients.items()
+    ]
+    width = rows.features.shape[1]
+    features = Sketch(width, width=FEATURES, seed=derive(seed, "cheap"))(rows.features)
+    return linear_information(features, torch.cat(gradients, dim=1))
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """A linear-Gaussian model of the leading components of the features.
+
+    Attributes:
+        centre: means of inputs and targets.
+        scale: of the inputs ``[b]``.
+        axes: components ``[a, k]``.
+        weights: from standardised inputs to components ``[b, k]``.
+        prior: variance of each component ``[k]``.
+        left: variance of its residual ``[k]``; the prior where nothing is predicted.
+    """
+
+    centre: tuple[Tensor, Tensor]
+    scale: Tensor
+    axes: Tensor
+    weights: Tensor
+    prior: Tensor
+    left: Tensor
+
+    @classmethod
+    def on(cls, x: Tensor, y: Tensor) -> "_Fit":
+        """Fit on inputs ``[n, b]`` and targets ``[n, a]``."""
+        centre = x.mean(0), y.mean(0)
+        x, y = x - centre[0], y - centre[1]
+        scale = x.std(0)
+        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+        x = x / scale
+        axes = _leading(y)
+        y = y @ axes
+        prior = y.square().sum(0) / (len(y) - 1)
+        weights, left = _ridge(x, y, prior)
+        return cls(centre, scale, axes, weights, prior, left)
+
+    def told(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the log density ratio of each record ``[m]``."""
+        y = (y - self.centre[1]) @ self.axes
+        rest = y - ((x - self.centre[0]) / self.scale) @ self.weights
+        ratio = (self.prior / self.left).log() + y.square() / self.prior
+        told: Tensor = (ratio - rest.square() / self.left).sum(1) / 2
+        return told
+
+
+def _leading(y: Tensor) -> Tensor:
+    """Return the leading principal axes that vary ``[a, k]``."""
+    values, axes = torch.linalg.eigh(y.T @ y)
+    varies = values > 1e-10 * values[-1].clamp(min=1e-300)
+    leading: Tensor = axes[:, varies][:, -COMPONENTS:]
+    return leading
+
+
+def _ridge(x: Tensor, y: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
+    """Return weights and residual variances, with the penalty of each component that is best.
+
+    Residuals are those of leaving out one record, in closed form.
+    """
+    count = len(x)
+    values, turn = torch.linalg.eigh(x.T @ x / count)
+    turned = x @ turn
+    across = turned.T @ y / count
+    best, weights = prior.clone(), torch.zeros(x.shape[1], y.shape[1], dtype=x.dtype)
+    for penalty in PENALTIES:
+        shrunk = across / (values.clamp(min=0) + penalty)[:, None]
+        lever = (turned.square() / (values.clamp(min=0) + penalty)).sum(1) / count
+        rest = (y - turned @ shrunk) / (1 - lever).clamp(min=1e-6)[:, None]
+        left = rest.square().mean(0)
+        better = left < best
+        best = torch.where(better, left, best)
+        weights[:, better] = (turn @ shrunk)[:, better]
+    return weights, best

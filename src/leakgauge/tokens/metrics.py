@@ -1,0 +1,107 @@
+"""The metrics of the question when in training it leaks."""
+
+import math
+from itertools import product
+
+from leakgauge.results.metrics import Metric
+from leakgauge.results.model_metrics import UTILITY
+from leakgauge.tokens.methods import METHODS
+from leakgauge.tokens.words import TOKENS
+
+INFORMATION, IN_SAMPLE, PLACEBO = "information", "information_in_sample", "information_placebo"
+GAP, GAP_IN_SAMPLE, GAP_PLACEBO = "critic_gap", "critic_gap_in_sample", "critic_gap_placebo"
+MATCHED, MISMATCHED = "critic_matched", "critic_mismatched"
+CHEAP, CHEAP_PLACEBO = "linear_gaussian", "linear_gaussian_placebo"
+PSNR, SSIM, MSE, LPIPS = "psnr", "ssim", "mse", "lpips"
+ATTACK = (PSNR, SSIM, MSE, LPIPS)
+MODEL = "model"
+RANKS_BOUND, RANKS_GAP = "bound_ranks_attack", "gap_ranks_attack"
+
+OF_A_CRITIC = (
+    INFORMATION,
+    PLACEBO,
+    IN_SAMPLE,
+    GAP,
+    GAP_PLACEBO,
+    GAP_IN_SAMPLE,
+    MATCHED,
+    MISMATCHED,
+)
+
+
+def of_critic(figure: str, token: str, estimator: str) -> str:
+    """Return the name of a figure of one token and one estimator.
+
+    >>> of_critic(GAP, "autoencoder", "infonce")
+    'critic_gap: autoencoder, infonce'
+    """
+    return f"{figure}: {token}, {estimator}"
+
+
+def of_model(metric: str) -> str:
+    """Return the name of a figure of the model at one checkpoint.
+
+    >>> of_model("accuracy")
+    'model: accuracy'
+    """
+    return f"{MODEL}: {metric}"
+
+
+def _unbounded(title: str, unit: str = "", chance: float | None = 0.0) -> Metric:
+    return Metric(title=title, unit=unit, low=-math.inf, high=math.inf, chance=chance, tabled=False)
+
+
+_FAMILIES = {
+    INFORMATION: Metric(
+        title="Largest held-out bound",
+        unit="nats",
+        low=-math.inf,
+        high=math.inf,
+        chance=0.0,
+        headline=True,
+    ),
+    PLACEBO: _unbounded("Bound of the placebo", "nats"),
+    IN_SAMPLE: _unbounded("Bound, in-sample", "nats", None),
+    GAP: Metric(title="Critic gap", low=-math.inf, high=math.inf, chance=0.0),
+    GAP_PLACEBO: _unbounded("Critic gap of the placebo"),
+    GAP_IN_SAMPLE: _unbounded("Critic gap, in-sample", "", None),
+    MATCHED: _unbounded("Score of matched pairs", "", None),
+    MISMATCHED: _unbounded("Score of mismatched pairs", "", None),
+}
+
+METRICS = {
+    **_FAMILIES,
+    CHEAP: Metric(
+        title="Linear-Gaussian measure", unit="nats", low=-math.inf, high=math.inf, chance=0.0
+    ),
+    CHEAP_PLACEBO: _unbounded("Linear-Gaussian measure of the placebo", "nats"),
+    PSNR: Metric(title="PSNR", unit="dB", low=-math.inf, high=math.inf, tabled=False),
+    SSIM: Metric(title="SSIM", low=-1.0, tabled=False),
+    MSE: Metric(title="MSE", high=math.inf, higher_is_worse=False, tabled=False),
+    LPIPS: Metric(title="LPIPS", high=math.inf, higher_is_worse=False, tabled=False),
+    **{
+        kind: Metric(title=f"Rank correlation of {what} with the PSNR", low=-1.0, tabled=False)
+        for kind, what in ((RANKS_BOUND, "the bound"), (RANKS_GAP, "the critic gap"))
+    },
+    **{
+        of_critic(figure, token, method): _unbounded(
+            f"{_FAMILIES[figure].title.replace('Largest held-out bound', 'Held-out bound')}, "
+            f"{token}, {method}",
+            _FAMILIES[figure].unit,
+            _FAMILIES[figure].chance,
+        )
+        for figure, token, method in product(OF_A_CRITIC, TOKENS, METHODS)
+    },
+    **{
+        of_model(name): Metric(
+            title=f"{one.title} at a checkpoint",
+            low=one.low,
+            high=one.high,
+            higher_is_worse=False,
+            tabled=False,
+        )
+        for name, one in UTILITY.items()
+    },
+    **UTILITY,
+}
+"""By name. Figures of a checkpoint have its sub-epoch as their round."""

@@ -1,0 +1,205 @@
+"""What the figures mean, in sentences for a reader who is no specialist."""
+
+from dataclasses import replace
+
+from leakgauge.report.levels import LEAKS
+from leakgauge.report.section import Level
+from leakgauge.report.wording import number, percent
+from leakgauge.results.measurements import Estimate, Measurement
+from leakgauge.results.scores import smallest_detectable
+from leakgauge.tokens.methods import BOUNDS
+from leakgauge.tokens.metrics import RANKS_BOUND, RANKS_GAP
+from leakgauge.tokens.report.rows import Course, Curve
+
+FAR = 1e4
+"""Figures beyond are not printed in digits: a critic's bound can fall without end."""
+
+
+def figure(value: float) -> str:
+    """Return a figure with three decimals, or in words where it is very large.
+
+    >>> figure(0.25), figure(-1e300)
+    ('0.250', 'below \u221210,000')
+    """
+    if abs(value) < FAR:
+        return number(value)
+    return "above 10,000" if value > 0 else "below \u221210,000"
+
+
+def ends(estimate: Estimate) -> str:
+    """Return the two ends of an interval."""
+    return f"{figure(estimate.low)} to {figure(estimate.high)}"
+
+
+def kind_of(estimator: str) -> str:
+    """Return what the held-out figure of an estimator is.
+
+    >>> kind_of("infonce"), kind_of("smile")
+    ('lower bound', 'estimate')
+    """
+    return "lower bound" if estimator in BOUNDS else "estimate"
+
+
+def verdict(course: Course, level: Level) -> str:
+    """Return when most leaks, or how little the run could have seen."""
+    one = course.peak
+    if one is None:
+        return "No critic was judged on held-out batches."
+    what, step = one.details["estimator"], one.details["step"]
+    if level == "unknown":
+        return (
+            f"The placebo, gradients of other batches, also shows information at sub-epoch {step}; "
+            "so no figure of this run is about the data. Bring more records."
+        )
+    if level in LEAKS:
+        text = (
+            f"Gradients leak most at sub-epoch {step}: {_who(one)} finds a held-out "
+            f"{kind_of(what)} of {figure(one.estimate.value)} nats ({_interval(one)}) on the "
+            "mutual information of a batch's gradient and its data features"
+        )
+        rest = _limited(one) if is_limited(one) else _beyond(what)
+        return f"{text}. {rest}"
+    return f"{_nothing(one)} {_unlearned(one)}".strip()
+
+
+def _beyond(estimator: str) -> str:
+    return "More may leak." if estimator in BOUNDS else "It is no bound, and may be too large."
+
+
+def _nothing(one: Measurement) -> str:
+    """Return how little the run could have seen."""
+    what, by = one.details["estimator"], _who(one)
+    return (
+        f"No leak is found by {by}: the largest held-out {kind_of(what)} is "
+        f"{figure(one.estimate.value)} nats ({_interval(one)}). The smallest leak that this run "
+        f"could have seen is about {figure(smallest(one.estimate))} nats (with 80 % power); "
+        "another critic, token or layer may find more."
+    )
+
+
+def smallest(estimate: Estimate) -> float:
+    """Return the smallest bound that such a run detects with 80 % power.
+
+    The interval of a critic that knows nothing ends at 0 below; its upper end counts twice.
+
+    >>> round(smallest(Estimate(0.0, 0.0, 0.1, 100)), 3)
+    0.143
+    """
+    reach = max(estimate.high - estimate.value, estimate.value - estimate.low)
+    return smallest_detectable(replace(estimate, low=-reach, high=reach), 0.0)
+
+
+def _unlearned(one: Measurement) -> str:
+    if one.details.get("iterations of the critic") != "0":
+        return ""
+    return (
+        f"No critic did better than one that knows nothing, in {one.details['iterations allowed']} "
+        "iterations: one that learns longer, or from more records, may."
+    )
+
+
+def _who(one: Measurement) -> str:
+    return f"`{one.details['estimator']}` with the `{one.details['token']}` token"
+
+
+def _interval(one: Measurement) -> str:
+    return (
+        f"{percent(one.estimate.confidence)} interval {ends(one.estimate)}, widened for the choice "
+        f"among {one.details['looks']} figures"
+    )
+
+
+def is_limited(one: Measurement) -> bool:
+    """Whether the sample may end the estimate."""
+    return one.details.get("limited by its sample") == "yes"
+
+
+def _limited(one: Measurement) -> str:
+    return (
+        f"The estimate is limited by its sample: `{one.details['estimator']}` cannot exceed "
+        f"{one.details['limit, nats']} nats, the log of the batches that it compares, and the "
+        "interval comes near. The data may leak more."
+    )
+
+
+def trend(course: Course) -> str:
+    """Return how the leading bound moves over the training; empty of fewer than two checkpoints."""
+    curve = course.leading
+    if curve is None or len(curve.steps) < 2:
+        return ""
+    estimates = {step: curve.at("information", step) for step in curve.steps}
+    values = {step: one.value for step, one in estimates.items() if one is not None}
+    first, last = curve.steps[0], curve.steps[-1]
+    top = max(values, key=lambda step: values[step])
+    shape = (
+        "it is largest at the first checkpoint"
+        if top == first
+        else "it is largest at the last checkpoint"
+        if top == last
+        else f"it rises until sub-epoch {top} and falls after it"
+    )
+    return (
+        f"The bound of {curve.title} goes from {figure(values[first])} nats at sub-epoch {first} "
+        f"to {figure(values[last])} at sub-epoch {last}; {shape}."
+    )
+
+
+def limited_steps(curve: Curve) -> str:
+    """Return at which checkpoints the sample may end the estimate; empty for none."""
+    found = [
+        step for step in curve.steps if curve.about(step).get("limited by its sample") == "yes"
+    ]
+    if not found:
+        return ""
+    limit = curve.about(found[0])["limit, nats"]
+    steps = ", ".join(map(str, found))
+    return (
+        f"At sub-epochs {steps} the estimate is limited by its sample: it cannot exceed {limit} "
+        "nats, and the data may leak more."
+    )
+
+
+def ignorant_steps(curve: Curve) -> str:
+    """Return where the best critic was the one that knows nothing; empty for none."""
+    found = [
+        step for step in curve.steps if curve.about(step).get("iterations of the critic") == "0"
+    ]
+    if not found:
+        return ""
+    return (
+        f"At sub-epochs {', '.join(map(str, found))} no critic did better on the stopping batches "
+        "than one that knows nothing; the figures there are 0 by that choice."
+    )
+
+
+def beside_attack(curve: Curve, course: Course) -> str:
+    """Return whether bound and gap order the checkpoints as the attack does."""
+    named = ((RANKS_BOUND, "the bound"), (RANKS_GAP, "the critic gap"))
+    known = [(curve.ranks[kind].estimate, what) for kind, what in named if kind in curve.ranks]
+    if not known:
+        return ""
+    texts = [f"{figure(one.value)} ({ends(one)}) for {what}" for one, what in known]
+    count = known[0][0].n
+    return (
+        f"Over {count} checkpoints the rank correlation with the PSNR of {course_attack(course)} "
+        f"is {' and '.join(texts)} of {curve.title}. Only the order of checkpoints is compared."
+    )
+
+
+def course_attack(course: Course) -> str:
+    """Return the attack's name."""
+    first = next((one for steps in course.attack.values() for one in steps.values()), None)
+    return "the attack" if first is None else f"`{first.adversary}`"
+
+
+def about_attack(course: Course) -> str:
+    """Return which attack was played, and in whose place."""
+    first = next((one for steps in course.attack.values() for one in steps.values()), None)
+    if first is None:
+        return ""
+    return (
+        f"`{first.adversary}` with {first.details['iterations']} iterations rebuilds "
+        f"{first.estimate.n} images, each from the gradient of a batch of its own; labels are "
+        f"{first.details['labels']}. It stands in for the paper's attacks: DLG on CIFAR-10, and a "
+        "guided diffusion model on CelebA-HQ, which is out of reach here."
+    )

@@ -1,0 +1,128 @@
+"""Runs the question to its end and returns the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from leakgauge.core.checks import require
+from leakgauge.data import Source
+from leakgauge.runs.executors import spread
+from leakgauge.runs.question import Answer, Progress
+from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
+from leakgauge.tokens.run.attacking import attacked
+from leakgauge.tokens.run.cell import Cell
+from leakgauge.tokens.run.judging import judged
+from leakgauge.tokens.run.measuring import Figure, measured
+from leakgauge.tokens.run.preparing import Prepared, prepare
+from leakgauge.tokens.run.training import At, trained
+from leakgauge.tokens.words import QUESTION
+
+if TYPE_CHECKING:
+    from leakgauge.tokens.spec import TimelineSpec
+
+Played = dict[str, Any]
+Job = Callable[["TimelineSpec", Prepared, At], Played]
+
+
+def answer(
+    spec: TimelineSpec,
+    source: Source,
+    folder: WorkFolder,
+    progress: Progress,
+    *,
+    workers: int | None = None,
+) -> Answer:
+    """Train the model, and measure it at each checkpoint.
+
+    What a kill left finished is read back: the model at its checkpoints, and their figures.
+
+    Raises:
+        InputError: the data do not fit, the training diverges, or nothing could be measured.
+    """
+    prepared = prepare(spec, source)
+    folder.guard(elsewhere(prepared.run))
+    for note in prepared.run.notes:
+        progress.note(note)
+    for warning in prepared.run.warnings:
+        progress.warn(warning)
+    course = [
+        at for text in spec.defenses for at in trained(spec, prepared, text, folder, progress)
+    ]
+    jobs: dict[str, Job] = {"figures": measured}
+    if spec.images and prepared.are_images:
+        jobs["attack"] = attacked
+    played = _played(spec, prepared, course, jobs, folder, progress, workers)
+    missing = [text for one in played.values() for text in one["missing"]]
+    cell = Cell(prepared.dataset, prepared.label, spec.seed)
+    measurements = [
+        one
+        for text in spec.defenses
+        for one in judged(spec, cell, text, _figures(played, course, text))
+    ]
+    require(
+        any("estimator" in one.details for one in measurements),
+        f"nothing could be measured: {'; '.join(dict.fromkeys(missing))}",
+    )
+    return Answer(prepared.run, measurements, tuple(dict.fromkeys(missing)))
+
+
+def _played(
+    spec: TimelineSpec,
+    prepared: Prepared,
+    course: Sequence[At],
+    jobs: Mapping[str, Job],
+    folder: WorkFolder,
+    progress: Progress,
+    workers: int | None,
+) -> dict[str, Played]:
+    """Play each job at each checkpoint, or read back what a kill left of it."""
+    after = {_name(at, kind): digest_of(at.tensors) for at in course for kind in jobs}
+    done = {
+        name: kept[1]
+        for name in after
+        if (kept := folder.state(name, after=after[name])) is not None
+    }
+    left = [
+        partial(_one, spec, prepared, at, kind, job)
+        for kind, job in jobs.items()
+        for at in course
+        if _name(at, kind) not in done
+    ]
+    what = f"{QUESTION}: measuring checkpoints"
+    progress.step(what, len(done), len(after))
+    for name, found in spread(left, workers=workers, memory=_memory(spec, prepared)):
+        folder.keep_state(name, {}, found, after=after[name])
+        done[name] = found
+        progress.step(what, len(done), len(after))
+    return {name: done[name] for name in after}
+
+
+def _one(spec: TimelineSpec, prepared: Prepared, at: At, kind: str, job: Job) -> tuple[str, Played]:
+    return _name(at, kind), job(spec, prepared, at)
+
+
+def _name(at: At, kind: str) -> str:
+    return f"{at.defense}/{kind}-{at.step:06d}"
+
+
+def _figures(
+    played: Mapping[str, Played], course: Sequence[At], defense: str
+) -> dict[int, list[Figure]]:
+    found: dict[int, list[Figure]] = {}
+    for at in course:
+        if at.defense == defense:
+            found[at.step] = [
+                Figure.of_plain(one)
+                for name, each in played.items()
+                if name in {_name(at, kind) for kind in ("figures", "attack")}
+                for one in each["figures"]
+            ]
+    return found
+
+
+def _memory(spec: TimelineSpec, prepared: Prepared) -> int:
+    """Return the bytes of the pairs of one checkpoint, and as many to work with."""
+    kept = min(spec.records, len(prepared.private)) * spec.width * (len(prepared.layers) + 1)
+    return 2 * 4 * kept

@@ -1,0 +1,183 @@
+"""Turns the figures of all checkpoints into measurements: curves, their peak, and rank orders."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special, stats
+
+from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
+from leakgauge.results.statistics import student_t
+from leakgauge.tokens.methods import BOUNDS, PAPER
+from leakgauge.tokens.metrics import (
+    GAP,
+    INFORMATION,
+    MODEL,
+    PLACEBO,
+    PSNR,
+    RANKS_BOUND,
+    RANKS_GAP,
+    of_critic,
+)
+from leakgauge.tokens.run.cell import Cell
+from leakgauge.tokens.run.measuring import Figure
+
+if TYPE_CHECKING:
+    from leakgauge.tokens.spec import TimelineSpec
+
+BLOCKS = 8
+"""Blocks of held-out records behind an interval, at most; fewer degrees of freedom widen more."""
+
+FEWEST_RANKED = 4
+"""Checkpoints that a rank correlation needs for an interval."""
+
+Curve = Mapping[int, Figure]
+"""Sub-epoch -> figure."""
+
+
+def judged(
+    spec: TimelineSpec, cell: Cell, defense: str, figures: Mapping[int, Sequence[Figure]]
+) -> Iterator[Measurement]:
+    """Yield the measurements of one defense.
+
+    Args:
+        spec: of the run.
+        cell: what they have in common.
+        defense: as users type it.
+        figures: by sub-epoch.
+    """
+    for step, several in figures.items():
+        for one in several:
+            yield _measurement(cell, defense, step, one)
+    yield from _final_model(cell, defense, figures)
+    curves = {
+        name: {
+            step: one for step, several in figures.items() for one in several if one.metric == name
+        }
+        for name in {one.metric for several in figures.values() for one in several}
+    }
+    yield from _peak(spec, cell, defense, curves)
+    yield from _ranks(spec, cell, defense, curves)
+
+
+def _measurement(cell: Cell, defense: str, step: int, one: Figure) -> Measurement:
+    return cell.measurement(
+        one.metric,
+        one.estimate,
+        defense=defense,
+        when=step,
+        chance=one.chance,
+        adversary=one.adversary,
+        details={**(one.details or {}), "step": str(step)},
+    )
+
+
+def _final_model(
+    cell: Cell, defense: str, figures: Mapping[int, Sequence[Figure]]
+) -> Iterator[Measurement]:
+    """Yield what the model is good for after the training, as all questions do."""
+    last = figures[max(figures)]
+    for one in last:
+        family, _, metric = one.metric.partition(": ")
+        if family == MODEL:
+            yield cell.measurement(
+                metric, one.estimate, defense=defense, when=ACCUMULATED, chance=one.chance
+            )
+
+
+def _peak(
+    spec: TimelineSpec, cell: Cell, defense: str, curves: Mapping[str, Curve]
+) -> Iterator[Measurement]:
+    """Yield the largest held-out bound, with an interval that allows for the choice."""
+    candidates = [one for one in spec.estimator if one in BOUNDS and one != PAPER]
+    methods = candidates or list(spec.estimator)
+    looks = [
+        (one.estimate.value, -step, token, method)
+        for token in spec.token
+        for method in methods
+        for step, one in curves.get(of_critic(INFORMATION, token, method), {}).items()
+    ]
+    if not looks:
+        return
+    _, back, token, method = max(looks)
+    step = -back
+    for name, looked in ((INFORMATION, len(looks)), (PLACEBO, len(looks)), (GAP, 1)):
+        found = curves.get(of_critic(name, token, method), {}).get(step)
+        if found is None:
+            continue
+        details = {**(found.details or {}), "step": str(step), "looks": str(looked)}
+        yield cell.measurement(
+            name,
+            widened(found.estimate, looked),
+            defense=defense,
+            when=HEADLINE,
+            adversary=found.adversary,
+            details=details,
+        )
+
+
+def widened(estimate: Estimate, looks: int) -> Estimate:
+    """Return an estimate whose interval holds for the largest of several (Bonferroni).
+
+    The interval is taken for Student's t over at most ``BLOCKS`` blocks.
+
+    >>> widened(Estimate(1.0, 0.5, 1.5, 100), 1).low
+    0.5
+    >>> round(widened(Estimate(1.0, 0.5, 1.5, 100), 6).low, 3)
+    0.231
+    """
+    if looks <= 1:
+        return estimate
+    level = 1 - (1 - estimate.confidence) / looks
+    factor = student_t(BLOCKS - 1, level) / student_t(BLOCKS - 1, estimate.confidence)
+    low = estimate.value - factor * (estimate.value - estimate.low)
+    high = estimate.value + factor * (estimate.high - estimate.value)
+    largest = float(np.finfo(np.float64).max)
+    return replace(estimate, low=max(low, -largest), high=min(high, largest))
+
+
+def _ranks(
+    spec: TimelineSpec, cell: Cell, defense: str, curves: Mapping[str, Curve]
+) -> Iterator[Measurement]:
+    """Yield whether bound and gap order the checkpoints as the attack does."""
+    attack = curves.get(PSNR, {})
+    for token in spec.token:
+        for method in spec.estimator:
+            for kind, name in ((RANKS_BOUND, INFORMATION), (RANKS_GAP, GAP)):
+                curve = curves.get(of_critic(name, token, method), {})
+                steps = sorted(curve.keys() & attack.keys())
+                ours, theirs = (
+                    [one[step].estimate.value for step in steps] for one in (curve, attack)
+                )
+                found = rank_correlation(ours, theirs)
+                if found is not None:
+                    details = {"token": token, "estimator": method}
+                    yield cell.measurement(
+                        of_critic(kind, token, method),
+                        found,
+                        defense=defense,
+                        when=ACCUMULATED,
+                        adversary=f"{token}, {method}",
+                        details=details,
+                    )
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> Estimate | None:
+    """Return Spearman's correlation, with Fisher's interval; None of few or of equal values.
+
+    >>> found = rank_correlation([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])
+    >>> round(found.value, 2), found.n
+    (0.8, 5)
+    """
+    count = len(first)
+    if count < FEWEST_RANKED or min(len(set(first)), len(set(second))) < 2:
+        return None
+    value = float(stats.spearmanr(first, second).statistic)
+    reach = float(special.ndtri(0.975)) * 1.03 / math.sqrt(count - 3)
+    middle = math.atanh(max(-1 + 1e-9, min(1 - 1e-9, value)))
+    low, high = math.tanh(middle - reach), math.tanh(middle + reach)
+    return Estimate(value, min(low, value), max(high, value), count)

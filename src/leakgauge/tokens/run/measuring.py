@@ -1,0 +1,203 @@
+"""What is measured at one checkpoint: information, placebo, cheap measure, accuracy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import InputError
+from leakgauge.core.rng import derive, stream, torch_stream
+from leakgauge.core.threads import one_thread
+from leakgauge.core.types import Params, Task
+from leakgauge.results.measurements import Estimate
+from leakgauge.runs.spec import NONE
+from leakgauge.tokens.estimation import Information, estimate_information
+from leakgauge.tokens.gathering import Gathering, checkpoint_parts, fewest_records
+from leakgauge.tokens.linear_gaussian import cheap_information
+from leakgauge.tokens.methods import PAIRS_OF_PAPER, PAPER, settings_of
+from leakgauge.tokens.metrics import (
+    CHEAP,
+    CHEAP_PLACEBO,
+    GAP,
+    GAP_IN_SAMPLE,
+    GAP_PLACEBO,
+    IN_SAMPLE,
+    INFORMATION,
+    MATCHED,
+    MISMATCHED,
+    PLACEBO,
+    of_critic,
+    of_model,
+)
+from leakgauge.tokens.run.preparing import Prepared, defense_of
+from leakgauge.tokens.run.training import At
+from leakgauge.tokens.settings import Settings
+from leakgauge.tokens.sources import FixedPairs, Parts, split_stream
+from leakgauge.tokens.words import QUESTION, STREAM
+from leakgauge.training.utility import utility_of
+
+if TYPE_CHECKING:
+    from leakgauge.tokens.spec import TimelineSpec
+
+ROOM = 1.5
+"""Records beyond what batches need, where whole users are dealt: parts are not of exact sizes."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a checkpoint, as a worker returns it.
+
+    Attributes:
+        metric: its name.
+        estimate: its value.
+        chance: where nothing leaks.
+        adversary: token and estimator; empty without.
+        details: by name.
+    """
+
+    metric: str
+    estimate: Estimate
+    chance: float = 0.0
+    adversary: str = ""
+    details: dict[str, str] | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain values, which ``of_plain`` reads."""
+        return {**vars(self), "estimate": vars(self.estimate)}
+
+    @classmethod
+    def of_plain(cls, values: dict[str, Any]) -> Figure:
+        """Return the figure of ``plain``."""
+        return cls(**{**values, "estimate": Estimate(**values["estimate"])})
+
+
+def measured(spec: TimelineSpec, prepared: Prepared, at: At) -> dict[str, Any]:
+    """Return the figures of one checkpoint, and what is missing, as plain values.
+
+    It depends on its arguments alone, so it may run in any process.
+    """
+    with one_thread():
+        task, params = at.task(prepared.task)
+        figures = [*_of_model(spec, prepared, task, params)]
+        missing = []
+        try:
+            figures += _of_pairs(spec, prepared, at, task, params)
+        except InputError as error:
+            missing.append(f"sub-epoch {at.step}: {error}")
+    return {"figures": [one.plain() for one in figures], "missing": missing}
+
+
+def _of_model(
+    spec: TimelineSpec, prepared: Prepared, task: Task, params: Params
+) -> Iterator[Figure]:
+    rng = stream(spec.seed, QUESTION, "utility")
+    found = utility_of(task, params, prepared.rows(prepared.test), rng=rng)
+    if found is not None:
+        yield Figure(of_model(found.metric), found.estimate, found.chance)
+
+
+def _cheap(spec: TimelineSpec, parts: Parts) -> Iterator[Figure]:
+    """Yield the cheap measure of the pairs that critics learn from, and its placebo."""
+    seed = derive(spec.seed, QUESTION, "cheap")
+    for name, matched in ((CHEAP, True), (CHEAP_PLACEBO, False)):
+        yield Figure(name, cheap_information(parts.fitting, seed=seed, matched=matched))
+
+
+def _of_pairs(
+    spec: TimelineSpec, prepared: Prepared, at: At, task: Task, params: Params
+) -> Iterator[Figure]:
+    parts = _parts(spec, prepared, at, task, params)
+    if parts is None:
+        return
+    yield from _cheap(spec, parts)
+    for token in spec.token:
+        for method in spec.estimator:
+            settings = settings_of(spec, token, method)
+            own = _on_paper_s(parts, spec) if method == PAPER else parts
+            yield from _figures(spec, own, _fitting(own, settings), token, method)
+
+
+def _parts(
+    spec: TimelineSpec, prepared: Prepared, at: At, task: Task, params: Params
+) -> Parts | None:
+    if spec.pairs == STREAM:
+        return None if at.pairs is None else split_stream(at.pairs)
+    data = prepared.rows(_chosen(spec, prepared))
+    defense = None if at.defense == NONE else defense_of(spec, at.defense)
+    how = Gathering(
+        layers=prepared.layers,
+        batch_size=spec.batch_size,
+        features=prepared.features,
+        width=spec.width,
+        defense=defense,
+    )
+    return checkpoint_parts(task, params, data, how, seed=derive(spec.seed, QUESTION, "pairs"))
+
+
+def _chosen(spec: TimelineSpec, prepared: Prepared) -> Tensor:
+    """Return the private rows that pairs are made of: the same at every checkpoint."""
+    rng = stream(spec.seed, QUESTION, "records")
+    need = fewest_records(spec.batch_size)
+    if prepared.data.users is not None:
+        need = round(ROOM * need)
+    most = max(spec.records, need)
+    drawn = rng.permutation(len(prepared.private))[:most]
+    return prepared.private[torch.from_numpy(drawn).sort().values]
+
+
+def _on_paper_s(parts: Parts, spec: TimelineSpec) -> Parts:
+    """Return the paper's 200 batches to fit on; others still report what is held out."""
+    generator = torch_stream(spec.seed, QUESTION, "paper's pairs")
+    few = parts.fitting.draw(PAIRS_OF_PAPER, generator)
+    return Parts(FixedPairs(few), parts.stopping, parts.reporting)
+
+
+def _fitting(parts: Parts, settings: Settings) -> Settings:
+    """Return settings whose groups are small enough for the held-out pairs of a stream."""
+    reporting = parts.reporting
+    if not isinstance(reporting, FixedPairs):
+        return settings
+    group = max(2, min(settings.group, len(reporting.pairs) // 4))
+    return replace(settings, group=group)
+
+
+def _figures(
+    spec: TimelineSpec, parts: Parts, settings: Settings, token: str, method: str
+) -> Iterator[Figure]:
+    seed = derive(spec.seed, QUESTION, "critic", token, method)
+    found = estimate_information(parts, settings, seed=seed, device=spec.device)
+    placebo = estimate_information(parts, settings, seed=seed, matched=False, device=spec.device)
+    details = {
+        "token": token,
+        "estimator": method,
+        "limit, nats": f"{found.limit:.4g}" if math.isfinite(found.limit) else "none",
+        "limited by its sample": "yes" if found.is_limited else "no",
+        "iterations of the critic": str(found.iterations),
+        "iterations allowed": str(settings.iterations),
+    }
+    estimates = {**_estimates(found), PLACEBO: placebo.bound, GAP_PLACEBO: placebo.critic_gap}
+    for name, estimate in estimates.items():
+        if all(map(math.isfinite, (estimate.value, estimate.low, estimate.high))):
+            yield Figure(
+                of_critic(name, token, method),
+                estimate,
+                adversary=f"{token}, {method}",
+                details=details,
+            )
+
+
+def _estimates(found: Information) -> dict[str, Estimate]:
+    n = found.bound.n
+    single = {IN_SAMPLE: found.in_sample, GAP_IN_SAMPLE: found.gap_in_sample}
+    return {
+        INFORMATION: found.bound,
+        GAP: found.critic_gap,
+        MATCHED: found.matched,
+        MISMATCHED: found.mismatched,
+        **{name: Estimate(value, value, value, n) for name, value in single.items()},
+    }

@@ -1,0 +1,215 @@
+"""From settings and data to records that are split, names that exist, and a described run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Dataset, Task
+from leakgauge.core.versions import versions
+from leakgauge.data import Source, fingerprint
+from leakgauge.data.roles import resolve_roles
+from leakgauge.data.split_members import dealt
+from leakgauge.defenses import Defense, none, parse_defense
+from leakgauge.gradients import check_vectorisable
+from leakgauge.results.measurements import Run
+from leakgauge.runs.records import Records, records_of, refuse_of_a_table
+from leakgauge.runs.spec import NONE, plain
+from leakgauge.tokens.features import check_names, default_layers
+from leakgauge.tokens.gathering import fewest_records
+from leakgauge.tokens.networks import WATCHED
+from leakgauge.tokens.words import CHECKPOINT, QUESTION, STREAM
+
+if TYPE_CHECKING:
+    from leakgauge.tokens.spec import TimelineSpec
+
+TEST = 0.2
+"""Share of the records that the model is not trained on."""
+
+FEWEST_TEST = 10
+"""Test records that an accuracy needs."""
+
+ONE = (
+    "batches have one record, so a step's gradient is that record's own: the figures are about "
+    "single records, and a live monitor could not compare the records of a step"
+)
+
+
+NOT_IMAGES = "no attack is played beside it: it rebuilds images, and the records are none"
+
+NO_PAIRS = "before the training, at sub-epoch 0, a stream has no pairs; nothing is measured there"
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """All that a run works on.
+
+    Attributes:
+        task: the model, at its first parameters, and its loss.
+        data: all records, encoded; the encoding learnt from the private ones alone.
+        private: rows that the model is trained on ``[k]``.
+        test: rows that it is not trained on ``[t]``; no user has rows in both.
+        features: the module whose output is the data feature; None for the input of the last layer.
+        layers: names of the watched layers.
+        are_images: whether records are images of pixels.
+        run: settings and facts for the report.
+        dataset: the data's name.
+        label: the label's name.
+    """
+
+    task: Task
+    data: Dataset
+    private: Tensor
+    test: Tensor
+    features: str | None
+    layers: Sequence[str]
+    are_images: bool
+    run: Run
+    dataset: str
+    label: str
+
+    def rows(self, index: Tensor) -> Dataset:
+        """Return the records at some rows."""
+        return self.data.rows(index.to(self.data.y.device))
+
+
+def prepare(spec: TimelineSpec, source: Source) -> Prepared:
+    """Split the records, encode them, make the network and find what is watched.
+
+    Args:
+        spec: with its roles filled in.
+        source: the data.
+
+    Raises:
+        InputError: the data are too few, or do not fit, or a name does not exist.
+    """
+    records = records_of(spec, source, hidden=spec.hidden, net=spec.net)
+    users = records.users if spec.by_user else None
+    private, test = _split(spec, len(records.y), users)
+    task, data = records.encode(private, ())
+    task = Task(copy.deepcopy(task.model).eval(), task.loss)
+    data = (data if spec.by_user else replace(data, users=None)).to(spec.device)
+    for text in spec.defenses:
+        defense_of(spec, text).check(task)
+    first = data.rows(private[:2].to(data.y.device))
+    check_vectorisable(task, first.x, first.y)
+    features, layers = _watched(spec, source, task, first.x)
+    are_images = source.pixels is not None or _looks_like_images(data.x)
+    run = _describe(spec, source, records, task, (private, test), features, layers)
+    run = replace(run, notes=(*run.notes, *_notes(spec, are_images=are_images)))
+    return Prepared(
+        task, data, private, test, features, layers, are_images, run, source.name, records.label
+    )
+
+
+def resolved(spec: TimelineSpec, source: Source) -> dict[str, Any]:
+    """Return the settings that the data fill in.
+
+    Raises:
+        InputError: a role is missing or wrong.
+    """
+    if source.dataset is not None:
+        refuse_of_a_table(spec)
+        return {}
+    roles = resolve_roles(
+        source.roles,
+        label=spec.label,
+        group=spec.group,
+        drop=spec.drop,
+        bins=spec.bins,
+        numeric=spec.numeric,
+        secret_needed=False,
+        columns=source.frame.columns,
+    )
+    bins = {name: ranges for name, ranges in roles.bins.items() if name == roles.label}
+    return {"label": roles.label, "group": roles.group, "drop": roles.drop, "bins": bins}
+
+
+def defense_of(spec: TimelineSpec, text: str) -> Defense:
+    """Return the defense that a text names."""
+    return none() if text == NONE else parse_defense(text, batch_size=spec.batch_size)
+
+
+def _split(spec: TimelineSpec, count: int, users: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the private and the test rows; no user has rows in both."""
+    owners = np.arange(count) if users is None else users.cpu().numpy()
+    ends = np.rint(np.cumsum([1 - TEST, TEST]) * count).astype(np.int64)
+    private, test = (
+        torch.from_numpy(np.sort(part))
+        for part in dealt(owners, ends, rng=stream(spec.seed, QUESTION, "sides"))
+    )
+    need = fewest_records(spec.batch_size) if spec.pairs == CHECKPOINT else 2 * spec.batch_size
+    require(
+        len(private) >= need and len(test) >= FEWEST_TEST,
+        f"{count} records leave {len(private)} to train on and {len(test)} to test on; batches of "
+        f"{spec.batch_size} need {need} and {FEWEST_TEST}: bring more records, or take a smaller "
+        "--batch-size",
+    )
+    return private, test
+
+
+def _watched(
+    spec: TimelineSpec, source: Source, task: Task, x: Tensor
+) -> tuple[str | None, list[str]]:
+    known = WATCHED.get(spec.net) if source.pixels is not None else None
+    features, layers = spec.features, list(spec.layers)
+    if known is not None:
+        features, layers = features or known.features, layers or list(known.layers)
+    check_names(task, x, features, layers)
+    return features, layers or default_layers(task, x)
+
+
+def _notes(spec: TimelineSpec, *, are_images: bool) -> list[str]:
+    """Return what a reader should know of what these settings leave out."""
+    said = {
+        ONE: spec.batch_size == 1,
+        NO_PAIRS: spec.pairs == STREAM and 0 in spec.checkpoints,
+        NOT_IMAGES: spec.images > 0 and not are_images,
+    }
+    return [text for text, holds in said.items() if holds]
+
+
+def _looks_like_images(x: Tensor) -> bool:
+    return x.dim() == 4 and x.shape[1] in (1, 3) and min(x.shape[2:]) > 1
+
+
+def _describe(
+    spec: TimelineSpec,
+    source: Source,
+    records: Records,
+    task: Task,
+    sides: tuple[Tensor, Tensor],
+    features: str | None,
+    layers: Sequence[str],
+) -> Run:
+    kept = {name: value for name, value in plain(spec).items() if value not in (None, [], {})}
+    private, test = sides
+    return Run(
+        command="",
+        settings={
+            **kept,
+            "label": records.label,
+            "features": features or "input of the last layer",
+            "layers": list(layers),
+        },
+        data={
+            "name": source.name,
+            "fingerprint": source.fingerprint,
+            **records.facts(""),
+            "private": len(private),
+            "test": len(test),
+            "model": repr(task.model),
+            "parameters": fingerprint(task.model.state_dict()),
+        },
+        notes=(*source.notes, *records.notes),
+        versions=versions(),
+        warnings=list(records.warnings),
+    )

@@ -1,0 +1,110 @@
+"""The pairs of a training: each step's batch and the gradient that moved the model."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.rng import derive
+from leakgauge.core.types import Params, Task
+from leakgauge.gradients.walk import walk
+from leakgauge.tokens.features import record_features
+from leakgauge.tokens.sketch import Sketch
+from leakgauge.tokens.sources import Pairs
+
+MOST = 2000
+"""Pairs that are kept, the latest ones: memory stays bounded, and the model has not moved far."""
+
+_FEATURES = "features"
+
+
+class Stream:
+    """Keeps the latest pairs of a training (Algorithm 1 of the paper).
+
+    Args:
+        task: the model that is trained.
+        x: records ``[n, ...]`` that it takes.
+        features: the module whose output is the data feature, or None.
+        layers: the watched layers.
+        width: numbers that are kept of each layer's gradient and of the features, at most.
+        seed: of the sketches.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        x: Tensor,
+        *,
+        features: str | None,
+        layers: Sequence[str],
+        width: int,
+        seed: int,
+    ) -> None:
+        self._task, self._features, self._width, self._seed = task, features, width, seed
+        self._parameters = {
+            one.name: one.parameters for one in walk(task, x[:2]) if one.name in layers
+        }
+        self._sketches: dict[str, Sketch] = {}
+        self._rows: deque[dict[str, Tensor]] = deque(maxlen=MOST)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def observe(self, params: Params, x: Tensor, gradient: Params) -> None:
+        """Keep one pair.
+
+        Args:
+            params: where the gradient was taken.
+            x: the batch ``[B, ...]``.
+            gradient: of the batch, by parameter, as it was sent.
+        """
+        features = record_features(self._task, params, x, self._features).mean(0)
+        row = {_FEATURES: self._sketched(_FEATURES, features)}
+        for name, parameters in self._parameters.items():
+            flat = torch.cat([gradient[one].detach().flatten() for one in parameters])
+            row[f"layer {name}"] = self._sketched(name, flat)
+        self._rows.append({name: leaf.cpu() for name, leaf in row.items()})
+
+    @property
+    def pairs(self) -> Pairs | None:
+        """The kept pairs in the order of time; None without any."""
+        return pairs_of(self.state())
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the kept pairs as tensors by name."""
+        names = self._rows[0] if self._rows else ()
+        return {name: torch.stack([row[name] for row in self._rows]) for name in names}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take up the pairs of ``state``."""
+        count = len(next(iter(state.values()), ()))
+        self._rows.clear()
+        self._rows.extend(
+            {name: leaf[place] for name, leaf in state.items()} for place in range(count)
+        )
+
+    def _sketched(self, name: str, values: Tensor) -> Tensor:
+        if name not in self._sketches:
+            seed = derive(self._seed, "sketch", name)
+            self._sketches[name] = Sketch(len(values), width=self._width, seed=seed)
+        return self._sketches[name](values[None])[0]
+
+
+def flat(pairs: Pairs | None) -> dict[str, Tensor]:
+    """Return pairs as tensors by name, as ``pairs_of`` reads them."""
+    if pairs is None:
+        return {}
+    layers = {f"layer {name}": leaf for name, leaf in pairs.gradients.items()}
+    return {_FEATURES: pairs.features, **layers}
+
+
+def pairs_of(state: Mapping[str, Any]) -> Pairs | None:
+    """Return the pairs that ``flat`` named; None of nothing."""
+    if not state:
+        return None
+    layers = {
+        name.removeprefix("layer "): leaf for name, leaf in state.items() if name != _FEATURES
+    }
+    return Pairs(state[_FEATURES], layers)

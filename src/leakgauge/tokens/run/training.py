@@ -1,0 +1,195 @@
+"""Trains the model, and keeps it at each checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require
+from leakgauge.core.rng import derive, stream
+from leakgauge.core.threads import one_thread
+from leakgauge.core.types import Dataset, Params, Task
+from leakgauge.runs.checkpoint import Checkpoint
+from leakgauge.runs.question import Progress
+from leakgauge.runs.spec import NONE
+from leakgauge.runs.work import WorkFolder
+from leakgauge.tokens.run.moving import Mover
+from leakgauge.tokens.run.preparing import Prepared, defense_of
+from leakgauge.tokens.run.streaming import Stream, flat, pairs_of
+from leakgauge.tokens.sources import Pairs
+from leakgauge.tokens.words import QUESTION, STREAM
+from leakgauge.training.catalog import own_rate
+from leakgauge.training.local import train
+from leakgauge.training.state import tensors_of, working_copy
+
+if TYPE_CHECKING:
+    from leakgauge.tokens.spec import TimelineSpec
+
+Tensors = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class At:
+    """The model at a checkpoint.
+
+    Attributes:
+        step: sub-epochs of training before it.
+        defense: of the training, as users type it.
+        tensors: parameters and buffers by name.
+        pairs: of the training up to it; None without any.
+    """
+
+    step: int
+    defense: str
+    tensors: Tensors
+    pairs: Pairs | None = None
+
+    def task(self, task: Task) -> tuple[Task, Params]:
+        """Return the task with a copy of the model at the checkpoint, and its parameters."""
+        own, leaves = working_copy(task, self.tensors)
+        return own, {name: leaf.detach() for name, leaf in leaves.items()}
+
+
+def trained(
+    spec: TimelineSpec, prepared: Prepared, text: str, folder: WorkFolder, progress: Progress
+) -> list[At]:
+    """Return the model at each checkpoint; those that a kill left are read back.
+
+    Args:
+        spec: of the run.
+        prepared: the records and the network.
+        text: the defense of the training.
+        folder: keeps the checkpoints.
+        progress: gets the sub-epochs.
+
+    Raises:
+        InputError: the training diverges.
+    """
+    what = f"{QUESTION}: training" + ("" if text == NONE else f" under {text}")
+    like, last = tensors_of(prepared.task), spec.checkpoints[-1]
+    kept = {
+        step: one
+        for step in spec.checkpoints
+        if (one := _kept(folder, text, step, like)) is not None
+    }
+    if len(kept) < len(spec.checkpoints):
+        course = Checkpoint(folder, f"{text}/training")
+        for at in _sub_epochs(spec, prepared, text, course, have=set(kept)):
+            progress.step(what, at.step, last)
+            if at.step in spec.checkpoints:
+                kept[at.step] = at
+                _keep(folder, at)
+    progress.step(what, last, last)
+    return [kept[step] for step in spec.checkpoints]
+
+
+def _kept(folder: WorkFolder, text: str, step: int, like: Tensors) -> At | None:
+    tensors = folder.tensors(f"{text}/model-{step:06d}", like=like)
+    stored = folder.state(f"{text}/pairs-{step:06d}")
+    if tensors is None or stored is None:
+        return None
+    return At(step, text, tensors, pairs_of(stored[0]))
+
+
+def _keep(folder: WorkFolder, at: At) -> None:
+    folder.keep_state(f"{at.defense}/pairs-{at.step:06d}", flat(at.pairs), {})
+    folder.keep_tensors(f"{at.defense}/model-{at.step:06d}", at.tensors)
+
+
+def _sub_epochs(
+    spec: TimelineSpec, prepared: Prepared, text: str, course: Checkpoint, *, have: set[int]
+) -> Iterator[At]:
+    """Yield the model before the training and after each sub-epoch, from where a kill left it."""
+    data = prepared.rows(prepared.private)
+    observed = _stream_of(spec, prepared, data)
+    mover = Mover(spec)
+    tensors: Tensors = tensors_of(prepared.task)
+    step, kept = 0, course.read()
+    if kept is not None and {one for one in spec.checkpoints if one <= kept["step"]} <= have:
+        step = kept["step"]
+        tensors = {name: kept["tensors"][name].to(leaf.device) for name, leaf in tensors.items()}
+        mover.state = kept["optimizer"]
+        if observed is not None:
+            observed.restore(kept["pairs"])
+    else:
+        yield At(0, text, tensors)
+    while step < spec.checkpoints[-1]:
+        step += 1
+        with one_thread():
+            tensors = _sub_epoch(spec, prepared.task, data, tensors, text, step, mover, observed)
+        _require_finite(tensors, step, spec)
+        yield At(step, text, tensors, None if observed is None else observed.pairs)
+        if course.due:  # after the checkpoint itself was kept
+            pairs = {} if observed is None else observed.state()
+            course.keep(
+                {
+                    "step": step,
+                    "tensors": dict(tensors),
+                    "optimizer": mover.state,
+                    "pairs": pairs,
+                }
+            )
+
+
+def _sub_epoch(
+    spec: TimelineSpec,
+    task: Task,
+    data: Dataset,
+    tensors: Tensors,
+    text: str,
+    step: int,
+    mover: Mover,
+    observed: Stream | None,
+) -> Tensors:
+    batches = list(_batches(spec, len(data), step))
+    over = mover.at(step)
+    if observed is not None:
+        over = mover.watched(over, observed, (data.x[batch] for batch in batches))
+    return train(
+        task,
+        tensors,
+        data,
+        batches,
+        over=over,
+        defense=None if text == NONE else defense_of(spec, text),
+        noise_seed=derive(spec.seed, QUESTION, "noise", text, step),
+    )
+
+
+def _batches(spec: TimelineSpec, count: int, step: int) -> Iterator[Tensor]:
+    """Yield the batches of a sub-epoch; passes over the records go on from one to the next."""
+    size = min(spec.batch_size, count)
+    in_pass = count // size
+    first = (step - 1) * spec.iterations
+    orders: dict[int, Tensor] = {}
+    for number in range(first, first + spec.iterations):
+        whole, place = divmod(number, in_pass)
+        if whole not in orders:
+            drawn = stream(spec.seed, QUESTION, "pass", whole).permutation(count)
+            orders = {whole: torch.from_numpy(drawn)}
+        yield orders[whole][place * size : (place + 1) * size]
+
+
+def _stream_of(spec: TimelineSpec, prepared: Prepared, data: Dataset) -> Stream | None:
+    if spec.pairs != STREAM:
+        return None
+    return Stream(
+        prepared.task,
+        data.x,
+        features=prepared.features,
+        layers=prepared.layers,
+        width=spec.width,
+        seed=derive(spec.seed, QUESTION, "stream"),
+    )
+
+
+def _require_finite(tensors: Tensors, step: int, spec: TimelineSpec) -> None:
+    require(
+        all(bool(torch.isfinite(leaf).all()) for leaf in tensors.values()),
+        f"training diverged in sub-epoch {step} (parameters are not finite); lower the learning "
+        f"rate, now {own_rate(spec.optimizer) or spec.lr:g}",
+    )

@@ -1,0 +1,297 @@
+"""The question when in training it leaks, on gradients that tell their batch, and that do not."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from leakgauge.core.checks import InputError
+from leakgauge.runs.question import Answer, Silent
+from leakgauge.runs.work import WorkFolder
+from leakgauge.tokens.metrics import METRICS
+from leakgauge.tokens.question import QUESTION
+from leakgauge.tokens.report.as_json import as_json
+from leakgauge.tokens.report.levels import level_of
+from leakgauge.tokens.report.rows import courses
+from leakgauge.tokens.report.section import section
+from leakgauge.tokens.run.preparing import prepare
+from leakgauge.tokens.spec import TimelineSpec
+from support.command import run
+from support.linear import silent, telling
+from support.sources import people, pictures, table_source
+
+SMALL = {
+    "task": "mine:build",
+    "batch_size": 2,
+    "checkpoints": (0, 2),
+    "iterations": 5,
+    "critic_iterations": 50,
+    "width": 16,
+}
+
+
+def played(source, folder: Path, *, workers: int | None = 1, progress=None, **settings) -> Answer:
+    spec = TimelineSpec(**{**SMALL, **settings})
+    spec.check()
+    say = progress or Silent()
+    return QUESTION.run(spec.resolve(source), source, WorkFolder(folder), say, workers=workers)
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory) -> Answer:
+    return played(telling(), tmp_path_factory.mktemp("telling"))
+
+
+def curve_of(answer: Answer):
+    (course,) = courses(answer.measurements)
+    (curve,) = course.curves
+    return curve
+
+
+def test_gradients_that_tell_their_batch_have_a_bound_above_0_and_a_placebo_near_0(
+    answer: Answer,
+) -> None:
+    curve = curve_of(answer)
+    for step in (0, 2):
+        bound, placebo = (curve.at(name, step) for name in ("information", "information_placebo"))
+        assert bound.low > 0.3
+        assert abs(placebo.value) < 0.1
+        assert placebo.low <= 0
+        gap = curve.at("critic_gap_placebo", step)
+        assert gap.low <= 0 <= gap.high
+    (course,) = courses(answer.measurements)
+    assert level_of(course.peak.estimate, course.placebo.estimate) in ("strong", "clear")
+
+
+def test_gradients_that_do_not_depend_on_records_show_nothing(tmp_path: Path) -> None:
+    found = played(silent(), tmp_path, checkpoints=(0,))
+    (course,) = courses(found.measurements)
+    assert course.peak.estimate.low <= 0
+    assert course.peak.estimate.high < 0.2
+    (row,) = section(found, QUESTION).rows
+    assert row.level in ("none", "inconclusive")
+    assert "No leak is found by `infonce` with the `autoencoder` token" in row.text
+    assert "smallest leak that this run could have seen" in row.text
+
+
+def test_every_figure_has_a_metric_a_step_and_an_interval(answer: Answer) -> None:
+    for one in answer.measurements:
+        assert one.metric in METRICS
+        assert one.estimate.low <= one.estimate.value <= one.estimate.high
+        if one.adversary:
+            assert {"token", "estimator"} <= set(one.details)
+        if isinstance(one.round, int):
+            assert one.details["step"] == str(one.round)
+
+
+def test_a_killed_run_goes_on_with_the_same_figures(answer: Answer, tmp_path: Path) -> None:
+    class Killed(Silent):
+        def step(self, what: str, done: int, of: int, note: str = "") -> None:
+            if what.endswith("checkpoints") and done == 1:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        played(telling(), tmp_path, progress=Killed())
+    assert played(telling(), tmp_path).measurements == answer.measurements
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_two_workers_give_the_same_figures(answer: Answer, tmp_path: Path) -> None:
+    assert played(telling(), tmp_path, workers=2).measurements == answer.measurements
+
+
+def test_a_training_that_was_killed_goes_on_from_its_last_state(
+    answer: Answer, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr("leakgauge.runs.checkpoint.SECONDS_BETWEEN", 0.0)
+
+    class Killed(Silent):
+        def step(self, what: str, done: int, of: int, note: str = "") -> None:
+            if what.endswith("training") and done == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        played(telling(), tmp_path, progress=Killed())
+    steps: list[int] = []
+
+    class Noting(Silent):
+        def step(self, what: str, done: int, of: int, note: str = "") -> None:
+            if what.endswith("training"):
+                steps.append(done)
+
+    again = played(telling(), tmp_path, progress=Noting())
+    assert 0 not in steps
+    assert again.measurements == answer.measurements
+
+
+def test_json_has_one_entry_for_each_checkpoint_and_critic(answer: Answer) -> None:
+    found = json.loads(json.dumps(as_json(answer), allow_nan=False))
+    assert [one["step"] for one in found["timeline"]] == [0, 2]
+    for one in found["timeline"]:
+        for name in ("accuracy", "information_nats", "placebo", "critic_gap", "cheap"):
+            assert set(one[name]) == {"value", "low", "high"}, name
+        assert (one["token"], one["estimator"]) == ("autoencoder", "infonce")
+    assert found["verdict"][0]["step"] in (0, 2)
+    noise = [one["noise"] for one in found["schedule"]]
+    assert max(noise) == 1
+    assert min(noise) >= 0.1
+
+
+def test_the_report_never_calls_a_bound_the_information(answer: Answer) -> None:
+    html = section(answer, QUESTION).html
+    assert "held-out lower bound" in html
+    assert "no guarantee" in html
+    for wrong in ("The information is", "the mutual information is", "the information of"):
+        assert wrong not in html
+
+
+def test_the_paper_s_mine_is_in_sample_and_a_defense_has_a_curve_of_its_own(
+    tmp_path: Path,
+) -> None:
+    settings = {"estimator": ("paper",), "defense": ("none", "noise:std=10")}
+    found = played(telling(), tmp_path, checkpoints=(0,), **settings)
+    bare, defended = courses(found.measurements)
+    assert [one.title for one in bare.curves] == ["autoencoder, paper"]
+    assert defended.defense == "noise:std=10"
+    # what noise leaves for the critic, it leaves for the linear model
+    assert bare.cheap[0].estimate.low > 0.5 > defended.cheap[0].estimate.high
+    assert abs(bare.cheap_placebo[0].estimate.value) < 0.1
+    for course in (bare, defended):
+        assert course.curves[0].at("critic_gap_in_sample", 0) is not None
+    assert len(section(found, QUESTION).rows) == 2
+
+
+def test_both_tokens_play(tmp_path: Path) -> None:
+    tokens = ("autoencoder", "transformer")
+    found = played(telling(), tmp_path, checkpoints=(0,), token=tokens, critic_iterations=2)
+    (course,) = courses(found.measurements)
+    assert [one.token for one in course.curves] == list(tokens)
+    assert len(as_json(found)["timeline"]) == 2
+
+
+def test_pairs_of_the_training_are_measured_too(tmp_path: Path) -> None:
+    settings = {"pairs": "stream", "iterations": 60, "critic_iterations": 30}
+    found = played(telling(), tmp_path / "a", checkpoints=(0, 2), **settings)
+    assert found.missing == ()
+    assert any("a stream has no pairs" in note for note in found.run.notes)
+    assert curve_of(found).steps == [2]
+    assert played(telling(), tmp_path / "a", checkpoints=(0, 2), **settings) == found
+
+
+def test_images_are_attacked_beside_it(tmp_path: Path) -> None:
+    source = pictures(400, side=16)
+    found = played(
+        source, tmp_path, task=None, data="mine", label="y", net="lenet-relu", images=2,
+        attack_iterations=3, critic_iterations=10, checkpoints=(0, 1), width=64,
+    )  # fmt: skip
+    (course,) = courses(found.measurements)
+    assert {"psnr", "ssim", "mse"} <= set(course.attack)
+    assert course.attack["psnr"][1].estimate.n == 2
+    assert found.run.settings["features"] == "6"
+    assert found.run.settings["layers"] == ["0", "2", "4"]
+    assert found.missing == ()
+
+
+def test_a_table_says_why_no_attack_is_played(answer: Answer) -> None:
+    said = "no attack is played beside it: it rebuilds images, and the records are none"
+    assert said in answer.run.notes
+    assert answer.missing == ()
+
+
+@pytest.mark.parametrize("users", [None, 150])
+def test_no_record_and_no_user_is_on_two_sides(users: int | None) -> None:
+    source = telling(users=users)
+    prepared = prepare(TimelineSpec(**SMALL).resolve(source), source)
+    sides = [set(prepared.private.tolist()), set(prepared.test.tolist())]
+    assert not sides[0] & sides[1]
+    if users is not None:
+        owners = source.dataset.users
+        one, other = (set(owners[rows].tolist()) for rows in (prepared.private, prepared.test))
+        assert not one & other
+
+
+def test_bad_input_gets_one_clear_line(tmp_path: Path) -> None:
+    source = telling()
+    cases = (
+        (source, {"checkpoints": (5, 1)}, "checkpoints are 5, 1; expected them ascending"),
+        (source, {"checkpoints": (1, 1)}, "checkpoints are 1, 1; expected them ascending"),
+        (source, {"checkpoints": (-1, 1)}, "--checkpoints is -1; expected a whole number of 0"),
+        (source, {"checkpoints": ()}, "checkpoints is empty"),
+        (source, {"pairs": "stream", "checkpoints": (0,)}, "before the training there are none"),
+        (source, {"layers": ("hed",)}, "no layer 'hed' to watch"),
+        (source, {"features": "bodi"}, "no module 'bodi'"),
+        (source, {"token": ("autoencode",)}, "autoencode.*did you mean 'autoencoder'"),
+        (source, {"estimator": ("infonce", "infonce")}, "estimator names one twice"),
+        (source, {"attack": "agik"}, "'agik' is not known; did you mean 'agic'"),
+        (source, {"optimizer": "adm"}, "did you mean 'adam'"),
+        (telling(count=40), {}, "40 records leave 32 to train on.*bring more records"),
+    )
+    for given, settings, wanted in cases:
+        with pytest.raises(InputError, match=wanted) as caught:
+            played(given, tmp_path, **settings)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_batch_of_one_says_what_it_is_about(tmp_path: Path) -> None:
+    found = played(telling(), tmp_path, batch_size=1, checkpoints=(0,), critic_iterations=5)
+    assert any("batches have one record" in note for note in found.run.notes)
+
+
+def test_the_model_stays_unchanged(tmp_path: Path) -> None:
+    source = telling()
+    before = {name: leaf.clone() for name, leaf in source.task.model.state_dict().items()}
+    played(source, tmp_path, checkpoints=(1,), critic_iterations=2)
+    assert source.task.model.training
+    after = source.task.model.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_table_of_one_s_own_plays(tmp_path: Path) -> None:
+    frame = people(500)
+    found = played(
+        table_source(frame), tmp_path, task=None, data="mine", label="income", checkpoints=(0,),
+        critic_iterations=5, hidden=(8,),
+    )  # fmt: skip
+    assert curve_of(found).steps == [0]
+    assert found.run.settings["layers"] == ["0", "2"]
+
+
+def test_the_rate_decays_as_steplr_does(tmp_path: Path) -> None:
+    """SGD by hand against the room's: two sub-epochs of one rate, then a tenth of it."""
+    from leakgauge.tokens.run.moving import Mover
+
+    spec = replace(TimelineSpec(**SMALL), optimizer="sgd", lr=1.0, decay=0.1, decay_every=2)
+    mover, leaf = Mover(spec), torch.zeros(1)
+    for step in (1, 2, 3):
+        mover.at(step)({"w": leaf})({"w": torch.ones(1)})
+    assert leaf.item() == pytest.approx(-2.1)
+    adam = Mover(replace(spec, optimizer="adam"))
+    own = torch.zeros(1, requires_grad=True)
+    theirs = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.Adam([theirs], lr=1.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.1)
+    for step in (1, 2, 3, 4, 5):
+        gradient = torch.tensor([float(step)])
+        adam.at(step)({"w": own})({"w": gradient.clone()})
+        theirs.grad = gradient.clone()
+        optimizer.step()
+        scheduler.step()
+    torch.testing.assert_close(own, theirs)
+
+
+def test_the_command_prints_the_timeline_as_json_and_refuses_in_one_line(tmp_path: Path) -> None:
+    small = [
+        f"--set=timeline.{one}" for one in ("checkpoints=0,1", "critic_iterations=2", "width=8")
+    ]
+    command = ("audit", "randhie", "--ask", "timeline", "--workers", "1", "--hidden", "8", *small)
+    ended = run(*command, "--batch-size", "2", "--json", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)["timeline"]["timeline"]
+    assert [one["step"] for one in found] == [0, 1]
+    refused = run(*command, "--set", "timeline.layers=layer0", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "no layer 'layer0' to watch" in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
