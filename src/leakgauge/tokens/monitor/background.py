@@ -35,6 +35,11 @@ class Background:
         self._executor: ProcessPoolExecutor | None = None
         self._running: deque[tuple[int, Future[dict[str, Any]]]] = deque()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job is under way, or has ended since the last call of ``ready``."""
+        return bool(self._running)
+
     def submit(self, step: int, job: Callable[[], dict[str, Any]]) -> str | None:
         """Hand over a job; return in one line why it is not taken, else None."""
         if len(self._running) >= self._room:

@@ -113,7 +113,7 @@ class Estimating:
 
     def ready(self) -> list[Done]:
         """Return the estimates that have ended since the last call."""
-        return self._background.ready()
+        return self._background.ready() if self._background.is_busy else []
 
     def finish(self) -> list[Done]:
         """Wait for the estimates that are under way, and end the process."""

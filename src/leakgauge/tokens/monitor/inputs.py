@@ -41,16 +41,15 @@ def raw(x: Tensor) -> Tensor:
     return counts.scatter_add_(1, place, torch.ones_like(place, dtype=counts.dtype))
 
 
-def feature_sum(values: Tensor) -> Tensor:
-    """Return the sum over records of data features ``[d]``, in single precision on their device.
+def mean_features(values: Tensor) -> Tensor:
+    """Return the mean over records of data features ``[d]``, in single precision on their device.
 
     Args:
         values: ``[n, d]``; ``[n, t, d]``, of which each record gives the mean over t positions; or
             ``[n, ...]``, flattened.
     """
-    values = values.detach()
-    if not values.is_floating_point():
+    if values.dtype != torch.float32:
         values = values.float()
     if values.dim() == 3:
         values = values.mean(1)
-    return values.reshape(len(values), -1).sum(0).float()
+    return (values if values.dim() == 2 else values.reshape(len(values), -1)).mean(0)

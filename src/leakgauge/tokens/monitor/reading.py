@@ -41,7 +41,7 @@ class Reading:
     @property
     def is_empty(self) -> bool:
         """Whether no parameter has a gradient."""
-        return all(one.grad is None for one in self._params.values())
+        return not any(one.grad is not None for one in self._params.values())
 
     def gradient(self) -> Grads:
         """Return the gradient by name, leaf ``[1, *p]``; zeros where a parameter has none."""

@@ -33,7 +33,7 @@ class Ring:
         """Add a row ``[d]``."""
         if self._kept is None:
             self._kept = torch.empty(self._window, len(row))
-        self._kept[self._count % self._window].copy_(row)
+        torch.select(self._kept, 0, self._count % self._window).copy_(row)
         self._count += 1
 
     def rows(self) -> Tensor:

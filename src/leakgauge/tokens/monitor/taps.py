@@ -11,7 +11,7 @@ from torch.utils.hooks import RemovableHandle
 from leakgauge.gradients.factored.products import is_able
 from leakgauge.gradients.walk import Layer
 from leakgauge.tokens.monitor.hooks import Hook
-from leakgauge.tokens.monitor.inputs import feature_sum, first_tensor
+from leakgauge.tokens.monitor.inputs import first_tensor, mean_features
 from leakgauge.tokens.monitor.passes import Pass
 
 
@@ -51,7 +51,7 @@ class Taps:
         self._given: Tensor | None = None
         self._head: str | None = None
         self._now: Pass | None = None
-        self._sum: Tensor | None = None
+        self._mean: Tensor | None = None
         self._count = 0
         self._always: list[RemovableHandle] = []
         self._armed: list[RemovableHandle] = []
@@ -71,7 +71,7 @@ class Taps:
             handle.remove()
         self._always.clear()
         self._armed.clear()
-        self.last = self._now = self._sum = self._given = None
+        self.last = self._now = self._mean = self._given = None
         for one in list(self._open):
             one.release()
 
@@ -81,7 +81,7 @@ class Taps:
         Args:
             due: whether the next passes catch factors.
         """
-        self.last = self._now = self._sum = None
+        self.last = self._now = self._mean = None
         self._count = 0
         due = due or (self._gathers and self._features is None and self._head is None)
         if due != self._due:
@@ -99,7 +99,7 @@ class Taps:
 
     def features(self) -> Tensor | None:
         """Return the mean data features ``[d]`` of all records since the last look."""
-        return None if self._sum is None else self._sum / self._count
+        return self._mean
 
     def _arm(self) -> None:
         model = self._model
@@ -170,11 +170,12 @@ class Taps:
             self._head = one.head
             module = self._modules[one.head]
             self._always.append(_after(module, self._after_head))
-        total = feature_sum(one.feature)
-        if self._sum is not None and self._sum.shape != total.shape:
-            self._sum, self._count = None, 0
-        self._sum = total if self._sum is None else self._sum + total
-        self._count += len(one.feature)
+        mean, count = mean_features(one.feature), len(one.feature)
+        if self._mean is not None and self._mean.shape == mean.shape:
+            self._count += count
+            self._mean += (mean - self._mean) * (count / self._count)
+        else:
+            self._mean, self._count = mean, count
 
 
 def _after(module: nn.Module, function: Any) -> RemovableHandle:
