@@ -99,7 +99,7 @@ def test_accumulated_batches_are_one_step(tmp_path: Path) -> None:
 
 def test_gradients_are_seen_as_clipped(tmp_path: Path) -> None:
     watched = model()
-    monitor = Monitor(watched, every=100, checkpoints=[10**6])
+    monitor = Monitor(watched, every=100, checkpoints=[10**6], gather=1)
     with monitor:
         trainer(tmp_path, watched, HuggingFaceMonitor(monitor), max_grad_norm=1e-3).train()
         kept = monitor._estimating._kept_gradients.rows()

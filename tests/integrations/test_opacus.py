@@ -90,7 +90,7 @@ def test_without_the_chain_the_accountant_would_not_count() -> None:
 
 def test_the_released_gradient_is_seen() -> None:
     _, model, optimizer, loader = private()
-    monitor = Monitor(model, every=100, checkpoints=[10**6], width=10**4)
+    monitor = Monitor(model, every=100, checkpoints=[10**6], width=10**4, gather=1)
     released: list[Tensor] = []
     optimizer.original_optimizer.register_step_pre_hook(
         lambda *given: released.append(model._module[5].weight.grad.clone())

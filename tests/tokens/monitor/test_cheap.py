@@ -123,7 +123,7 @@ def test_the_gradient_of_a_batch_is_the_mean_of_defended_ones() -> None:
         for name, leaf in grads.items():
             total[name] = total.get(name, 0) + factor * leaf / 12  # type: ignore[assignment]
     expected = flat(total, "5.")
-    monitor = Monitor(model, checkpoints=[10], defense=defense, width=10**4)
+    monitor = Monitor(model, checkpoints=[10], gather=1, defense=defense, width=10**4)
     with monitor:
         functional.cross_entropy(model(x), y).backward()
         optimizer.step()

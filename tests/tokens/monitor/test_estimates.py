@@ -54,6 +54,7 @@ def test_a_stream_gives_estimates_at_its_checkpoints() -> None:
         network(),
         every=50,
         checkpoints=[110, 150],
+        gather=1,
         settings=QUICK,
         log=lambda values, step: seen.append((values, step)),
     ) as monitor:
@@ -102,7 +103,7 @@ def test_a_stream_whose_gradients_show_the_features_has_information_and_others_n
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(4, 6, bias=False), nn.Linear(6, 1, bias=False))
         optimizer = torch.optim.SGD(model.parameters(), 0.0)
-        with Monitor(model, every=10**6, checkpoints=[999], wait_s=120) as monitor:
+        with Monitor(model, every=10**6, checkpoints=[999], gather=1, wait_s=120) as monitor:
             for _ in range(1000):
                 optimizer.zero_grad()
                 model(torch.randn(4, 4)).sum().backward()
@@ -142,7 +143,7 @@ def test_checkpoints_take_records_weights_and_the_loss_of_the_loop() -> None:
 @pytest.mark.usefixtures("one_process")
 def test_a_stream_that_is_too_short_is_told() -> None:
     model = network()
-    with Monitor(model, checkpoints=[20], settings=QUICK) as monitor:
+    with Monitor(model, checkpoints=[20], gather=1, settings=QUICK) as monitor:
         train(model, 21)
     assert monitor.notes == ["no estimate at step 20: 21 pairs are too few; it needs 100"]
 
@@ -151,7 +152,7 @@ def test_a_stream_that_is_too_short_is_told() -> None:
 def test_a_failed_estimate_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     model = network()
     monkeypatch.setattr(estimating, "StreamJob", lambda *given: Failing())
-    with Monitor(model, checkpoints=[110], settings=QUICK) as monitor:
+    with Monitor(model, checkpoints=[110], gather=1, settings=QUICK) as monitor:
         train(model, 120)
     assert monitor.notes == ["no estimate at step 110: ValueError: of the job"]
 
@@ -183,7 +184,7 @@ def test_one_estimate_waits_a_second_is_left_out_and_the_end_waits_so_long() -> 
 @pytest.mark.usefixtures("one_process")
 def test_an_error_in_the_loop_waits_for_nothing_and_keeps_what_has_ended(tmp_path: Path) -> None:
     model = network()
-    monitor = Monitor(model, checkpoints=[110], settings=QUICK, out=tmp_path / "run")
+    monitor = Monitor(model, checkpoints=[110], gather=1, settings=QUICK, out=tmp_path / "run")
 
     def loop() -> None:
         with monitor:

@@ -48,7 +48,13 @@ def test_weights_and_random_states_are_those_without_it(defense: Prune | None) -
         model = nn.Sequential(network(), nn.Dropout(0.5), nn.BatchNorm1d(3))
         if watched:
             with Monitor(
-                model, every=3, checkpoints=[110], settings=QUICK, defense=defense, live=False
+                model,
+                every=3,
+                checkpoints=[110],
+                gather=1,
+                settings=QUICK,
+                defense=defense,
+                live=False,
             ) as monitor:
                 train(model, 120)
             assert len(monitor.records) == 41, monitor.notes
@@ -166,7 +172,7 @@ def test_optimizers_that_take_turns_are_one_step_and_others_are_none() -> None:
 def test_accumulated_gradients_are_one_step_with_all_their_records() -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    monitor = Monitor(model, every=1, checkpoints=[1], settings=QUICK)
+    monitor = Monitor(model, every=1, checkpoints=[1], gather=1, settings=QUICK)
     with monitor:
         for number, (x, y) in enumerate(batches(4)):
             functional.cross_entropy(model(x), y).backward()

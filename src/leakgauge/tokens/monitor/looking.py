@@ -83,7 +83,8 @@ class Looking:
 
     def forget(self, step: int) -> None:
         """Drop what was caught, and prepare for a step."""
-        self.taps.forget(due=self._watch.is_cheap(step) or self._needs_records(step))
+        due = self._watch.is_cheap(step) or self._needs_records(step)
+        self.taps.forget(due=due, gathers=self._watch.is_gathered(step))
 
     def defend_records(self, defense: Defense) -> None:
         """Defend records' gradients, and leave those of batches as they are."""

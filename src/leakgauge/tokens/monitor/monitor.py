@@ -114,7 +114,7 @@ class Monitor:
         live: bool | None = None,
         window: int = 1000,
         records: int = 16,
-        gather: int = 1,
+        gather: int = 2,
         width: int = 256,
         waiting: int = 1,
         wait_s: float = 600.0,

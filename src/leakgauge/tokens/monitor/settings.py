@@ -35,7 +35,7 @@ class Watch:
     checkpoints: int | Sequence[int] = 500
     pairs: str = STREAM
     records: int = 16
-    gather: int = 1
+    gather: int = 2
     window: int = 1000
     width: int = 256
     reduction: str = MEAN

@@ -47,7 +47,7 @@ class Taps:
         self._modules = {name: model.get_submodule(name) for name in layers}
         self.able = {n: one for n, one in self._modules.items() if is_able(one, layers[n])}
         self.last: Pass | None = None
-        self._due = self._is_open = False
+        self._due = self._is_open = self._wants = False
         self._given: Tensor | None = None
         self._head: str | None = None
         self._now: Pass | None = None
@@ -75,15 +75,17 @@ class Taps:
         for one in list(self._open):
             one.release()
 
-    def forget(self, *, due: bool) -> None:
+    def forget(self, *, due: bool, gathers: bool = True) -> None:
         """Drop what was caught since the last look.
 
         Args:
             due: whether the next passes catch factors.
+            gathers: whether they give data features, where the monitor wants any.
         """
+        self._wants = self._gathers and gathers
         self.last = self._now = self._mean = None
         self._count = 0
-        due = due or (self._gathers and self._features is None and self._head is None)
+        due = due or (self._wants and self._features is None and self._head is None)
         if due != self._due:
             self._due = due
             if due:
@@ -141,15 +143,17 @@ class Taps:
 
     def _after_head(self, args: Any, kwargs: Any, output: Any) -> None:
         """Catch data features where nothing else is due."""
+        if self._due or not self._wants:
+            return
         x = _input(args, kwargs)
-        if self._due or x is None or not isinstance(output, Tensor) or not output.requires_grad:
+        if x is None or not isinstance(output, Tensor) or not output.requires_grad:
             return
         now = self._begin(None)
         now.feature = x.detach()
         now.mark(output, self._used)
 
     def _after_features(self, args: Any, kwargs: Any, output: Any) -> None:
-        found = first_tensor(output)
+        found = first_tensor(output) if self._wants else None
         if found is None or not torch.is_grad_enabled():
             return
         now = self._pass() if self._due else self._begin(None)
@@ -164,7 +168,7 @@ class Taps:
         if not self._is_open:
             return
         self.last = one
-        if not self._gathers or one.feature is None:
+        if not self._wants or one.feature is None:
             return
         if one.head is not None and self._head is None:
             self._head = one.head
