@@ -116,6 +116,20 @@ def test_copies_and_files_of_a_watched_model_are_watched_by_nobody() -> None:
     assert monitor.notes == []
 
 
+def test_a_shallow_copy_of_a_layer_is_watched_by_nobody() -> None:
+    """It keeps the hooks of its layer, which would have run twice."""
+    model = network()
+    with Monitor(model, every=1, checkpoints=0) as monitor:
+        train(model, 2, each=lambda *_: copy.copy(model[3])(torch.ones(1, 75)).sum().backward())
+        hooked = copy.copy(model[3])
+        for x, y in batches(1):
+            loss = functional.cross_entropy(model(x), y) + hooked(torch.ones(8, 75)).sum()
+            loss.backward()
+            torch.optim.SGD(model.parameters(), 0.1).step()
+    assert len(monitor.records) == 3
+    assert monitor.notes == []
+
+
 def test_an_evaluation_inside_the_loop_changes_nothing() -> None:
     def run(evaluates: bool) -> list[float]:
         model = network()

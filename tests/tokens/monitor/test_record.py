@@ -57,16 +57,18 @@ def test_the_same_folder_goes_on_behind_its_last_entry(tmp_path: Path) -> None:
     assert monitor.next_step == 51
 
 
-def test_a_start_drops_what_comes_behind_it(tmp_path: Path) -> None:
-    watched(tmp_path, 35)
+@pytest.mark.parametrize("count", [25, 35])
+def test_a_start_drops_what_comes_behind_it(tmp_path: Path, count: int) -> None:
+    watched(tmp_path, count)
     watched(tmp_path, 11, start=20)
     assert steps(tmp_path) == [0, 10, 20, 30]
 
 
-def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("torn", ['{"step": 40, "che', '{"step": 40, "cheap": 0.5}', "\n"])
+def test_a_torn_last_line_is_dropped(tmp_path: Path, torn: str) -> None:
     watched(tmp_path, 35)
     with (tmp_path / "records.jsonl").open("a") as file:
-        file.write('{"step": 40, "che')
+        file.write(torn)
     watched(tmp_path, 10)
     assert steps(tmp_path) == [0, 10, 20, 30, 40]
 

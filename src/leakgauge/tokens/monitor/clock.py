@@ -12,9 +12,9 @@ from torch.utils.hooks import RemovableHandle
 class Clock:
     """Calls a function before each step of the model's optimizers.
 
-    Optimizers that take turns on one gradient are one step: a step begins where an optimizer comes
-    for the second time. Where an optimizer computes the gradient itself (a closure), the call comes
-    after the first closure of its step.
+    Optimizers that take turns on one gradient are one step: a step begins where the first
+    parameter of an optimizer comes for the second time. Where an optimizer computes the gradient
+    itself (a closure), the call comes after the first closure of its step.
 
     Args:
         parameters: of the model.
@@ -40,7 +40,7 @@ class Clock:
     def _before_step(
         self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        if not self._holds(optimizer) or not self._begins(optimizer):
+        if not self._begins(optimizer):
             return None
         closure = kwargs.get("closure", next(iter(args[1:]), None))
         if closure is None:
@@ -51,14 +51,14 @@ class Clock:
             return args, {**kwargs, "closure": watched}
         return (args[0], watched, *args[2:]), kwargs
 
-    def _holds(self, optimizer: Optimizer) -> bool:
-        groups = optimizer.param_groups
-        return any(id(one) in self._known for group in groups for one in group["params"])
-
     def _begins(self, optimizer: Optimizer) -> bool:
         """Return whether a new step begins with this optimizer."""
-        new = not self._came or id(optimizer) in self._came
-        self._came = {id(optimizer)} if new else self._came | {id(optimizer)}
+        own = (id(one) for group in optimizer.param_groups for one in group["params"])
+        first = next((one for one in own if one in self._known), None)
+        if first is None:
+            return False
+        new = not self._came or first in self._came
+        self._came = {first} if new else self._came | {first}
         return new
 
     def _watched(self, closure: Callable[[], Any]) -> Callable[[], Any]:

@@ -83,8 +83,12 @@ class Looking:
 
     def forget(self, step: int) -> None:
         """Drop what was caught, and prepare for a step."""
-        due = self._watch.is_cheap(step) or self._needs_records(step)
-        self.taps.forget(due=due, gathers=self._watch.is_gathered(step))
+        whole = self._needs_records(step)
+        self.taps.forget(
+            due=self._watch.is_cheap(step) or whole,
+            gathers=self._watch.is_gathered(step),
+            keep=None if whole else self._watch.records,
+        )
 
     def defend_records(self, defense: Defense) -> None:
         """Defend records' gradients, and leave those of batches as they are."""

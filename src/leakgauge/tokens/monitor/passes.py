@@ -19,31 +19,37 @@ class Pass:
 
     Attributes:
         due: whether the layers' inputs and output gradients are caught.
+        keep: the first records of which they are kept; None for all.
         x: the model's inputs ``[n, ...]``; None where nothing shows them.
         feature: data features ``[n, ...]``.
         head: name of the layer that took the features in, where that was the last one.
         marked: whether a hook waits for the backward pass.
+        lengths: records of the first call of each layer.
         caught: calls of each layer.
         slopes: gradients in the outputs of each call.
         handles: of the hooks on its tensors.
     """
 
     due: bool
+    keep: int | None = None
     x: Tensor | None = None
     feature: Tensor | None = None
     head: str | None = None
     marked: bool = False
+    lengths: dict[str, int] = field(default_factory=dict)
     caught: dict[str, Caught] = field(default_factory=dict)
     slopes: dict[str, list[Tensor]] = field(default_factory=dict)
     handles: list[RemovableHandle] = field(default_factory=list)
 
     def catch(self, layer: Layer, x: Tensor, output: Tensor) -> None:
         """Keep a call of a layer, and wait for the gradient in its output."""
+        self.lengths.setdefault(layer.name, len(x))
         caught = self.caught.setdefault(layer.name, Caught(layer))
-        caught.inputs.append(x.detach())
-        caught.outputs.append(output.detach())
+        kept = self._first(x)
+        caught.inputs.append(kept)
+        caught.outputs.append(kept)  # one for each call; only their number counts
         slopes = self.slopes.setdefault(layer.name, [])
-        self._hook(output, lambda grad: slopes.append(grad.detach()))
+        self._hook(output, lambda grad: slopes.append(self._first(grad)))
 
     def mark(self, output: Tensor, used: Callable[["Pass"], None]) -> None:
         """Call ``used`` where the backward pass reaches an output."""
@@ -65,11 +71,12 @@ class Pass:
         Args:
             modules: of the layers that may have factors, by name.
         """
-        count = self.count
+        kept = self.count if self.keep is None else min(self.count, self.keep)
         found: dict[str, Factors] = {}
         for name, caught in self.caught.items():
             slopes = self.slopes[name]
-            if caught.is_sound(count) and len(slopes) == 1:
+            whole = self.lengths[name] == self.count and len(slopes) == 1
+            if whole and caught.is_sound(kept):
                 with torch.no_grad():
                     made = product(modules[name], caught, slopes[0])
                 if made is not None:
@@ -85,4 +92,11 @@ class Pass:
         for one in (self.x, self.feature):
             if one is not None:
                 return len(one)
-        return len(next(iter(self.caught.values())).inputs[0]) if self.caught else 0
+        return next(iter(self.lengths.values()), 0)
+
+    def _first(self, values: Tensor) -> Tensor:
+        """Return copies of the first records; their batch's memory is then free as it would be."""
+        values = values.detach()
+        if self.keep is None or len(values) <= self.keep:
+            return values
+        return values[: self.keep].clone()

@@ -48,6 +48,7 @@ class Taps:
         self.able = {n: one for n, one in self._modules.items() if is_able(one, layers[n])}
         self.last: Pass | None = None
         self._due = self._is_open = self._wants = False
+        self._keep: int | None = None
         self._given: Tensor | None = None
         self._head: str | None = None
         self._now: Pass | None = None
@@ -75,13 +76,15 @@ class Taps:
         for one in list(self._open):
             one.release()
 
-    def forget(self, *, due: bool, gathers: bool = True) -> None:
+    def forget(self, *, due: bool, gathers: bool = True, keep: int | None = None) -> None:
         """Drop what was caught since the last look.
 
         Args:
             due: whether the next passes catch factors.
             gathers: whether they give data features, where the monitor wants any.
+            keep: the first records of a pass whose factors are kept; None for all.
         """
+        self._keep = keep
         self._wants = self._gathers and gathers
         self.last = self._now = self._mean = None
         self._count = 0
@@ -114,7 +117,7 @@ class Taps:
         return self._begin(self._given) if self._now is None else self._now
 
     def _begin(self, x: Tensor | None) -> Pass:
-        self._now = Pass(self._due, x)
+        self._now = Pass(self._due, self._keep, x)
         self._open.add(self._now)
         return self._now
 
