@@ -40,6 +40,7 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/inversion.py
 	$(BIN)/python benchmarks/membership.py
 	$(BIN)/python benchmarks/layers.py
+	$(BIN)/python benchmarks/monitor.py
 	$(BIN)/python benchmarks/inference.py
 
 clean:

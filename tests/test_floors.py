@@ -16,6 +16,7 @@ FLOORS = [
     {"catalog"},
     {"layers", "tokens"},
     {"inference", "guarantee", "inversion", "membership"},
+    {"integrations"},
     {"runs"},
     {"report"},
     {"training"},

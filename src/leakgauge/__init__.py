@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from leakgauge.results.measurements import Estimate as Estimate
     from leakgauge.results.measurements import Measurement as Measurement
     from leakgauge.runs.question import Question as Question
+    from leakgauge.tokens.monitor.monitor import Monitor as Monitor
     from leakgauge.training.update import Update as Update
 else:
     __getattr__, __dir__, __all__ = attach(
@@ -38,6 +39,7 @@ else:
             "Estimate": "leakgauge.results.measurements",
             "InputError": "leakgauge.core.checks",
             "Measurement": "leakgauge.results.measurements",
+            "Monitor": "leakgauge.tokens.monitor.monitor",
             "Noise": "leakgauge.defenses.noise",
             "Perturb": "leakgauge.defenses.perturb",
             "Prune": "leakgauge.defenses.prune",

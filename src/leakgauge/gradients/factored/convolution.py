@@ -71,6 +71,30 @@ class ConvolutionFactors(Factors):
         grads = {self.weight: made.reshape(n, *self.kernel)}
         return grads if self.bias is None else {**grads, self.bias: self.dy.flatten(2).sum(2)}
 
+    def gram(self) -> Tensor:
+        """Return the inner products of the records' gradients ``[n, n]``.
+
+        The patches of images are unfolded, which makes few gradients faster than a convolution of
+        many groups.
+        """
+        if self.x.dim() != 4:
+            return super().gram()
+        count, groups = len(self.x), self.geometry["groups"]
+        patches = functional.unfold(
+            self.x,
+            self.kernel[2:],
+            dilation=self.geometry["dilation"],
+            padding=self.geometry["padding"],
+            stride=self.geometry["stride"],
+        )
+        patches = patches.reshape(count * groups, -1, patches.shape[2])
+        dy = self.dy.reshape(count * groups, self.kernel[0] // groups, -1)
+        weight = (dy @ patches.mT).reshape(count, -1)
+        if self.bias is None:
+            return weight @ weight.T
+        bias = self.dy.flatten(2).sum(2)
+        return weight @ weight.T + bias @ bias.T
+
     def project(self, kernels: Tensor) -> Tensor:
         """Return the weight's gradient times kernels ``[n, out, k]``: kernels pass the inputs."""
         count, groups = len(kernels), self.geometry["groups"]

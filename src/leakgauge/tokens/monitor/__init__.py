@@ -1,0 +1,1 @@
+"""A monitor that watches a training loop while it runs: what leaks, at which step."""

@@ -1,0 +1,112 @@
+"""A process beside the loop, which runs one estimate at a time."""
+
+import contextlib
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import torch
+from joblib.externals.loky.process_executor import BrokenProcessPool, ProcessPoolExecutor
+
+from leakgauge.core.checks import InputError
+from leakgauge.gradients.probing import one_line
+
+Done = tuple[int, "dict[str, Any] | str"]
+"""The step of an estimate, and its figures, or in one line why there are none."""
+
+_ALONE = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
+
+class Background:
+    """Runs jobs in a process of its own, which the first one starts.
+
+    The loop never waits for it before its end.
+
+    Args:
+        waiting: jobs that may wait for the one that runs.
+    """
+
+    def __init__(self, waiting: int) -> None:
+        self._room = waiting + 1
+        self._executor: ProcessPoolExecutor | None = None
+        self._running: deque[tuple[int, Future[dict[str, Any]]]] = deque()
+
+    def submit(self, step: int, job: Callable[[], dict[str, Any]]) -> str | None:
+        """Hand over a job; return in one line why it is not taken, else None."""
+        if len(self._running) >= self._room:
+            return f"the estimate of step {self._running[0][0]} still runs"
+        try:
+            if self._executor is None:
+                self._executor = ProcessPoolExecutor(max_workers=1, initializer=_begin, env=_ALONE)
+            self._running.append((step, self._executor.submit(_run, job)))
+        except Exception as error:  # noqa: BLE001  whatever happens, the loop goes on
+            self.stop()
+            return one_line(error)
+        return None
+
+    def ready(self) -> list[Done]:
+        """Return what has ended since the last call."""
+        done: list[Done] = []
+        while self._running and self._running[0][1].done():
+            step, future = self._running.popleft()
+            done.append((step, _outcome(future)))
+            if _died(future) and not self._running:  # those that waited died with it
+                self.stop()
+        return done
+
+    def finish(self, seconds: float) -> list[Done]:
+        """Wait for what is under way, give up what does not end in time, and end the process."""
+        deadline = time.monotonic() + seconds
+        done: list[Done] = []
+        while self._running and time.monotonic() < deadline:
+            done += self.ready()
+            if self._running:
+                with contextlib.suppress(Exception):
+                    self._running[0][1].exception(max(0.0, deadline - time.monotonic()))
+        done += self.ready()
+        done += [
+            (step, f"it did not end within {seconds:g} seconds of the loop's end")
+            for step, _ in self._running
+        ]
+        self.stop()
+        return done
+
+    def stop(self) -> None:
+        """End the process at once."""
+        self._running.clear()
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, kill_workers=True)
+        self._executor = None
+
+
+def _begin() -> None:
+    """Make the process a quiet neighbour: one thread, low priority, deaf to Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(10)
+    torch.set_num_threads(1)
+
+
+def _run(job: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    return job()
+
+
+def _died(future: "Future[dict[str, Any]]") -> bool:
+    return not future.cancelled() and isinstance(future.exception(), BrokenProcessPool)
+
+
+def _outcome(future: "Future[dict[str, Any]]") -> dict[str, Any] | str:
+    if future.cancelled():
+        return "it was cancelled"
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if isinstance(error, InputError):
+        return str(error)
+    if isinstance(error, BrokenProcessPool):
+        return "its process died (killed, or out of memory)"
+    return f"{type(error).__name__}: {one_line(error)}"

@@ -1,0 +1,106 @@
+"""Gradients as a defense lets them through: those of a batch, and those of its records."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require
+from leakgauge.core.rng import torch_stream
+from leakgauge.core.types import Grads
+from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.gradients.factored.base import Factors
+
+ROW_BYTES = 2**26
+"""Memory of the records' gradients that are made at once."""
+
+
+class Defending:
+    """Applies a defense to what a monitor reads, with generators of its own.
+
+    Args:
+        defense: as built, or its settings, which are built for the size of the first batch.
+        names: of all trainable parameters.
+        shapes: theirs.
+        seed: of its noise.
+        summed: whether the loss is the sum over records, not their mean.
+
+    Raises:
+        InputError: the defense changes the model, learns, or changes layers that are not there.
+    """
+
+    def __init__(
+        self,
+        defense: Defense | DefenseSettings,
+        shapes: Mapping[str, torch.Size],
+        *,
+        seed: int,
+        summed: bool,
+    ) -> None:
+        known = isinstance(defense, Defense | DefenseSettings)
+        require(known, f"defense is {defense!r}; expected one such as leakgauge.Prune()")
+        self._given, self._shapes, self._seed, self._summed = defense, shapes, seed, summed
+        self._built: Defense | None = None
+        trial = defense if isinstance(defense, Defense) else defense.build(batch_size=1)
+        require(
+            trial.task is None and trial.learn is None,
+            f"defense {trial.name!r} changes the model or learns from data; "
+            "train the model that it makes, and watch that",
+        )
+        for transform in (trial.per_example, trial.update):
+            if transform is not None:
+                transform.check(list(shapes))
+        self.per_record = trial.per_example is not None
+
+    def _of(self, batch_size: int) -> Defense:
+        if self._built is None:
+            given = self._given
+            built = given if isinstance(given, Defense) else given.build(batch_size=batch_size)
+            self._built = built
+        return self._built
+
+    def update(self, grads: Grads, step: int, batch_size: int) -> Grads:
+        """Return the gradient of a batch as it leaves, leaf ``[1, *p]``."""
+        rng = torch_stream(self._seed, "update", step)
+        return self._of(batch_size).update(_on_cpu(grads), [rng])
+
+    def mean(self, found: Sequence[Factors], count: int, step: int) -> Grads:
+        """Return the mean of the records' gradients, each changed as the defense does it."""
+        per_example = self._of(count).per_example
+        total = {name: torch.zeros(1, *shape) for name, shape in self._shapes.items()}
+        for grads, rngs in self._rows(found, count, step):
+            changed = grads if per_example is None else per_example(grads, rngs)
+            for name, leaf in changed.items():
+                total[name] += leaf.sum(0, keepdim=True) / count
+        return total
+
+    def records(self, found: Sequence[Factors], count: int, step: int) -> Iterator[Grads]:
+        """Yield the gradients of records, some at a time, each as if it left alone."""
+        defense = self._of(count)
+        for grads, rngs in self._rows(found, count, step):
+            changed = grads if defense.per_example is None else defense.per_example(grads, rngs)
+            yield defense.update(changed, rngs)
+
+    def _rows(
+        self, found: Sequence[Factors], count: int, step: int
+    ) -> Iterator[tuple[Grads, list[torch.Generator]]]:
+        """Yield gradients of the records' losses, and a generator for each record."""
+        each = 4 * sum(shape.numel() for shape in self._shapes.values())
+        size = max(1, ROW_BYTES // max(1, each))
+        for start in range(0, count, size):
+            rows = slice(start, min(count, start + size))
+            made: dict[str, Tensor] = {}
+            for one in found:
+                made |= one.rows(rows).gradient()
+            many = rows.stop - rows.start
+            factor = 1 if self._summed else count  # of a mean, each gives its share alone
+            grads = {
+                name: made[name].cpu() * factor if name in made else torch.zeros(many, *shape)
+                for name, shape in self._shapes.items()
+            }
+            yield grads, [torch_stream(self._seed, "record", step, start + i) for i in range(many)]
+
+
+def _on_cpu(grads: Grads) -> Grads:
+    return {name: leaf.cpu() for name, leaf in grads.items()}

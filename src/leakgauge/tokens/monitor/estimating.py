@@ -1,0 +1,185 @@
+"""Estimates at checkpoints: what they are computed from, handed to the process beside the loop."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from joblib.externals.loky.backend.reduction import dumps
+from torch import Tensor, nn
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.losses import LOSSES
+from leakgauge.core.rng import derive
+from leakgauge.core.types import Task
+from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.gradients.probing import one_line
+from leakgauge.tokens.monitor.background import Background, Done
+from leakgauge.tokens.monitor.job import FEWEST, CheckpointJob, Job, StreamJob
+from leakgauge.tokens.monitor.reservoir import Reservoir
+from leakgauge.tokens.monitor.ring import Ring
+from leakgauge.tokens.monitor.settings import Watch
+from leakgauge.tokens.settings import Settings
+from leakgauge.tokens.sketch import Sketch
+from leakgauge.tokens.words import CHECKPOINT
+
+FEATURES = 1024
+"""Numbers that are kept of data features, at most."""
+
+BATCHES = 50
+"""Batches of recent records that are kept for estimates at checkpoints."""
+
+
+class Estimating:
+    """Gathers what estimates need, and runs them in the background.
+
+    Args:
+        watch: how the monitor watches.
+        settings: of the estimates.
+        model: the model.
+        split: of what is kept of gradients, by layer.
+        loss: ``(outputs, targets) -> loss`` or its name; ``pairs="checkpoint"`` needs it.
+        features: name of the module whose output is the data feature; None for the default.
+        layers: that are watched; None for the default.
+        defense: of the gradients.
+
+    Raises:
+        InputError: ``pairs="checkpoint"`` without a loss, or with a model that cannot be pickled.
+    """
+
+    def __init__(
+        self,
+        watch: Watch,
+        settings: Settings,
+        model: nn.Module,
+        *,
+        split: Callable[[Tensor], dict[str, Tensor]],
+        loss: Callable[..., Tensor] | str | None,
+        features: str | None,
+        layers: tuple[str, ...] | None,
+        defense: Defense | DefenseSettings | None,
+    ) -> None:
+        self._watch, self._settings, self._model = watch, settings, model
+        self._split = split
+        self._features, self._layers, self._defense = features, layers, defense
+        self._kept_features, self._kept_gradients = Ring(watch.window), Ring(watch.window)
+        self._reservoir = Reservoir(watch.window, batches=BATCHES)
+        self._background = Background(watch.waiting)
+        self._sketch: Sketch | None = None
+        self._task = _pickled(model, loss) if watch.pairs == CHECKPOINT else b""
+
+    @property
+    def gathers_records(self) -> bool:
+        """Whether estimates need records."""
+        return self._watch.estimates and self._watch.pairs == CHECKPOINT
+
+    def stop(self) -> None:
+        """End the process at once."""
+        self._background.stop()
+
+    def batch(self, x: Tensor, y: Tensor) -> None:
+        """Keep records of a batch."""
+        self._reservoir.add(x, y)
+
+    def gather(self, features: Tensor, gradient: Tensor) -> str | None:
+        """Keep a pair, or return in one line why not.
+
+        Args:
+            features: ``[d]``.
+            gradient: what is kept of it ``[k]``.
+        """
+        if self._sketch is None:
+            seed = derive(self._watch.seed, "features")
+            self._sketch = Sketch(len(features), width=FEATURES, seed=seed)
+        if len(features) != self._sketch.size:
+            return (
+                f"data features have {len(features)} numbers, and {self._sketch.size} before; "
+                "such batches are left out: name a module with `features` whose output keeps its "
+                "size"
+            )
+        short = self._sketch.width == self._sketch.size
+        self._kept_features.add(features if short else self._sketch(features[None])[0])
+        self._kept_gradients.add(gradient)
+        return None
+
+    def submit(self, step: int) -> str | None:
+        """Start the estimates of a step, or return in one line why not."""
+        try:
+            job = self._job(step)
+        except InputError as error:
+            return str(error)
+        return self._background.submit(step, job)
+
+    def ready(self) -> list[Done]:
+        """Return the estimates that have ended since the last call."""
+        return self._background.ready()
+
+    def finish(self) -> list[Done]:
+        """Wait for the estimates that are under way, and end the process."""
+        return self._background.finish(self._watch.wait_s)
+
+    def _job(self, step: int) -> Job:
+        seed = derive(self._watch.seed, "job", step)
+        if not self.gathers_records:
+            count = len(self._kept_features)
+            require(count >= FEWEST, f"{count} pairs are too few; it needs {FEWEST}")
+            gradients = self._split(self._kept_gradients.rows())
+            return StreamJob(
+                self._settings,
+                seed,
+                self._kept_features.rows().numpy(),
+                {name: leaf.numpy() for name, leaf in gradients.items()},
+            )
+        require(
+            len(self._reservoir) > 0,
+            'pairs="checkpoint" needs records; call monitor.step(x, y) once a step',
+        )
+        x, y = self._reservoir.arrays()
+        return CheckpointJob(
+            settings=self._settings,
+            seed=derive(self._watch.seed, "job"),  # the same records in each part, at each step
+            task=self._task,
+            state={name: _array(leaf) for name, leaf in self._model.state_dict().items()},
+            x=x,
+            y=y,
+            batch_size=self._reservoir.batch_size,
+            features=self._features,
+            layers=self._layers,
+            width=self._watch.width,
+            defense=_built(self._defense, self._reservoir.batch_size),
+        )
+
+
+def _built(defense: Defense | DefenseSettings | None, batch_size: int) -> Defense | None:
+    if isinstance(defense, DefenseSettings):
+        return defense.build(batch_size=batch_size)
+    return defense
+
+
+def _array(leaf: Tensor) -> np.ndarray:
+    leaf = leaf.detach().cpu()
+    return (leaf if leaf.dtype.is_complex or _is_plain(leaf) else leaf.float()).numpy().copy()
+
+
+def _is_plain(leaf: Tensor) -> bool:
+    return leaf.element_size() > 2 or not leaf.is_floating_point()
+
+
+def _pickled(model: nn.Module, loss: Callable[..., Any] | str | None) -> bytes:
+    """Return model and loss as another process reads them, without hooks of ours."""
+    require(
+        loss is not None,
+        f'pairs="checkpoint" computes gradients of its own, so it needs the loss; expected a '
+        f"function of outputs and targets, or one of {', '.join(LOSSES)}",
+    )
+    assert loss is not None
+    Task(model, loss)  # refuses an unknown name
+    try:
+        whole = bytes(dumps((copy.deepcopy(model).cpu(), loss)))
+    except Exception as error:  # whatever a module of the user raises
+        raise InputError(
+            f"{type(model).__name__} or its loss cannot be sent to another process "
+            f'({one_line(error)}); use pairs="stream"'
+        ) from error
+    return whole

@@ -1,0 +1,136 @@
+"""What the background process computes: the estimates of one checkpoint."""
+
+import math
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from leakgauge.core.checks import require
+from leakgauge.core.rng import derive
+from leakgauge.core.types import Dataset, Task
+from leakgauge.defenses.defense import Defense
+from leakgauge.gradients.gradients import params_of
+from leakgauge.results.measurements import Estimate
+from leakgauge.tokens.estimation import Information, estimate_information
+from leakgauge.tokens.features import default_layers
+from leakgauge.tokens.gathering import Gathering, checkpoint_parts
+from leakgauge.tokens.monitor import words
+from leakgauge.tokens.settings import Settings
+from leakgauge.tokens.sources import Pairs, Parts, split_stream
+
+FEWEST = 100
+"""Pairs of a stream that an estimate needs."""
+
+SHARE = 20
+"""A group of held-out pairs is at most this part of a stream, so that enough groups are there."""
+
+
+@dataclass(frozen=True)
+class StreamJob:
+    """Estimates from pairs that were gathered while the model moved.
+
+    Attributes:
+        settings: of the estimate.
+        seed: of everything that is random.
+        features: of each pair ``[N, d]``, in the order of time.
+        gradients: by layer ``[N, p]``.
+    """
+
+    settings: Settings
+    seed: int
+    features: np.ndarray
+    gradients: Mapping[str, np.ndarray]
+
+    def __call__(self) -> dict[str, Any]:
+        """Return the figures by name, as plain values."""
+        count = len(self.features)
+        gradients = {name: torch.from_numpy(leaf) for name, leaf in self.gradients.items()}
+        parts = split_stream(Pairs(torch.from_numpy(self.features), gradients))
+        group = min(self.settings.group, max(2, count // SHARE))
+        return figures(parts, replace(self.settings, group=group), self.seed) | {"pairs": count}
+
+
+@dataclass(frozen=True)
+class CheckpointJob:
+    """Estimates from fresh batches of recent records, at the weights of one step.
+
+    Attributes:
+        settings: of the estimate.
+        seed: of everything that is random.
+        task: model and loss, pickled once.
+        state: weights and buffers by name.
+        x: records ``[n, ...]``.
+        y: targets ``[n, ...]``.
+        batch_size: of the loop.
+        features: name of the module whose output is the data feature.
+        layers: whose gradients are watched.
+        width: numbers that are kept of each layer.
+        defense: of the gradients.
+    """
+
+    settings: Settings
+    seed: int
+    task: bytes
+    state: Mapping[str, np.ndarray]
+    x: np.ndarray
+    y: np.ndarray
+    batch_size: int
+    features: str | None
+    layers: tuple[str, ...] | None
+    width: int
+    defense: Defense | None
+
+    def __call__(self) -> dict[str, Any]:
+        """Return the figures by name, as plain values."""
+        model, loss = pickle.loads(self.task)
+        state = {name: torch.from_numpy(leaf) for name, leaf in self.state.items()}
+        model.load_state_dict(state, strict=False)
+        task = Task(model.eval(), loss)  # dropout would draw, and BatchNorm join the records
+        data = Dataset(torch.from_numpy(self.x), torch.from_numpy(self.y), {})
+        how = Gathering(
+            layers=self.layers or default_layers(task, data.x[:2]),
+            batch_size=self.batch_size,
+            features=self.features,
+            width=self.width,
+            defense=self.defense,
+        )
+        parts = checkpoint_parts(task, params_of(model), data, how, seed=self.seed)
+        return figures(parts, self.settings, self.seed) | {"records": len(self.x)}
+
+
+Job = StreamJob | CheckpointJob
+
+
+def figures(parts: Parts, settings: Settings, seed: int) -> dict[str, Any]:
+    """Return an estimate and its placebo as plain values, by the names of ``words``."""
+    found = estimate_information(parts, settings, seed=derive(seed, "estimate"))
+    placebo = estimate_information(parts, settings, seed=derive(seed, "placebo"), matched=False)
+    require(
+        all(math.isfinite(one.bound.value) for one in (found, placebo)),
+        "the estimate is not finite; try another estimator",
+    )
+    return {
+        words.BOUND: _plain(found.bound),
+        words.IN_SAMPLE: found.in_sample,
+        words.PLACEBO: _plain(placebo.bound),
+        words.GAP: _plain(found.critic_gap),
+        words.GAP_IN_SAMPLE: found.gap_in_sample,
+        words.GAP_PLACEBO: _plain(placebo.critic_gap),
+        words.LIMIT: _limit(found),
+        words.LIMITED: found.is_limited,
+        "iterations": found.iterations,
+        words.TOKEN: settings.token,
+        words.ESTIMATOR: settings.estimator,
+    }
+
+
+def _plain(estimate: Estimate) -> dict[str, float]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+
+
+def _limit(found: Information) -> float | None:
+    return found.limit if math.isfinite(found.limit) else None

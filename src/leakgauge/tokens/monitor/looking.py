@@ -1,0 +1,194 @@
+"""One look at a step: the cheap measure, and the pair that the step gives."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+
+from torch import Tensor, nn
+
+from leakgauge.core.types import Grads
+from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.gradients.factored.base import Factors
+from leakgauge.gradients.walk import Layer
+from leakgauge.tokens.monitor.cheap import FEWEST, cheap_measure
+from leakgauge.tokens.monitor.defending import Defending
+from leakgauge.tokens.monitor.passes import Pass
+from leakgauge.tokens.monitor.reading import Reading
+from leakgauge.tokens.monitor.settings import Watch
+from leakgauge.tokens.monitor.taps import Taps
+from leakgauge.tokens.monitor.words import SUM
+from leakgauge.tokens.words import STREAM
+
+SHOWN = 6
+"""Layers that a message names, at most."""
+
+
+@dataclass
+class Seen:
+    """What a look found.
+
+    Attributes:
+        cheap: the cheap measure; None where it is not due or cannot be computed.
+        features: mean data features ``[d]``, where the step gives a pair.
+        gradient: what is kept of the gradient ``[k]``.
+        batch_size: records of the last pass.
+        lines: what to tell the user.
+    """
+
+    cheap: float | None = None
+    features: Tensor | None = None
+    gradient: Tensor | None = None
+    batch_size: int = 0
+    lines: list[str] = field(default_factory=list)
+
+
+class Looking:
+    """Looks at the gradients of steps.
+
+    Args:
+        model: that is trained.
+        layers: that are watched, by name.
+        features: name of the module whose output is the data feature; None for the default.
+        watch: how the monitor watches.
+        defense: of the gradients; None for none.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        layers: Mapping[str, Layer],
+        features: str | None,
+        watch: Watch,
+        defense: Defense | DefenseSettings | None,
+    ) -> None:
+        self._watch = watch
+        self._layers = dict(layers)
+        self.reading = Reading(model, layers, width=watch.width, seed=watch.seed)
+        gathers = watch.estimates and watch.pairs == STREAM
+        self.taps = Taps(model, layers, features, gathers=gathers)
+        self._of_batches = None if defense is None else self._defending(defense)
+        self._of_records = self._of_batches
+        self.not_finite = 0
+        self._told: set[str] = set()
+
+    def start(self, step: int) -> None:
+        """Register the hooks, before a step."""
+        self.taps.start()
+        self.forget(step)
+
+    def stop(self) -> None:
+        """Remove the hooks."""
+        self.taps.stop()
+
+    def forget(self, step: int) -> None:
+        """Drop what was caught, and prepare for a step."""
+        self.taps.forget(due=self._watch.is_cheap(step) or self._needs_records(step))
+
+    def defend_records(self, defense: Defense) -> None:
+        """Defend records' gradients, and leave those of batches as they are."""
+        self._of_records = self._defending(defense)
+
+    def look(self, step: int) -> Seen:
+        """Return what the gradients of a step show."""
+        one = self.taps.last
+        seen = Seen(batch_size=0 if one is None else one.count)
+        cheap, gathered = self._watch.is_cheap(step), self._watch.is_gathered(step)
+        if not cheap and not gathered:
+            return seen
+        if self.reading.is_empty:
+            seen.lines.append(
+                "no parameter of the model has a gradient at the optimizer's step; call "
+                "loss.backward() before it"
+            )
+            return seen
+        found = self._factors(one, seen) if one is not None and one.due else {}
+        kept = self._kept(found, step, seen)
+        if not isfinite(float(kept.sum())):
+            self._not_finite(seen)
+            return seen
+        if gathered:
+            seen.features, seen.gradient = self.taps.features(), kept
+            if seen.features is None:
+                self._no_pass(seen)
+        if cheap:
+            seen.cheap = self._cheap(one, found, step, seen)
+        return seen
+
+    def _defending(self, defense: Defense | DefenseSettings) -> Defending:
+        summed = self._watch.reduction == SUM
+        return Defending(defense, self.reading.shapes, seed=self._watch.seed, summed=summed)
+
+    def _needs_records(self, step: int) -> bool:
+        """Return whether the gradient of a batch is made of those of its records."""
+        of = self._of_batches
+        return of is not None and of.per_record and self._watch.is_gathered(step)
+
+    def _factors(self, one: Pass, seen: Seen) -> dict[str, Factors]:
+        found, left = one.factors(self.taps.able)
+        others = [name for name in self._layers if name not in self.taps.able]
+        out = [name for name in self._layers if name in left or name in others]
+        if out and found and "left out" not in self._told:
+            self._told.add("left out")
+            shown = ", ".join(repr(name) for name in out[:SHOWN])
+            more = f" and {len(out) - SHOWN} more" if len(out) > SHOWN else ""
+            seen.lines.append(
+                f"the cheap measure leaves out layers that give no gradients of single records: "
+                f"{shown}{more}"
+            )
+        return found
+
+    def _kept(self, found: Mapping[str, Factors], step: int, seen: Seen) -> Tensor:
+        """Return what is kept of the gradient, as the defense lets it through."""
+        of = self._of_batches
+        if of is None:
+            return self.reading.kept()
+        grads: Grads = self.reading.gradient()
+        if of.per_record and found:
+            grads = of.mean(list(found.values()), seen.batch_size, step)
+        return self.reading.kept(of.update(grads, step, max(1, seen.batch_size)))
+
+    def _cheap(
+        self, one: Pass | None, found: Mapping[str, Factors], step: int, seen: Seen
+    ) -> float | None:
+        if one is None or one.x is None:
+            self._no_pass(seen)
+            return None
+        if seen.batch_size < FEWEST:
+            seen.lines.append(
+                f"a batch has {_records(seen.batch_size)}, and the cheap measure compares the "
+                f"records of a batch; it needs {FEWEST} or more"
+            )
+            return None
+        if not found:
+            seen.lines.append(
+                "no watched layer gives gradients of single records, so there is no cheap "
+                "measure; watch linear layers, convolutions or embeddings that run once"
+            )
+            return None
+        some = slice(0, self._watch.records)
+        value = cheap_measure(
+            one.x[some],
+            [layer.rows(some) for layer in found.values()],
+            self._of_records,
+            step=step,
+            seed=self._watch.seed,
+        )
+        if value is None:
+            self._not_finite(seen)
+        return value
+
+    def _not_finite(self, seen: Seen) -> None:
+        self.not_finite += 1
+        seen.lines.append("a gradient is not finite (NaN or infinite); such steps are left out")
+
+    @staticmethod
+    def _no_pass(seen: Seen) -> None:
+        seen.lines.append(
+            "gradients came without a forward pass that the monitor saw; call the watched model "
+            "itself, not a compiled or copied one"
+        )
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count} records"

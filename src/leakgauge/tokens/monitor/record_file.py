@@ -1,0 +1,95 @@
+"""The record of a run on disk: one line of JSON for each entry, which a kill does not spoil."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.files import read_yaml, replacing, write_yaml
+from leakgauge.tokens.monitor.words import STEP
+
+ABOUT_FILE, RECORDS_FILE = "monitor.yaml", "records.jsonl"
+KIND = "leakgauge monitor"
+
+
+class RecordFile:
+    """Appends entries to ``records.jsonl`` in a folder, and reads those of an earlier run.
+
+    Args:
+        folder: new, empty, or of an earlier run of a monitor.
+        about: settings, as plain values, for readers.
+
+    Raises:
+        InputError: the folder holds something else.
+    """
+
+    def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
+        self._path = folder / RECORDS_FILE
+        require(not folder.exists() or folder.is_dir(), f"out is {str(folder)!r}, which is a file")
+        if (folder / ABOUT_FILE).is_file():
+            known = read_yaml(folder / ABOUT_FILE)
+            require(known.get("kind") == KIND, _refusal(folder))
+        elif folder.is_dir() and any(folder.iterdir()):
+            raise InputError(_refusal(folder))
+        else:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_yaml(folder / ABOUT_FILE, {"kind": KIND, **about})
+
+    def resume(self, start: int | None) -> int:
+        """Drop a torn last line and entries from ``start`` on; return the step to go on with.
+
+        Args:
+            start: the next step of the loop; None goes on behind the last entry.
+        """
+        if not self._path.is_file():
+            return start or 0
+        last, whole, kept = -1, 0, 0
+        with self._path.open("rb") as file:
+            for line in file:
+                whole += len(line)
+                step = _step(line)
+                if step is None or (start is not None and step >= start):
+                    continue
+                last, kept = max(last, step), kept + len(line)
+        if kept < whole:
+            self._rewrite(start)
+        return last + 1 if start is None else start
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Yield the entries, one at a time."""
+        if self._path.is_file():
+            with self._path.open("rb") as file:
+                for line in file:
+                    if _step(line) is not None:
+                        yield json.loads(line)
+
+    def add(self, entry: Mapping[str, Any]) -> None:
+        """Append an entry; it is with the system when the call returns."""
+        line = json.dumps(entry, allow_nan=False) + "\n"
+        with self._path.open("ab") as file:
+            file.write(line.encode())
+
+    def _rewrite(self, start: int | None) -> None:
+        with self._path.open("rb") as old, replacing(self._path) as part, part.open("wb") as new:
+            for line in old:
+                step = _step(line)
+                if step is not None and (start is None or step < start):
+                    new.write(line)
+
+
+def _step(line: bytes) -> int | None:
+    """Return the step of an entry; None for a line that was not written to its end."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        return int(json.loads(line)[STEP])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _refusal(folder: Path) -> str:
+    return (
+        f"out is {str(folder)!r}, which holds something else; expected a new folder, an empty "
+        "one, or that of a monitor"
+    )

@@ -1,0 +1,81 @@
+"""How a monitor watches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leakgauge.core.checks import require, require_choice, require_count, require_positive
+from leakgauge.tokens.monitor.words import MEAN, REDUCTIONS
+from leakgauge.tokens.words import PAIRS, STREAM
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """What a monitor looks at, and when.
+
+    Attributes:
+        every: steps from one cheap measure to the next.
+        checkpoints: steps from one estimate to the next, or the steps themselves; 0 or () for none.
+        pairs: ``"stream"`` or ``"checkpoint"``.
+        records: of a batch, that the cheap measure compares, at most.
+        gather: steps from one pair of the stream to the next.
+        window: pairs of the stream, or recent records, that are kept.
+        width: numbers that are kept of each layer's gradient.
+        reduction: how the loss joins the records of a batch, ``"mean"`` or ``"sum"``; a defense
+            that clips must know it.
+        waiting: estimates that may wait for the one that runs.
+        wait_s: seconds that the end of the loop waits for estimates.
+        alert: nats above which the lower end of an estimate raises an alert; None for never.
+        seed: of everything that is random.
+
+    Raises:
+        InputError: a value is out of its range.
+    """
+
+    every: int = 10
+    checkpoints: int | Sequence[int] = 500
+    pairs: str = STREAM
+    records: int = 16
+    gather: int = 1
+    window: int = 1000
+    width: int = 256
+    reduction: str = MEAN
+    waiting: int = 1
+    wait_s: float = 600.0
+    alert: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("every", "records", "gather", "window", "width", "waiting"):
+            require_count(getattr(self, name), name)
+        require_choice(self.pairs, "pairs", PAIRS)
+        require_choice(self.reduction, "reduction", REDUCTIONS)
+        require(self.wait_s >= 0, f"wait_s is {self.wait_s:g}; expected seconds, 0 or more")
+        if self.alert is not None:
+            require_positive(self.alert, "alert")
+        steps = [self.checkpoints] if isinstance(self.checkpoints, int) else self.checkpoints
+        for step in steps:
+            whole = isinstance(step, int) and not isinstance(step, bool)
+            require(whole and step >= 0, f"a checkpoint is {step!r}; expected a step, 0 or more")
+
+    @property
+    def estimates(self) -> bool:
+        """Whether any step has an estimate."""
+        return bool(self.checkpoints)
+
+    def is_cheap(self, step: int) -> bool:
+        """Return whether the cheap measure is due at a step."""
+        return step % self.every == 0
+
+    def is_gathered(self, step: int) -> bool:
+        """Return whether a step gives a pair of the stream."""
+        return self.estimates and self.pairs == STREAM and step % self.gather == 0
+
+    def is_checkpoint(self, step: int) -> bool:
+        """Return whether an estimate is due at a step.
+
+        >>> [step for step in range(1200) if Watch(checkpoints=500).is_checkpoint(step)]
+        [500, 1000]
+        """
+        if isinstance(self.checkpoints, int):
+            return step > 0 and self.checkpoints > 0 and step % self.checkpoints == 0
+        return step in self.checkpoints

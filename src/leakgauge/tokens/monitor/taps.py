@@ -1,0 +1,187 @@
+"""Hooks that catch, in the passes of a loop, what a monitor looks at."""
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from leakgauge.gradients.factored.products import is_able
+from leakgauge.gradients.walk import Layer
+from leakgauge.tokens.monitor.hooks import Hook
+from leakgauge.tokens.monitor.inputs import feature_sum, first_tensor
+from leakgauge.tokens.monitor.passes import Pass
+
+
+class Taps:
+    """Catches data features in each forward pass, and factors of gradients where they are due.
+
+    A pass counts where its backward pass has run. Passes without gradients are not seen, so an
+    evaluation inside the loop changes nothing. Steps at which nothing is due have one hook, on the
+    module of the data features; those of the layers come for the others.
+
+    Args:
+        model: what the loop calls; it may be inside a wrapper.
+        layers: to watch, by name.
+        features: name of the module whose output is the data feature; None takes the input of the
+            layer that runs last.
+        gathers: whether data features are wanted.
+
+    Attributes:
+        able: modules of the layers that may show gradients of single records, by name.
+        last: the last pass that counts.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        layers: Mapping[str, Layer],
+        features: str | None,
+        *,
+        gathers: bool,
+    ) -> None:
+        self._model, self._layers = model, layers
+        self._features, self._gathers = features, gathers
+        self._modules = {name: model.get_submodule(name) for name in layers}
+        self.able = {n: one for n, one in self._modules.items() if is_able(one, layers[n])}
+        self.last: Pass | None = None
+        self._due = self._is_open = False
+        self._given: Tensor | None = None
+        self._head: str | None = None
+        self._now: Pass | None = None
+        self._sum: Tensor | None = None
+        self._count = 0
+        self._always: list[RemovableHandle] = []
+        self._armed: list[RemovableHandle] = []
+        self._open: WeakSet[Pass] = WeakSet()
+
+    def start(self) -> None:
+        """Register the hook that every step needs."""
+        self._is_open = True
+        if self._gathers and self._features is not None:
+            module = self._model.get_submodule(self._features)
+            self._always.append(_after(module, self._after_features))
+
+    def stop(self) -> None:
+        """Remove the hooks, and drop what was caught."""
+        self._is_open = False
+        for handle in (*self._always, *self._armed):
+            handle.remove()
+        self._always.clear()
+        self._armed.clear()
+        self.last = self._now = self._sum = self._given = None
+        for one in list(self._open):
+            one.release()
+
+    def forget(self, *, due: bool) -> None:
+        """Drop what was caught since the last look.
+
+        Args:
+            due: whether the next passes catch factors.
+        """
+        self.last = self._now = self._sum = None
+        self._count = 0
+        due = due or (self._gathers and self._features is None and self._head is None)
+        if due != self._due:
+            self._due = due
+            if due:
+                self._arm()
+            else:
+                for handle in self._armed:
+                    handle.remove()
+                self._armed.clear()
+
+    def batch(self, x: Tensor | None) -> None:
+        """Take note of a batch; the next forward pass is a new one."""
+        self._given, self._now = x, None
+
+    def features(self) -> Tensor | None:
+        """Return the mean data features ``[d]`` of all records since the last look."""
+        return None if self._sum is None else self._sum / self._count
+
+    def _arm(self) -> None:
+        model = self._model
+        hook = Hook(model, self._before_model)
+        self._armed.append(model.register_forward_pre_hook(hook, with_kwargs=True))
+        for name, module in self._modules.items():
+            self._armed.append(_after(module, self._of_layer(name)))
+
+    def _pass(self) -> Pass:
+        return self._begin(self._given) if self._now is None else self._now
+
+    def _begin(self, x: Tensor | None) -> Pass:
+        self._now = Pass(self._due, x)
+        self._open.add(self._now)
+        return self._now
+
+    def _before_model(self, args: Any, kwargs: Any) -> None:
+        if torch.is_grad_enabled():
+            x = first_tensor((args, kwargs))
+            self._begin(self._given if x is None else x.detach())
+
+    def _of_layer(self, name: str) -> Any:
+        layer, able = self._layers[name], name in self.able
+        is_default = self._features is None
+
+        def after(args: Any, kwargs: Any, output: Any) -> None:
+            x = _input(args, kwargs)
+            if x is None or not isinstance(output, Tensor) or not output.requires_grad:
+                return
+            now = self._pass()
+            if is_default:
+                now.feature, now.head = x.detach(), name
+            if able:
+                now.catch(layer, x, output)
+            if not now.marked:
+                now.mark(output, self._used)
+
+        return after
+
+    def _after_head(self, args: Any, kwargs: Any, output: Any) -> None:
+        """Catch data features where nothing else is due."""
+        x = _input(args, kwargs)
+        if self._due or x is None or not isinstance(output, Tensor) or not output.requires_grad:
+            return
+        now = self._begin(None)
+        now.feature = x.detach()
+        now.mark(output, self._used)
+
+    def _after_features(self, args: Any, kwargs: Any, output: Any) -> None:
+        found = first_tensor(output)
+        if found is None or not torch.is_grad_enabled():
+            return
+        now = self._pass() if self._due else self._begin(None)
+        now.feature = found.detach()
+        if not now.marked and found.requires_grad:
+            now.mark(found, self._used)
+        elif not now.marked and not self._due:
+            self._used(now)  # nothing tells whether the backward pass runs
+
+    def _used(self, one: Pass) -> None:
+        """Count a pass, whose loss is being differentiated."""
+        if not self._is_open:
+            return
+        self.last = one
+        if not self._gathers or one.feature is None:
+            return
+        if one.head is not None and self._head is None:
+            self._head = one.head
+            module = self._modules[one.head]
+            self._always.append(_after(module, self._after_head))
+        total = feature_sum(one.feature)
+        if self._sum is not None and self._sum.shape != total.shape:
+            self._sum, self._count = None, 0
+        self._sum = total if self._sum is None else self._sum + total
+        self._count += len(one.feature)
+
+
+def _after(module: nn.Module, function: Any) -> RemovableHandle:
+    return module.register_forward_hook(Hook(module, function), with_kwargs=True)
+
+
+def _input(args: Any, kwargs: Any) -> Tensor | None:
+    if args and isinstance(args[0], Tensor):
+        return args[0] if args[0].dim() > 0 else None
+    return first_tensor((args, kwargs))

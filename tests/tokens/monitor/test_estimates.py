@@ -1,0 +1,228 @@
+"""Estimates beside the loop: from streams and from checkpoints; what fails is a line."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from leakgauge import Monitor
+from leakgauge.tokens.monitor import estimating
+from leakgauge.tokens.monitor.background import Background
+from leakgauge.tokens.monitor.job import StreamJob
+from leakgauge.tokens.monitor.publishing import Publishing
+from leakgauge.tokens.monitor.screen import Screen
+from support.loops import QUICK, network, train
+
+
+class Failing:
+    """A job that fails."""
+
+    def __call__(self) -> dict[str, Any]:
+        raise ValueError("of the job\nwith a second line")
+
+
+class Dying:
+    """A job that ends its process."""
+
+    def __call__(self) -> dict[str, Any]:
+        import os
+
+        os._exit(1)
+
+
+class Sleeping:
+    """A job that takes some seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __call__(self) -> dict[str, Any]:
+        import os
+        import time
+
+        time.sleep(self._seconds)
+        return {"pid": os.getpid(), "threads": torch.get_num_threads()}
+
+
+@pytest.mark.usefixtures("one_process")
+def test_a_stream_gives_estimates_at_its_checkpoints() -> None:
+    seen: list[tuple[dict[str, float], int]] = []
+    with Monitor(
+        network(),
+        every=50,
+        checkpoints=[110, 150],
+        settings=QUICK,
+        log=lambda values, step: seen.append((values, step)),
+    ) as monitor:
+        train(monitor_model(monitor), 151)
+    assert monitor.notes == []
+    found = [one for one in monitor.records if "information_nats" in one]
+    assert [(one["step"], one["pairs"]) for one in found] == [(110, 111), (150, 151)]
+    for one in found:
+        assert set(one["information_nats"]) == {"value", "low", "high"}
+        assert one.keys() >= {"placebo", "critic_gap", "placebo_gap", "in_sample", "limited"}
+        assert (one["token"], one["estimator"]) == ("autoencoder", "infonce")
+    names = {name for values, _ in seen for name in values}
+    assert names == {
+        "leak/cheap",
+        "leak/mi/infonce",
+        "leak/mi/infonce/low",
+        "leak/mi/infonce/high",
+        "leak/mi/infonce/placebo",
+        "leak/mi/infonce/in_sample",
+        "leak/gap/infonce",
+    }
+    assert {step for values, step in seen if "leak/mi/infonce" in values} == {110, 150}
+    assert list(monitor.to_pandas().columns)[:3] == ["step", "cheap", "in_sample"]
+
+
+def monitor_model(monitor: Monitor) -> nn.Module:
+    return monitor._looking.taps._model
+
+
+def test_figures_are_the_same_with_the_same_seed() -> None:
+    rng = torch.Generator().manual_seed(0)
+    features = torch.randn(200, 5, generator=rng).numpy()
+    gradients = {"0": torch.randn(200, 7, generator=rng).numpy()}
+
+    def run(seed: int) -> dict[str, Any]:
+        return StreamJob(QUICK, seed, features, gradients)()
+
+    assert run(0) == run(0)
+    assert run(0) != run(1)
+
+
+@pytest.mark.calibration
+@pytest.mark.slow
+def test_a_stream_whose_gradients_show_the_features_has_information_and_others_none() -> None:
+    def run(leaks: bool) -> dict[str, Any]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 6, bias=False), nn.Linear(6, 1, bias=False))
+        optimizer = torch.optim.SGD(model.parameters(), 0.0)
+        with Monitor(model, every=10**6, checkpoints=[999], wait_s=120) as monitor:
+            for _ in range(1000):
+                optimizer.zero_grad()
+                model(torch.randn(4, 4)).sum().backward()
+                if not leaks:
+                    for leaf in model.parameters():
+                        assert leaf.grad is not None
+                        leaf.grad = torch.randn_like(leaf)
+                optimizer.step()
+        found: dict[str, Any] = monitor.records[-1]
+        return found
+
+    leaking, other = run(True), run(False)
+    assert leaking["information_nats"]["low"] > 0.5
+    assert leaking["placebo"]["low"] <= 0.05
+    assert other["information_nats"]["low"] <= 0 <= other["information_nats"]["high"]
+
+
+@pytest.mark.usefixtures("one_process")
+def test_checkpoints_take_records_weights_and_the_loss_of_the_loop() -> None:
+    model = network()
+
+    def loss(outputs: Tensor, y: Tensor) -> Tensor:  # of this module: sent by value
+        return functional.cross_entropy(outputs, y)
+
+    with Monitor(
+        model, every=100, checkpoints=[0, 45], pairs="checkpoint", loss=loss, settings=QUICK
+    ) as monitor:
+        train(model, 46, size=4, each=lambda number, x, y: monitor.step(x, y))
+    assert monitor.notes == [
+        'no estimate at step 0: pairs="checkpoint" needs records; call monitor.step(x, y) once a '
+        "step"
+    ]
+    (found,) = [one for one in monitor.records if "information_nats" in one]
+    assert (found["step"], found["records"]) == (45, 180)
+
+
+@pytest.mark.usefixtures("one_process")
+def test_a_stream_that_is_too_short_is_told() -> None:
+    model = network()
+    with Monitor(model, checkpoints=[20], settings=QUICK) as monitor:
+        train(model, 21)
+    assert monitor.notes == ["no estimate at step 20: 21 pairs are too few; it needs 100"]
+
+
+@pytest.mark.usefixtures("one_process")
+def test_a_failed_estimate_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = network()
+    monkeypatch.setattr(estimating, "StreamJob", lambda *given: Failing())
+    with Monitor(model, checkpoints=[110], settings=QUICK) as monitor:
+        train(model, 120)
+    assert monitor.notes == ["no estimate at step 110: ValueError: of the job"]
+
+
+def test_a_process_that_dies_is_a_line_and_the_next_estimate_has_a_new_one() -> None:
+    background = Background(waiting=2)
+    assert background.submit(1, Dying()) is None
+    background._running[0][1].exception(60)
+    assert background.ready() == [(1, "its process died (killed, or out of memory)")]
+    assert background.submit(2, Sleeping(0)) is None
+    ((step, found),) = background.finish(60)
+    assert step == 2
+    assert isinstance(found, dict)
+
+
+def test_one_estimate_waits_a_second_is_left_out_and_the_end_waits_so_long() -> None:
+    background = Background(waiting=1)
+    assert background.submit(1, Sleeping(0.1)) is None
+    assert background.submit(2, Sleeping(60)) is None
+    assert background.submit(3, Sleeping(0)) == "the estimate of step 1 still runs"
+    background._running[0][1].result(60)
+    done = background.finish(0.2)
+    assert [step for step, _ in done] == [1, 2]
+    assert isinstance(done[0][1], dict)
+    assert done[0][1]["threads"] == 1
+    assert done[1][1] == "it did not end within 0.2 seconds of the loop's end"
+
+
+@pytest.mark.usefixtures("one_process")
+def test_an_error_in_the_loop_waits_for_nothing_and_keeps_what_has_ended(tmp_path: Path) -> None:
+    model = network()
+    monitor = Monitor(model, checkpoints=[110], settings=QUICK, out=tmp_path / "run")
+
+    def loop() -> None:
+        with monitor:
+            train(model, 111)
+            monitor._estimating._background._running[0][1].result(60)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        loop()
+    assert any("information_nats" in one for one in monitor.records)
+
+
+def test_an_alert_is_raised_by_the_lower_end_alone() -> None:
+    def figures(low: float, value: float) -> dict[str, Any]:
+        ends = {"value": value, "low": low, "high": value + 0.1}
+        none = {"value": 0.0, "low": -0.1, "high": 0.1}
+        return {
+            "information_nats": ends,
+            "placebo": none,
+            "critic_gap": ends,
+            "in_sample": 1.0,
+            "estimator": "infonce",
+        }
+
+    heard: list[str] = []
+    screen = Screen(False)
+    publishing = Publishing(screen, None, None, 0.2, heard.append)
+    publishing.estimates(10, figures(low=0.1, value=0.5))
+    assert heard == []
+    publishing.estimates(20, figures(low=0.3, value=0.5))
+    assert len(heard) == 1
+    assert heard[0].startswith("alert: at step 20 gradients tell at least 0.30 nats of the data")
+    assert screen.said == heard
+    assert [one["step"] for one in publishing.entries() if "alert" in one] == [20]
+
+
+def test_an_error_of_log_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    model = network()
+    with Monitor(model, checkpoints=0, log=lambda values, step: 1 / 0) as monitor:
+        train(model, 21)
+    assert monitor.notes == ["log failed (ZeroDivisionError: division by zero)"]
+    assert capsys.readouterr().err.count("log failed") == 1
