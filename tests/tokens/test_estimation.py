@@ -79,6 +79,17 @@ def test_independent_data_give_0_and_planted_data_much(by: str, leak: float) -> 
         assert found.iterations > 0
 
 
+def test_the_critic_of_the_placebo_learns_from_the_placebo() -> None:
+    """One that learned from matched pairs would be sure of what is wrong."""
+    heedless = replace(QUICK, patience=0)
+    placebo = estimate_information(pools(1.0), heedless, seed=0, matched=False)
+    assert abs(placebo.in_sample) < 0.3
+    assert abs(placebo.critic_gap.value) < 0.3
+    matched = fit(pools(1.0), heedless, seed=0)
+    judged = matched.judged(pools(1.0).reporting, torch.Generator().manual_seed(0), matched=False)
+    assert float(estimator("infonce").value(judged.parts)) < -0.5
+
+
 @pytest.mark.parametrize(("token", "critic"), [*zip(TOKENS, CRITICS[::-1], strict=True)])
 def test_both_tokens_and_critics_find_a_planted_leak(token: str, critic: str) -> None:
     settings = replace(QUICK, token=token, critic=critic, iterations=40, batch=32, lr=1e-3)

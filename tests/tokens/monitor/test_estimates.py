@@ -75,6 +75,7 @@ def test_a_stream_gives_estimates_at_its_checkpoints() -> None:
         "leak/mi/infonce/placebo",
         "leak/mi/infonce/in_sample",
         "leak/gap/infonce",
+        "leak/linear_gaussian",
     }
     assert {step for values, step in seen if "leak/mi/infonce" in values} == {110, 150}
     assert list(monitor.to_pandas().columns)[:3] == ["step", "cheap", "in_sample"]
@@ -117,8 +118,12 @@ def test_a_stream_whose_gradients_show_the_features_has_information_and_others_n
 
     leaking, other = run(True), run(False)
     assert leaking["information_nats"]["low"] > 0.5
+    assert (
+        leaking["linear_gaussian"]["low"] > 0.5 > 0.1 > leaking["linear_gaussian_placebo"]["value"]
+    )
     assert leaking["placebo"]["low"] <= 0.05
     assert other["information_nats"]["low"] <= 0 <= other["information_nats"]["high"]
+    assert abs(other["linear_gaussian"]["value"]) < 0.1
 
 
 @pytest.mark.usefixtures("one_process")
@@ -145,7 +150,7 @@ def test_a_stream_that_is_too_short_is_told() -> None:
     model = network()
     with Monitor(model, checkpoints=[20], gather=1, settings=QUICK) as monitor:
         train(model, 21)
-    assert monitor.notes == ["no estimate at step 20: 21 pairs are too few; it needs 100"]
+    assert monitor.notes == ["no estimate at step 20: 21 pairs are too few; it needs 110"]
 
 
 @pytest.mark.usefixtures("one_process")
@@ -204,6 +209,7 @@ def test_an_alert_is_raised_by_the_lower_end_alone() -> None:
         return {
             "information_nats": ends,
             "placebo": none,
+            "linear_gaussian": none,
             "critic_gap": ends,
             "in_sample": 1.0,
             "estimator": "infonce",

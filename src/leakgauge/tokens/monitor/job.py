@@ -18,11 +18,12 @@ from leakgauge.results.measurements import Estimate
 from leakgauge.tokens.estimation import Information, estimate_information
 from leakgauge.tokens.features import default_layers
 from leakgauge.tokens.gathering import Gathering, checkpoint_parts
+from leakgauge.tokens.linear_gaussian import cheap_information
 from leakgauge.tokens.monitor import words
 from leakgauge.tokens.settings import Settings
 from leakgauge.tokens.sources import Pairs, Parts, split_stream
 
-FEWEST = 100
+FEWEST = 110
 """Pairs of a stream that an estimate needs."""
 
 SHARE = 20
@@ -106,13 +107,20 @@ Job = StreamJob | CheckpointJob
 
 
 def figures(parts: Parts, settings: Settings, seed: int) -> dict[str, Any]:
-    """Return an estimate and its placebo as plain values, by the names of ``words``."""
+    """Return an estimate, the linear-Gaussian measure, and their placebos as plain values.
+
+    They are by the names of ``words``.
+    """
     found = estimate_information(parts, settings, seed=derive(seed, "estimate"))
     placebo = estimate_information(parts, settings, seed=derive(seed, "placebo"), matched=False)
     require(
         all(math.isfinite(one.bound.value) for one in (found, placebo)),
         "the estimate is not finite; try another estimator",
     )
+    linear = {
+        name: cheap_information(parts.fitting, seed=derive(seed, "linear"), matched=matched)
+        for name, matched in ((words.LINEAR, True), (words.LINEAR_PLACEBO, False))
+    }
     return {
         words.BOUND: _plain(found.bound),
         words.IN_SAMPLE: found.in_sample,
@@ -120,6 +128,7 @@ def figures(parts: Parts, settings: Settings, seed: int) -> dict[str, Any]:
         words.GAP: _plain(found.critic_gap),
         words.GAP_IN_SAMPLE: found.gap_in_sample,
         words.GAP_PLACEBO: _plain(placebo.critic_gap),
+        **{name: _plain(one) for name, one in linear.items()},
         words.LIMIT: _limit(found),
         words.LIMITED: found.is_limited,
         "iterations": found.iterations,

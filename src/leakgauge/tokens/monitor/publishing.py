@@ -109,9 +109,9 @@ def flat(figures: Mapping[str, Any]) -> dict[str, float]:
     >>> ends = {"value": 0.5, "low": 0.4, "high": 0.6}
     >>> none = {"value": 0.0, "low": -0.1, "high": 0.1}
     >>> found = {"information_nats": ends, "placebo": none, "critic_gap": ends,
-    ...     "in_sample": 0.9, "estimator": "infonce"}
+    ...     "linear_gaussian": ends, "in_sample": 0.9, "estimator": "infonce"}
     >>> sorted(flat(found))[:3], flat(found)["leak/mi/infonce/low"]
-    (['leak/gap/infonce', 'leak/mi/infonce', 'leak/mi/infonce/high'], 0.4)
+    (['leak/gap/infonce', 'leak/linear_gaussian', 'leak/mi/infonce'], 0.4)
     """
     bound, name = figures[words.BOUND], f"leak/mi/{figures[words.ESTIMATOR]}"
     return {
@@ -121,4 +121,5 @@ def flat(figures: Mapping[str, Any]) -> dict[str, float]:
         f"{name}/placebo": figures[words.PLACEBO]["value"],
         f"{name}/in_sample": figures[words.IN_SAMPLE],
         f"leak/gap/{figures[words.ESTIMATOR]}": figures[words.GAP]["value"],
+        "leak/linear_gaussian": figures[words.LINEAR]["value"],
     }

@@ -10,3 +10,4 @@ ESTIMATOR, TOKEN = "estimator", "token"
 MEAN, SUM = "mean", "sum"
 REDUCTIONS = (MEAN, SUM)
 """How a loss joins the records of a batch."""
+LINEAR, LINEAR_PLACEBO = "linear_gaussian", "linear_gaussian_placebo"

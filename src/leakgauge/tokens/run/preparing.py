@@ -24,7 +24,7 @@ from leakgauge.results.measurements import Run
 from leakgauge.runs.records import Records, records_of, refuse_of_a_table
 from leakgauge.runs.spec import NONE, plain
 from leakgauge.tokens.features import check_names, default_layers
-from leakgauge.tokens.gathering import fewest_records
+from leakgauge.tokens.gathering import fewest_records, roomy_records
 from leakgauge.tokens.networks import WATCHED
 from leakgauge.tokens.words import CHECKPOINT, QUESTION, STREAM
 
@@ -104,7 +104,7 @@ def prepare(spec: TimelineSpec, source: Source) -> Prepared:
     features, layers = _watched(spec, source, task, first.x)
     are_images = source.pixels is not None or _looks_like_images(data.x)
     run = _describe(spec, source, records, task, (private, test), features, layers)
-    run = replace(run, notes=(*run.notes, *_notes(spec, are_images=are_images)))
+    run = replace(run, notes=(*run.notes, *_notes(spec, len(private), are_images=are_images)))
     return Prepared(
         task, data, private, test, features, layers, are_images, run, source.name, records.label
     )
@@ -167,9 +167,15 @@ def _watched(
     return features, layers or default_layers(task, x)
 
 
-def _notes(spec: TimelineSpec, *, are_images: bool) -> list[str]:
-    """Return what a reader should know of what these settings leave out."""
+def _notes(spec: TimelineSpec, private: int, *, are_images: bool) -> list[str]:
+    """Return what a reader should know of what these settings and records leave out."""
+    enough = roomy_records(spec.batch_size)
+    few = (
+        f"pairs are made of {min(private, spec.records)} records, so the held-out figures are "
+        f"low: batches of {spec.batch_size} show more of {enough} or more"
+    )
     said = {
+        few: spec.pairs == CHECKPOINT and min(private, spec.records) < enough,
         ONE: spec.batch_size == 1,
         NO_PAIRS: spec.pairs == STREAM and 0 in spec.checkpoints,
         NOT_IMAGES: spec.images > 0 and not are_images,
