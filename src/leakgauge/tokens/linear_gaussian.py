@@ -6,7 +6,6 @@ nearly Gaussian, and a Gaussian model has the same information for means over an
 records; so records stand for batches, and one batch gives many.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -181,9 +180,8 @@ def _ridge(x: Tensor, y: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
         rest = (y - turned @ shrunk) / (1 - lever).clamp(min=1e-6)[:, None]
         left = rest.square().mean(0)
         gain = y.square() - rest.square()
-        better = (left < best) & (
-            gain.mean(0) > SURE * gain.std(0, correction=0) / math.sqrt(count)
-        )
+        error = ((gain - gain.mean(0)).square().mean(0) / count).sqrt()
+        better = (left < best) & (gain.mean(0) > SURE * error)
         best = torch.where(better, left, best)
         weights[:, better] = (turn @ shrunk)[:, better]
     return weights, best
