@@ -9,11 +9,13 @@ from leakgauge.core.lazy import attach
 _PLACES = {
     "FixedPairs": "sources",
     "Information": "estimation",
+    "Monitor": "monitor.monitor",
     "Pairs": "sources",
     "Parts": "sources",
     "PooledPairs": "sources",
     "Settings": "settings",
     "estimate_information": "estimation",
+    "linear_information": "linear_gaussian",
     "mutual_information": "estimation",
     "split_pairs": "sources",
     "split_stream": "sources",
