@@ -217,4 +217,8 @@ def _word(holds: bool) -> str:
 
 
 if __name__ == "__main__":
-    print("\n".join(lines([Path(one) for one in sys.argv[1:]])))
+    given = [Path(one) for one in sys.argv[1:]]
+    for folder in given:
+        if not folder.is_dir():
+            sys.exit(f"there is no folder {str(folder)!r}; name the --out of finished runs")
+    print("\n".join(lines(given)))
