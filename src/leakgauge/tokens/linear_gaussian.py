@@ -31,6 +31,9 @@ FEATURES, GRADIENTS = 64, 200
 MOST = 4096
 """Records that a fit takes, at most: with more the bound still grows, and so does the time."""
 
+SURE = 2.0
+"""Standard errors by which a component's left-out residuals must be smaller than its values."""
+
 FOLDS = 4
 BLOCKS = 16
 FEWEST = 64
@@ -41,9 +44,9 @@ def linear_information(features: Tensor, gradients: Tensor) -> Estimate:
     """Return how much a linear-Gaussian model tells of features given gradients, in nats.
 
     Each fold's records are predicted by a fit on the others. A component that the fit cannot
-    predict, by its own leave-one-out residuals, counts as unknown and adds nothing. The figure is
-    the mean log ratio of the density of the features given the gradient to that without it. It is
-    0 without a linear relation. Where the features are Gaussian it is a lower bound in the mean,
+    surely predict, by its leave-one-out residuals, counts as unknown and adds nothing. The figure
+    is the mean log ratio of the density of the features given the gradient to that without it. It
+    is 0 without a linear relation. Where the features are Gaussian it is a lower bound in the mean,
     and where both are jointly Gaussian it nears the information as records are added.
 
     Args:
@@ -176,7 +179,9 @@ def _ridge(x: Tensor, y: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
         lever = (turned.square() / (values.clamp(min=0) + penalty)).sum(1) / count
         rest = (y - turned @ shrunk) / (1 - lever).clamp(min=1e-6)[:, None]
         left = rest.square().mean(0)
-        better = left < best
+        gain = y.square() - rest.square()
+        error = ((gain - gain.mean(0)).square().mean(0) / count).sqrt()
+        better = (left < best) & (gain.mean(0) > SURE * error)
         best = torch.where(better, left, best)
         weights[:, better] = (turn @ shrunk)[:, better]
     return weights, best
