@@ -9,6 +9,7 @@ from leakgauge.core.lazy import attach
 _PLACES = {
     "FixedPairs": "sources",
     "Information": "estimation",
+    "Monitor": "monitor.monitor",
     "Pairs": "sources",
     "Parts": "sources",
     "PooledPairs": "sources",
