@@ -26,7 +26,7 @@ LIMIT = 1.10
 
 BATCH, CLASSES, SIDE, RECORDS = 64, 10, 32, 4096
 STEPS, TURN = 1200, 10
-CHECKPOINTS = (200, 400, 600, 800, 1000, 1190)
+CHECKPOINTS = (250, 450, 650, 850, 1050, 1190)
 
 
 @dataclass(eq=False)
@@ -37,24 +37,23 @@ class Training:
     y: Tensor
     thread: float = 0.0
     wall: float = 0.0
-    step: int = 0
     model: nn.Module = field(init=False)
 
     def __post_init__(self) -> None:
         generator = torch.Generator().manual_seed(0)
         self.model = build("cnn", channels=3, classes=CLASSES, side=SIDE, generator=generator)
         self.model.train()
+        self.generator = torch.Generator().manual_seed(2)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05, momentum=0.9)
 
     def turn(self, steps: int) -> None:
         """Train for some steps."""
         thread, wall = time.thread_time(), time.perf_counter()
         for _ in range(steps):
-            rows = slice(self.step * BATCH % RECORDS, self.step * BATCH % RECORDS + BATCH)
+            rows = torch.randint(RECORDS, (BATCH,), generator=self.generator)
             self.optimizer.zero_grad()
             functional.cross_entropy(self.model(self.x[rows]), self.y[rows]).backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
-            self.step += 1
         self.thread += time.thread_time() - thread
         self.wall += time.perf_counter() - wall
 
