@@ -1,7 +1,6 @@
 """Estimates of the mutual information of data features and gradients, on held-out pairs."""
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -71,7 +70,6 @@ def estimate_information(
     seed: int,
     matched: bool = True,
     device: torch.device | str = "cpu",
-    heard: Callable[[int], None] | None = None,
 ) -> Information:
     """Fit a critic on some pairs, stop it by others, and judge it on others again.
 
@@ -81,7 +79,6 @@ def estimate_information(
         seed: of everything that is random.
         matched: False for the placebo, gradients of other data, of which the figures are about 0.
         device: where torch computes.
-        heard: called with the iteration of the fit.
 
     Raises:
         InputError: too few held-out pairs for an interval, or one that is not finite.
@@ -91,7 +88,7 @@ def estimate_information(
     """
     for source in (parts.reporting, parts.stopping)[: 2 if settings.patience else 1]:
         _check_blocks(source, settings, seed)
-    fitted = fit(parts, settings, seed=seed, matched=matched, device=device, heard=heard)
+    fitted = fit(parts, settings, seed=seed, matched=matched, device=device)
     held_out = fitted.judged(parts.reporting, torch_stream(seed, "report"), matched=matched)
     known = fitted.judged(parts.fitting, torch_stream(seed, "in-sample"), matched=matched)
     return _information(fitted, held_out, known)

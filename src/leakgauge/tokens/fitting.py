@@ -1,7 +1,7 @@
 """Fits a critic and its token on pairs, and stops it by others."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -143,7 +143,6 @@ def fit(
     seed: int,
     matched: bool = True,
     device: torch.device | str = "cpu",
-    heard: Callable[[int], None] | None = None,
 ) -> Fitted:
     """Fit a critic and its token together.
 
@@ -153,7 +152,6 @@ def fit(
         seed: draws weights, batches and dropout; torch's global generator is left as it was.
         matched: False fits on the placebo.
         device: where torch computes.
-        heard: called with the iteration.
 
     Raises:
         InputError: a feature or a gradient is not finite.
@@ -182,8 +180,6 @@ def fit(
             optimizer.zero_grad()
             (beside - measure.objective(scores)).backward()
             optimizer.step()
-            if heard is not None:
-                heard(iteration)
             if settings.patience and iteration % settings.check_every == 0:
                 seen = _judged(
                     judge, scaler, settings, parts.stopping, torch_stream(seed, "stop"), matched

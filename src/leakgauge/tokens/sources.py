@@ -50,10 +50,6 @@ class Pairs:
         moved = {name: leaf.to(device) for name, leaf in self.gradients.items()}
         return Pairs(self.features.to(device), moved)
 
-    def shuffled(self, index: Tensor) -> "Pairs":
-        """Return the features with the gradients of other places."""
-        return Pairs(self.features, {name: leaf[index] for name, leaf in self.gradients.items()})
-
 
 class PairSource(Protocol):
     """Where pairs come from."""
