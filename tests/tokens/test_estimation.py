@@ -268,16 +268,14 @@ def test_shapes_and_too_few_pairs_are_refused_in_one_line() -> None:
         mutual_information(x, x[1:])
     with pytest.raises(InputError, match=r"^x is \[200\], y is \[200, 2\]; expected"):
         mutual_information(x[:, 0], x)
-    started: list[int] = []
+    parts = split_pairs(Pairs(x, {"a": x}))
+    counted = Counted(parts.fitting)
     for patience in (0, 8):
         with pytest.raises(InputError, match=r"make 0 groups of 64; expected 3 or more: bring"):
             estimate_information(
-                split_pairs(Pairs(x, {"a": x})),
-                vectors(group=64, patience=patience),
-                seed=0,
-                heard=started.append,
+                replace(parts, fitting=counted), vectors(group=64, patience=patience), seed=0
             )
-    assert started == []  # it is said before the fit
+    assert counted.draws == 0  # it is said before the fit
 
 
 def test_inputs_are_dropped_in_the_fit_alone() -> None:
