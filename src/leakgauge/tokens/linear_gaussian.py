@@ -6,7 +6,7 @@ nearly Gaussian, and a Gaussian model has the same information for means over an
 records; so records stand for batches, and one batch gives many.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -54,7 +54,9 @@ def linear_information(features: Tensor, gradients: Tensor) -> Estimate:
         gradients: of the same records ``[N, b]``, sketched: b well below N.
 
     Returns:
-        The mean over records, with a t interval over consecutive blocks of records.
+        The mean over records, with a t interval over consecutive blocks of records. Where no
+        component is surely predicted it is 0, and the interval ends where that of a model does
+        which predicts any component that seems to gain.
 
     Raises:
         InputError: there are fewer than 64 records, or the numbers of rows differ.
@@ -79,12 +81,20 @@ def linear_information(features: Tensor, gradients: Tensor) -> Estimate:
         len(features) >= FEWEST,
         f"there are {len(features)} records; the linear model needs {FEWEST} or more",
     )
+    found = _estimate(features, gradients, sure=SURE)
+    if found.low < found.high:
+        return found
+    # Nothing was surely predicted: what could have been there ends where a bolder model's does.
+    return replace(found, high=max(0.0, _estimate(features, gradients, sure=0.0).high))
+
+
+def _estimate(features: Tensor, gradients: Tensor, *, sure: float) -> Estimate:
     x, g = gradients.double().cpu(), features.double().cpu()
     told = torch.zeros(len(g), dtype=torch.float64)
     for held_out in torch.arange(len(g)).chunk(FOLDS):
         known = torch.ones(len(g), dtype=torch.bool)
         known[held_out] = False
-        told[held_out] = _Fit.on(x[known], g[known]).told(x[held_out], g[held_out])
+        told[held_out] = _Fit.on(x[known], g[known], sure).told(x[held_out], g[held_out])
     blocks = np.array([float(part.mean()) for part in told.chunk(BLOCKS)])
     spread = mean_estimate(blocks)
     value, reach = float(told.mean()), spread.high - spread.value
@@ -134,8 +144,8 @@ class _Fit:
     left: Tensor
 
     @classmethod
-    def on(cls, x: Tensor, y: Tensor) -> "_Fit":
-        """Fit on inputs ``[n, b]`` and targets ``[n, a]``."""
+    def on(cls, x: Tensor, y: Tensor, sure: float) -> "_Fit":
+        """Fit on inputs ``[n, b]`` and targets ``[n, a]``; ``sure`` as for ``_ridge``."""
         centre = x.mean(0), y.mean(0)
         x, y = x - centre[0], y - centre[1]
         scale = x.std(0)
@@ -144,7 +154,7 @@ class _Fit:
         axes = _leading(y)
         y = y @ axes
         prior = y.square().sum(0) / (len(y) - 1)
-        weights, left = _ridge(x, y, prior)
+        weights, left = _ridge(x, y, prior, sure)
         return cls(centre, scale, axes, weights, prior, left)
 
     def told(self, x: Tensor, y: Tensor) -> Tensor:
@@ -164,10 +174,11 @@ def _leading(y: Tensor) -> Tensor:
     return leading
 
 
-def _ridge(x: Tensor, y: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
+def _ridge(x: Tensor, y: Tensor, prior: Tensor, sure: float) -> tuple[Tensor, Tensor]:
     """Return weights and residual variances, with the penalty of each component that is best.
 
-    Residuals are those of leaving out one record, in closed form.
+    Residuals are those of leaving out one record, in closed form. A component that they do not
+    make smaller by ``sure`` standard errors is not predicted.
     """
     count = len(x)
     values, turn = torch.linalg.eigh(x.T @ x / count)
@@ -181,7 +192,7 @@ def _ridge(x: Tensor, y: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
         left = rest.square().mean(0)
         gain = y.square() - rest.square()
         error = ((gain - gain.mean(0)).square().mean(0) / count).sqrt()
-        better = (left < best) & (gain.mean(0) > SURE * error)
+        better = (left < best) & (gain.mean(0) > sure * error)
         best = torch.where(better, left, best)
         weights[:, better] = (turn @ shrunk)[:, better]
     return weights, best
