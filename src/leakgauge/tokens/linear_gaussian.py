@@ -55,8 +55,8 @@ def linear_information(features: Tensor, gradients: Tensor) -> Estimate:
 
     Returns:
         The mean over records, with a t interval over consecutive blocks of records. Where no
-        component is surely predicted it is 0, and the interval ends where that of a model does
-        which predicts any component that seems to gain.
+        component is surely predicted it is 0, and the interval is as wide above it as that of a
+        model which predicts any component that seems to gain.
 
     Raises:
         InputError: there are fewer than 64 records, or the numbers of rows differ.
@@ -84,8 +84,9 @@ def linear_information(features: Tensor, gradients: Tensor) -> Estimate:
     found = _estimate(features, gradients, sure=SURE)
     if found.low < found.high:
         return found
-    # Nothing was surely predicted: what could have been there ends where a bolder model's does.
-    return replace(found, high=max(0.0, _estimate(features, gradients, sure=0.0).high))
+    # Nothing was surely predicted: what could have been there is within a bolder model's reach.
+    bold = _estimate(features, gradients, sure=0.0)
+    return replace(found, high=bold.high - min(0.0, bold.value))
 
 
 def _estimate(features: Tensor, gradients: Tensor, *, sure: float) -> Estimate:
