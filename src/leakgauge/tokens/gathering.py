@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_count
-from leakgauge.core.rng import derive, stream, torch_stream
+from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Grads, Params, Task
 from leakgauge.data.split_members import dealt
 from leakgauge.defenses import Defense, none
@@ -20,7 +20,7 @@ from leakgauge.gradients.pooling import records_interact
 from leakgauge.gradients.probing import private
 from leakgauge.gradients.walk import walk
 from leakgauge.tokens.features import batch_features, check_names, record_features
-from leakgauge.tokens.sketch import WIDTH, Sketch
+from leakgauge.tokens.sketch import WIDTH, Sketches
 from leakgauge.tokens.sources import (
     FEWEST_BLOCKS,
     ROOMY,
@@ -172,7 +172,7 @@ def _pools(
     task: Task, params: Params, data: Dataset, how: Gathering, rows: Sequence[Tensor], seed: int
 ) -> Iterator[PooledPairs]:
     factoring = Factoring.start(task, params, data.x[:2], data.y[:2], layers=list(how.layers))
-    sketches = _Sketches(how.width, seed)
+    sketches = Sketches(how.width, seed)
     for own in rows:
         kept: list[Pairs] = []
         most = len(own)
@@ -201,7 +201,7 @@ def _gathered(
     defense: Defense,
     seed: int,
 ) -> Iterator[FixedPairs]:
-    sketches = _Sketches(how.width, seed)
+    sketches = Sketches(how.width, seed)
     known = {one.name: one.parameters for one in walk(task, data.x[:2])}
     names = {name: known[name] for name in how.layers}
     for number, (own, share) in enumerate(zip(rows, SHARES, strict=True)):
@@ -240,20 +240,6 @@ def _check_room(most: int, how: Gathering) -> None:
         f"{most} records' features and gradients of {len(how.layers)} layers fit into memory; "
         f"batches of {how.batch_size} need {need}: watch fewer layers, or keep a smaller width",
     )
-
-
-class _Sketches:
-    """One sketch for each layer, made when its size is known."""
-
-    def __init__(self, width: int, seed: int) -> None:
-        self._width, self._seed = width, seed
-        self._known: dict[str, Sketch] = {}
-
-    def __call__(self, name: str, values: Tensor) -> Tensor:
-        if name not in self._known:
-            seed = derive(self._seed, "sketch", name)
-            self._known[name] = Sketch(values.shape[1], width=self._width, seed=seed)
-        return self._known[name](values)
 
 
 def _batches(

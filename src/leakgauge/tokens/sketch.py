@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from leakgauge.core.rng import derive
+
 WIDTH = 1024
 """Numbers that are kept of each layer's gradient, at most.
 
@@ -43,3 +45,23 @@ class Sketch:
         sign, place = self._sign.to(values), self._place.to(values.device)
         kept = values.new_zeros(len(values), self.width)
         return kept.index_add_(1, place, values * sign)
+
+
+class Sketches:
+    """One sketch for each layer, made when its size is known.
+
+    Args:
+        width: numbers that are kept of each layer, at most.
+        seed: of all of them.
+    """
+
+    def __init__(self, width: int, seed: int) -> None:
+        self._width, self._seed = width, seed
+        self._known: dict[str, Sketch] = {}
+
+    def __call__(self, name: str, values: Tensor) -> Tensor:
+        """Return the sketches of a layer's ``values [N, p]``."""
+        if name not in self._known:
+            seed = derive(self._seed, "sketch", name)
+            self._known[name] = Sketch(values.shape[1], width=self._width, seed=seed)
+        return self._known[name](values)

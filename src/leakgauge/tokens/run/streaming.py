@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakgauge.core.rng import derive
 from leakgauge.core.types import Params, Task
 from leakgauge.gradients.walk import walk
 from leakgauge.tokens.features import record_features
-from leakgauge.tokens.sketch import Sketch
+from leakgauge.tokens.sketch import Sketches
 from leakgauge.tokens.sources import Pairs
 
 MOST = 2000
@@ -42,11 +41,11 @@ class Stream:
         width: int,
         seed: int,
     ) -> None:
-        self._task, self._features, self._width, self._seed = task, features, width, seed
+        self._task, self._features = task, features
         self._parameters = {
             one.name: one.parameters for one in walk(task, x[:2]) if one.name in layers
         }
-        self._sketches: dict[str, Sketch] = {}
+        self._sketches = Sketches(width, seed)
         self._rows: deque[dict[str, Tensor]] = deque(maxlen=MOST)
 
     def __len__(self) -> int:
@@ -61,10 +60,10 @@ class Stream:
             gradient: of the batch, by parameter, as it was sent.
         """
         features = record_features(self._task, params, x, self._features).mean(0)
-        row = {_FEATURES: self._sketched(_FEATURES, features)}
+        row = {_FEATURES: self._sketches(_FEATURES, features[None])[0]}
         for name, parameters in self._parameters.items():
             flat = torch.cat([gradient[one].detach().flatten() for one in parameters])
-            row[f"layer {name}"] = self._sketched(name, flat)
+            row[f"layer {name}"] = self._sketches(name, flat[None])[0]
         self._rows.append({name: leaf.cpu() for name, leaf in row.items()})
 
     @property
@@ -84,12 +83,6 @@ class Stream:
         self._rows.extend(
             {name: leaf[place] for name, leaf in state.items()} for place in range(count)
         )
-
-    def _sketched(self, name: str, values: Tensor) -> Tensor:
-        if name not in self._sketches:
-            seed = derive(self._seed, "sketch", name)
-            self._sketches[name] = Sketch(len(values), width=self._width, seed=seed)
-        return self._sketches[name](values[None])[0]
 
 
 def flat(pairs: Pairs | None) -> dict[str, Tensor]:
