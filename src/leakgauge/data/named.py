@@ -122,7 +122,7 @@ def location30() -> pd.DataFrame:
     """Return where 5,010 users of Foursquare in Bangkok have been: 446 places and kinds, 1 or 0.
 
     Read from ``location30/location30.npz`` in the data folder. The label ``y`` is one of 30 groups
-    of users. Membership inference is measured on it where Purchase100 is not at hand.
+    of users. Membership inference is measured on it where Purchase100 cannot be had.
 
     Source: Shokri et al., S&P 2017, from check-ins of Yang et al., 2015. Terms: none stated.
 
