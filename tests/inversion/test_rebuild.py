@@ -287,7 +287,7 @@ def test_two_epochs_of_two_images_match_and_help() -> None:
         images=2,
         epochs=2,
         net="slim",
-        method="agic:total_variation=0.01,prior_relative=0",
+        method="agic:total_variation=0.01",
         iterations=120,
         labels="known",
     )

@@ -178,7 +178,7 @@ class InversionSpec(Spec):
     def plays(cls, adversary: str) -> bool:
         """Return whether ``adversary`` is a method, with or without settings.
 
-        >>> InversionSpec.plays("agic:growth=cubic"), InversionSpec.plays("forest")
+        >>> InversionSpec.plays("agic:beta=2"), InversionSpec.plays("forest")
         (True, False)
         """
         return adversary.partition(":")[0] in METHODS
