@@ -24,6 +24,9 @@ IMAGES = 8
 ITERATIONS = 500
 """Iterations of the search unless a user says otherwise; the papers' numbers take hours."""
 
+ROUGH_ITERATIONS = 2000
+"""Iterations for rough images, which are matched between epochs: the paper's number (AGIC, V-D)."""
+
 HIDDEN = (100,)
 """Widths of the hidden layers of the network for tables unless a user says otherwise."""
 

@@ -64,6 +64,12 @@ class Attempt:
         )
 
     @property
+    def rough(self) -> Settings:
+        """The settings of the search for rough images, which are matched between epochs."""
+        most = self.spec.rough_iterations or words.ROUGH_ITERATIONS
+        return replace(self.settings, iterations=min(most, self.settings.iterations))
+
+    @property
     def is_adaptive(self) -> bool:
         """Whether the attacker knows the defense."""
         return self.knowledge == ADAPTIVE
@@ -131,7 +137,8 @@ def settings_of(
         restarts: of the search.
         are_images: whether neighbouring values of a record are neighbouring pixels; without them
             the total variation has no weight.
-        trained: as for ``agic``; the attacker sees whether the network is trained.
+        trained: as for ``agic``; loaded weights are taken for trained ones. Of a user's own model
+            the phase is not known here, and it is taken for untrained.
         large: as for ``agic``.
 
     >>> settings_of("agic", None, 1, are_images=True).iterations
