@@ -64,29 +64,29 @@ def test_the_exponential_does_not_overflow() -> None:
 def test_a_layer_weighs_more_where_its_gradient_has_zeros() -> None:
     """Eq. 8 and Eq. 6 by hand, of two targets with different zeros.
 
-    Two convolutions of two numbers with beta 3, so l = 1, 3, and a linear layer of one, which
-    weighs their mean 2. The guess is a = (1, 1), b = (1, 0), c = -1 for both.
+    Two convolutions of two numbers with beta 3, so l = 1, 3, and a linear layer of two, which
+    weighs their mean 2 whatever its zeros. The guess is a = (1, 1), b = (1, 0), c = (-1, 0).
 
-    First target: a = (2, 0), half zeros, weighs 1 / (1 - 0.5) = 2; b = (1, 1) weighs 3; c = 1 has
-    weight 2. The inner product is 2 * 2 + 3 * 1 - 2 * 1 = 5, the squared norms are
+    First target: a = (2, 0), half zeros, weighs 1 / (1 - 0.5) = 2; b = (1, 1) weighs 3; c = (1, 0)
+    weighs 2. The inner product is 2 * 2 + 3 * 1 - 2 * 1 = 5, the squared norms are
     2 * 2 + 3 * 1 + 2 * 1 = 9 and 2 * 4 + 3 * 2 + 2 * 1 = 16: the distance is 1 - 5 / 12.
 
-    Second target: a = (0, 0), all zeros, weighs 1; b = (4, 0) weighs 3 * 2 = 6; c = 3 has weight 2.
-    The inner product is 6 * 4 - 2 * 3 = 18, the squared norms 1 * 2 + 6 * 1 + 2 * 1 = 10 and
+    Second target: a = (0, 0), all zeros, weighs 1; b = (4, 0) weighs 3 * 2 = 6; c = (3, 0) weighs
+    2. The inner product is 6 * 4 - 2 * 3 = 18, the squared norms 1 * 2 + 6 * 1 + 2 * 1 = 10 and
     6 * 16 + 2 * 9 = 114: the distance is 1 - 18 / sqrt(1140).
     """
     model = nn.Sequential(
-        nn.Conv2d(2, 1, 1, bias=False), nn.Conv2d(2, 1, 1, bias=False), nn.Linear(1, 1, bias=False)
+        nn.Conv2d(2, 1, 1, bias=False), nn.Conv2d(2, 1, 1, bias=False), nn.Linear(2, 1, bias=False)
     )
     observed = {
         "0.weight": torch.tensor([[2.0, 0.0], [0.0, 0.0]]),
         "1.weight": torch.tensor([[1.0, 1.0], [4.0, 0.0]]),
-        "2.weight": torch.tensor([[1.0], [3.0]]),
+        "2.weight": torch.tensor([[1.0, 0.0], [3.0, 0.0]]),
     }
     guess = {
         "0.weight": torch.tensor([[1.0, 1.0], [1.0, 1.0]]),
         "1.weight": torch.tensor([[1.0, 0.0], [1.0, 0.0]]),
-        "2.weight": torch.tensor([[-1.0], [-1.0]]),
+        "2.weight": torch.tensor([[-1.0, 0.0], [-1.0, 0.0]]),
     }
     objective = LayerWeights(beta=3.0).objective(model)
     alpha = stretches(objective, observed)

@@ -123,8 +123,8 @@ class InversionSpec(Spec):
     matching: Annotated[
         str | None,
         Setting(
-            "with --epochs: how to match records between epochs; greedy and optimal compare rough "
-            "images, gradients also compares gradients",
+            "with --epochs: how to match records between epochs; greedy (the paper's) and optimal "
+            "compare rough images, gradients also compares gradients",
             choices=MATCHINGS,
             panel=ATTACK,
         ),
