@@ -4,7 +4,7 @@ import pytest
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.parsing import read
-from leakgauge.inversion.search.layer_weights import LayerWeights
+from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
 from leakgauge.inversion.search.parse import parse_attack
 from leakgauge.inversion.search.presets import PRESETS
 from leakgauge.inversion.spec import InversionSpec
@@ -43,21 +43,26 @@ def test_a_bare_name_is_the_preset(name: str) -> None:
 
 
 def test_settings_of_search_and_layers_are_told_apart() -> None:
-    found = parse_attack("agic:growth=cubic,maximum=5,schedule=cosine,boxed=0,lr=0.05,patience=9")
+    found = parse_attack(
+        "agic:function=linear,beta=5,relu=0,schedule=cosine,boxed=1,lr=0.05,patience=9"
+    )
     assert found is not None
-    assert found.objective == LayerWeights(growth="cubic", maximum=5.0)
-    assert (found.schedule, found.boxed, found.lr, found.patience) == ("cosine", False, 0.05, 9)
+    assert found.objective == LayerWeights("linear", beta=5.0, relu=False)
+    assert (found.schedule, found.boxed, found.lr, found.patience) == ("cosine", True, 0.05, 9)
+    ours = parse_attack("leakgauge:maximum=10,form=layers")
+    assert ours is not None
+    assert ours.objective == DepthWeights(10.0, "layers")
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("agi", "did you mean 'agic'?"),
-        ("agic:growth=steep", "growth of the layer weights"),
+        ("agic:function=steep", "function of the layer weights"),
         ("agic:lr=0", "lr"),
         ("agic:optimizer=sgd", "optimizer"),
         ("agic:iterations=3", "has no setting 'iterations'"),
-        ("inverting-gradients:growth=cubic", "has no setting 'growth'"),
+        ("inverting-gradients:beta=2", "has no setting 'beta'"),
         ("exact:lr=1", "takes no settings"),
     ],
 )

@@ -17,6 +17,7 @@ from leakgauge.inversion.search.adaptive import (
     adapted,
     adapted_settings,
 )
+from leakgauge.inversion.search.engine import objective_of
 from leakgauge.inversion.search.objective import Cosine, Objective, SquaredError
 from leakgauge.inversion.search.presets import preset
 from support.defenses import vib
@@ -248,6 +249,16 @@ def test_settings_take_images_as_smoother_against_a_defense() -> None:
     assert adapted_settings(plain, vib(), model) is plain
     table = preset("dlg")  # knows nothing of pixels
     assert adapted_settings(table, parse_defense("sign", batch_size=1), model).total_variation == 0
+
+
+@pytest.mark.parametrize("text", ["prune:rate=0.9", "sign"])
+def test_zeros_of_a_known_defense_do_not_stretch_layers(text: str) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2))
+    plain = preset("agic")
+    assert objective_of(plain, model).modified
+    changed = adapted_settings(plain, parse_defense(text, batch_size=1), model).objective
+    assert changed.objective.weights == plain.objective.of(model)
+    assert not changed.objective.modified
 
 
 @pytest.mark.parametrize(

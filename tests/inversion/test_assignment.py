@@ -43,26 +43,101 @@ def test_the_optimal_order_is_the_best_of_all() -> None:
         return float(apart.square().sum())
 
     allowed = [o for o in permutations(range(6)) if torch.equal(labels[list(o)], labels)]
-    found = match(first, other, labels, labels, method="optimal")
+    found = match(first, other, allowed=labels[:, None] == labels, method="optimal")
     assert tuple(found.tolist()) == min(allowed, key=cost)
 
 
-def test_greedy_takes_the_nearest_that_is_left() -> None:
-    first, other = (torch.tensor(x)[:, None] for x in ([0.0, 1.0], [0.9, -3.0]))
-    same = torch.zeros(2, dtype=torch.int64)
-    orders = {m: match(first, other, same, same, pool=1, method=m).tolist() for m in METHODS}
-    # 0 is next to 0.9 and leaves -3 for 1; together they are better off the other way round.
-    assert orders == {"greedy": [0, 1], "optimal": [1, 0]}
+def numbers(*epochs: list[float]) -> list[Tensor]:
+    """Of each epoch updates of one record of one pixel, ``[n, 1, 1]``."""
+    return [torch.tensor(epoch, dtype=torch.float64)[:, None, None] for epoch in epochs]
+
+
+def of_each(n: int) -> list[Tensor]:
+    """Labels that are all the same, of two epochs of n updates."""
+    return [torch.zeros(n, 1, dtype=torch.int64)] * 2
+
+
+def test_greedy_takes_the_nearest_of_all_pairs_first() -> None:
+    """Images 0, 3, 5 beside 2, 6, 9, and 0, 1 beside 0.9, -3.
+
+    The squared distances are, row by row, (4, 36, 81), (1, 9, 36), (9, 1, 16). Sorted: (1, 0) and
+    (2, 1) at 1, then only (0, 2) is left. Row after row, each would take its own number, which is
+    also the smallest sum: 4 + 9 + 16 = 29, against 1 + 1 + 81.
+
+    Then (0.81, 9), (0.01, 16): (1, 0) at 0.01 leaves (0, 1), which is the smallest sum; row after
+    row, 0 would take 0.9.
+    """
+    first, other = (x[:, 0] for x in numbers([0, 3, 5], [2, 6, 9]))
+    assert match(first, other, pool=1).tolist() == [2, 0, 1]
+    assert match(first, other, pool=1, method="optimal").tolist() == [0, 1, 2]
+    first, other = (x[:, 0] for x in numbers([0, 1], [0.9, -3]))
+    for method in METHODS:
+        assert match(first, other, pool=1, method=method).tolist() == [1, 0]
+
+
+def test_three_epochs_are_matched_one_after_the_other() -> None:
+    """Two images that drift past each other: 0, 10 -> 4, 14 -> 8, 18.
+
+    Consecutive epochs differ by 4 (16 squared) against 14 or 6 (196, 36), so each image keeps its
+    own: 0 to 4 to 8. From the first epoch to the third, 10 is nearest to 8 (4 squared), and 0 is
+    left with 18. In the second epoch the images are listed the other way round, in the third not.
+    """
+    epochs = numbers([0, 10], [14, 4], [8, 18])
+    labels = [torch.zeros(2, 1, dtype=torch.int64)] * 3
+    plan = match_epochs(epochs, labels, pool=1)
+    assert [plan.order(epoch).tolist() for epoch in range(3)] == [[0, 1], [1, 0], [0, 1]]
+    to_first = match_epochs([epochs[0], epochs[2]], of_each(2), pool=1)
+    assert to_first.order(1).tolist() == [1, 0]
+
+
+def test_permutations_of_consecutive_epochs_are_composed() -> None:
+    """Three records in cycles that do not commute: by the place of each value."""
+    epochs = numbers([1, 2, 3], [2, 3, 1], [2, 1, 3])
+    plan = match_epochs(epochs, [torch.zeros(3, 1, dtype=torch.int64)] * 3, pool=1)
+    assert [plan.order(epoch).tolist() for epoch in range(3)] == [[0, 1, 2], [2, 0, 1], [1, 0, 2]]
+    for epoch in range(3):
+        assert torch.equal(plan.batches(epochs[0][:, 0], epoch=epoch), epochs[epoch])
+
+
+def test_updates_match_whose_lists_share_a_label() -> None:
+    """The paper's filter for updates of several records, beside ours by each image's label.
+
+    First epoch: update A holds labels 1, 2 and the values 0, 10; update B holds 3, 4 and 20, 30.
+    Second epoch: update C holds labels 4, 1 and the values 11, 1; update D holds 3, 2 and 21, 29.
+    Every list shares a label with both others: A with C (1) and D (2), B with C (4) and D (3). So
+    the nearest values are matched: 0 to 1, 10 to 11, 20 to 21, 30 to 29. By each image's own label,
+    1 is matched to 1 (0 to 1), 2 to 2 (10 to 29), 3 to 3 (20 to 21), 4 to 4 (30 to 11).
+
+    With labels 5, 6 of C and 7, 2 of D only A and D share one. So 10 takes 21, the nearest of D,
+    and 0 takes 29; B's are matched last, to what is left: 20 to 11, 30 to 1.
+    """
+    first, second = (
+        torch.tensor(x, dtype=torch.float64)[..., None]
+        for x in ([[0, 10], [20, 30]], [[11, 1], [21, 29]])
+    )
+    named = torch.tensor([[1, 2], [3, 4]])
+
+    def matched(labels: list[list[int]], method: str = "greedy", **given: bool) -> list[int]:
+        plan = match_epochs(
+            [first, second], [named, torch.tensor(labels)], pool=1, method=method, **given
+        )
+        return second.flatten()[plan.order(1)].int().tolist()
+
+    assert matched([[4, 1], [3, 2]]) == [1, 11, 21, 29]
+    assert matched([[4, 1], [3, 2]], "optimal") == [1, 29, 21, 11]
+    assert matched([[5, 6], [7, 2]]) == [29, 21, 11, 1]
+    assert matched([[5, 6], [7, 2]], by_labels=False) == [1, 11, 21, 29]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_only_records_of_the_same_label_are_matched(method: str) -> None:
-    x = torch.tensor([0.0, 1.0, 2.0, 3.0])[:, None]
-    first, other = torch.tensor([5, 6, 5, 6]), torch.tensor([6, 5, 6, 5])
-    order = match(x, x, first, other, pool=1, method=method)
+def test_single_records_of_the_same_label_are_matched(method: str) -> None:
+    x = numbers([0, 1, 2, 3])[0]
+    first, other = torch.tensor([5, 6, 5, 6])[:, None], torch.tensor([6, 5, 6, 5])[:, None]
+    order = match_epochs([x, x], [first, other], pool=1, method=method).order(1)
     assert torch.equal(other[order], first)
     # Without a label in common, all are matched with what is left.
-    assert match(x, x, first, first + 9, pool=1, method=method).tolist() == [0, 1, 2, 3]
+    plan = match_epochs([x, x], [first, first + 9], pool=1, method=method)
+    assert plan.order(1).tolist() == [0, 1, 2, 3]
 
 
 def test_pooling_forgives_noise_that_single_pixels_do_not() -> None:
@@ -146,10 +221,11 @@ CODES = torch.zeros(4, dtype=torch.int64)
     [
         (lambda: EpochPlan(torch.tensor([[[0, 0]]])), r"epoch 0 does not hold each of 2 records"),
         (lambda: EpochPlan(torch.tensor([0])), r"\[1\]; expected \[epochs, updates"),
-        (lambda: match(FOUR, FOUR, CODES, CODES, method="best"), r"'best'; known: 'greedy'"),
-        (lambda: match(FOUR, FOUR[:3], CODES, CODES), r"\[4, 1, 4, 4\] and \[3, 1, 4, 4\]"),
-        (lambda: match(FOUR, FOUR * np.nan, CODES, CODES), r"not finite"),
-        (lambda: match(FOUR[:, 0, 0], FOUR[:, 0, 0], CODES, CODES), r"use pool=1"),
+        (lambda: match(FOUR, FOUR, method="best"), r"'best'; known: 'greedy'"),
+        (lambda: match(FOUR, FOUR[:3]), r"\[4, 1, 4, 4\] and \[3, 1, 4, 4\]"),
+        (lambda: match(FOUR, FOUR, allowed=CODES == 0), r"pairs \[4\]; expected \[n, \.\.\.\]"),
+        (lambda: match(FOUR, FOUR * np.nan), r"not finite"),
+        (lambda: match(FOUR[:, 0, 0], FOUR[:, 0, 0]), r"use pool=1"),
         (lambda: arrange(EpochPlan(CODES[:1].view(1, 1, 1)), FOUR, CODES, [], []), r"plan of 1"),
         (lambda: match_epochs([FOUR[None]], []), r"1 epochs and labels of 0"),
         (lambda: match_epochs([FOUR[None]], [CODES]), r"expected \[U, B, \.\.\.\] and \[U, B\]"),

@@ -15,7 +15,7 @@ from leakgauge.inversion.double_backward.difference import Difference
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 from leakgauge.inversion.double_backward.relu_masks import ReluMaskReplay
 from leakgauge.inversion.search.engine import reconstruct
-from leakgauge.inversion.search.layer_weights import LayerWeights
+from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
 from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.presets import preset
 from leakgauge.inversion.search.settings import Settings
@@ -287,7 +287,8 @@ def test_settings_that_it_does_not_serve_are_refused(changed: dict) -> None:
         Settings(slope="difference", schedule="constant", **changed)
 
 
-def test_weighted_layers_are_served() -> None:
-    objective = LayerWeights().objective(case("slim", torch.float64)[0].model)
+@pytest.mark.parametrize("weights", [LayerWeights(), DepthWeights()])
+def test_weighted_layers_are_served(weights) -> None:
+    objective = weights.objective(case("slim", torch.float64)[0].model)
     found, exact, _ = both("slim", torch.float64, objective, step=1e-8)
     assert (found - exact).norm() < 1e-5 * exact.norm()

@@ -405,7 +405,7 @@ def test_inputs_that_do_not_fit_are_refused():
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_products_agree_with_finite_differences(rows):
-    shapes, weights = [(rows, 5), (rows, 2, 3)], [0.5, 2.0]
+    shapes, weights = [(rows, 5), (rows, 2, 3)], torch.rand(2, rows, dtype=torch.float64)
     ones = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes]
     others = [torch.randn(s, dtype=torch.float64) for s in shapes]
     assert torch.autograd.gradcheck(lambda *given: products(given, others, weights), ones)

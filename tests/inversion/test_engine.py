@@ -12,9 +12,9 @@ from leakgauge.core.types import Grads, Task
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 from leakgauge.inversion.search import engine
 from leakgauge.inversion.search.engine import reconstruct, rescaled
-from leakgauge.inversion.search.layer_weights import LayerWeights
+from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
 from leakgauge.inversion.search.objective import Cosine, SquaredError
-from leakgauge.inversion.search.presets import PRESETS, preset
+from leakgauge.inversion.search.presets import PRESETS, agic, preset, presets_for
 from leakgauge.inversion.search.priors import total_variation
 from leakgauge.inversion.search.schedule import factor
 from leakgauge.inversion.search.settings import Settings
@@ -87,18 +87,26 @@ def test_labels_are_found_together_with_the_records() -> None:
     assert (psnr(found.x, x) > 30).all(), psnr(found.x, x)
 
 
-@pytest.mark.parametrize("objective", [SquaredError(), Cosine(), LayerWeights()])
+@pytest.mark.parametrize("objective", [SquaredError(), Cosine(), DepthWeights(), LayerWeights()])
 def test_the_path_is_the_literal_one(objective) -> None:
     """Ten steps of one target by ``torch.optim.Adam`` on signs, clamped, double backward."""
     task = task_of(smooth=False)
     x, y = records(1, 2)
     start, _ = records(1, 2, seed=1)
-    weights = LayerWeights().of(task.model)
+
+    def weighted(ours, theirs):
+        weights = objective.of(task.model)
+        if isinstance(objective, LayerWeights):  # Convolutions of two parameters each.
+            for layer in ("0", "2"):
+                names = [f"{layer}.weight", f"{layer}.bias"]
+                z = reference.zero_modifier([theirs[name] for name in names])
+                weights |= {name: z * weights[name] for name in names}
+        return reference.weighted_cosine(ours, theirs, weights)
+
     literal = {
         SquaredError: reference.squared_error,
         Cosine: reference.cosine,
-        LayerWeights: lambda ours, theirs: reference.weighted_cosine(ours, theirs, weights),
-    }[type(objective)]
+    }.get(type(objective), weighted)
     settings = replace(QUICK, objective=objective, iterations=10, keep_best=False)
     found = rebuilt(task, x, y, settings, start=start)
     wanted = {name: value[0] for name, value in seen(task, x, y).items()}
@@ -363,13 +371,7 @@ def test_a_prior_of_each_record_adds_up_over_the_batch(per_record: bool) -> None
             task,
             params_of(task),
             wanted,
-            preset(
-                "agic",
-                iterations=1,
-                total_variation=tv,
-                prior_per_record=per_record,
-                prior_relative=False,
-            ),
+            preset("agic", iterations=1, total_variation=tv, prior_per_record=per_record),
             **given,
         ).losses[0, 0]
         for tv in (0.0, 0.5)
@@ -384,8 +386,7 @@ def test_a_prior_that_fades_weighs_more_at_first_alone() -> None:
     """The loss at the first iteration and of what is given back, term by term."""
     task = task_of()
     x, y = records(1, 2)
-    chosen = preset("agic", iterations=6, total_variation=0.5, prior_relative=False)
-    chosen = replace(chosen, keep_best=False, prior_per_record=False)
+    chosen = preset("agic", iterations=6, total_variation=0.5, keep_best=False)
     given = {"shape": (2, 1, 6, 6), "labels": y, "low": LOW, "high": HIGH, "seed": 0}
     found = reconstruct(
         task, params_of(task), seen(task, x, y), replace(chosen, prior_first=7.0), **given
@@ -404,7 +405,8 @@ def test_a_relative_prior_is_a_share_of_where_each_target_begins() -> None:
     task = task_of()
     x, y = records(3, 2)
     wanted = seen(task, x, y)
-    chosen = preset("agic", iterations=1, restarts=2, total_variation=0.5, prior_per_record=False)
+    chosen = preset("leakgauge", iterations=1, restarts=2, total_variation=0.5, prior_first=1.0)
+    chosen = replace(chosen, prior_per_record=False, rescale=False)
     assert chosen.prior_relative
     given = {"shape": (2, 1, 6, 6), "low": LOW, "high": HIGH, "seed": 0}
     plain, found = (
@@ -446,7 +448,7 @@ def test_presets_say_what_the_papers_say(name: str) -> None:
         "dlg-adam": ("adam", SquaredError, True, 0.0, False, "constant"),
         "idlg": ("lbfgs", SquaredError, False, 0.0, False, "constant"),
         "inverting-gradients": ("signed-adam", Cosine, False, 1e-4, True, "step-down"),
-        "agic": ("signed-adam", LayerWeights, False, 0.01, True, "step-down"),
+        "agic": ("adam", LayerWeights, False, 1e-4, False, "constant"),
     }
     if name in expected:
         assert expected[name] == (
@@ -454,6 +456,27 @@ def test_presets_say_what_the_papers_say(name: str) -> None:
             *(chosen.total_variation, chosen.boxed, chosen.schedule),
         )
     assert chosen.patience is None
+
+
+@pytest.mark.parametrize(
+    ("trained", "large", "smooth", "beta"),
+    [
+        (False, False, 1e-4, 50.0),
+        (True, False, 1e-2, 2.0),
+        (False, True, 1e-3, 50.0),
+        (True, True, 1e-1, 2.0),
+    ],
+)
+def test_agic_has_the_papers_settings_by_phase_and_network(
+    trained: bool, large: bool, smooth: float, beta: float
+) -> None:
+    """Section V-A: the four weights of the total variation, beta, Adam's rate, the iterations."""
+    chosen = presets_for(trained=trained, large=large)["agic"]
+    assert chosen == agic(trained=trained, large=large)
+    assert (chosen.total_variation, chosen.objective) == (smooth, LayerWeights("linear", beta))
+    assert (chosen.optimizer, chosen.lr, chosen.iterations) == ("adam", 0.1, 10_000)
+    assert (chosen.prior_relative, chosen.prior_per_record) == (False, False)
+    assert PRESETS["dlg-adam"].iterations == 10_000
 
 
 REFUSED = {
@@ -514,7 +537,7 @@ def test_what_does_not_fit_is_refused(given, message: str) -> None:
         ({"optimizer": "sgd"}, "optimizer is 'sgd'"),
         ({"total_variation": -1.0}, "total variation is -1"),
         ({"prior_first": 0.5}, "prior first is 0.5; expected a number from 1"),
-        ({"optimizer": "lbfgs"}, "L-BFGS chooses its own steps"),
+        ({"optimizer": "lbfgs", "schedule": "cosine"}, "L-BFGS chooses its own steps"),
         ({"steps": 3}, "no setting 'steps'"),
     ],
 )

@@ -298,6 +298,8 @@ REFUSED = [
     (("--epochs", 2, "--local-steps", 2), "--epochs goes with single gradients"),
     (("--matching", "greedy"), "give --epochs of 2 or more"),
     (("--epochs", 2, "--matching", "best"), "--matching is 'best'"),
+    (("--rough-iterations", 9), "--rough-iterations is about images that are matched"),
+    (("--epochs", 2, "--rough-iterations", 0), "--rough-iterations is 0"),
     (("--simulate",), "--simulate is about local steps"),
     (("--local-steps", 2, "--local-lr", -1), "--local-lr is -1"),
     (("--local-steps", 2, "--local-lr", "nan"), "--local-lr is nan"),

@@ -427,7 +427,7 @@ def test_in_python_the_model_stays_as_it_is_and_the_type_is_the_weights_one() ->
     task = Task(network(seed=6).double(), cross_entropy)  # the update brings its own weights
     before = {name: leaf.clone() for name, leaf in task.model.state_dict().items()}
     data = Dataset(torch.rand(20, *PICTURE), torch.arange(20) % CLASSES)
-    found = rebuild_received(task, data, update, preset("agic", iterations=3))
+    found = rebuild_received(task, data, update, preset("leakgauge", iterations=3))
     assert found.x.dtype == torch.float64
     assert found.x.shape == (2, *PICTURE)
     assert bool((found.x >= found.low).all() and (found.x <= found.high).all())

@@ -10,11 +10,15 @@ from leakgauge.inversion.double_backward.perturbation import WeightPerturbation
 from leakgauge.inversion.search.objective import Cosine, LayerWeighted
 
 SHAPES = {"a.weight": (6, 4), "a.bias": (6,), "b.weight": (3, 6), "b.bias": (3,)}
+WEIGHTS = {"a.weight": 1.0, "a.bias": 0.0, "b.weight": 7.0, "b.bias": 3.0}
 OBJECTIVES = {
     "cosine": Cosine(),
     "some layers": Cosine(layers=("a.weight", "b.bias")),
     "biases": Cosine(layers=("a.bias", "b.bias")),
-    "weighted": LayerWeighted({"a.weight": 1.0, "a.bias": 0.0, "b.weight": 7.0, "b.bias": 3.0}),
+    "weighted": LayerWeighted(WEIGHTS),
+    "modified": LayerWeighted(
+        WEIGHTS, modified={"a.weight": ("a.weight", "a.bias"), "b.weight": ("b.weight",)}
+    ),
 }
 
 
@@ -36,7 +40,10 @@ def both(objective, found: Grads, wanted: Grads, row: int) -> list[tuple[Tensor,
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_sums_tell_what_autograd_finds(name: str) -> None:
-    ours, theirs = both(OBJECTIVES[name], drawn("found"), drawn("wanted", 3), row=2)
+    wanted = drawn("wanted", 3)
+    wanted["a.weight"][2, 1:] = 0.0  # of the other targets nothing: weights differ
+    wanted["b.weight"][0, :, :2] = 0.0
+    ours, theirs = both(OBJECTIVES[name], drawn("found"), wanted, row=2)
     torch.testing.assert_close(ours[0], theirs[0], rtol=1e-12, atol=0)
     assert ours[2] == pytest.approx(theirs[2], rel=1e-9)
     for key, value in theirs[1].items():

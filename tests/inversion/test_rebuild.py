@@ -15,6 +15,8 @@ from torch import Tensor
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.data import Source
 from leakgauge.gradients import params_of
+from leakgauge.inversion.epochs.assignment import match_epochs
+from leakgauge.inversion.epochs.joint import joint_reconstruct
 from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.run import over_epochs, scoring, updates
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
@@ -124,6 +126,26 @@ def test_trained_weights_are_the_ones_that_are_attacked(tmp_path: Path) -> None:
     scenario, _ = staged(pictures(), weights=str(tmp_path / "w.safetensors"))
     assert same(params_of(model), scenario.params)
     assert not same(params_of(model), staged(pictures())[0].params)
+
+
+@pytest.mark.parametrize(
+    ("net", "side", "untrained", "trained"),
+    [("lenet", 8, 1e-4, 1e-2), ("lenet", 64, 1e-4, 1e-2), ("lenet", 65, 1e-3, 1e-1),
+     ("resnet50", 32, 1e-3, 1e-1)],
+)  # fmt: skip
+def test_agic_has_the_settings_of_the_network_that_is_attacked(
+    net: str, side: int, untrained: float, trained: float
+) -> None:
+    """Loaded weights are trained ones; by network and image the paper's total variation differs."""
+    common = {"data": "cifar10", "net": net, "side": side, "method": ("agic",)}
+    fresh, loaded = (
+        Attempt(InversionSpec(**common, weights=weights), "agic").settings
+        for weights in (None, "w.pt")
+    )
+    assert (fresh.total_variation, loaded.total_variation) == (untrained, trained)
+    assert (fresh.objective.beta, loaded.objective.beta) == (50.0, 2.0)
+    own = Attempt(InversionSpec(**common, weights="w.pt"), "agic:beta=9").settings
+    assert (own.objective.beta, own.total_variation) == (9.0, trained)
 
 
 # --- playing ------------------------------------------------------------------------
@@ -280,6 +302,51 @@ def test_the_joint_search_is_by_the_matching_that_was_asked_for(
     assert ("matching_gradients" in played.scores) == (matching == "gradients")
 
 
+@pytest.mark.parametrize(
+    ("iterations", "rough", "searches"),
+    [(6, None, [6, 6]), (6, 2, [2, 6, 2, 6]), (2001, None, [2000, 2001, 2000, 2001])],
+)
+def test_rough_images_have_a_shorter_search(
+    iterations: int, rough: int | None, searches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each epoch they are matched, and a search at full length is scored."""
+    played: list[tuple[int, Tensor]] = []
+    matched: list[Tensor] = []
+
+    def attack(task, params, sent, settings, client, known, **given):
+        found = original(
+            task, params, sent, replace(settings, iterations=1), client, known, **given
+        )
+        x = found.x + 0.01 * settings.iterations
+        played.append((settings.iterations, x))
+        return replace(found, x=x)
+
+    def match(images, labels, **given):
+        matched.extend(images)
+        return match_epochs(images, labels, **given)
+
+    original = updates.attack
+    monkeypatch.setattr(updates, "attack", attack)
+    monkeypatch.setattr(over_epochs, "match_epochs", match)
+    monkeypatch.setattr(
+        over_epochs,
+        "joint_reconstruct",
+        lambda *given, **named: joint_reconstruct(
+            *given[:3], replace(given[3], iterations=1), **named
+        ),
+    )
+    settings = {"epochs": 2, "iterations": iterations, "rough_iterations": rough}
+    scenario, attempt = staged(pictures(), labels="known", matching="greedy", **settings)
+    found = rebuild(scenario, attempt)
+    assert [one for one, _ in played] == searches
+    step = len(searches) // 2
+    for epoch in range(2):
+        assert torch.equal(matched[epoch], played[epoch * step][1])
+    whole = played[step - 1][1].flatten(0, 1)
+    wished = scoring.scores_of(scenario, whole, scenario.x, None)["psnr"]
+    torch.testing.assert_close(found.rounds[1]["psnr"], wished)
+
+
 def test_two_epochs_of_two_images_match_and_help() -> None:
     """Distinct labels name the records, so the matching is right."""
     scenario, attempt = staged(
@@ -287,7 +354,7 @@ def test_two_epochs_of_two_images_match_and_help() -> None:
         images=2,
         epochs=2,
         net="slim",
-        method="agic:total_variation=0.01,prior_relative=0",
+        method="agic:total_variation=0.01",
         iterations=120,
         labels="known",
     )

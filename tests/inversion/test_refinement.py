@@ -16,7 +16,7 @@ from leakgauge.inversion.epochs import refinement
 from leakgauge.inversion.epochs.joint import Epoch, joint_reconstruct
 from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.epochs.refinement import refine_assignment, swapped
-from leakgauge.inversion.search.layer_weights import LayerWeights
+from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
 from leakgauge.inversion.search.objective import Cosine, Objective, SquaredError
 from leakgauge.inversion.search.presets import preset
 
@@ -33,7 +33,8 @@ def small_task() -> Task:
 
 
 TASK = small_task()
-WEIGHTED = LayerWeights().objective(TASK.model)
+WEIGHTED = DepthWeights().objective(TASK.model)
+MODIFIED = LayerWeights().objective(TASK.model)
 
 
 def records(n: int, name: str) -> tuple[Tensor, Tensor]:
@@ -73,13 +74,14 @@ def epoch_of(grads: Grads) -> Epoch:
     return Epoch(params_of(TASK.model), grads)
 
 
-@pytest.mark.parametrize("objective", [Cosine(), WEIGHTED, Cosine(layers=("3.weight",))])
+@pytest.mark.parametrize("objective", [Cosine(), WEIGHTED, MODIFIED, Cosine(layers=("3.weight",))])
 @pytest.mark.parametrize("blur", [0.0, 0.7])
 def test_no_swap_of_two_records_comes_nearer(objective: Objective, blur: float) -> None:
     """From every way to deal them; and where the records are known well, the right one is found."""
     x, y = records(6, "six")
     truth = torch.tensor([[4, 0], [2, 5], [1, 3]])
     grads = sent(x, y, truth)
+    grads["0.weight"][0].flatten()[1:] = 0.0  # so that the modified weights differ by update
     noise = torch.randn(x.shape, generator=torch_stream(0, "blur"), dtype=torch.float64)
     guess = (1 - blur) * x + blur * noise
 
@@ -177,7 +179,7 @@ def test_each_later_epoch_is_left_out_in_turn(monkeypatch: pytest.MonkeyPatch) -
         return found
 
     monkeypatch.setattr(refinement, "joint_reconstruct", spy)
-    settings = preset("agic", iterations=40)
+    settings = preset("leakgauge", iterations=40)
     refine_assignment(
         TASK, seen, EpochPlan(DEALT), settings,
         labels=y, record=(1, 4, 4), low=LOW, high=HIGH, seed=0,

@@ -11,7 +11,16 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.types import Task
 from leakgauge.gradients import batch_gradients, params_of
 from leakgauge.gradients.walk import walk
-from leakgauge.inversion import Cosine, LayerWeights, SquaredError, preset, psnr, reconstruct, ssim
+from leakgauge.inversion import (
+    Cosine,
+    DepthWeights,
+    LayerWeights,
+    SquaredError,
+    preset,
+    psnr,
+    reconstruct,
+    ssim,
+)
 from leakgauge.layers import reconstruction
 from leakgauge.layers.reconstruction import LayersRebuilt, rebuild_from_layers, seeing
 from leakgauge.models import build
@@ -154,13 +163,13 @@ def test_what_cannot_be_asked_is_one_line(task, images) -> None:
 
 def test_each_objective_of_a_preset_leaves_layers_out(task) -> None:
     names = tuple(walk(task)[1].parameters)
-    weighted = LayerWeights().objective(task.model)
+    weighted = [weights.objective(task.model) for weights in (LayerWeights(), DepthWeights())]
     rng = torch.Generator().manual_seed(1)
     params = params_of(task.model)
     guess, sent = (
         {name: torch.randn(2, *leaf.shape, generator=rng) for name, leaf in params.items()}
         for _ in range(2)
     )
-    for objective in (SquaredError(), Cosine(), weighted):
+    for objective in (SquaredError(), Cosine(), *weighted):
         part = [{name: side[name] for name in names} for side in (guess, sent)]
         torch.testing.assert_close(seeing(objective, names)(guess, sent), objective(*part))

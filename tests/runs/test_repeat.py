@@ -51,7 +51,7 @@ def specs(command: Command) -> dict[str, Spec]:
         "audit --task m:f --secret s --allow-loop --seed 3",
         "audit t.csv --ask property --ask reconstruction --ask guarantee --seed 4 --batch-size 8 "
         "--set reconstruction.images=16 --set guarantee.clip=1.5 --set inference.rounds=2",
-        "audit t.csv --ask reconstruction --adversary agic:growth=cubic --adversary dlg "
+        "audit t.csv --ask reconstruction --adversary agic:function=logarithmic --adversary dlg "
         "--set reconstruction.redact=true --set reconstruction.hidden=32,16",
         "audit t.csv --ask property --ask reconstruction --defense prune:rate=0.9 --hidden 8 "
         "--hidden 4 --set reconstruction.defense=sign,noise:std=0.1",
@@ -60,7 +60,7 @@ def specs(command: Command) -> dict[str, Spec]:
         "guarantee t.csv --attribute sex --clip 2 --noise 0.1",
         "guarantee t.csv --attribute sex --clip 2 --noise 0.1 --canary random --mechanism opacus "
         "--delta 1e-06 --hidden 3 --seed 2",
-        "invert cifar10 --images 8 --method inverting-gradients --method agic:lr=0.3,relu=2",
+        "invert cifar10 --images 8 --method inverting-gradients --method agic:lr=0.3,relu=0",
         "invert cifar10 --batch-size 4 --local-steps 2 --local-lr 0.01 --simulate --defense sign",
         "invert cifar100 --epochs 3 --matching greedy --labels known --redact --side 16",
         "invert --update u.safetensors --task m:f --restarts 2",

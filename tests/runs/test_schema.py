@@ -168,8 +168,8 @@ TEXTS = [
     "sign:a=1", "clip", "clip:l2=1", "quantise:levels=4", "quantise:levels=4.5",
     "sign:layers=0+body.conv1+last", "prune:rate=0.9,layers=first", "dpsgd:layers=first",
     "dpsgd:clip=2,noise=0.1", "dpsgd:clip=2;noise=0.1", "", "panel", "panel:a=1", "forest",
-    "forest:kernel=10", "forest:kernal=10", "discriminant:ridge=0.1", "agic:growth=cubic",
-    "agic:growht=cubic", "dlg:growth=cubic", "dlg:lr=0.5,restarts=2", "leakgauge", "exact",
+    "forest:kernel=10", "forest:kernal=10", "discriminant:ridge=0.1", "agic:function=linear",
+    "agic:betta=2", "dlg:beta=2", "dlg:lr=0.5,restarts=2", "leakgauge", "exact",
     "exact:a=1",
 ]  # fmt: skip
 

@@ -10,12 +10,12 @@ from leakgauge.core.types import Task
 from leakgauge.gradients.gradients import params_of
 from leakgauge.gradients.probing import private
 
-LINEAR, NORMALISATION = "linear", "normalisation"
+LINEAR, CONVOLUTION, NORMALISATION = "linear", "convolution", "normalisation"
 NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 _KINDS: Mapping[str, tuple[type[nn.Module], ...]] = {
     LINEAR: (nn.Linear,),
-    "convolution": (nn.modules.conv._ConvNd,),
+    CONVOLUTION: (nn.modules.conv._ConvNd,),
     "embedding": (nn.Embedding, nn.EmbeddingBag),
     NORMALISATION: NORMALISATIONS,
     "attention": (nn.MultiheadAttention,),

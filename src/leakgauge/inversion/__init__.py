@@ -9,6 +9,7 @@ from leakgauge.core.lazy import attach
 _PLACES = {
     "PRESETS": "search.presets",
     "Cosine": "search.objective",
+    "DepthWeights": "search.layer_weights",
     "Epoch": "epochs.joint",
     "EpochPlan": "epochs.plan",
     "LabelGuess": "labels.inference",

@@ -19,6 +19,7 @@ from leakgauge.inversion.words import (
     METHODS,
     MLP,
     OF_AN_UPDATE,
+    ROUGH_ITERATIONS,
     SCHEMES,
     STRONGEST,
 )
@@ -122,9 +123,18 @@ class InversionSpec(Spec):
     matching: Annotated[
         str | None,
         Setting(
-            "with --epochs: how to match records between epochs; greedy and optimal compare rough "
-            "images, gradients also compares gradients",
+            "with --epochs: how to match records between epochs; greedy (the paper's) and optimal "
+            "compare rough images, gradients also compares gradients",
             choices=MATCHINGS,
+            panel=ATTACK,
+        ),
+    ] = None
+    rough_iterations: Annotated[
+        Whole | None,
+        Setting(
+            "with --epochs: iterations of the search for the rough images that are matched; by "
+            f"default {ROUGH_ITERATIONS}, or those of the search where it has fewer",
+            least=1,
             panel=ATTACK,
         ),
     ] = None
@@ -178,7 +188,7 @@ class InversionSpec(Spec):
     def plays(cls, adversary: str) -> bool:
         """Return whether ``adversary`` is a method, with or without settings.
 
-        >>> InversionSpec.plays("agic:growth=cubic"), InversionSpec.plays("forest")
+        >>> InversionSpec.plays("agic:beta=2"), InversionSpec.plays("forest")
         (True, False)
         """
         return adversary.partition(":")[0] in METHODS
@@ -267,6 +277,11 @@ class InversionSpec(Spec):
         require(
             self.matching is None or self.epochs > 1,
             "--matching is about several epochs; give --epochs of 2 or more, or leave it out",
+        )
+        require(
+            self.rough_iterations is None or self.epochs > 1,
+            "--rough-iterations is about images that are matched between epochs; give --epochs of "
+            "2 or more, or leave it out",
         )
         require(
             self.epochs == 1 or EXACT not in self.method,

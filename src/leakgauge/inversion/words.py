@@ -24,8 +24,14 @@ IMAGES = 8
 ITERATIONS = 500
 """Iterations of the search unless a user says otherwise; the papers' numbers take hours."""
 
+ROUGH_ITERATIONS = 2000
+"""Iterations for rough images, which are matched between epochs: the paper's number (AGIC, V-D)."""
+
 HIDDEN = (100,)
 """Widths of the hidden layers of the network for tables unless a user says otherwise."""
+
+LARGE_NET, SMALL_SIDE = "resnet50", 64
+"""A network, or images beyond a side in pixels, that AGIC's settings for ImageNet are taken for."""
 
 LARGEST_SIDE = 1024
 """Largest height and width of images in pixels: all images of the data are held at this size."""

@@ -35,6 +35,13 @@ def weighted_cosine(found, wanted, weights):
     return 1 - torch.nn.functional.cosine_similarity(ours, theirs, dim=0, eps=0)
 
 
+def zero_modifier(gradients):
+    """Eq. 8's 1 / (1 - p), number after number; 1 without any number but 0."""
+    numbers = [float(one) for leaf in gradients for one in leaf.flatten()]
+    p = sum(one == 0 for one in numbers) / len(numbers)
+    return 1 / (1 - p) if p < 1 else 1.0
+
+
 def weighted_layers(found, wanted, weights):
     """Eq. 6 in its other reading: each module's own cosine distance, times its weight."""
     total = 0

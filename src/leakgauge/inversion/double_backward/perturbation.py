@@ -41,8 +41,11 @@ class WeightPerturbation:
             {n: value[row : row + 1] for n, value in observed.items()} for row in targets
         ]
         self._room = _room(params)
-        self._stretches = stretches(objective, observed)
-        compared = self._stretches or {}
+        known = stretches(objective, observed)
+        self._names = None if known is None else list(known)
+        # Of each target, one for each name.
+        self._stretches = torch.stack(list(known.values()), 1).tolist() if known else []
+        compared = self._names or []
         self._theirs = [_floats([_dot(own[n], own[n]) for n in compared]) for own in self._observed]
 
     def value(self, grads: Grads, row: int) -> Tensor:
@@ -56,7 +59,7 @@ class WeightPerturbation:
 
         v is the slope of the objective in the gradient ``grads``.
         """
-        perturb = self._differentiated if self._stretches is None else self._summed
+        perturb = self._differentiated if self._names is None else self._summed
         value, changed, size = perturb(grads, row)
         return value, {**self._params, **changed}, size
 
@@ -73,7 +76,7 @@ class WeightPerturbation:
 
     def _summed(self, grads: Grads, row: int) -> tuple[Tensor, dict[str, Tensor], float]:
         """For a layer of weight u, ``v = u (a * observed + b * grads)`` with numbers a and b."""
-        names, weights = zip(*(self._stretches or {}).items(), strict=True)
+        names, weights = self._names or [], self._stretches[row]
         pairs = [(grads[name], self._observed[row][name]) for name in names]
         # Together for each layer, while it is in the cache.
         sums = _floats([_dot(one, other) for one, observed in pairs for other in (observed, one)])

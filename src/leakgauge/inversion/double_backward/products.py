@@ -16,7 +16,7 @@ from leakgauge.gradients.flattening import flat_leaf
 
 
 def products(
-    ones: Sequence[Tensor], others: Sequence[Tensor], weights: Sequence[float]
+    ones: Sequence[Tensor], others: Sequence[Tensor], weights: Tensor
 ) -> tuple[Tensor, Tensor]:
     """``sum_l w_l <one_l, other_l>`` and ``sum_l w_l |one_l|^2`` of each row, ``[N]`` both.
 
@@ -25,19 +25,19 @@ def products(
     Args:
         ones: stacks ``[N, *p]``.
         others: the second factors, of the same shapes.
-        weights: one for each.
+        weights: of each stack and row, ``[L, N]``.
 
-    >>> products([torch.tensor([[3.0, 4.0]])], [torch.tensor([[1.0, 2.0]])], [1.0])
+    >>> products([torch.tensor([[3.0, 4.0]])], [torch.tensor([[1.0, 2.0]])], torch.ones(1, 1))
     (tensor([11.]), tensor([25.]))
     """
-    result: tuple[Tensor, Tensor] = _Products.apply(tuple(others), tuple(weights), *ones)  # type: ignore[no-untyped-call]
+    result: tuple[Tensor, Tensor] = _Products.apply(tuple(others), weights, *ones)  # type: ignore[no-untyped-call]
     return result
 
 
-def squares(stacks: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+def squares(stacks: Sequence[Tensor], weights: Tensor) -> Tensor:
     """``sum_l w_l |row_l|^2`` of each row of stacks ``[N, *p]``, ``[N]``, without a copy of them.
 
-    >>> squares([torch.tensor([[3.0, 4.0]])], [2.0])
+    >>> squares([torch.tensor([[3.0, 4.0]])], torch.tensor([[2.0]]))
     tensor([50.])
     """
     return _weighted([_dots(stack, stack) for stack in stacks], weights)
@@ -49,16 +49,15 @@ def _dots(one: Tensor, other: Tensor) -> Tensor:
     return torch.stack([torch.dot(a, b) for a, b in pairs])
 
 
-def _weighted(rows: list[Tensor], weights: Sequence[float]) -> Tensor:
+def _weighted(rows: list[Tensor], weights: Tensor) -> Tensor:
     """``sum_l w_l rows_l``, ``[N]``."""
-    result = torch.stack(rows)
-    return (result.new_tensor(weights)[:, None] * result).sum(0)
+    return (weights * torch.stack(rows)).sum(0)
 
 
 class _Products(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, others: tuple[Tensor, ...], weights: tuple[float, ...], *ones: Tensor
+        ctx: Any, others: tuple[Tensor, ...], weights: Tensor, *ones: Tensor
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(*ones, *others)
         ctx.weights = weights
@@ -73,7 +72,7 @@ class _Products(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, to_dot: Tensor, to_square: Tensor) -> tuple[Tensor | None, ...]:
         count = len(ctx.weights)
-        weights = to_dot.new_tensor(ctx.weights)[:, None]
+        weights = ctx.weights
         by_dot, by_square = (weights * to_dot).unbind(), (2 * weights * to_square).unbind()
         ones, others = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
         return (

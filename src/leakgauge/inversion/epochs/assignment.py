@@ -4,7 +4,8 @@ In every epoch a client shuffles the same n records into batches, one update eac
 first inverted alone; then the rough images of different epochs are assigned to each other.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -15,10 +16,9 @@ from leakgauge.core.checks import require, require_choice, require_count
 from leakgauge.inversion.epochs.plan import EpochPlan
 
 METHODS = ("greedy", "optimal")
+"""The paper's way to assign rough images to one another, and ours."""
 
 _NOT_FINITE = "rough images hold values that are not finite; leave out updates that failed"
-
-_Pairing = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 def match_epochs(
@@ -27,14 +27,21 @@ def match_epochs(
     *,
     pool: int = 2,
     method: str = "greedy",
+    by_labels: bool = True,
 ) -> EpochPlan:
-    """Return the plan that assigns the rough images of every later epoch to those of the first.
+    """Return the plan that assigns the rough images of each epoch to those of the epoch before.
+
+    ``greedy`` is the paper's: images may be matched whose updates' lists of labels share a label,
+    which is the image's own label where an update is of one record. ``optimal`` is ours: each image
+    has to have the same label. Assignments of consecutive epochs are composed, so that each record
+    of the first epoch has one image in every other.
 
     Args:
         images: of each epoch, rebuilt from its updates alone, ``[U, B, ...]``.
         labels: of these images, int64 ``[U, B]``.
         pool: as for ``match``.
-        method: as for ``match``.
+        method: as for ``match``; it decides the filter by labels, too.
+        by_labels: whether labels decide which images may be matched; False is for comparison.
 
     Returns:
         The plan; its first epoch is 0, 1, 2, ... by definition.
@@ -55,38 +62,39 @@ def match_epochs(
         f"images and labels of the epochs are {sorted(shapes)}; expected [U, B, ...] and [U, B], "
         "the same in each epoch",
     )
-    first, first_labels = images[0].flatten(0, 1), labels[0].flatten()
-    members = [torch.arange(len(first), device=first_labels.device)]
-    for x, y in zip(images[1:], labels[1:], strict=True):
-        order = match(first, x.flatten(0, 1), first_labels, y.flatten(), pool=pool, method=method)
-        members.append(order.argsort().to(members[0].device))
-    return EpochPlan(torch.stack(members).view(-1, *labels[0].shape))
+    share = _updates_share_a_label if method == "greedy" else _images_share_a_label
+    order = torch.arange(labels[0].numel())
+    members = [order]
+    epochs = list(zip(images, labels, strict=True))
+    for (before, named_before), (after, named_after) in pairwise(epochs):
+        allowed = share(named_before, named_after) if by_labels else None
+        flat = before.flatten(0, 1), after.flatten(0, 1)
+        order = match(*flat, allowed=allowed, pool=pool, method=method)[order]
+        members.append(order.argsort())
+    return EpochPlan(torch.stack(members).view(-1, *labels[0].shape).to(labels[0].device))
 
 
 def match(
     first: Tensor,
     other: Tensor,
-    first_labels: Tensor,
-    other_labels: Tensor,
     *,
+    allowed: Tensor | None = None,
     pool: int = 2,
     method: str = "greedy",
 ) -> Tensor:
     """Return each record's place in another epoch, by the squared distance of pooled images.
 
-    Only images with the same label are compared. ``greedy``: one after the other, the images of the
-    first epoch take the nearest image that is left. ``optimal``: the one-to-one assignment with the
-    smallest sum. Inferred labels may differ between epochs; images whose label has no partner left
-    are assigned to each other in the same way. The order of the greedy rule and the treatment of
-    this remainder are our reading of the paper.
+    ``greedy``, the paper's: all pairs are sorted, the nearest first, and each pair of which both
+    images are still free is matched. ``optimal``, ours: the one-to-one assignment with the smallest
+    sum. The paper matches all images, and does not say how where the labels allow an image no
+    free partner: such images are matched after all others, in the same way.
 
     Args:
         first: rough images of the first epoch ``[n, c, h, w]``; records without two axes of
             pixels need ``pool=1``.
         other: those of the other epoch, of the same shape.
-        first_labels: int64 ``[n]``.
-        other_labels: int64 ``[n]``.
-        pool: side of the square of pixels that is averaged.
+        allowed: which pairs may be matched, bool ``[n, n]``; None allows all.
+        pool: side of the square of pixels that is averaged, with the same stride.
         method: ``"greedy"`` or ``"optimal"``.
 
     Returns:
@@ -96,29 +104,26 @@ def match(
         InputError: a shape does not fit, or the method is not known.
 
     References:
-        Xu et al., AGIC, SRDS 2022, section IV-B.
+        Xu et al., AGIC, SRDS 2022, section IV-B; the pooling is that of section V-A.
 
     >>> x = torch.tensor([0.0, 1.0, 2.0]).view(3, 1, 1, 1).expand(3, 1, 2, 2)
-    >>> match(x, x[[2, 0, 1]] + 0.1, torch.tensor([5, 5, 6]), torch.tensor([6, 5, 5]))
+    >>> match(x, x[[2, 0, 1]] + 0.1)
     tensor([1, 2, 0])
     """
     require_choice(method, "method of matching", METHODS)
     n = len(first)
+    pairs = (n, n) if allowed is None else tuple(allowed.shape)
     require(
-        first.shape == other.shape and first_labels.shape == other_labels.shape == (n,),
-        f"images of two epochs are {list(first.shape)} and {list(other.shape)} with labels "
-        f"{list(first_labels.shape)} and {list(other_labels.shape)}; expected [n, ...] and [n]",
+        first.shape == other.shape and pairs == (n, n),
+        f"images of two epochs are {list(first.shape)} and {list(other.shape)} with pairs "
+        f"{list(pairs)}; expected [n, ...] and [n, n]",
     )
     require(bool(torch.isfinite(first).all() & torch.isfinite(other).all()), _NOT_FINITE)
     distance = torch.cdist(_pooled(first, pool), _pooled(other, pool)).square().cpu()
-    paired = _greedy if method == "greedy" else _optimal
-    order = torch.full((n,), -1)
-    for label in sorted(set(first_labels.tolist())):
-        rows, columns = ((y.cpu() == label).nonzero()[:, 0] for y in (first_labels, other_labels))
-        _fill(order, distance, rows, columns, paired)
-    left = torch.ones(n, dtype=torch.bool).scatter_(0, order[order >= 0], False)
-    _fill(order, distance, (order < 0).nonzero()[:, 0], left.nonzero()[:, 0], paired)
-    return order.to(first_labels.device)
+    if allowed is not None:
+        # More than all others together: a pair that is not allowed comes last.
+        distance = distance + (1 + n * distance.max()) * ~allowed.cpu()
+    return (_greedy if method == "greedy" else _optimal)(distance)
 
 
 def arrange(
@@ -133,7 +138,7 @@ def arrange(
     """Return the plan with the records of each update in the order of the update's rough images.
 
     For a plan whose order within an update means nothing. In each update of a later epoch, records
-    and images are assigned to each other as by ``match``, with the smallest sum.
+    and images of the same label are assigned to each other with the smallest sum.
 
     Args:
         plan: of E epochs.
@@ -154,7 +159,13 @@ def arrange(
     epochs = [plan.members[0]]
     for members, rough, named in zip(plan.members[1:], images[1:], image_labels[1:], strict=True):
         orders = [
-            match(one, x[held], own, labels[held], pool=pool, method="optimal")
+            match(
+                one,
+                x[held],
+                allowed=_images_share_a_label(own, labels[held]),
+                pool=pool,
+                method="optimal",
+            )
             for held, one, own in zip(members, rough, named, strict=True)
         ]
         epochs.append(members.gather(1, torch.stack(orders).to(members.device)))
@@ -173,22 +184,27 @@ def _pooled(images: Tensor, pool: int) -> Tensor:
     return (avg_pool2d(plain, pool) if pool > 1 else plain).flatten(1)
 
 
-def _fill(order: Tensor, distance: Tensor, rows: Tensor, columns: Tensor, paired: _Pairing) -> None:
-    """Assign ``rows`` to ``columns``; where their numbers differ, some stay without a partner."""
-    some, others = paired(distance[rows][:, columns])
-    order[rows[some]] = columns[others]
+def _updates_share_a_label(first: Tensor, other: Tensor) -> Tensor:
+    """Which images' updates share a label, bool ``[n, n]``, of labels ``[U, B]``."""
+    shared = (first[:, None, :, None] == other[None, :, None, :]).flatten(2).any(2)
+    return shared.repeat_interleave(first.shape[1], 0).repeat_interleave(other.shape[1], 1)
 
 
-def _greedy(distance: Tensor) -> tuple[Tensor, Tensor]:
-    distance = distance.clone()
-    count = min(distance.shape)
-    taken = torch.empty(count, dtype=torch.int64)
-    for row in range(count):
-        taken[row] = distance[row].argmin()
-        distance[:, taken[row]] = torch.inf
-    return torch.arange(count), taken
+def _images_share_a_label(first: Tensor, other: Tensor) -> Tensor:
+    """Which images have the same label, bool ``[n, n]``, of labels ``[...]``."""
+    return first.flatten()[:, None] == other.flatten()
 
 
-def _optimal(distance: Tensor) -> tuple[Tensor, Tensor]:
-    rows, columns = linear_sum_assignment(distance.numpy())
-    return torch.from_numpy(rows), torch.from_numpy(columns)
+def _greedy(distance: Tensor) -> Tensor:
+    n = len(distance)
+    order: dict[int, int] = {}
+    taken = [False] * n
+    for pair in distance.flatten().argsort(stable=True).tolist():
+        row, column = divmod(pair, n)
+        if row not in order and not taken[column]:
+            order[row], taken[column] = column, True
+    return torch.tensor([order[row] for row in range(n)], dtype=torch.int64)
+
+
+def _optimal(distance: Tensor) -> Tensor:
+    return torch.from_numpy(linear_sum_assignment(distance.numpy())[1])

@@ -18,7 +18,7 @@ from leakgauge.inversion.double_backward.products import squares
 from leakgauge.inversion.epochs.joint import Epoch, check_plan, joint_reconstruct
 from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.search.engine import objective_of
-from leakgauge.inversion.search.objective import Objective, cosine_distance, stretches
+from leakgauge.inversion.search.objective import Cosine, Objective, cosine_distance, stretches
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.targets import Progress, Reconstruction
 from leakgauge.runs.checkpoint import Checkpoint
@@ -163,11 +163,12 @@ def swapped(
     """
     with torch.no_grad():
         own = differentiable_gradients(task, epoch.params, x[:, None], labels.to(x.device)[:, None])
-    weights = stretches(measure, list(own)) or dict.fromkeys(own, 1.0)
-    flat = [flat_leaf(own[name]) for name in weights]
-    seen = [flat_leaf(epoch.grads[name]).to(one) for name, one in zip(weights, flat, strict=True)]
-    shares = list(weights.values())
-    among, with_seen = (_inner(flat, others, shares) for others in (flat, seen))
+    observed = {name: epoch.grads[name].to(leaf) for name, leaf in own.items()}
+    weights = stretches(measure, observed) or stretches(Cosine(), observed) or {}
+    flat, seen = ([flat_leaf(side[name]) for name in weights] for side in (own, observed))
+    shares = torch.stack(list(weights.values()))
+    among = torch.einsum("lu,lij->uij", shares.double(), _inner(flat, flat))
+    with_seen = torch.einsum("lu,liu->iu", shares.double(), _inner(flat, seen))
     theirs = squares(seen, shares).double()
     update = (members.flatten().argsort() // members.shape[1]).to(x.device)
     kept, least = update.clone(), float("inf")
@@ -181,10 +182,10 @@ def swapped(
         update[[one, other]] = update[[other, one]]
 
 
-def _inner(ones: list[Tensor], others: list[Tensor], weights: list[float]) -> Tensor:
-    """Weighted inner products of each row with each other ``[n, m]``, of ``[n, D]``, ``[m, D]``."""
-    pairs = zip(ones, others, weights, strict=True)
-    return torch.stack([weight * (one @ other.T) for one, other, weight in pairs]).double().sum(0)
+def _inner(ones: list[Tensor], others: list[Tensor]) -> Tensor:
+    """Inner products of rows ``[L, n, m]``, of L pairs of ``[n, D]`` and ``[m, D]``."""
+    pairs = zip(ones, others, strict=True)
+    return torch.stack([one @ other.T for one, other in pairs]).double()
 
 
 def _best_swap(
@@ -196,18 +197,19 @@ def _best_swap(
 
     Args:
         update: of each record ``[n]``.
-        among: inner products of the records' gradients ``[n, n]``.
+        among: inner products of the records' gradients, weighted as each update's ``[U, n, n]``.
         with_seen: with those of the updates ``[n, U]``.
         theirs: squared norms of these ``[U]``.
     """
     held = one_hot(update, len(theirs)).to(among)
-    with_sum = among @ held
+    with_sum = torch.einsum("uij,ju->iu", among, held)
     dot, ours = (held * with_seen).sum(0), (held * with_sum).sum(0)
     now = cosine_distance((dot, ours, theirs))
     # From here on [i, j]: of record i's update, if j takes the place of i in it.
-    mine, sizes = update[:, None], among.diagonal()
-    without = ours[mine] - 2 * with_sum.gather(1, mine) + sizes[:, None]
-    gained = 2 * (with_sum[:, update].T - among) + sizes
+    mine, records = update[:, None], torch.arange(len(update), device=update.device)
+    sizes = among.diagonal(dim1=1, dim2=2)[update]
+    without = ours[mine] - 2 * with_sum.gather(1, mine) + sizes.gather(1, records[:, None])
+    gained = 2 * (with_sum[:, update].T - among[update, records]) + sizes
     then_dot = dot[mine] - with_seen.gather(1, mine) + with_seen[:, update].T
     then = cosine_distance((then_dot, without + gained, theirs[mine]))
     gain = (now[mine] - then) + (now[mine] - then).T

@@ -12,7 +12,7 @@ from leakgauge.defenses import parse_defense
 from leakgauge.inversion import words
 from leakgauge.inversion.search.adaptive import adapts
 from leakgauge.inversion.search.parse import parse_attack
-from leakgauge.inversion.search.presets import PRESETS
+from leakgauge.inversion.search.presets import agic, presets_for
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.runs.spec import NONE
 from leakgauge.training.client import Client
@@ -54,8 +54,20 @@ class Attempt:
     def settings(self) -> Settings:
         """The settings of the search; exact recovery does not use them."""
         spec = self.spec
-        are_images = spec.net != words.MLP
-        return settings_of(self.method, spec.iterations, spec.restarts, are_images=are_images)
+        return settings_of(
+            self.method,
+            spec.iterations,
+            spec.restarts,
+            are_images=spec.net != words.MLP,
+            trained=spec.weights is not None,
+            large=spec.net == words.LARGE_NET or spec.side > words.SMALL_SIDE,
+        )
+
+    @property
+    def rough(self) -> Settings:
+        """The settings of the search for rough images, which are matched between epochs."""
+        most = self.spec.rough_iterations or words.ROUGH_ITERATIONS
+        return replace(self.settings, iterations=min(most, self.settings.iterations))
 
     @property
     def is_adaptive(self) -> bool:
@@ -109,7 +121,13 @@ def title_of(method: str, defense: str, knowledge: str) -> str:
 
 
 def settings_of(
-    method: str, iterations: int | None, restarts: int, *, are_images: bool
+    method: str,
+    iterations: int | None,
+    restarts: int,
+    *,
+    are_images: bool,
+    trained: bool = False,
+    large: bool = False,
 ) -> Settings:
     """Return a method's settings for a command that ends within minutes.
 
@@ -119,11 +137,15 @@ def settings_of(
         restarts: of the search.
         are_images: whether neighbouring values of a record are neighbouring pixels; without them
             the total variation has no weight.
+        trained: as for ``agic``; loaded weights are taken for trained ones. Of a user's own model
+            the phase is not known here, and it is taken for untrained.
+        large: as for ``agic``.
 
     >>> settings_of("agic", None, 1, are_images=True).iterations
     500
     """
-    own = parse_attack(method, words.EXACT) or PRESETS["agic"]
+    presets = presets_for(trained=trained, large=large)
+    own = parse_attack(method, words.EXACT, presets=presets) or agic()
     chosen = min(words.ITERATIONS, own.iterations) if iterations is None else iterations
     settings = replace(own, iterations=chosen, restarts=restarts)
     return settings if are_images else replace(settings, total_variation=0.0)

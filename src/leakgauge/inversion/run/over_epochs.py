@@ -1,5 +1,6 @@
 """Plays an attempt over several epochs of one client that holds all the records."""
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,9 +43,9 @@ class _SingleEpochs:
     Attributes:
         epochs: what the server saw.
         orders: the true records of the updates, ``[U, B]`` each: for scoring alone.
-        rough: records rebuilt from each update alone, ``[U, B, ...]``.
+        rough: records rebuilt from each update alone, by a short search, ``[U, B, ...]``.
         labels: of these, ``[U, B]``.
-        scores: by epoch, counted from 1.
+        scores: of a search at full length, by epoch, counted from 1.
     """
 
     epochs: list[Epoch] = field(default_factory=list)
@@ -130,20 +131,22 @@ def _play_epochs(
         drawn = stream(spec.seed, "epoch", number).permutation(count) if number else range(count)
         order = torch.as_tensor(list(drawn), device=scenario.y.device)
         x, y = (in_updates(values[order], client) for values in (scenario.x, scenario.y))
-        sent, search = attack_updates(
-            scenario,
-            attempt,
-            params,
-            x,
-            y,
+        play = functools.partial(
+            attack_updates,
+            *(scenario, attempt, params, x, y),
             seed=spec.seed + number,
             progress=progress,
-            checkpoint=checkpoint.part(f"epoch-{number + 1}", after=digest_of(params)),
         )
+        part = checkpoint.part(f"rough-{number + 1}", after=digest_of(params))
+        sent, rough = play(settings=attempt.rough, checkpoint=part)
+        search = rough
+        if attempt.rough != attempt.settings:  # An epoch by itself is scored at full length.
+            part = checkpoint.part(f"epoch-{number + 1}", after=digest_of(params))
+            _, search = play(checkpoint=part)
         single.epochs.append(Epoch(params, sent.grads))
         single.orders.append(order.view(-1, client.records))
-        single.rough.append(search.x)
-        single.labels.append(search.labels)
+        single.rough.append(rough.x)
+        single.labels.append(rough.labels)
         single.scores[number + 1] = {
             **scores_of(scenario, in_true_order(search.x, x), scenario.x[order], lpips),
             LABEL_ACCURACY: label_accuracy(search.labels, y),

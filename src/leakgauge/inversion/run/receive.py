@@ -15,7 +15,7 @@ from leakgauge.inversion.run.facts import keep_facts
 from leakgauge.inversion.run.prepare_update import PreparedUpdate, prepare_received
 from leakgauge.inversion.run.progress import search_progress
 from leakgauge.inversion.run.received import are_pictures, keep_received, measurement_of
-from leakgauge.inversion.words import OF_AN_UPDATE
+from leakgauge.inversion.words import OF_AN_UPDATE, SMALL_SIDE
 from leakgauge.results.measurements import Run
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.question import Answer, Progress
@@ -49,7 +49,14 @@ def prepare_update(spec: InversionSpec, source: Source) -> PreparedUpdate:
         update = replace(update, records=spec.images)
     task, data = source.task, source.dataset.to(spec.device)
     (method,) = spec.method
-    settings = settings_of(method, spec.iterations, spec.restarts, are_images=are_pictures(data.x))
+    pictures = are_pictures(data.x)
+    settings = settings_of(
+        method,
+        spec.iterations,
+        spec.restarts,
+        are_images=pictures,
+        large=pictures and max(data.x.shape[2:]) > SMALL_SIDE,
+    )
     return prepare_received(
         Task(task.model.to(spec.device), task.loss),
         data,

@@ -6,6 +6,7 @@ from leakgauge.core.types import Params
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.search.attack import Knowledge, attack
+from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.targets import Progress, Reconstruction
 from leakgauge.inversion.words import KNOWN
 from leakgauge.runs.checkpoint import Checkpoint
@@ -25,6 +26,7 @@ def attack_updates(
     y: Tensor,
     *,
     seed: int,
+    settings: Settings | None = None,
     snapshots: int = 0,
     progress: Progress | None,
     checkpoint: Checkpoint | None = None,
@@ -38,6 +40,7 @@ def attack_updates(
         x: records ``[T, S * B, ...]``.
         y: labels ``[T, S * B]``.
         seed: of the search.
+        settings: of the search; None takes the attempt's.
         snapshots: points at which the records are noted.
         progress: called at each iteration.
         checkpoint: keeps the state of the search on the way.
@@ -47,7 +50,7 @@ def attack_updates(
         scenario.task,
         params,
         sent,
-        attempt.settings,
+        settings or attempt.settings,
         attempt.client,
         _knowledge(scenario, attempt, y),
         record=tuple(scenario.x.shape[1:]),

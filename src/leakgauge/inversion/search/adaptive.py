@@ -14,6 +14,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.types import Grads
 from leakgauge.defenses import Defense
 from leakgauge.inversion.search.engine import objective_of
+from leakgauge.inversion.search.layer_weights import LayerWeights
 from leakgauge.inversion.search.objective import Objective, SquaredError
 from leakgauge.inversion.search.settings import Settings
 
@@ -111,11 +112,14 @@ def adapted_settings(settings: Settings, defense: Defense, model: nn.Module) -> 
     Raises:
         InputError: as ``adapted``.
     """
-    objective = adapted(objective_of(settings, model), defense)
     # A gradient that is pruned, clipped or reduced to signs has lost its size.
     sized = defense.keeps_size
     if defense.update.is_identity:
         return settings if sized else replace(settings, rescale=False)
+    if isinstance(settings.objective, LayerWeights):
+        # The zeros of a changed update are not those of a ReLU.
+        settings = replace(settings, objective=replace(settings.objective, relu=False))
+    objective = adapted(objective_of(settings, model), defense)
     smooth = settings.total_variation
     smooth = max(smooth, TOTAL_VARIATION) if smooth > 0 else 0.0
     return replace(

@@ -13,7 +13,7 @@ from leakgauge.gradients.probing import Watch, explained, private, refuse_random
 from leakgauge.inversion.double_backward.difference import Difference
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 from leakgauge.inversion.double_backward.precision import Rounded
-from leakgauge.inversion.search.layer_weights import LayerWeights
+from leakgauge.inversion.search.layer_weights import Weights
 from leakgauge.inversion.search.objective import Objective, SquaredError
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
@@ -165,7 +165,7 @@ def rescaled(
 def objective_of(settings: Settings, model: nn.Module) -> Objective:
     """The objective of an attack on this model: layer weights are worked out for its layers."""
     chosen = settings.objective
-    return chosen.objective(model) if isinstance(chosen, LayerWeights) else chosen
+    return chosen.objective(model) if isinstance(chosen, Weights) else chosen
 
 
 def classes_of(task: Task, params: Params, x: Tensor) -> int | None:

@@ -1,131 +1,158 @@
-"""How much each layer weighs when gradients are compared: AGIC's Eq. 7, Table I and Eq. 8."""
+"""How much each layer weighs when gradients are compared: AGIC's weights, and ours."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import get_args
 
-import torch
 from torch import nn
-from torch.fx import GraphModule, Node, symbolic_trace
-from torch.nn import functional as F
 
-from leakgauge.core.checks import InputError, require_choice, require_positive
+from leakgauge.core.checks import require_choice, require_positive
 from leakgauge.core.types import Task
-from leakgauge.gradients.walk import NORMALISATION, NORMALISATIONS, walk
+from leakgauge.gradients.walk import CONVOLUTION, NORMALISATION, walk
 from leakgauge.inversion.search.objective import Form, LayerWeighted
 
-WEIGHT_FUNCTIONS: Mapping[str, Callable[[float], float]] = MappingProxyType(
+WEIGHT_FUNCTIONS: Mapping[str, Callable[[int, int], float]] = MappingProxyType(
     {
-        "constant": lambda depth: 0.0,
-        "linear": lambda depth: depth,
-        "quadratic": lambda depth: depth**2,
-        "cubic": lambda depth: depth**3,
-        "square-root": math.sqrt,
-        "logarithmic": lambda depth: math.log1p((math.e - 1) * depth),
-        "exponential": lambda depth: math.expm1(depth) / math.expm1(1),
+        "constant": lambda i, count: 0.0,
+        "linear": lambda i, count: i,
+        "logarithmic": lambda i, count: math.log(i),
+        # e^i up to the factor that a takes up, which does not overflow.
+        "exponential": lambda i, count: math.exp(i - count),
     }
 )
-"""The growth of the weight from 0 at the first layer to 1 at the last, by its name."""
-
-_PASSED = (*NORMALISATIONS, nn.Identity, nn.modules.dropout._DropoutNd)
-_ADDITIONS = ("add", "iadd", "add_")
+"""Table I's functions f of a convolution's number i, of 1 to N: a weight is a f(i) + b."""
 
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """How the weight of a layer grows with its depth.
+    """AGIC's weights: they grow over the convolutions.
 
-    Layer l of L weighs ``1 + (maximum - 1) * growth((l - 1) / (L - 1))``, in the order in which
-    the model registers its layers. The paper's text was not at hand: the linear growth is
-    what is known of Eq. 7; the other names of Table I, and that all of them rise from 1 to
-    ``maximum``, are our reading. Eq. 8 is read as a factor for the layers whose output goes
-    into a ReLU. The paper leaves the weight of normalisation parameters open: they take the
-    weight of the layer that they follow, also its factor.
+    Convolution i of N, in the order in which the model registers them, has the linear weight
+    ``l_i = 1 + (beta - 1) / (N - 1) (i - 1)`` (Eq. 7). It weighs ``l_i / (1 - p_i)``, with p_i the
+    share of zeros in its received gradient, and every fully connected layer the mean of the l_i
+    (Eq. 8). Shortcuts count as convolutions: a ResNet20-4 has 19 in its main path and two 1 x 1
+    shortcuts, the paper's N = 21.
+
+    Table I has other functions in place of the linear one: ``a f(i) + b`` through (1, 1) and
+    (N, beta), with ``beta`` 2 for those that rise and 0.5 for those that fall.
+
+    Choices where the paper is silent. Its gradient is made of convolutions and fully connected
+    layers only: normalisation parameters are taken for a part of the layer that they follow, and
+    weigh as it does, but their zeros do not count; before the first layer they weigh 1. A layer of
+    any other kind weighs as a fully connected one. A network with fewer than two convolutions
+    weighs all layers equally. The paper has the modifier "if ReLU is used"; other activations
+    leave no zeros to count. Zeros of a defense count as well, unless the attacker knows of it
+    (``adapted_settings``).
 
     Attributes:
-        growth: one of ``WEIGHT_FUNCTIONS``.
+        function: one of ``WEIGHT_FUNCTIONS``.
+        beta: weight of the last convolution; the paper has 50 for untrained networks and 2 for
+            trained ones.
+        relu: whether to divide by 1 - p_i, the paper's ReLU modifier.
+
+    Raises:
+        InputError: an unknown function, or a weight that is not above 0.
+
+    References:
+        Xu et al., AGIC, SRDS 2022, section IV-C, Eq. 7, Eq. 8 and Table I.
+
+    >>> model = nn.Sequential(
+    ...     nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3, bias=False), nn.Flatten(), nn.Linear(16, 2)
+    ... )
+    >>> LayerWeights(beta=3.0).of(model)
+    {'0.weight': 1.0, '0.bias': 1.0, '1.weight': 3.0, '3.weight': 2.0, '3.bias': 2.0}
+    """
+
+    function: str = "linear"
+    beta: float = 50.0
+    relu: bool = True
+
+    def __post_init__(self) -> None:
+        require_choice(self.function, "function of the layer weights", WEIGHT_FUNCTIONS)
+        require_positive(self.beta, "weight of the last convolution (beta)")
+
+    def of(self, model: nn.Module) -> dict[str, float]:
+        """Return the weight of each trainable parameter of ``model`` by name, without modifier."""
+        layers = walk(Task(model))
+        count = sum(one.kind == CONVOLUTION for one in layers)
+        own = iter([self._at(i, count) for i in range(1, count + 1)])
+        mean = sum(self._at(i, count) for i in range(1, count + 1)) / count if count else 1.0
+        weights: dict[str, float] = {}
+        weight = 1.0
+        for one in layers:
+            if one.kind != NORMALISATION:
+                weight = next(own) if one.kind == CONVOLUTION else mean
+            weights |= dict.fromkeys(one.parameters, weight)
+        return weights
+
+    def objective(self, model: nn.Module) -> LayerWeighted:
+        """Return the layer-weighted cosine with these weights."""
+        return LayerWeighted(self.of(model), modified=_convolutions(model) if self.relu else {})
+
+    def _at(self, i: int, count: int) -> float:
+        first, here, last = (WEIGHT_FUNCTIONS[self.function](at, count) for at in (1, i, count))
+        return 1 + (self.beta - 1) * (here - first) / (last - first) if last != first else 1.0
+
+
+@dataclass(frozen=True)
+class DepthWeights:
+    """Our weights: they grow over all layers, also the fully connected ones.
+
+    Layer l of L, in the order in which the model registers them, weighs
+    ``1 + (maximum - 1) (l - 1) / (L - 1)``. Normalisation parameters are no layer: they weigh as
+    the layer that they follow.
+
+    Attributes:
         maximum: weight of the last layer; the first weighs 1. The default was chosen on training
             images of CIFAR-10; from 10 to 100 it moved the result by less than 1 dB.
-        relu: factor for layers that a ReLU follows; 1 leaves it out.
         form: of the objective, as for ``LayerWeighted``.
 
     Raises:
-        InputError: an unknown growth, or a number that is not above 0.
-
-    References:
-        Xu et al., AGIC, SRDS 2022, Eq. 7, Eq. 8 and Table I.
+        InputError: a weight that is not above 0, or an unknown form.
 
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
-    >>> LayerWeights(maximum=10.0).of(model)
+    >>> DepthWeights(maximum=10.0).of(model)
     {'0.weight': 1.0, '0.bias': 1.0, '2.weight': 10.0, '2.bias': 10.0}
     """
 
-    growth: str = "linear"
     maximum: float = 30.0
-    relu: float = 1.0
     form: Form = "vector"
 
     def __post_init__(self) -> None:
-        require_choice(self.growth, "growth of the layer weights", WEIGHT_FUNCTIONS)
         require_positive(self.maximum, "weight of the last layer")
-        require_positive(self.relu, "factor of layers with a ReLU")
         require_choice(self.form, "form of the layer-weighted cosine", get_args(Form))
 
     def of(self, model: nn.Module) -> dict[str, float]:
-        """The weight of each trainable parameter of ``model``, by name.
-
-        Raises:
-            InputError: ``relu`` is not 1, and ``torch.fx`` cannot follow the model.
-        """
+        """Return the weight of each trainable parameter of ``model`` by name."""
         layers = walk(Task(model))
-        count = sum(one.kind != NORMALISATION for one in layers)
-        rectified = _before_relu(model) if self.relu != 1 else set()
+        last = sum(one.kind != NORMALISATION for one in layers) - 1
         weights: dict[str, float] = {}
         depth, weight = 0, 1.0
         for one in layers:
             if one.kind != NORMALISATION:
-                weight = self._at(depth, count) * (self.relu if one.name in rectified else 1.0)
+                weight = 1 + (self.maximum - 1) * depth / max(last, 1)
                 depth += 1
             weights |= dict.fromkeys(one.parameters, weight)
         return weights
 
     def objective(self, model: nn.Module) -> LayerWeighted:
-        """The layer-weighted cosine with these weights."""
+        """Return the layer-weighted cosine with these weights."""
         return LayerWeighted(self.of(model), form=self.form)
 
-    def _at(self, depth: int, count: int) -> float:
-        share = depth / (count - 1) if count > 1 else 0.0
-        return 1 + (self.maximum - 1) * WEIGHT_FUNCTIONS[self.growth](share)
+
+Weights = LayerWeights | DepthWeights
+"""Weights that are worked out for the model that is attacked."""
 
 
-def _before_relu(model: nn.Module) -> set[str]:
-    """Paths of the layers whose output reaches a ReLU through nothing but norms and additions."""
-    try:
-        graph = symbolic_trace(model)
-    except (RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError) as error:
-        raise InputError(
-            f"torch.fx cannot follow {type(model).__name__}, so its ReLUs are not known; set relu=1"
-        ) from error
-    return {
-        str(node.target)
-        for node in graph.graph.nodes
-        if node.op == "call_module" and _rectified(node.users, graph)
-    }
-
-
-def _rectified(users: Iterable[Node], graph: GraphModule) -> bool:
-    for node in users:
-        module = graph.get_submodule(str(node.target)) if node.op == "call_module" else None
-        if isinstance(module, nn.ReLU) or node.target in (F.relu, torch.relu, "relu", "relu_"):
-            return True
-        passed = isinstance(module, _PASSED) or _adds(node)
-        if passed and _rectified(node.users, graph):
-            return True
-    return False
-
-
-def _adds(node: Node) -> bool:
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return node.op in ("call_function", "call_method") and name in _ADDITIONS
+def _convolutions(model: nn.Module) -> dict[str, tuple[str, ...]]:
+    """The parameters of the convolution that each parameter belongs to, by name."""
+    found: dict[str, tuple[str, ...]] = {}
+    counted: tuple[str, ...] = ()
+    for one in walk(Task(model)):
+        if one.kind != NORMALISATION:
+            counted = one.parameters if one.kind == CONVOLUTION else ()
+        if counted:
+            found |= dict.fromkeys(one.parameters, counted)
+    return found

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from leakgauge.core.checks import nearest, require
-from leakgauge.inversion.search.layer_weights import LayerWeights
+from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
 from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.settings import Settings
 
@@ -31,22 +31,46 @@ _INVERTING = Settings(
     boxed=True,
 )
 
+
+def agic(*, trained: bool = False, large: bool = False) -> Settings:
+    """Return AGIC's settings for a network of this phase and size.
+
+    Adam with rate 0.1 on the values of the slope, 10,000 iterations, layer weights up to 50, or 2
+    for a trained network. The total variation weighs 1e-4, and 1e-2 for a trained network: the
+    paper's values for ResNet20-4 on 32 x 32 images, taken here for every network but ``large``
+    ones; these have the values for ResNet50 on ImageNet, 1e-3 and 1e-1.
+
+    Args:
+        trained: whether the attacked network is trained; an attacker knows its phase.
+        large: whether the network is a ResNet50, or images are as large as ImageNet's.
+
+    References:
+        Xu et al., AGIC, SRDS 2022, section V-A.
+
+    >>> agic(trained=True).total_variation, agic(trained=True).objective.beta
+    (0.01, 2.0)
+    """
+    smooth = (1e-1 if trained else 1e-3) if large else (1e-2 if trained else 1e-4)
+    return Settings(
+        objective=LayerWeights(beta=2.0 if trained else 50.0),
+        optimizer="adam",
+        lr=0.1,
+        iterations=10_000,
+        schedule="constant",
+        total_variation=smooth,
+    )
+
+
 PRESETS: Mapping[str, Settings] = MappingProxyType(
     {
         "dlg": _DLG,
-        "dlg-adam": replace(_DLG, optimizer="adam", lr=0.1, iterations=4800),
+        "dlg-adam": replace(_DLG, optimizer="adam", lr=0.1, iterations=10_000),
         "idlg": replace(_DLG, joint_labels=False),
         "inverting-gradients": _INVERTING,
-        "agic": replace(
-            _INVERTING,
-            objective=LayerWeights(),
-            total_variation=0.01,
-            prior_relative=True,
-            prior_per_record=True,
-        ),
+        "agic": agic(),
         "leakgauge": replace(
             _INVERTING,
-            objective=LayerWeights(),
+            objective=DepthWeights(),
             lr=0.2,
             schedule="cosine",
             total_variation=0.008,
@@ -57,24 +81,11 @@ PRESETS: Mapping[str, Settings] = MappingProxyType(
         ),
     }
 )
-"""Attacks by name. ``dlg`` (Zhu et al. 2019) and ``idlg`` (Zhao et al. 2020) differ in the labels,
-which ``idlg`` infers first; ``dlg-adam`` is ``dlg`` with Adam; ``inverting-gradients`` is that of
-Geiping et al. 2020; ``agic`` (Xu et al. 2022) weights the layers in its objective; ``leakgauge``
-is our own: AGIC with larger steps, a cosine schedule and a total variation that is stronger at
-first.
 
-The paper's total variation for AGIC was not at hand. Its weight here, like ours, was chosen on
-training images of CIFAR-10, 16 for the slim net and 3 for ResNet20-4 drawn by ``he``, and is
-relative: the same number serves both. It grows with the batch, which gained 4.2 dB in batches of 4
-on the 16 images and the slim net. To see the effect of the layer weights alone, give both
-attacks one weight: ``inverting-gradients:total_variation=0.001``,
-``agic:total_variation=0.001,prior_relative=0,prior_per_record=0``. Drawn by ``he-fan-out``, a
-ResNet20-4 is also better inverted with that one, ``agic`` by 2 dB on 4 training images.
 
-``inverting-gradients`` and ``agic`` have the step size of Geiping et al., 0.1. By ``agic:lr=0.3``,
-``agic`` gains 0.5 dB on 16 training images and the slim net, and 1.6 dB on that ResNet20-4; there
-the factor for layers before a ReLU, ``relu=2``, gained 1.2 dB more in the mean of 4 training
-images, all of it on one of them."""
+def presets_for(*, trained: bool, large: bool) -> Mapping[str, Settings]:
+    """Return ``PRESETS`` with ``agic`` for a network of this phase and size; arguments as there."""
+    return MappingProxyType({**PRESETS, "agic": agic(trained=trained, large=large)})
 
 
 def preset(name: str, **changed: Any) -> Settings:

@@ -5,7 +5,7 @@ from math import isfinite
 from typing import Literal, get_args
 
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
-from leakgauge.inversion.search.layer_weights import LayerWeights
+from leakgauge.inversion.search.layer_weights import Weights
 from leakgauge.inversion.search.objective import Objective, SquaredError
 from leakgauge.inversion.search.schedule import SCHEDULES
 
@@ -20,8 +20,8 @@ class Settings:
     """An attack; presets are in ``presets.PRESETS``.
 
     Attributes:
-        objective: compares the gradients; ``LayerWeights`` gives the layer-weighted cosine of
-            the model that is attacked.
+        objective: compares the gradients; ``LayerWeights`` (AGIC's) and ``DepthWeights`` (ours)
+            give the layer-weighted cosine of the model that is attacked.
         optimizer: ``"lbfgs"`` (each target by itself), ``"adam"``, or ``"signed-adam"``, Adam on
             the sign of the gradient.
         lr: step size, in units of the records (of the model's input).
@@ -59,7 +59,7 @@ class Settings:
         InputError: a name is unknown, or a number out of its range.
     """
 
-    objective: Objective | LayerWeights = field(default_factory=SquaredError)
+    objective: Objective | Weights = field(default_factory=SquaredError)
     optimizer: Optimizer = "signed-adam"
     lr: float = 0.1
     iterations: int = 4800
