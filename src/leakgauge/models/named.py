@@ -24,7 +24,7 @@ NETS: Mapping[str, str] = {
     "lenet": "LeNet of DLG: three 5 x 5 convolutions of 12 channels, sigmoid",
     "slim": "three 3 x 3 convolutions of 48 channels, ReLU, no normalisation",
     "cnn": "three 3 x 3 convolutions of 16, 32 and 32 channels that each halve the image, ReLU",
-    "cnn-ccs24": "CNN for the faces of the paper on inference, by its 45,922 parameters: three 5 x 5 "
+    "cnn-ccs24": "CNN of as many parameters as the paper on inference states: three 5 x 5 "
     "convolutions of 8 to 64 channels, two linear layers",
     "resnet20": "ResNet20 of width 16, shortcuts padded with zeros",
     "resnet20-conv": "ResNet20 of width 16, shortcuts by 1 x 1 convolutions",

@@ -125,6 +125,8 @@ def settings_of(spec: InferenceSettings, ask: str) -> Settings:
         seed=spec.seed,
         allow_loop=spec.allow_loop,
         ratio_bins=spec.ratio_bins,
+        ratio_of=spec.ratio_of,
+        ratio_counts=spec.ratio_counts,
         candidates=spec.candidates,
         stack=spec.stack,
         optimizer=spec.optimizer,

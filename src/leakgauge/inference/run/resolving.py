@@ -8,7 +8,8 @@ from leakgauge.core.types import Dataset
 from leakgauge.data import Source
 from leakgauge.data.roles import resolve_roles
 from leakgauge.inference import BATCH_GAMES
-from leakgauge.inference.catalog import ATTRIBUTE, USER
+from leakgauge.inference.catalog import ATTRIBUTE, PROPORTION, USER
+from leakgauge.inference.games.one_value import code_of
 from leakgauge.inference.games.users import able_users
 from leakgauge.inference.run.adversaries import named
 from leakgauge.inference.run.splitting import inference_records, split_of
@@ -94,3 +95,6 @@ def _refuse(spec: InferenceSettings, records: Records) -> None:
             able_users(private, batch_size=spec.batch_size, candidates=spec.candidates)
         elif not (ask == ATTRIBUTE and records.is_table):  # a table keeps its secret as a feature
             BATCH_GAMES[ask].check_schema(records.schema, str(spec.secret))
+        if ask == PROPORTION:
+            names = records.values.get(str(spec.secret), ())
+            code_of(records.secrets[str(spec.secret)], str(spec.secret), names, spec.ratio_of)

@@ -34,6 +34,7 @@ from leakgauge.inference import (
     players,
 )
 from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
+from leakgauge.inference.games.one_value import one_against_rest
 from leakgauge.inference.games.users import users_of
 from leakgauge.inference.run.learned import LearnedDefenses
 from leakgauge.inference.run.settings import Settings
@@ -162,7 +163,7 @@ def make_stage(
             "digits are too coarse; call model.float()",
         )
     device = next(iter(params.values())).device
-    data = _with_secret(ask, data, settings.secret).to(device)
+    data = _with_secret(ask, data, settings).to(device)
     generator = torch_stream(settings.seed, "defense", chosen.name)
     task = chosen.prepare(task, shape=tuple(data.x.shape[1:]), generator=generator)
     _try(task, data, settings)
@@ -198,13 +199,16 @@ def judges_candidates(attack: AnyAttack) -> bool:
     return isinstance(attack, CandidateAttack)
 
 
-def _with_secret(ask: str, data: Dataset, secret: str) -> Dataset:
-    """The data with the game's secret among its secrets: in user inference, the user."""
+def _with_secret(ask: str, data: Dataset, settings: Settings) -> Dataset:
+    """The data with the game's secret: in user inference the user, of a share one value."""
+    secret = settings.secret
     if ask == UserInference.name:
         return replace(data, secrets={**data.secrets, secret: users_of(data.users)})
     require(
         secret in data.secrets, f"no secret {secret!r} in the data{nearest(secret, data.secrets)}"
     )
+    if ask == ProportionInference.name:
+        return one_against_rest(data, secret, settings.ratio_of)
     return data
 
 
@@ -226,7 +230,7 @@ def _deal(ask: str, private: Dataset, values: int, settings: Settings) -> Game:
         )
     game = BATCH_GAMES[ask]
     proportion = game is ProportionInference
-    mix = Ratio(settings.ratio_bins) if proportion else Pure(values)
+    mix = Ratio(settings.ratio_bins, settings.ratio_counts) if proportion else Pure(values)
     prior = None
     if settings.prior == EMPIRICAL:
         require(not proportion, "the data have no prior of shares; take --prior uniform")
