@@ -28,6 +28,7 @@ ADVERSARIES = {
     "joint": f"{_PACKAGE}.joint:Joint",
     "matching": f"{_PACKAGE}.matching:Matching",
     "encoder": f"{_PACKAGE}.encoder:Encoder",
+    "pca-encoder": f"{_PACKAGE}.pca_encoder:PcaEncoder",
     "plda": f"{_PACKAGE}.plda:Plda",
 }
 """Where each attack is; it is imported when it is used."""
@@ -37,7 +38,7 @@ _PLAYERS = {
     PROPERTY: (*_ON_BATCHES, "joint"),
     ATTRIBUTE: (*_ON_BATCHES, "joint", "matching"),
     PROPORTION: ("forest", "logistic", "energies", "pca-forest", "auto"),
-    USER: ("encoder", "plda"),
+    USER: ("encoder", "pca-encoder", "plda"),
 }
 
 PANEL = "panel"
@@ -47,13 +48,13 @@ _PANEL = {
     PROPERTY: ("forest", "energies", "discriminant"),
     ATTRIBUTE: ("forest", "energies", "discriminant"),
     PROPORTION: ("forest",),
-    USER: ("encoder",),
+    USER: ("pca-encoder",),
 }
 _UNDER_NOISE = "joint"
 
 HELP = (
     f"{PANEL} (default: forest, energies, discriminant, under noise joint, and their weighted sum; "
-    f"for proportion forest, for user encoder), {', '.join(ADVERSARIES)}, with settings as "
+    f"for proportion forest, for user pca-encoder), {', '.join(ADVERSARIES)}, with settings as "
     "forest:kernel=10; or your own, MODULE:NAME[:key=value,...]"
 )
 """For the help of the command line."""
@@ -68,13 +69,15 @@ def players(game: str) -> tuple[str, ...]:
     """Names of the built-in adversaries that play a game; the paper's is first.
 
     >>> players("user")
-    ('encoder', 'plda')
+    ('encoder', 'pca-encoder', 'plda')
     """
     return _PLAYERS[game]
 
 
 def panel_of(game: str, *, all_rounds: bool = False) -> tuple[str, ...]:
-    """Names of the adversaries that play a game by default; the paper's is first.
+    """Names of the adversaries that play a game by default; the paper's, if there, is first.
+
+    In user inference ours plays by default, as it is the stronger one: ``encoder`` is the paper's.
 
     Args:
         game: its name.

@@ -66,7 +66,8 @@ def code_of(codes: Tensor, secret: str, names: Sequence[str], value: str | None)
     )
     if value is not None:
         require(
-            value in named, f"--ratio-of is {value!r}, no value of {secret!r}{nearest(value, named)}"
+            value in named,
+            f"--ratio-of is {value!r}, no value of {secret!r}{nearest(value, named)}",
         )
         return named.index(value)
     return 1 if len(counts) == 2 else int(counts.argmax())

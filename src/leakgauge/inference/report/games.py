@@ -7,6 +7,9 @@ from leakgauge.report.grouping import Test
 from leakgauge.report.wording import plain
 from leakgauge.results.measurements import Run
 
+OURS, PAPERS = "pca-encoder", "encoder"
+"""The default adversary of user inference, and the paper's."""
+
 PURE = (PROPERTY, ATTRIBUTE)
 """Games in which all records of a batch have the same value of the secret."""
 
@@ -66,6 +69,10 @@ def rules(run: Run, tests: Sequence[Test]) -> list[str]:
         sentences.append(_proportion(values(run, PROPORTION), secrets[PROPORTION]))
     if USER in secrets:
         sentences.append(_user(len(values(run, USER)), secrets[USER]))
+        if any(test.adversary.partition(":")[0] == OURS for test in tests):
+            sentences.append(
+                f"The adversary `{OURS}` is ours; `--adversary {PAPERS}` plays the one of Li et al."
+            )
     return sentences
 
 
