@@ -48,13 +48,16 @@ _PANEL = {
     PROPERTY: ("forest", "energies", "discriminant"),
     ATTRIBUTE: ("forest", "energies", "discriminant"),
     PROPORTION: ("forest",),
-    USER: ("pca-encoder",),
+    USER: ("plda",),
 }
 _UNDER_NOISE = "joint"
 
+OF_FEW_USERS = "pca-encoder"
+"""Plays user inference by default where the shadow users are too few for ``plda``."""
+
 HELP = (
     f"{PANEL} (default: forest, energies, discriminant, under noise joint, and their weighted sum; "
-    f"for proportion forest, for user pca-encoder), {', '.join(ADVERSARIES)}, with settings as "
+    f"for proportion forest, for user plda), {', '.join(ADVERSARIES)}, with settings as "
     "forest:kernel=10; or your own, MODULE:NAME[:key=value,...]"
 )
 """For the help of the command line."""
