@@ -117,6 +117,7 @@ STORED = {
     "crema_d": "crema_d/crema_d_emobase_hap_sad.parquet",
     "celeba": "celeba/celeba_faces_64x64.parquet",
     "utkface": "utkface/utkface_32x32_8k.npz",
+    "utkface-ccs24": "utkface/utkface_32x32_8k.npz",
 }
 
 
@@ -160,9 +161,9 @@ def members() -> pd.DataFrame:
     )
     for code, name in enumerate([*AGES, "age_MISS"]):
         frame[name] = [int(row == code) for row in range(10)]
-    frame["sexMALE"] = [1, 0] * 5
-    frame["sexFEMALE"] = [0, 1] * 5
-    frame["sexMISS"] = 0
+    frame["sexMALE"] = [1, 0, 0, 1, 0] * 2
+    frame["sexFEMALE"] = [0, 1, 0, 0, 1] * 2
+    frame["sexMISS"] = [0, 0, 1, 0, 0] * 2
     frame["no_Claims"] = range(10)
     frame["CharlsonIndexI_max"] = [0, 2] * 5
     frame["CharlsonIndexI_ave"] = [0.0, 1.5] * 5
@@ -193,11 +194,12 @@ def test_heritage_is_decoded_from_an_installed_package(package: Path) -> None:
         "0-9", "10-19", "20-29", "30-39", "40-49", "50-59", "60-69", "70-79", "80+"
     ]  # fmt: skip
     assert source.frame["age"].isna().tolist() == [False] * 9 + [True]
-    assert source.frame["sex"].tolist() == ["male", "female"] * 5
+    assert source.frame["sex"].tolist() == ["male", "female", "unknown", "male", "female"] * 2
     assert source.frame["Charlson>0"].tolist() == ["no", "yes"] * 5
     assert set(source.frame) == {"MemberID_t", "YEAR_t", "no_Claims", "age", "sex", "Charlson>0"}
     assert source.roles is not None
     assert source.roles.group == "MemberID_t"
+    assert source.roles.secrets[0] == "sex"
 
 
 def test_heritage_that_is_missing_or_another_is_refused(package: Path) -> None:
@@ -284,6 +286,20 @@ def test_utkface_as_it_is_known(stored: dict[str, Source], data_folder: Path) ->
     assert "the rows come in order of file names" in source.notes
     table = make_table(source.frame, known_roles(source))
     assert table.classes == tuple(edges)
+
+
+def test_utkface_as_in_the_paper_on_inference(stored: dict[str, Source], data_folder: Path) -> None:
+    source = stored["utkface-ccs24"]
+    with np.load(data_folder / STORED["utkface"], allow_pickle=False) as arrays:
+        kept = arrays["race"] < 4
+        age, race = arrays["age"][kept], arrays["race"][kept]
+        assert (source.pixels.transpose(0, 2, 3, 1) == arrays["x"][kept]).all()
+    assert len(age) == 8000 - 552
+    table = make_table(source.frame, known_roles(source))
+    assert table.classes == ("0-30", "31-60", "61+")
+    assert table.y.tolist() == np.searchsorted([30, 60], age).tolist()
+    names = np.array(["White", "Black", "Asian", "Indian"])
+    assert np.array(table.values["race"])[table.secrets["race"]].tolist() == names[race].tolist()
 
 
 @pytest.mark.parametrize("name", ["celeba", "utkface"])

@@ -17,7 +17,9 @@ from leakgauge.core.types import Schema
 from leakgauge.inference import Forest, Logistic, Ordinal, ProportionInference, Ratio
 from leakgauge.inference.adversaries.ordinal import log_differences
 from leakgauge.inference.adversaries.stacking import judge_held_out
+from leakgauge.inference.catalog import COUNT_RULES, WITHIN
 from leakgauge.inference.games.mixing import Pure, bootstrap
+from leakgauge.inference.games.one_value import one_against_rest
 from leakgauge.inference.run import audit
 from leakgauge.inference.settings import FRESH
 from leakgauge.results.measurements import Estimate
@@ -34,7 +36,7 @@ def range_of(count: int, size: int, values: int) -> int:
 
 @given(size=st.integers(2, 200), values=st.integers(2, 12), seed=st.integers(0, 99))
 def test_every_count_lies_in_its_range(size: int, values: int, seed: int) -> None:
-    mix, rng = Ratio(values), stream(seed, "ratio")
+    mix, rng = Ratio(values, WITHIN), stream(seed, "ratio")
     secret = np.arange(values * 20) % values
     if size < values - 1:
         with pytest.raises(InputError, match="cannot tell"):
@@ -47,11 +49,55 @@ def test_every_count_lies_in_its_range(size: int, values: int, seed: int) -> Non
     assert mix.secret_of(batches).tolist() == secret.tolist()
 
 
-def test_the_share_is_uniform_within_its_range() -> None:
+class Shares:
+    """In place of a generator: 1 - u for given places u of the shares within their ranges."""
+
+    def __init__(self, places: list[float]) -> None:
+        self.places = np.array(places)
+
+    def random(self, n: int) -> np.ndarray:
+        assert n == len(self.places)
+        return 1 - self.places
+
+
+def test_floor_of_alpha_k_by_hand() -> None:
+    """B = 128, m = 6: alpha = (j - 1 + u) / 5; alpha B = 25.6 (j - 1 + u), rounded down."""
+    by_hand = [  # range j, place u, alpha B, count
+        (0, 0.70, 0.0, 0),
+        (1, 0.02, 0.512, 0),  # below its range, as the paper prints it
+        (1, 0.04, 1.024, 1),
+        (1, 1.00, 25.6, 25),
+        (2, 0.01, 25.856, 25),  # the largest count of the range below
+        (2, 0.02, 26.112, 26),
+        (3, 0.50, 64.0, 64),
+        (5, 1.00, 128.0, 128),
+    ]
+    secret, places, products, counts = zip(*by_hand, strict=True)
+    assert products == pytest.approx([max(0, 25.6 * (j - 1 + u)) * (j > 0) for j, u, *_ in by_hand])
+    rng = Shares(list(places))
+    floored = Ratio(6).counts(np.array(secret), 128, rng)[:, 1]
+    assert floored.tolist() == list(counts)
+    within = Ratio(6, WITHIN).counts(np.array(secret), 128, rng)[:, 1]
+    assert within.tolist() == [0, 1, 1, 25, 26, 26, 64, 128]
+    each = [[1] * k + [0] * (128 - k) for k in (0, 1, 25, 26, 51, 52, 127, 128)]
+    # 25 is [25, 26): .6 of it up to 25.6; 51 is [51, 52): .2 up to 51.2
+    assert Ratio(6).secret_of(np.array(each)).tolist() == [0, 1, 1, 2, 3, 3, 5, 5]
+    assert Ratio(6, WITHIN).secret_of(np.array(each)).tolist() == [0, 1, 1, 2, 2, 3, 5, 5]
+
+
+def test_one_batch_in_25_6_of_the_lowest_range_has_no_record() -> None:
+    counts = Ratio(6).counts(np.ones(200_000, dtype=np.int64), 128, stream(0, "floor"))[:, 1]
+    assert (counts == 0).mean() == pytest.approx(1 / 25.6, abs=0.002)
+    assert (counts == 25).mean() == pytest.approx(0.6 / 25.6, abs=0.002)
+    assert counts.max() == 25
+
+
+@pytest.mark.parametrize("rule", COUNT_RULES)
+def test_the_share_is_uniform_within_its_range(rule: str) -> None:
     """floor(alpha B) of a uniform alpha; only counts that would leave the range are moved."""
-    size, values = 1000, 6
-    counts = Ratio(values).counts(np.full(20000, 3), size, stream(0, "share"))[:, 1]
-    assert counts.min() >= 401
+    size, secret = 1000, np.full(20000, 3)
+    counts = Ratio(6, rule).counts(secret, size, stream(0, "share"))[:, 1]
+    assert counts.min() >= 400 + (rule == WITHIN)
     assert counts.max() <= 600
     assert stats.kstest((counts - 400) / 200, "uniform").statistic < 0.02
 
@@ -62,8 +108,8 @@ def test_names_say_of_what() -> None:
 
 
 def test_trials_hold_the_share_and_stay_in_their_block() -> None:
-    data = records(0.0)
-    game = ProportionInference.deal(data, "s", batch_size=20, mix=Ratio(6), rng=stream(0, "deal"))
+    data, mix = records(0.0), Ratio(6, WITHIN)
+    game = ProportionInference.deal(data, "s", batch_size=20, mix=mix, rng=stream(0, "deal"))
     trials = game.play(400, rng=stream(0, "play"))
     held = data.secrets["s"][trials.rows].sum(dim=1).tolist()
     assert [range_of(k, 20, 6) for k in held] == trials.secret.tolist()
@@ -179,13 +225,37 @@ def test_refusals(settings: dict, says: str) -> None:
         small_stage(records(0.0), FOREST, ask="proportion", **settings)
 
 
-def test_a_secret_of_three_values_has_no_share() -> None:
-    with pytest.raises(InputError, match="has two values"):
-        ProportionInference.deal(
-            _named(records(0.0, values=3)), "s", batch_size=20, mix=Ratio(6), rng=stream(0, "d")
-        )
+@pytest.mark.parametrize(
+    ("value", "property_", "rest"),
+    [(None, "b", "not b"), ("c", "c", "not c"), ("a", "a", "not a")],
+)
+def test_of_three_values_one_is_asked_about(value: str | None, property_: str, rest: str) -> None:
+    """By default the most frequent one: b."""
+    codes = torch.tensor([0] * 300 + [1] * 900 + [2] * 600)
+    data = records(0.0, n=1800)
+    names = Schema((), "y", ("0", "1"), {"s": ("a", "b", "c")})
+    data = replace(data, secrets={"s": codes}, schema=names)
+    made = one_against_rest(data, "s", value)
+    assert made.schema is not None
+    assert made.schema.secrets["s"] == (rest, property_)
+    assert made.secrets["s"].tolist() == (codes == "abc".index(property_)).long().tolist()
+    stage = small_stage(data, FOREST, ask="proportion", batch_size=12, ratio_of=value)
+    assert stage.game.value_names[0] == f"{property_}: none"
+    trials, pool = stage.trials, stage.private.secrets["s"]
+    assert set(pool[trials.rows[trials.secret == 0]].unique().tolist()) == {0}
+    with pytest.raises(InputError, match="this game is about 2"):
+        ProportionInference.deal(data, "s", batch_size=12, mix=Ratio(6), rng=stream(0, "d"))
 
 
-def _named(data):
-
-    return replace(data, schema=Schema((), "y", ("0", "1"), {"s": ("a", "b", "c")}))
+def test_of_two_values_the_second_is_asked_about() -> None:
+    data = replace(records(0.0), schema=Schema((), "y", ("0", "1"), {"s": ("no", "yes")}))
+    same, other = one_against_rest(data, "s"), one_against_rest(data, "s", "no")
+    assert same.schema == data.schema
+    assert torch.equal(same.secrets["s"], data.secrets["s"])
+    assert other.schema is not None
+    assert other.schema.secrets["s"] == ("yes", "no")
+    assert torch.equal(other.secrets["s"], 1 - data.secrets["s"])
+    with pytest.raises(InputError, match="--ratio-of is 'ye', no value of 's'; did you mean"):
+        one_against_rest(data, "s", "ye")
+    with pytest.raises(InputError, match="all records have the same value of 's'"):
+        one_against_rest(data.rows(torch.where(data.secrets["s"] == 1)[0]), "s")

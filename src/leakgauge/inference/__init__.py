@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from leakgauge.inference.adversaries.ordinal import Ordinal as Ordinal
     from leakgauge.inference.adversaries.part import Part as Part
+    from leakgauge.inference.adversaries.pca_encoder import PcaEncoder as PcaEncoder
     from leakgauge.inference.adversaries.pca_forest import PcaForest as PcaForest
     from leakgauge.inference.adversaries.plda import Plda as Plda
     from leakgauge.inference.adversaries.rounds import accumulate as accumulate
@@ -79,6 +80,7 @@ else:
             "Mix": "leakgauge.inference.games.mixing",
             "Ordinal": "leakgauge.inference.adversaries.ordinal",
             "Part": "leakgauge.inference.adversaries.part",
+            "PcaEncoder": "leakgauge.inference.adversaries.pca_encoder",
             "PcaForest": "leakgauge.inference.adversaries.pca_forest",
             "Plda": "leakgauge.inference.adversaries.plda",
             "PropertyInference": "leakgauge.inference.games.games",

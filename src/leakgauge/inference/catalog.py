@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 PROPERTY, ATTRIBUTE, PROPORTION, USER = "property", "attribute", "proportion", "user"
 GAMES = (PROPERTY, ATTRIBUTE, PROPORTION, USER)
 
+FLOOR, WITHIN = "floor", "within"
+COUNT_RULES = (FLOOR, WITHIN)
+"""How proportion inference turns a share into a count of records: ``games.mixing.Ratio``."""
+
 _PACKAGE = "leakgauge.inference.adversaries"
 
 ADVERSARIES = {
@@ -24,6 +28,7 @@ ADVERSARIES = {
     "joint": f"{_PACKAGE}.joint:Joint",
     "matching": f"{_PACKAGE}.matching:Matching",
     "encoder": f"{_PACKAGE}.encoder:Encoder",
+    "pca-encoder": f"{_PACKAGE}.pca_encoder:PcaEncoder",
     "plda": f"{_PACKAGE}.plda:Plda",
 }
 """Where each attack is; it is imported when it is used."""
@@ -33,7 +38,7 @@ _PLAYERS = {
     PROPERTY: (*_ON_BATCHES, "joint"),
     ATTRIBUTE: (*_ON_BATCHES, "joint", "matching"),
     PROPORTION: ("forest", "logistic", "energies", "pca-forest", "auto"),
-    USER: ("encoder", "plda"),
+    USER: ("encoder", "pca-encoder", "plda"),
 }
 
 PANEL = "panel"
@@ -43,13 +48,16 @@ _PANEL = {
     PROPERTY: ("forest", "energies", "discriminant"),
     ATTRIBUTE: ("forest", "energies", "discriminant"),
     PROPORTION: ("forest",),
-    USER: ("encoder",),
+    USER: ("plda",),
 }
 _UNDER_NOISE = "joint"
 
+OF_FEW_USERS = "pca-encoder"
+"""Plays user inference by default where the shadow users are too few for ``plda``."""
+
 HELP = (
     f"{PANEL} (default: forest, energies, discriminant, under noise joint, and their weighted sum; "
-    f"for proportion forest, for user encoder), {', '.join(ADVERSARIES)}, with settings as "
+    f"for proportion forest, for user plda), {', '.join(ADVERSARIES)}, with settings as "
     "forest:kernel=10; or your own, MODULE:NAME[:key=value,...]"
 )
 """For the help of the command line."""
@@ -64,13 +72,15 @@ def players(game: str) -> tuple[str, ...]:
     """Names of the built-in adversaries that play a game; the paper's is first.
 
     >>> players("user")
-    ('encoder', 'plda')
+    ('encoder', 'pca-encoder', 'plda')
     """
     return _PLAYERS[game]
 
 
 def panel_of(game: str, *, all_rounds: bool = False) -> tuple[str, ...]:
-    """Names of the adversaries that play a game by default; the paper's is first.
+    """Names of the adversaries that play a game by default; the paper's, if there, is first.
+
+    In user inference ours plays by default, as it is the stronger one: ``encoder`` is the paper's.
 
     Args:
         game: its name.

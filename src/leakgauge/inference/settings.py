@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
 from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
-from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
+from leakgauge.inference.catalog import (
+    ATTRIBUTE,
+    COUNT_RULES,
+    FLOOR,
+    PROPERTY,
+    PROPORTION,
+    USER,
+    WITHIN,
+)
 from leakgauge.inference.catalog import HELP as ADVERSARIES_HELP
 from leakgauge.inference.catalog import NOTATION as ADVERSARIES_NOTATION
 from leakgauge.models.words import NETS
@@ -83,8 +91,8 @@ class InferenceSettings(Spec):
     shadow: Annotated[
         Whole,
         Setting(
-            "records that the adversary has of its own, at most; not used with --ask user, where "
-            "it has the records of 40 % of the users",
+            "records that the adversary has of its own, at most; not used with --ask user, which "
+            "has --shadow-users",
             least=1,
             panel=ATTACK,
         ),
@@ -118,17 +126,50 @@ class InferenceSettings(Spec):
     stack: Annotated[
         Truth,
         Setting(
-            "weight the rounds by held-out shadow batches, for every adversary but matching and "
-            "encoder; slower",
+            "weight the rounds by held-out shadow batches, for every adversary but matching, "
+            "encoder and pca-encoder; slower",
             panel=ATTACK,
         ),
     ] = False
     ratio_bins: Annotated[
         Whole, Setting("proportion: number of ranges of the share", least=2, panel=ASKING)
     ] = 6
+    ratio_of: Annotated[
+        str | None,
+        Setting(
+            "proportion: value of the secret whose share is inferred, against all others; default: "
+            "the second of two values, the most frequent of more",
+            panel=ASKING,
+        ),
+    ] = None
+    ratio_counts: Annotated[
+        str,
+        Setting(
+            f"proportion: {FLOOR}: share times batch size, rounded down, as in the paper; "
+            f"{WITHIN}: never below the range of the share",
+            choices=COUNT_RULES,
+            panel=ASKING,
+        ),
+    ] = FLOOR
     candidates: Annotated[
         Whole, Setting("user: number of users that a batch may belong to", least=2, panel=ASKING)
-    ] = 2
+    ] = 5
+    private_users: Annotated[
+        Whole,
+        Setting(
+            "user: train on at most so many users; 0: on 40 % of those with two batches of records",
+            least=0,
+            panel=DATA,
+        ),
+    ] = 0
+    shadow_users: Annotated[
+        Whole,
+        Setting(
+            "user: users whose records the adversary has, at most; 0: 40 % likewise",
+            least=0,
+            panel=ATTACK,
+        ),
+    ] = 0
     prior: Annotated[
         str,
         Setting(

@@ -55,7 +55,7 @@ class InferenceSpec(InferenceSettings):
                 "prior is 'empirical', but the data have no prior of shares; take --prior uniform",
             )
         if PROPORTION in self.ask:
-            Ratio(self.ratio_bins).limits(self.batch_size)
+            Ratio(self.ratio_bins, self.ratio_counts).check(self.batch_size)
         check_adversaries(self)
         defenses_of(self)
         self._check_optimizer()

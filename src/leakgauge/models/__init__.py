@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from leakgauge.models.convolutional import cnn as cnn
     from leakgauge.models.dense_net import densenet as densenet
     from leakgauge.models.idlg_net import lenet7 as lenet7
+    from leakgauge.models.inference_nets import cnn_ccs24 as cnn_ccs24
     from leakgauge.models.initialisation import SCHEMES as SCHEMES
     from leakgauge.models.initialisation import initialise as initialise
     from leakgauge.models.lenet_dlg import lenet as lenet
@@ -40,6 +41,7 @@ else:
         "build": "named",
         "cnn": "convolutional",
         "cnn_2": "token_nets",
+        "cnn_ccs24": "inference_nets",
         "densenet": "dense_net",
         "fcnet": "perceptron",
         "initialise": "initialisation",

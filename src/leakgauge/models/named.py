@@ -11,6 +11,7 @@ from leakgauge.models.conv_stacks import alexnet, vgg11
 from leakgauge.models.convolutional import cnn
 from leakgauge.models.dense_net import densenet
 from leakgauge.models.idlg_net import lenet7
+from leakgauge.models.inference_nets import cnn_ccs24
 from leakgauge.models.initialisation import initialise
 from leakgauge.models.lenet_dlg import lenet
 from leakgauge.models.perceptron import fcnet
@@ -23,6 +24,8 @@ NETS: Mapping[str, str] = {
     "lenet": "LeNet of DLG: three 5 x 5 convolutions of 12 channels, sigmoid",
     "slim": "three 3 x 3 convolutions of 48 channels, ReLU, no normalisation",
     "cnn": "three 3 x 3 convolutions of 16, 32 and 32 channels that each halve the image, ReLU",
+    "cnn-ccs24": "CNN of as many parameters as the paper on inference states: three 5 x 5 "
+    "convolutions of 8 to 64 channels, two linear layers",
     "resnet20": "ResNet20 of width 16, shortcuts padded with zeros",
     "resnet20-conv": "ResNet20 of width 16, shortcuts by 1 x 1 convolutions",
     "resnet20-4": "ResNet20 of width 64, shortcuts by 1 x 1 convolutions",
@@ -99,6 +102,7 @@ def _make(
         "lenet7": lenet7,
         "slim": slim,
         "cnn": cnn,
+        "cnn-ccs24": cnn_ccs24,
         "alexnet": alexnet,
         "vgg11": vgg11,
         "alexnet-cifar": alexnet_cifar,

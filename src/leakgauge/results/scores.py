@@ -2,10 +2,11 @@
 
 Every score is a function of the trials' true secrets, the adversary's log posteriors and a weight
 for each trial. Trials of different blocks share no record; ``results.bootstrap`` explains why
-that matters.
+that matters. Where trials share users and no blocks exist, one user after the other is left out:
+``results.jackknife``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy import special
 
 from leakgauge.core.checks import require
 from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
+from leakgauge.results.jackknife import jackknife_interval
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.resampling import resampled_auroc, resampled_tpr
 from leakgauge.results.roc import area, best_rate, cumulative
@@ -40,11 +42,14 @@ class Judged:
         truth: the secrets ``[n]``, codes below m.
         log_posterior: natural log of the adversary's posterior ``[n, m]``.
         block: ``[n]``; trials of different blocks share no record (and no user).
+        users: the users ``[n, m]`` that each trial is about, where trials share users and there
+            are no blocks; else None.
     """
 
     truth: Ints
     log_posterior: Floats
     block: Ints
+    users: Ints | None = None
 
     def __post_init__(self) -> None:
         bad = int((~np.isfinite(self.log_posterior)).any(axis=1).sum())
@@ -159,8 +164,10 @@ def score(
 ) -> dict[str, Estimate]:
     """Return the four scores of Li et al., section 5.1.2, with block-bootstrap intervals.
 
+    Where trials share users, the intervals are those of the jackknife over users.
+
     Args:
-        judged: the trials; at least two blocks.
+        judged: the trials; at least two blocks, or two users that one trial is not about.
         majority: the prior probability of the most probable secret (the success of guessing).
         rng: draws the resamples.
         replicates: number of resamples.
@@ -169,19 +176,15 @@ def score(
     Returns:
         ``{"auroc", "tpr_at_1_fpr", "success", "advantage"}``; all but the advantage lie in [0, 1].
     """
-    names, index = np.unique(judged.block, return_inverse=True)
-    require(len(names) >= 2, "all trials draw on the same records; an interval needs two blocks")
-    drawn = draw_blocks(len(names), replicates, rng)
-    resampled = resampled_figures(replace(judged, block=index), drawn)
-    estimates = {}
-    for metric, value in figures(judged).items():
-        low, high = bootstrap_interval(
-            value,
-            resampled[metric],
-            blocks=len(names),
-            confidence=confidence,
-        )
-        estimates[metric] = Estimate(value, low, high, len(index), confidence)
+    values = figures(judged)
+    if judged.users is not None:
+        ends = _without_users(judged, values, confidence)
+    else:
+        ends = _over_blocks(judged, values, confidence, rng=rng, replicates=replicates)
+    n = len(judged.truth)
+    estimates = {
+        metric: Estimate(value, *ends[metric], n, confidence) for metric, value in values.items()
+    }
     success = estimates[SUCCESS]
     gain = replace(
         success,
@@ -190,6 +193,45 @@ def score(
         high=advantage(success.high, majority),
     )
     return {**estimates, ADVANTAGE: gain}
+
+
+Ends = dict[str, tuple[float, float]]
+"""The ends of each metric's interval."""
+
+
+def _over_blocks(
+    judged: Judged,
+    values: Mapping[str, float],
+    confidence: float,
+    *,
+    rng: np.random.Generator,
+    replicates: int,
+) -> Ends:
+    names, index = np.unique(judged.block, return_inverse=True)
+    require(len(names) >= 2, "all trials draw on the same records; an interval needs two blocks")
+    drawn = draw_blocks(len(names), replicates, rng)
+    resampled = resampled_figures(replace(judged, block=index), drawn)
+    return {
+        metric: bootstrap_interval(
+            value, resampled[metric], blocks=len(names), confidence=confidence
+        )
+        for metric, value in values.items()
+    }
+
+
+def _without_users(judged: Judged, values: Mapping[str, float], confidence: float) -> Ends:
+    assert judged.users is not None
+    without = []
+    for user in np.unique(judged.users):
+        rest = (judged.users != user).all(axis=1)
+        left = Judged(judged.truth[rest], judged.log_posterior[rest], judged.block[rest])
+        without.append(figures(left))
+    return {
+        metric: jackknife_interval(
+            value, np.array([one[metric] for one in without]), confidence=confidence
+        )
+        for metric, value in values.items()
+    }
 
 
 def resampled_figures(judged: Judged, drawn: Floats) -> dict[str, Floats]:

@@ -38,7 +38,7 @@ class Auto:
         Discriminant(),
         Logistic(),
         Forest(),
-        PcaForest(),
+        PcaForest(components=16),
     )
     folds: int = 3
     batches: int = 2000

@@ -1,18 +1,20 @@
 """The adversary of Li et al., CCS 2024, section 5.1.3: a random forest on pooled gradients."""
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
+from torch import Tensor
 
 from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import smoothed_votes
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.views import MaxPool, View
+from leakgauge.inference.adversaries.views import TABLE_KERNEL, MaxPool, View, kernel_for
 
 
 @dataclass(frozen=True)
@@ -25,18 +27,22 @@ class Forest:
 
     Attributes:
         trees: 50 in the paper.
-        kernel: of the 1-d max-pooling; 3 in the paper for tables.
+        kernel: of the 1-d max-pooling; None for the paper's, by the data: see ``kernel_for``.
         batches: bootstrapped shadow batches; the paper does not give their number.
+
+    References:
+        Li et al., CCS 2024, sections 4.1 and 5.1.3.
     """
 
     trees: int = 50
-    kernel: int = 3
+    kernel: int | None = None
     batches: int = 2000
     name: ClassVar[str] = "forest"
 
     def __post_init__(self) -> None:
         require_positive(self.trees, "number of trees")
-        require_positive(self.kernel, "pooling kernel")
+        if self.kernel is not None:
+            require_positive(self.kernel, "pooling kernel")
         require_positive(self.batches, "number of shadow batches")
 
     def of_fold(self, folds: int) -> "Forest":
@@ -46,10 +52,18 @@ class Forest:
         """
         return replace(self, trees=-(-self.trees // folds))
 
+    def for_records(self, x: Tensor) -> "Forest":
+        """Return this forest with the paper's kernel for records ``[n, ...]``, if it has none."""
+        if self.kernel is not None:
+            return self
+        one = copy.copy(self)  # with its name, which may be one that the user typed
+        object.__setattr__(one, "kernel", kernel_for(x))
+        return one
+
     @property
     def view(self) -> MaxPool:
-        """Gradients to features."""
-        return MaxPool(self.kernel)
+        """Gradients to features; for a table where the records are not known yet."""
+        return MaxPool(self.kernel or TABLE_KERNEL)
 
     @property
     def kept(self) -> MaxPool:
@@ -60,8 +74,9 @@ class Forest:
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
     ) -> "FittedForest":
         """Fit on balanced bootstrapped batches at this round's parameters (section 4.1)."""
-        features, secret = shadow.observe(self.batches, view=self.view)
-        return FittedForest.grow(self, self.view, features, secret, log_prior, rng=rng)
+        one = self.for_records(shadow.data.x)
+        features, secret = shadow.observe(one.batches, view=one.view)
+        return FittedForest.grow(one, one.view, features, secret, log_prior, rng=rng)
 
 
 class ForestSettings(Protocol):

@@ -37,13 +37,31 @@ class Flat:
         return flatten(grads)
 
 
+TABLE_KERNEL, OTHER_KERNEL = 3, 10
+
+
+def kernel_for(x: Tensor) -> int:
+    """Return the paper's kernel of max-pooling for records ``x [n, ...]``.
+
+    It is 3 for rows of a table and 10 for other data. Features that were extracted from speech
+    (CREMA-D) are rows of a table here, and speech in the paper: name the kernel for them.
+
+    References:
+        Li et al., CCS 2024, section 5.1.3.
+
+    >>> kernel_for(torch.zeros(5, 14)), kernel_for(torch.zeros(5, 3, 32, 32))
+    (3, 10)
+    """
+    return TABLE_KERNEL if x.ndim == 2 else OTHER_KERNEL
+
+
 @dataclass(frozen=True)
 class MaxPool:
     """1-d max-pooling of each flattened leaf, stride as wide as the kernel.
 
-    The paper pools "the gradients" with kernel 3 for tables and does not say whether across
-    parameters. Here each parameter is pooled by itself, its last window possibly shorter, so that
-    no window mixes two layers.
+    The paper pools the gradient vector and does not say whether windows reach across parameters.
+    Here each parameter is pooled by itself, its last window possibly shorter, so that no window
+    mixes two layers.
 
     References:
         Li et al., CCS 2024, section 5.1.3.

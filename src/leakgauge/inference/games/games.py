@@ -91,6 +91,11 @@ class BatchGame:
         codes = pool.secrets[secret].cpu().numpy()
         users = None if pool.users is None else pool.users.cpu().numpy()
         values = mix.record_values
+        require(
+            int(codes.max()) < values,
+            f"secret {secret!r} has {int(codes.max()) + 1} values; this game is about {values}: "
+            "make it one value against the rest, as games.one_value does",
+        )
         names = _names(pool.schema, secret, values)
         block = deal_blocks(
             codes, users, values, batch_size, max_blocks=max_blocks, names=names, rng=rng
@@ -204,22 +209,16 @@ class ProportionInference(BatchGame):
     """The secret is the range of the share of records with a property.
 
     Distributional inference in Li et al., section 3.2. The model does not see the property, as in
-    property inference; ``Ratio`` says how the share is drawn.
+    property inference; ``Ratio`` says how the share is drawn. A secret with more than two values is
+    one value against the rest: see ``leakgauge.inference.games.one_value``.
     """
 
     name: ClassVar[str] = "proportion"
 
     @classmethod
     def check_schema(cls, schema: Schema | None, secret: str) -> None:
-        """Refuse a property that is among the features or does not have two values."""
+        """Refuse a property that is among the features."""
         PropertyInference.check_schema(schema, secret)
-        names = _names(schema, secret, 2)
-        require(
-            len(names) == 2,
-            f"proportion inference infers the share of records with a property, so the secret "
-            f"has two values; {secret!r} has {len(names)} ({', '.join(map(repr, names[:4]))}"
-            f"{', ...' if len(names) > 4 else ''}): merge them into two",
-        )
 
 
 BATCH_GAMES: dict[str, type[BatchGame]] = {

@@ -13,7 +13,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from leakgauge.core.checks import require, require_count
+from leakgauge.core.checks import require, require_choice, require_count
+from leakgauge.inference.catalog import COUNT_RULES, FLOOR
 
 Ints = NDArray[np.int64]
 
@@ -110,26 +111,34 @@ class Half:
 class Ratio:
     """The secret is the range of the share alpha of records with value 1 (Li et al., section 3.2).
 
-    The m ranges are {0}, (0, 1/(m-1)], ..., ((m-2)/(m-1), 1]. A batch of B draws alpha
-    uniformly within its range and takes floor(alpha B) records with value 1, as in the paper. That
-    count can lie below the range (alpha B = 25.9 in (25.6, 51.2] gives 25); the batch then takes
-    the smallest count within the range.
+    The m ranges are {0}, (0, 1/(m-1)], ..., ((m-2)/(m-1), 1]. A batch of B records draws alpha
+    uniformly within its range and takes floor(alpha B) records with value 1, as the paper prints
+    it. That count can lie below its range: of B = 128 and the range (0, 0.2], one batch in 25.6
+    has no record with value 1 and looks like a batch of the range {0}. The rule ``"within"``, which
+    is ours, raises such a count to the smallest one within the range, so that every batch can be
+    told.
 
     Attributes:
-        values: m, at least 2; the paper does not state it, except 6 in section 6.3.
+        values: m, at least 2; 6 in section 5.1.4.
+        rule: ``"floor"``, as the paper, or ``"within"``.
 
     Raises:
-        InputError: m is below 2, or (on use) a range holds no whole number of records.
+        InputError: m is below 2, the rule is unknown, or (on use) a batch is too small for m.
+
+    References:
+        Li et al., CCS 2024, sections 3.1 (ranges), 4.1 (counts) and 5.1.4.
 
     >>> Ratio(6).names(["Female", "Male"])[:3]
     ('Male: none', 'Male: up to 20 %', 'Male: 20 to 40 %')
     """
 
     values: int = 6
+    rule: str = FLOOR
 
     def __post_init__(self) -> None:
         require_count(self.values, "number of ranges of the share")
         require(self.values >= 2, f"{self.values} ranges of the share; expected 2 or more")
+        require_choice(self.rule, "rule of the counts", COUNT_RULES)
 
     @property
     def record_values(self) -> int:
@@ -143,33 +152,49 @@ class Ratio:
         ranges = ["none", f"up to {ends[1]} %", *inner]
         return tuple(f"{record_names[1]}: {one}" for one in ranges)
 
-    def limits(self, batch_size: int) -> tuple[Ints, Ints]:
-        """Return the smallest and the largest count ``[m]`` of records with the property.
+    def check(self, batch_size: int) -> None:
+        """Refuse a batch whose counts cannot tell the ranges apart.
 
-        The arithmetic is on whole numbers: in floating point, 0.2 * 5 is not always 1.
+        Raises:
+            InputError: as said; the message names the smallest batch.
         """
-        step = np.arange(self.values, dtype=np.int64)
-        most = step * batch_size // (self.values - 1)
-        least = np.append(0, most[:-1] + 1)
+        need = self.values if self.rule == FLOOR else self.values - 1
         require(
-            bool((least <= most).all()),
+            batch_size >= need,
             f"a batch of {batch_size} records cannot tell {self.values} ranges of a share apart; "
-            f"raise --batch-size to at least {self.values - 1}, or lower --ratio-bins",
+            f"raise --batch-size to at least {need}, or lower --ratio-bins",
         )
-        return least, most
 
     def counts(self, secret: Ints, batch_size: int, rng: np.random.Generator) -> Ints:
         """Return counts for an alpha drawn within the range of each secret."""
-        least, most = self.limits(batch_size)
-        alpha = (secret - rng.random(len(secret))) / (self.values - 1)
-        drawn = np.floor(alpha * batch_size).astype(np.int64)
-        with_it = np.clip(drawn, least[secret], most[secret])
-        return np.stack([batch_size - with_it, with_it], axis=1)
+        self.check(batch_size)
+        alpha = np.maximum(secret - rng.random(len(secret)), 0) / (self.values - 1)
+        having = np.floor(alpha * batch_size).astype(np.int64)
+        if self.rule != FLOOR:
+            most = self._most(batch_size)
+            least = np.append(0, most[:-1] + 1)
+            having = np.clip(having, least[secret], most[secret])
+        return np.stack([batch_size - having, having], axis=1)
 
     def secret_of(self, codes: Ints) -> Ints:
-        """Return the range of each batch's share."""
-        _, most = self.limits(codes.shape[1])
-        return np.asarray(np.searchsorted(most, codes.sum(axis=1)), dtype=np.int64)
+        """Return the range of each batch's share; by the rule ``"floor"`` the most probable one.
+
+        There a count c comes from any alpha B of [c, c + 1), and so from the range that holds the
+        larger part of it; no record with the property most probably means {0}.
+        """
+        count = codes.sum(axis=1)
+        if self.rule != FLOOR:
+            return np.asarray(np.searchsorted(self._most(codes.shape[1]), count), dtype=np.int64)
+        step = np.arange(self.values)
+        found = np.searchsorted(2 * step * codes.shape[1], (2 * count + 1) * (self.values - 1))
+        return np.where(count == 0, 0, np.minimum(found, self.values - 1)).astype(np.int64)
+
+    def _most(self, batch_size: int) -> Ints:
+        """Return the largest count ``[m]`` within each range, in whole numbers.
+
+        In floating point, 0.2 * 5 is not always 1.
+        """
+        return np.arange(self.values, dtype=np.int64) * batch_size // (self.values - 1)
 
 
 def bootstrap(members: Sequence[Ints], counts: Ints, rng: np.random.Generator) -> Ints:

@@ -22,6 +22,8 @@ class Trials:
         block: the block of each trial ``[n]``; different blocks share no record and no user.
         pool: the private records.
         candidates: batches that the adversary holds, in games with candidates.
+        users: the users ``[n, m]`` that each trial is about, numbered from 0, where all trials are
+            in one block because users are few; else None.
     """
 
     secret: Tensor
@@ -29,6 +31,7 @@ class Trials:
     block: Tensor
     pool: Dataset
     candidates: CandidateBatches | None = None
+    users: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.secret)

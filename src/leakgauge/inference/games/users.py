@@ -6,10 +6,17 @@ the gradient comes from. The model trains on the private users; the adversary le
 shadow users, who are not among them, what two batches of one user have in common.
 
 A random split parts each user's records into an observed and a candidate half, so that no record
-is in both. Whole users are dealt into disjoint blocks of m or more, and the m users of a trial
-belong to one block: see ``leakgauge.inference.games.blocks``.
+is in both. The paper does not say whether its two batches share records; a shared one would give
+the user away.
+
+The paper draws the m candidates from all private users, here also where users are few. Where they
+are many, they are dealt into disjoint blocks of m or more, and the m users of a trial belong to one
+block (``leakgauge.inference.games.blocks``): taken alone, each trial is still about m random users,
+and trials of different blocks are independent. Without blocks any two trials may share users, and
+an interval leaves out one user after the other (``leakgauge.results.jackknife``).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -35,8 +42,11 @@ Ints = NDArray[np.int64]
 USER = "user"
 """The name of the adversary's secret: the shadow user."""
 
-LEFT_OUT = -1
-"""The block number of records whose user has too few records."""
+BATCHES_OF_A_USER = 2
+"""Batches of records that a user needs (section 5.1.4): one is observed, one is held."""
+
+SPARE_USERS = 2
+"""Users that trials need beside the m candidates of one, so that each user can be left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +57,10 @@ class UserInference:
         pool: the private records.
         values: m, the number of candidate users of a batch.
         batch_size: B, the records of a batch.
-        block: the block ``[len(pool)]`` of each record; -1 where its user is left out.
-        observed: for each user in the game, the records ``[h]`` that clients draw batches from.
-        held: for each user in the game, the records that the adversary draws candidates from; no
-            record is also in ``observed``.
-        left_out: the number of users with fewer than 2 B records, who are not in the game.
+        block: the block ``[len(pool)]`` of each record; 0 everywhere where users are few.
+        observed: for each user, the records ``[h]`` that clients draw batches from.
+        held: for each user, the records that the adversary draws candidates from; no record is also
+            in ``observed``.
     """
 
     pool: Dataset
@@ -60,7 +69,6 @@ class UserInference:
     block: Ints
     observed: tuple[Ints, ...]
     held: tuple[Ints, ...]
-    left_out: int
 
     name: ClassVar[str] = "user"
 
@@ -70,36 +78,35 @@ class UserInference:
         pool: Dataset,
         *,
         batch_size: int,
-        candidates: int = 2,
+        candidates: int = 5,
         max_blocks: int = MAX_BLOCKS,
         rng: np.random.Generator,
     ) -> "UserInference":
         """Return a game: split each user's records and deal the users into blocks.
 
         Args:
-            pool: the private records, with their users.
+            pool: the private records, with their users; each user has 2 B or more.
             batch_size: B, the records of a batch.
-            candidates: m, the number of candidate users; the paper does not state it.
+            candidates: m, the number of candidate users; 5 in the paper.
             max_blocks: the largest number of blocks.
             rng: the generator of the split and the deal.
 
         Raises:
-            InputError: the data name no users, or too few users have enough records.
+            InputError: the data name no users, one has too few records, or there are too few users.
         """
         require_count(batch_size, "batch size")
         require_count(candidates, "number of candidates")
         require(candidates >= 2, "1 candidate leaves nothing to guess; expected 2 or more")
         users = users_of(pool.users)
-        able = able_users(users, batch_size=batch_size, candidates=candidates)
-        halves = [part(rows, rng) for rows in able]
-        roomy = len(able) // (BATCHES_IN_A_BLOCK * candidates)
-        count = min(max_blocks, max(roomy, min(ENOUGH_BLOCKS, len(able) // candidates)))
-        block = np.full(len(pool), LEFT_OUT, dtype=np.int64)
-        for place, user in enumerate(rng.permutation(len(able)).tolist()):
-            block[able[user]] = place % count
+        records = records_of(users.cpu().numpy())
+        check_users([len(rows) for rows in records], batch_size=batch_size, candidates=candidates)
+        halves = [part(rows, rng) for rows in records]
+        count = _blocks(len(records), candidates, max_blocks)
+        block = np.zeros(len(pool), dtype=np.int64)
+        for place, user in enumerate(rng.permutation(len(records)).tolist()):
+            block[records[user]] = place % count
         observed, held = zip(*halves, strict=True)
-        left_out = len(torch.unique(users)) - len(able)
-        return cls(pool, candidates, batch_size, block, observed, held, left_out)
+        return cls(pool, candidates, batch_size, block, observed, held)
 
     @property
     def prior(self) -> tuple[float, ...]:
@@ -113,14 +120,20 @@ class UserInference:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Changes to the data that users should know."""
-        if self.left_out == 0:
+        """What users should know: where they are too few for blocks."""
+        if not self._shares_users:
             return ()
-        total = self.left_out + len(self.observed)
         return (
-            f"{self.left_out} of {total} private users have fewer than {2 * self.batch_size} "
-            "records (two batches): they are trained on, but do not play in user inference",
+            f"{len(self.observed)} private users are fewer than the "
+            f"{MIN_BLOCKS * self.values} that disjoint groups need: each trial of user inference "
+            f"draws its {self.values} candidates from all of them, as in the paper; the intervals "
+            "leave out one user after the other, and are rather too wide than too narrow",
         )
+
+    @property
+    def _shares_users(self) -> bool:
+        """Whether any two trials may be about the same users."""
+        return int(self.block.max()) == 0
 
     def play(self, n: int, *, rng: np.random.Generator) -> Trials:
         """Return n trials: m users of a block each, one of them the true one, and their batches.
@@ -175,7 +188,8 @@ class UserInference:
         device = self.pool.y.device
         drawn = [torch.from_numpy(a).to(device) for a in (secret, rows, block, held, index)]
         candidates = CandidateBatches(self.pool, drawn[3], drawn[4])
-        return Trials(drawn[0], drawn[1], drawn[2], self.pool, candidates)
+        users = drawn[4] if self._shares_users else None
+        return Trials(drawn[0], drawn[1], drawn[2], self.pool, candidates, users)
 
     def _batch(self, rows: Ints, rng: np.random.Generator) -> Ints:
         return rng.choice(rows, size=self.batch_size, replace=False)
@@ -196,27 +210,39 @@ def users_of(users: Tensor | None) -> Tensor:
     return users
 
 
-def able_users(users: Tensor, *, batch_size: int, candidates: int) -> list[Ints]:
-    """Return the records of each private user who has two batches of them.
+def check_users(counts: Sequence[int], *, batch_size: int, candidates: int) -> None:
+    """Refuse private users who cannot play.
 
     Args:
-        users: the user ``[n]`` of each private record.
+        counts: the number of records of each.
         batch_size: B.
         candidates: m.
 
     Raises:
-        InputError: too few users have enough records.
+        InputError: one has too few records, or there are too few users.
     """
-    records = records_of(users.cpu().numpy())
-    able = [rows for rows in records if len(rows) >= 2 * batch_size]
-    need = MIN_BLOCKS * candidates
+    need = BATCHES_OF_A_USER * batch_size
+    lacking = sum(count < need for count in counts)
     require(
-        len(able) >= need,
-        f"user inference with {candidates} candidates needs {need} private users with "
-        f"{2 * batch_size} records (two batches) or more, {len(able)} of {len(records)} have "
-        f"them; lower --batch-size, now {batch_size}, or --candidates, or bring more users",
+        lacking == 0,
+        f"{lacking} of {len(counts)} private users have fewer than {need} records (two batches); "
+        "leave them out before the split, as split_users does with least=",
     )
-    return able
+    users = max(MIN_BLOCKS, candidates + SPARE_USERS)
+    require(
+        len(counts) >= users,
+        f"user inference with {candidates} candidates needs {users} private users with {need} "
+        f"records (two batches) or more, there are {len(counts)}; lower --batch-size, now "
+        f"{batch_size}, or --candidates, or bring more users",
+    )
+
+
+def _blocks(users: int, candidates: int, most: int) -> int:
+    """Return the number of blocks, each of m users or more; 1 where users are too few."""
+    if users < MIN_BLOCKS * candidates:
+        return 1
+    roomy = users // (BATCHES_IN_A_BLOCK * candidates)
+    return min(most, max(roomy, min(ENOUGH_BLOCKS, users // candidates)))
 
 
 def records_of(user: Ints) -> list[Ints]:

@@ -1,8 +1,8 @@
 """What each game asks, in words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
+from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER, players
 from leakgauge.report.grouping import Test
 from leakgauge.report.wording import plain
 from leakgauge.results.measurements import Run
@@ -66,6 +66,7 @@ def rules(run: Run, tests: Sequence[Test]) -> list[str]:
         sentences.append(_proportion(values(run, PROPORTION), secrets[PROPORTION]))
     if USER in secrets:
         sentences.append(_user(len(values(run, USER)), secrets[USER]))
+        sentences += _ours(test.adversary for test in tests if test.game == USER)
     return sentences
 
 
@@ -83,3 +84,14 @@ def _user(candidates: int, secret: str) -> str:
         f"User inference: the adversary names the user (`{secret}`) whose records a batch holds. "
         f"It chooses among {among}; each trial has other candidates."
     )
+
+
+def _ours(adversaries: Iterable[str]) -> list[str]:
+    """Which adversaries of user inference are not the paper's, if any."""
+    papers, *others = players(USER)
+    used = {name.partition(":")[0] for name in adversaries}
+    ours = [f"`{name}`" for name in others if name in used]
+    if not ours:
+        return []
+    are = "is" if len(ours) == 1 else "are"
+    return [f"{' and '.join(ours)} {are} ours; `--adversary {papers}` plays the one of Li et al."]

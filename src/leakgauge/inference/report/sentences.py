@@ -33,17 +33,34 @@ def about_intervals(run: Run, tests: Sequence[Test]) -> list[str]:
     """Return how the intervals are made, and what they do not cover."""
     figures = [one for test in tests for one in test.figures.values()]
     levels = sorted({one.estimate.confidence for one in figures})
-    lines = [
-        f"The private records are cut into {_blocks(run)}. Each trial draws its batch within one "
-        f"block. The {' and '.join(percent(level) for level in levels)} intervals come from "
-        "resampling whole blocks (a cluster bootstrap), so trials that share records do not make "
-        "an interval too narrow.",
-        *_covered(run),
-    ]
+    intervals = f"{' and '.join(percent(level) for level in levels)} intervals"
+    lines = [*_of_trials(run, intervals), *_covered(run)]
     if len(tests) > 1:
         lines.append(
             "Each interval holds for itself. Of many tests without any leakage a few still lie "
             "wholly above chance by luck."
+        )
+    return lines
+
+
+def _of_trials(run: Run, intervals: str) -> list[str]:
+    """How trials that share records enter the intervals."""
+    blocks = run.data.get("blocks")
+    of_game = blocks if isinstance(blocks, Mapping) else {"": blocks}
+    lines = []
+    apart = {game: number for game, number in of_game.items() if number != 1}
+    if apart:
+        lines.append(
+            f"The private records are cut into {_blocks(apart)}. Each trial draws its batch within "
+            f"one block. The {intervals} come from resampling whole blocks (a cluster bootstrap), "
+            "so trials that share records do not make an interval too narrow."
+        )
+    if len(apart) < len(of_game):
+        lines.append(
+            "The private users are too few for disjoint blocks: each trial of user inference draws "
+            f"its candidates from all of them. Its {intervals} leave out one user after the other "
+            "(a jackknife), so trials that share users do not make an interval too narrow; they "
+            "are rather too wide."
         )
     return lines
 
@@ -104,11 +121,9 @@ def explained_by_labels(
     return warnings
 
 
-def _blocks(run: Run) -> str:
-    blocks = run.data.get("blocks")
-    if isinstance(blocks, Mapping):  # by game
-        if len(set(blocks.values())) > 1:
-            by_game = ", ".join(f"{game}: {count(n)}" for game, n in blocks.items())
-            return f"disjoint blocks ({by_game})"
-        blocks = next(iter(blocks.values()), None)
-    return "disjoint blocks" if blocks is None else f"{count(blocks)} disjoint blocks"
+def _blocks(of_game: Mapping[str, int | None]) -> str:
+    if len(set(of_game.values())) > 1:
+        by_game = ", ".join(f"{game}: {count(n or 0)}" for game, n in of_game.items())
+        return f"disjoint blocks ({by_game})"
+    number = next(iter(of_game.values()))
+    return "disjoint blocks" if number is None else f"{count(number)} disjoint blocks"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leakgauge.inference.catalog import USER
+from leakgauge.inference.catalog import USER, players
 from leakgauge.inference.settings import EMPIRICAL, FRESH, REUSE, UNIFORM
 from leakgauge.report.grouping import Test
 from leakgauge.report.wording import count, plain
@@ -11,8 +11,8 @@ from leakgauge.results.measurements import Run
 from leakgauge.runs.spec import NONE
 from leakgauge.training.catalog import SGD, own_rate
 
-MATCHING, ENCODER = "matching", "encoder"
-"""Adversaries that know more than the others."""
+MATCHING = "matching"
+"""An adversary that knows more than the others; those of user inference do, too."""
 
 
 def known(run: Run, tests: Sequence[Test]) -> list[str]:
@@ -51,13 +51,13 @@ def unknown(run: Run) -> list[str]:
 
 
 def _informed(run: Run, tests: Sequence[Test]) -> list[str]:
-    """The adversaries that hold a part of the private data, by name."""
+    """Who holds a part of the private data: ``MATCHING``, or adversaries of ``USER`` inference."""
     named = {str(name).partition(":")[0] for name in run.settings.get("adversary") or ()}
     named |= {test.adversary.partition(":")[0] for test in tests}
     games = {test.game for test in tests} | set(run.settings.get("ask") or ())
     return [
         *([MATCHING] if MATCHING in named else []),
-        *([ENCODER] if ENCODER in named or USER in games else []),
+        *([USER] if USER in games or named.intersection(players(USER)) else []),
     ]
 
 
@@ -69,7 +69,7 @@ def _auxiliary(run: Run, tests: Sequence[Test]) -> list[str]:
             "labels of the private batch (the auxiliary knowledge phi(x)). It fills in each value "
             "of the secret, makes the gradients itself and compares."
         )
-    if ENCODER in informed:
+    if USER in informed:
         lines.append(
             "In user inference: a batch of each candidate's other records. None of them is in the "
             "batch that is judged, and the candidates are no shadow users."

@@ -10,6 +10,7 @@ from leakgauge.core.versions import versions
 from leakgauge.data import Source, Split, fingerprint
 from leakgauge.gradients import params_of
 from leakgauge.inference.catalog import USER
+from leakgauge.inference.games.users import BATCHES_OF_A_USER
 from leakgauge.inference.run.adversaries import defenses_of
 from leakgauge.inference.run.settings import Settings
 from leakgauge.inference.run.stage import Stage
@@ -18,10 +19,8 @@ from leakgauge.privacy.certificates import guarantees
 from leakgauge.results.measurements import Run
 from leakgauge.runs.records import Records
 
-USERS_SPLIT = (
-    "the users were split for user inference: 40 % are trained on, 40 % are the adversary's, "
-    "20 % test; --shadow is not used"
-)
+OF_USERS = ("private_users", "shadow_users")
+"""Settings of the split of users."""
 
 
 def describe(
@@ -53,13 +52,38 @@ def describe(
         notes=(
             *source.notes,
             *records.notes,
-            *([USERS_SPLIT] if USER in spec.ask else _rare(records, split, spec)),
+            *(_users(records, split, spec) if USER in spec.ask else _rare(records, split, spec)),
             *(note for one in games.values() for note in (*one.game.notes, *one.notes)),
         ),
         versions=versions(),
         guarantees=_guarantees(stages),
         warnings=list(records.warnings),
     )
+
+
+def _users(records: Records, split: Split, spec: InferenceSettings) -> list[str]:
+    """Who the users of each part are, and who takes no part."""
+    assert records.users is not None
+    users = records.users.cpu()
+    each = [len(torch.unique(users[rows])) for rows in (split.private, split.public, split.test)]
+    private, public, test = each
+    notes = [
+        f"the users were split for user inference: {private} are trained on, {public} are the "
+        f"adversary's, {test} test; --shadow is not used"
+    ]
+    total, played = len(torch.unique(users)), sum(each)
+    if played < total:
+        notes.append(
+            f"{total - played} of {total} users have fewer than "
+            f"{BATCHES_OF_A_USER * spec.batch_size} records (two batches) and take no part, not "
+            "even in training"
+        )
+    wanted = (spec.private_users, spec.shadow_users)
+    if private < wanted[0] or public < wanted[1]:
+        notes.append(
+            f"there are not {wanted[0]} private and {wanted[1]} shadow users beside the test users"
+        )
+    return notes
 
 
 def _rare(records: Records, split: Split, spec: InferenceSettings) -> list[str]:
@@ -100,6 +124,7 @@ def _settings(settings: Settings, records: Records, spec: InferenceSettings) -> 
         **asdict(settings),
         "secret": spec.secret or spec.group or USER,
         "shadow": spec.shadow,
+        **({name: getattr(spec, name) for name in OF_USERS} if USER in spec.ask else {}),
         **({"seeds": spec.seeds} if spec.seeds > 1 else {}),
         **({"hidden": list(spec.hidden)} if records.is_table else {}),
         "device": spec.device,

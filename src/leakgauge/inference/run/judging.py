@@ -273,8 +273,12 @@ def _most_at_risk(
 
 
 def _judged(stage: Stage, reading: Reading) -> scores.Judged:
+    trials = stage.trials
     return scores.Judged(
-        stage.trials.secret.cpu().numpy(), reading.log_posterior, stage.trials.block.cpu().numpy()
+        trials.secret.cpu().numpy(),
+        reading.log_posterior,
+        trials.block.cpu().numpy(),
+        None if trials.users is None else trials.users.cpu().numpy(),
     )
 
 

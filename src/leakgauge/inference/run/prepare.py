@@ -2,12 +2,28 @@
 
 from dataclasses import dataclass
 
+import torch
+
 from leakgauge.core.checks import InputError
 from leakgauge.core.types import Dataset
 from leakgauge.data import Source, Split
+from leakgauge.inference.adversaries.plda import Plda
 from leakgauge.inference.adversaries.shadow import fewest_units
-from leakgauge.inference.catalog import ATTRIBUTE, USER
-from leakgauge.inference.run.adversaries import Playing, defenses_of, playing, without_panel
+from leakgauge.inference.catalog import (
+    ATTRIBUTE,
+    OF_FEW_USERS,
+    PANEL,
+    USER,
+    panel_of,
+    parse_adversary,
+)
+from leakgauge.inference.run.adversaries import (
+    Playing,
+    defenses_of,
+    named,
+    playing,
+    without_panel,
+)
 from leakgauge.inference.run.description import describe
 from leakgauge.inference.run.footprint import check_footprint
 from leakgauge.inference.run.settings import Settings
@@ -71,7 +87,7 @@ def _stages(spec: InferenceSettings, ask: str, records: Records, split: Split) -
     task, data = records.encode(split.private, keep)
     stages = []
     for defense in defenses_of(spec):
-        players, notes = _able(playing(spec, ask, defense), data.rows(split.public), spec)
+        players, notes = _able(ask, playing(spec, ask, defense), data.rows(split.public), spec)
         stage = make_stage(
             ask,
             task,
@@ -93,9 +109,11 @@ HELD_OUT = 6
 
 
 def _able(
-    players: Playing, public: Dataset, spec: InferenceSettings
+    ask: str, players: Playing, public: Dataset, spec: InferenceSettings
 ) -> tuple[Playing, tuple[str, ...]]:
     """The adversaries that the shadow records allow, and what a user should know of it."""
+    if ask == USER:
+        return _of_users(players, public, spec)
     secret = str(spec.secret)
     if not players.panel or secret not in public.secrets:
         return players, ()
@@ -109,6 +127,23 @@ def _able(
         f"out, so {alone.attacks[0].name} plays alone; raise --shadow, or bring more {what}"
     )
     return alone, (note,)
+
+
+def _of_users(
+    players: Playing, public: Dataset, spec: InferenceSettings
+) -> tuple[Playing, tuple[str, ...]]:
+    """The adversaries of user inference: without being named, one that needs few shadow users."""
+    (default,) = panel_of(USER)
+    users = 0 if public.users is None else len(torch.unique(public.users))
+    need = Plda.folds * spec.candidates
+    if PANEL not in named(spec) or default in spec.adversary or users >= need:
+        return players, ()
+    others = [one for one in players.attacks if one.name not in (default, OF_FEW_USERS)]
+    note = (
+        f"{default} needs {need} shadow users for {spec.candidates} candidates, there are {users}; "
+        f"{OF_FEW_USERS} plays in its place"
+    )
+    return Playing((parse_adversary(OF_FEW_USERS), *others)), (note,)
 
 
 def settings_of(spec: InferenceSettings, ask: str) -> Settings:
@@ -125,6 +160,8 @@ def settings_of(spec: InferenceSettings, ask: str) -> Settings:
         seed=spec.seed,
         allow_loop=spec.allow_loop,
         ratio_bins=spec.ratio_bins,
+        ratio_of=spec.ratio_of,
+        ratio_counts=spec.ratio_counts,
         candidates=spec.candidates,
         stack=spec.stack,
         optimizer=spec.optimizer,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
 from leakgauge.gradients import MAX_BYTES
+from leakgauge.inference.catalog import COUNT_RULES, FLOOR
 from leakgauge.inference.settings import EMPIRICAL, FRESH, REUSE, UNIFORM
 from leakgauge.training.catalog import SGD
 
@@ -28,6 +29,8 @@ class Settings:
         allow_loop: take a model that ``torch.func`` cannot vectorise through a plain loop, which
             is slower and exact; else it is refused.
         ratio_bins: m of proportion inference, the ranges of the share.
+        ratio_of: the value whose share it is; None: the second of two, the most frequent of more.
+        ratio_counts: ``"floor"`` or ``"within"``, as ``games.mixing.Ratio`` counts.
         candidates: m of user inference, the users that a batch may be of.
         stack: judge held-out shadow batches with every adversary, so that the rounds can be
             weighted; those that calibrate themselves on such batches are weighted anyway.
@@ -44,7 +47,9 @@ class Settings:
     max_bytes: int = MAX_BYTES
     allow_loop: bool = False
     ratio_bins: int = 6
-    candidates: int = 2
+    ratio_of: str | None = None
+    ratio_counts: str = FLOOR
+    candidates: int = 5
     stack: bool = False
     optimizer: str = SGD
 
@@ -56,6 +61,7 @@ class Settings:
         require_count(self.max_bytes, "memory bound in bytes")
         require_choice(self.batches, "batches", (REUSE, FRESH))
         require_choice(self.prior, "prior", (UNIFORM, EMPIRICAL))
+        require_choice(self.ratio_counts, "--ratio-counts", COUNT_RULES)
         for name, count in (("--ratio-bins", self.ratio_bins), ("--candidates", self.candidates)):
             require_count(count, name)
             require(count >= 2, f"{name} is {count}; expected 2 or more")

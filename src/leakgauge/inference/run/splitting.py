@@ -8,7 +8,7 @@ from leakgauge.data import Source, Split, split_records
 from leakgauge.data.split_users import split_users
 from leakgauge.inference.catalog import USER
 from leakgauge.inference.games.blocks import MIN_BLOCKS
-from leakgauge.inference.games.users import users_of
+from leakgauge.inference.games.users import BATCHES_OF_A_USER, users_of
 from leakgauge.inference.settings import InferenceSettings
 from leakgauge.runs.records import Records, records_of
 
@@ -49,6 +49,8 @@ def split_of(records: Records, spec: InferenceSettings) -> Split:
             users_of(records.users),
             label=_classes(records),
             classes=records.classes,
+            least=BATCHES_OF_A_USER * spec.batch_size,
+            most=(spec.private_users, spec.shadow_users),
             need_label=NEED_LABEL,
             rng=rng,
         )

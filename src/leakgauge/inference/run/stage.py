@@ -34,6 +34,7 @@ from leakgauge.inference import (
     players,
 )
 from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
+from leakgauge.inference.games.one_value import one_against_rest
 from leakgauge.inference.games.users import users_of
 from leakgauge.inference.run.learned import LearnedDefenses
 from leakgauge.inference.run.settings import Settings
@@ -162,7 +163,7 @@ def make_stage(
             "digits are too coarse; call model.float()",
         )
     device = next(iter(params.values())).device
-    data = _with_secret(ask, data, settings.secret).to(device)
+    data = _with_secret(ask, data, settings).to(device)
     generator = torch_stream(settings.seed, "defense", chosen.name)
     task = chosen.prepare(task, shape=tuple(data.x.shape[1:]), generator=generator)
     _try(task, data, settings)
@@ -173,7 +174,8 @@ def make_stage(
     game = _deal(ask, private, values, settings)
     trials = game.play(settings.trials, rng=stream(settings.seed, ask, "trials"))
     _refuse_few_trials(trials, game.values)
-    ready = tuple(_ready(ask, attack) for attack in attacks or (parse_adversary(players(ask)[0]),))
+    named = attacks or (parse_adversary(players(ask)[0]),)
+    ready = tuple(_ready(ask, attack, data.x) for attack in named)
     names = [attack.name for attack in ready]
     require(len(set(names)) == len(names), f"expected different attacks, got {names}")
     for attack in ready:
@@ -198,13 +200,16 @@ def judges_candidates(attack: AnyAttack) -> bool:
     return isinstance(attack, CandidateAttack)
 
 
-def _with_secret(ask: str, data: Dataset, secret: str) -> Dataset:
-    """The data with the game's secret among its secrets: in user inference, the user."""
+def _with_secret(ask: str, data: Dataset, settings: Settings) -> Dataset:
+    """The data with the game's secret: in user inference the user, of a share one value."""
+    secret = settings.secret
     if ask == UserInference.name:
         return replace(data, secrets={**data.secrets, secret: users_of(data.users)})
     require(
         secret in data.secrets, f"no secret {secret!r} in the data{nearest(secret, data.secrets)}"
     )
+    if ask == ProportionInference.name:
+        return one_against_rest(data, secret, settings.ratio_of)
     return data
 
 
@@ -226,7 +231,7 @@ def _deal(ask: str, private: Dataset, values: int, settings: Settings) -> Game:
         )
     game = BATCH_GAMES[ask]
     proportion = game is ProportionInference
-    mix = Ratio(settings.ratio_bins) if proportion else Pure(values)
+    mix = Ratio(settings.ratio_bins, settings.ratio_counts) if proportion else Pure(values)
     prior = None
     if settings.prior == EMPIRICAL:
         require(not proportion, "the data have no prior of shares; take --prior uniform")
@@ -243,8 +248,8 @@ def _deal(ask: str, private: Dataset, values: int, settings: Settings) -> Game:
     )
 
 
-def _ready(ask: str, attack: AnyAttack) -> AnyAttack:
-    """The attack as it plays this game: an ordered secret is inferred step by step."""
+def _ready(ask: str, attack: AnyAttack, x: torch.Tensor) -> AnyAttack:
+    """The attack as it plays this game on records ``x``: an ordered secret step by step."""
     if isinstance(attack, Ordinal):
         return attack
     require(
@@ -252,6 +257,8 @@ def _ready(ask: str, attack: AnyAttack) -> AnyAttack:
         f"the adversary {attack.name!r} does not play {ask!r}; choose one of "
         f"{', '.join(players(ask))}",
     )
+    by_data = getattr(attack, "for_records", None)
+    attack = attack if by_data is None else by_data(x)
     if ask == ProportionInference.name:
         assert not isinstance(attack, CandidateAttack)
         return Ordinal(attack)
@@ -259,12 +266,21 @@ def _ready(ask: str, attack: AnyAttack) -> AnyAttack:
 
 
 def _refuse_few_trials(trials: Trials, values: int) -> None:
-    """Each secret must be tried in several blocks, or resampled blocks may miss it."""
+    """Each secret must be tried in several blocks, or resampled blocks may miss it.
+
+    Likewise with any one user left out, where all trials are in one block.
+    """
+    where, fewest = "independent groups of records", len(trials)
     for value in range(values):
-        blocks = len(torch.unique(trials.block[trials.secret == value]))
-        require(
-            blocks >= MIN_BLOCKS,
-            f"{len(trials)} trials try one of the {values} secrets on {blocks} independent groups "
-            f"of records only; an interval needs {MIN_BLOCKS}: ask for at least "
-            f"{50 * values} --trials",
-        )
+        tried = trials.secret == value
+        if trials.users is None:
+            fewest = min(fewest, len(torch.unique(trials.block[tried])))
+        else:
+            where = "trials without some user"
+            about = torch.bincount(trials.users[tried].flatten(), minlength=1)
+            fewest = min(fewest, int(tried.sum() - about.max()))
+    require(
+        fewest >= MIN_BLOCKS,
+        f"{len(trials)} trials try one of the {values} secrets on {fewest} {where} only; an "
+        f"interval needs {MIN_BLOCKS}: ask for at least {50 * values} --trials",
+    )

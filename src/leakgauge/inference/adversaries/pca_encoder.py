@@ -1,0 +1,132 @@
+"""An encoder of the principal components of gradients, for user inference; ours."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
+from leakgauge.inference.adversaries.likeness import FittedLikeness
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.user_examples import UserExamples, observe
+from leakgauge.inference.adversaries.user_network import train
+from leakgauge.inference.adversaries.user_trials import (
+    check_users,
+    hold_out_users,
+    play_among_users,
+)
+from leakgauge.inference.games.candidates import CandidateAttack
+from leakgauge.models import mlp
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PcaEncoder(CandidateAttack):
+    """An encoder that distinguishes shadow users by principal components, and distances of codes.
+
+    It differs from ``Encoder``, the paper's, in what the network sees: the leading principal
+    components of the gradients in place of maxima of windows, all divided by one number, since a
+    number for each would raise noise to the level of the signal. Training fits the encoder and a
+    linear classifier of the shadow users together on the gradients of shadow batches, then drops
+    the classifier. The posterior is a softmax over the m candidates of the negative Euclidean
+    distance between the codes of the observed gradient and of the candidate's, divided by a
+    temperature; a temperature of None is fitted on held-out shadow users, so that log-odds of
+    rounds can be added.
+
+    Attributes:
+        components: kept principal components, at most.
+        hidden: width of the hidden layer.
+        codes: length of a code.
+        epochs: over the shadow batches.
+        batches: bootstrapped shadow batches; where users are many, at least four of each.
+        temperature: divides the distance; None fits it.
+        folds: of the shadow users, to fit the temperature.
+    """
+
+    components: int = 128
+    hidden: int = 128
+    codes: int = 64
+    epochs: int = 20
+    batches: int = 1200
+    temperature: float | None = 1.0
+    folds: int = 3
+    name: ClassVar[str] = "pca-encoder"
+
+    def __post_init__(self) -> None:
+        for count, what in (
+            (self.components, "components"),
+            (self.hidden, "hidden units"),
+            (self.codes, "units of a code"),
+            (self.epochs, "epochs"),
+            (self.batches, "shadow batches"),
+        ):
+            require_count(count, f"number of {what}")
+        if self.temperature is not None:
+            require_positive(self.temperature, "temperature")
+        require(self.folds >= 2, f"number of folds is {self.folds}; expected 2 or more")
+
+    def check(self, shadow: Shadow, values: int) -> None:
+        """Refuse users with too few records for cross-validation, if it is needed."""
+        if self.temperature is None:
+            check_users(shadow, candidates=values, folds=self.folds)
+
+    def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> FittedLikeness:
+        """Fit the temperature on held-out shadow users if it is None; then train on all."""
+        self.check(shadow, len(log_prior))
+        view, examples = observe(shadow, batches=self.batches, components=self.components, rng=rng)
+        seed = int(rng.integers(2**62))
+
+        def learn(examples: UserExamples) -> Codes:
+            return self._train(examples, torch.Generator().manual_seed(seed))
+
+        slope, scaled = 1 / (self.temperature or 1.0), None
+        if self.temperature is None:
+            trials = play_among_users(shadow, view)
+            held_out = hold_out_users(
+                examples, trials, learn, candidates=len(log_prior), folds=self.folds
+            )
+            slope = fit_slope(held_out)
+            scaled = HeldOut(slope * held_out.log_odds, held_out.secret)
+        return FittedLikeness(self, view, learn(examples), slope, log_prior, scaled)
+
+    def _train(self, examples: UserExamples, generator: torch.Generator) -> "Codes":
+        users, user = np.unique(examples.user, return_inverse=True)
+        mean = examples.seen.mean(axis=0)
+        scale = float(np.sqrt(examples.seen.var(axis=0).mean())) or 1.0
+        x, y = torch.from_numpy((examples.seen - mean) / scale), torch.from_numpy(user)
+        body = mlp(x.shape[1], self.codes, (self.hidden,), generator=generator)
+        encoder = nn.Sequential(body, nn.ReLU()).double()
+        classifier = mlp(self.codes, len(users), (), generator=generator).double()
+        train(nn.Sequential(encoder, classifier), x, y, epochs=self.epochs, generator=generator)
+        return Codes(mean, scale, encoder)
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """The trained encoder, without its classifier.
+
+    Attributes:
+        mean: ``[k]``, subtracted; ``scale`` divides.
+        encoder: ``[n, k]`` to codes ``[n, c]``.
+    """
+
+    mean: Floats
+    scale: float
+    encoder: nn.Module
+
+    def __call__(self, seen: Floats, held: Floats) -> Floats:
+        """Negative distances ``[n, m]`` of codes, for ``[n, k]`` and ``[n, m, k]``."""
+        distance: Floats = np.linalg.norm(self.of(seen)[:, None] - self.of(held), axis=2)
+        return -distance
+
+    def of(self, features: Floats) -> Floats:
+        """Codes ``[..., c]`` of reduced gradients ``[..., k]``."""
+        with torch.no_grad():
+            codes = self.encoder(torch.from_numpy((features - self.mean) / self.scale))
+        arrays: Floats = codes.numpy()
+        return arrays
