@@ -104,8 +104,8 @@ def test_one_seed_keeps_its_own_interval_and_equal_seeds_the_widest() -> None:
 def test_an_interval_stays_within_its_metric() -> None:
     wide = over_seeds([record(0.1), record(0.9)], METRICS["auroc"])
     assert (wide.low, wide.high) == (0.0, 1.0)
-    advantage = over_seeds([record(v) for v in (-0.6, 0.8)], METRICS["advantage"])
-    assert (advantage.low, advantage.high) == (-1.0, 1.0)
+    advantage = over_seeds([record(v) for v in (0.1, 0.9)], METRICS["advantage"])
+    assert (advantage.low, advantage.high) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ METRICS = {
     AUROC: Metric(title="AUROC", chance=0.5, headline=True),
     TPR_AT_1_FPR: Metric(title="TPR at 1 % FPR"),
     SUCCESS: Metric(title="Success rate"),
-    ADVANTAGE: Metric(title="Advantage", low=-1.0, chance=0.0),
+    ADVANTAGE: Metric(title="Advantage", chance=0.0),
     MOST_AT_RISK: Metric(title="Success on the user most at risk", tabled=False),
     **UTILITY,
     LABELS_ALONE: Metric(title="AUROC of labels alone", chance=0.5, tabled=False, of_model=True),
