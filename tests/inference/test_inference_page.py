@@ -232,6 +232,15 @@ def test_a_bare_run_still_has_a_page() -> None:
     assert "not set" not in text
 
 
+def test_each_game_has_its_own_batch_size() -> None:
+    run = make_run(settings={"batch_size": {"property": 16, "proportion": 128}, "ask": []})
+    records = [*make_records(), *make_records(game="proportion")]
+    text = visible(render(run, records))
+    for game, size in (("property", 16), ("proportion", 128)):
+        assert f"of {size} records in 5 rounds of training the forest" in text, game
+    assert "each of a batch of 16 (property) or 128 (proportion) records" in text
+
+
 def test_a_model_that_learnt_nothing_is_named() -> None:
     *rest, accuracy = make_records()
     dull = dataclasses.replace(accuracy, estimate=Estimate(0.755, 0.745, 0.765, 9000))

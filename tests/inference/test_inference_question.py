@@ -175,6 +175,19 @@ def next_command(**settings) -> list[str]:
     return shlex.split(next_command(run, verdicts(run, make_records(2.0)), QUESTION))
 
 
+def test_the_next_command_leaves_out_numbers_that_the_games_decide() -> None:
+    for numbers in (
+        {"batch_size": 16, "trials": 5000},
+        {"ask": ["property", "user"], "batch_size": {"property": 16, "user": 8},
+         "trials": {"property": 5000, "user": 1000}},
+    ):  # fmt: skip
+        command = next_command(data="d.csv", **numbers)
+        assert command
+        assert "--batch-size" not in command
+        assert "--trials" not in command
+    assert "--batch-size" in next_command(data="d.csv", batch_size=8)
+
+
 def test_the_next_command_tries_defenses_where_it_leaks() -> None:
     roles = {"label": "in come", "drop": ["a", "b;c"], "bins": {"x y": 4}, "drop_missing": True}
     words = next_command(data="my data", **roles)

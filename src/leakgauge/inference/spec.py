@@ -55,9 +55,10 @@ class InferenceSpec(InferenceSettings):
                 "prior is 'empirical', but the data have no prior of shares; take --prior uniform",
             )
         if PROPORTION in self.ask:
-            Ratio(self.ratio_bins).limits(self.batch_size)
+            Ratio(self.ratio_bins).limits(self.batch_of(PROPORTION))
         check_adversaries(self)
-        defenses_of(self)
+        for ask in self.ask:
+            defenses_of(self, ask)
         self._check_optimizer()
 
     def _check_optimizer(self) -> None:

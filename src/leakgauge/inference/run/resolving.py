@@ -91,6 +91,6 @@ def _refuse(spec: InferenceSettings, records: Records) -> None:
         if ask == USER:
             assert records.users is not None
             private = records.users[split.private.to(records.users.device)]
-            able_users(private, batch_size=spec.batch_size, candidates=spec.candidates)
+            able_users(private, batch_size=spec.batch_of(USER), candidates=spec.candidates)
         elif not (ask == ATTRIBUTE and records.is_table):  # a table keeps its secret as a feature
             BATCH_GAMES[ask].check_schema(records.schema, str(spec.secret))
