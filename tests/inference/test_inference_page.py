@@ -232,6 +232,25 @@ def test_a_bare_run_still_has_a_page() -> None:
     assert "not set" not in text
 
 
+def test_the_sum_of_the_rounds_so_far_is_drawn_and_told() -> None:
+    records = make_records(rounds=4)
+    first = [
+        dataclasses.replace(record, round=f"first-{count}", curve=None)
+        for record in records
+        if record.round == "accumulated"
+        for count in (2, 3)
+    ]
+    (test,) = adversary_tests([*records, *first])
+    assert [count for count, _ in test.added_up("auroc")] == [1, 2, 3, 4]
+    without, page = render(make_run(), records), render(make_run(), [*records, *first])
+    for words in ("First 3 rounds", "plain sum of the rounds so far"):
+        assert words in visible(page)
+        assert words not in visible(without)
+    told = Answer(make_run(), [*records, *first])
+    (cell,) = QUESTION.to_json(told, Path())["cells"]
+    assert [one["rounds"] for one in cell["first_rounds"]] == [2, 3]
+
+
 def test_each_game_has_its_own_batch_size() -> None:
     run = make_run(settings={"batch_size": {"property": 16, "proportion": 128}, "ask": []})
     records = [*make_records(), *make_records(game="proportion")]

@@ -164,6 +164,8 @@ def test_figures_that_no_cell_has_are_named() -> None:
     assert "without a defense only static ones exist" in bare.unmeasured("adaptive", 1)
     assert bare.unmeasured("static", 3) == defended.unmeasured("adaptive", "accumulated") == ""
     assert "rounds 1 to 3" in bare.unmeasured("static", 4)
+    assert bare.unmeasured("static", "first-2") == ""
+    assert "of 3, the first 2 are added up" in bare.unmeasured("static", "first-3")
 
 
 def next_command(**settings) -> list[str]:
