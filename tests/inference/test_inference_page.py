@@ -268,6 +268,18 @@ def test_a_model_that_learnt_nothing_is_named() -> None:
     )
 
 
+def test_the_auroc_of_the_task_stands_beside_the_accuracy() -> None:
+    *rest, accuracy = make_records()
+    ranked = dataclasses.replace(
+        accuracy, metric="task_auroc", estimate=Estimate(0.903, 0.896, 0.91, 9000), chance=0.5
+    )
+    text = visible(render(make_run(), [*rest, accuracy, ranked]))
+    assert "The AUROC of its outputs is 0.903 (0.896 to 0.910)." in text
+    assert "85.1 %" in text
+    told = QUESTION.to_json(Answer(make_run(), [*rest, accuracy, ranked]), Path())
+    assert set(told["cells"][0]["utility"]) == {"accuracy", "task_auroc"}
+
+
 def test_the_same_figure_twice_is_refused() -> None:
     with pytest.raises(InputError, match="two measurements hold auroc, round 1"):
         render(make_run(), make_records() + make_records())

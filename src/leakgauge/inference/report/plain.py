@@ -31,6 +31,7 @@ from leakgauge.results.measurements import (
     Run,
     rounds_of,
 )
+from leakgauge.results.model_metrics import OF_CLASSES
 from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.runs.question import Answer
 
@@ -42,7 +43,9 @@ def to_json(answer: Answer) -> dict[str, Any]:
     """Return the headline of each game, every test with its figures, and the model's utility."""
     run, measurements = answer.run, answer.measurements
     learned = utilities(measurements)
-    utility = {(one.game, one.defense): {one.metric: _figure(one)} for one in learned}
+    utility: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in (*learned, *(each for each in measurements if each.metric in OF_CLASSES)):
+        utility.setdefault((one.game, one.defense), {})[one.metric] = _figure(one)
     return {
         "label": run.settings["label"],
         "secret": run.settings["secret"],

@@ -341,12 +341,10 @@ def _baselines(stage: Stage, base: Measurement) -> Iterator[Measurement]:
 def _utility(stage: Stage, final: Params, base: Measurement) -> Iterator[Measurement]:
     """What the trained model is good for; nothing where its outputs do not match the labels."""
     rng = stream(stage.settings.seed, stage.game.name, "utility")
-    found = utility_of(stage.task, final, stage.test, rng=rng)
-    if found is not None:
-        yield replace(
-            base,
-            metric=found.metric,
-            round=stage.settings.rounds,
-            estimate=found.estimate,
-            chance=found.chance,
-        )
+    found = utility_of(stage.task, final, stage.test, rng=rng, ranked=True)
+    if found is None:
+        return
+    base = replace(base, round=stage.settings.rounds)
+    yield replace(base, metric=found.metric, estimate=found.estimate, chance=found.chance)
+    if found.auroc is not None:
+        yield replace(base, metric=scores.TASK_AUROC, estimate=found.auroc, chance=0.5)
