@@ -34,6 +34,10 @@ class PaperRow:
         Literal["static", "adaptive"],
         pydantic.Field(description="whether the adversary knew the defense: adaptive; else static"),
     ] = "static"
+    std: Annotated[
+        Finite | None,
+        pydantic.Field(ge=0, description="its standard deviation over the paper's own seeds"),
+    ] = None
     note: Annotated[str, pydantic.Field(description="anything that a reader should know")] = ""
 
     def about(self, spec: Spec) -> bool:
