@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
@@ -54,6 +55,29 @@ def test_every_round_and_the_accumulation_have_every_metric() -> None:
     assert whens == {(m, when) for m in metrics for when in (1, 2, ACCUMULATED)}
     assert figure(found, "auroc").curve is not None
     assert figure(found, "accuracy", 2).estimate.value > 0.6
+
+
+@pytest.mark.parametrize("prior", ["uniform", "empirical"])
+def test_sums_of_the_first_rounds_are_those_of_log_posteriors(prior: str) -> None:
+    """Beside Eq. 4 as it is printed, and scikit-learn's AUROC."""
+    stage = small_stage(records(0.7), LOGISTIC, rounds=5, prior=prior)
+    *starts, final = trajectory(stage)
+    rounds = [play_round(stage, number, params) for number, params in enumerate(starts, start=1)]
+    found = judge(stage, rounds, final, dataset="d", label="l")
+    truth = stage.trials.secret.numpy()
+    for count, when in ((2, "first-2"), (3, "first-3"), (4, "first-4"), (5, ACCUMULATED)):
+        log_posterior = np.zeros((len(truth), 2))
+        for played in rounds[:count]:
+            log_posterior += played.log_posterior["static logistic"]
+        log_posterior -= (count - 1) * np.log(stage.game.prior)
+        auroc = roc_auc_score(truth, log_posterior[:, 1] - log_posterior[:, 0])
+        right = np.mean(log_posterior.argmax(axis=1) == truth)
+        assert figure(found, "auroc", when).estimate.value == pytest.approx(auroc, abs=1e-12)
+        assert figure(found, "success", when).estimate.value == pytest.approx(right, abs=1e-9)
+    assert {r.round for r in found if str(r.round).startswith("first")} == {
+        "first-2", "first-3", "first-4"
+    }  # fmt: skip
+    assert figure(found, "auroc", "first-3").curve is None  # a curve of each would fill the file
 
 
 def test_training_is_torchs_sgd() -> None:

@@ -232,12 +232,52 @@ def test_a_bare_run_still_has_a_page() -> None:
     assert "not set" not in text
 
 
+def test_the_sum_of_the_rounds_so_far_is_drawn_and_told() -> None:
+    records = make_records(rounds=4)
+    first = [
+        dataclasses.replace(record, round=f"first-{count}", curve=None)
+        for record in records
+        if record.round == "accumulated"
+        for count in (2, 3)
+    ]
+    (test,) = adversary_tests([*records, *first])
+    assert [count for count, _ in test.added_up("auroc")] == [1, 2, 3, 4]
+    without, page = render(make_run(), records), render(make_run(), [*records, *first])
+    for words in ("First 3 rounds", "plain sum of the rounds so far"):
+        assert words in visible(page)
+        assert words not in visible(without)
+    told = Answer(make_run(), [*records, *first])
+    (cell,) = QUESTION.to_json(told, Path())["cells"]
+    assert [one["rounds"] for one in cell["first_rounds"]] == [2, 3]
+
+
+def test_each_game_has_its_own_batch_size() -> None:
+    run = make_run(settings={"batch_size": {"property": 16, "proportion": 128}, "ask": []})
+    records = [*make_records(), *make_records(game="proportion")]
+    text = visible(render(run, records))
+    for game, size in (("property", 16), ("proportion", 128)):
+        assert f"of {size} records in 5 rounds of training the forest" in text, game
+    assert "each of a batch of 16 (property) or 128 (proportion) records" in text
+
+
 def test_a_model_that_learnt_nothing_is_named() -> None:
     *rest, accuracy = make_records()
     dull = dataclasses.replace(accuracy, estimate=Estimate(0.755, 0.745, 0.765, 9000))
     assert "this run does not show that the model learned more than that" in visible(
         render(make_run(), [*rest, dull])
     )
+
+
+def test_the_auroc_of_the_task_stands_beside_the_accuracy() -> None:
+    *rest, accuracy = make_records()
+    ranked = dataclasses.replace(
+        accuracy, metric="task_auroc", estimate=Estimate(0.903, 0.896, 0.91, 9000), chance=0.5
+    )
+    text = visible(render(make_run(), [*rest, accuracy, ranked]))
+    assert "The AUROC of its outputs is 0.903 (0.896 to 0.910)." in text
+    assert "85.1 %" in text
+    told = QUESTION.to_json(Answer(make_run(), [*rest, accuracy, ranked]), Path())
+    assert set(told["cells"][0]["utility"]) == {"accuracy", "task_auroc"}
 
 
 def test_the_same_figure_twice_is_refused() -> None:

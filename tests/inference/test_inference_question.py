@@ -128,7 +128,7 @@ def test_a_task_without_secrets_says_what_would_allow_it() -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"ask": ("user",), "batch_size": 64}, "private users with 128 records"),
+        ({"ask": ("user",), "batch_size": 64}, "0 have 128 records or more"),
         ({"secret": "plan", "ask": ("proportion",)}, "so the secret has two values|no column"),
         ({"shadow": 4}, "shadow is 4"),
     ],
@@ -164,6 +164,8 @@ def test_figures_that_no_cell_has_are_named() -> None:
     assert "without a defense only static ones exist" in bare.unmeasured("adaptive", 1)
     assert bare.unmeasured("static", 3) == defended.unmeasured("adaptive", "accumulated") == ""
     assert "rounds 1 to 3" in bare.unmeasured("static", 4)
+    assert bare.unmeasured("static", "first-2") == ""
+    assert "of 3, the first 2 are added up" in bare.unmeasured("static", "first-3")
 
 
 def next_command(**settings) -> list[str]:
@@ -173,6 +175,19 @@ def next_command(**settings) -> list[str]:
 
     run = Run("", {"ask": ["property"], **settings}, {})
     return shlex.split(next_command(run, verdicts(run, make_records(2.0)), QUESTION))
+
+
+def test_the_next_command_leaves_out_numbers_that_the_games_decide() -> None:
+    for numbers in (
+        {"batch_size": 16, "trials": 5000},
+        {"ask": ["property", "user"], "batch_size": {"property": 16, "user": 8},
+         "trials": {"property": 5000, "user": 1000}},
+    ):  # fmt: skip
+        command = next_command(data="d.csv", **numbers)
+        assert command
+        assert "--batch-size" not in command
+        assert "--trials" not in command
+    assert "--batch-size" in next_command(data="d.csv", batch_size=8)
 
 
 def test_the_next_command_tries_defenses_where_it_leaks() -> None:

@@ -13,7 +13,7 @@ from leakgauge.data import Roles, Source
 from leakgauge.data.image_tables import encode_pictures, make_picture_table
 from leakgauge.data.roles import resolve_roles
 from leakgauge.defenses import LearnPerturb, parse_defense
-from leakgauge.inference import Encoder, Matching, Plda
+from leakgauge.inference import Matching, PcaEncoder, Plda
 from leakgauge.inference.run import audit, judge, play_round, trajectory
 from leakgauge.inference.run.adversaries import Playing, defenses_of, playing
 from leakgauge.inference.run.prepare import Prepared, prepare
@@ -171,6 +171,53 @@ def test_persons_with_few_records_are_noted() -> None:
     assert any("fewer than 12 records" in note for note in prepared.run.notes)
 
 
+def test_private_records_are_capped_at_random_and_the_other_parts_stay() -> None:
+    data = source(people())
+    whole = ready(data, spec("property", group=None, prior="empirical"))
+    asked = spec("property", group=None, prior="empirical", private=500)
+    fewer = ready(data, asked)
+    (before,), (after,) = whole.stages, fewer.stages
+    assert (len(after.private), fewer.run.data["private"]) == (500, 500)
+    assert fewer.run.settings["private"] == 500
+    assert "private" not in whole.run.settings
+    for part in ("public", "test"):
+        assert torch.equal(getattr(before, part).y, getattr(after, part).y)
+    assert after.game.prior == pytest.approx(
+        [float((after.private.secrets["sick"] == value).double().mean()) for value in (0, 1)]
+    )
+    again = ready(data, asked).stages[0].private
+    other = ready(data, replace(asked, seed=1)).stages[0].private
+    assert torch.equal(again.y, after.private.y)
+    assert not torch.equal(other.y, after.private.y)
+
+
+def test_shadow_records_are_divided_equally_over_the_values() -> None:
+    (stage,) = ready(source(people()), spec("property", group=None, shadow=400)).stages
+    assert torch.bincount(stage.public.secrets["sick"]).tolist() == [200, 200]
+
+
+def test_too_few_private_records_are_refused() -> None:
+    with pytest.raises(InputError, match="of the 12 private records; needed are 8: raise --priv"):
+        ready(source(people()), spec("property", group=None, private=12))
+
+
+def test_games_have_the_papers_batches_and_trials_where_none_are_named() -> None:
+    """Section 5.1.4: batches of 16, of proportions 128, of users 8; 1,000 trials of users."""
+    data = source(people(20_000, persons=400))
+    bare = spec("property", "proportion", "user", shadow=2000)
+    prepared = ready(data, replace(bare, batch_size=None, trials=None, rounds=1))
+    found = {
+        one.game.name: (one.settings.batch_size, *one.trials.rows.shape) for one in prepared.stages
+    }
+    assert found == {
+        "property": (16, 5000, 16), "proportion": (128, 5000, 128), "user": (8, 1000, 8),
+    }  # fmt: skip
+    assert prepared.run.settings["trials"] == {"property": 5000, "proportion": 5000, "user": 1000}
+    named = ready(data, bare)
+    assert {one.settings.batch_size for one in named.stages} == {SMALL["batch_size"]}
+    assert named.run.settings["batch_size"] == SMALL["batch_size"]
+
+
 def test_a_secret_that_a_split_of_persons_leaves_rare_is_refused() -> None:
     split = ready(source(people()), spec("user")).stages[0]
     frame, tested = people(), int(split.test.users[0])
@@ -222,7 +269,7 @@ def test_matching_does_not_depend_on_chunks() -> None:
 
 def test_rounds_of_an_encoder_that_calibrates_itself_are_weighted() -> None:
     prepared = ready(source(people()), spec("user"))
-    stage = replace(prepared.stages[0], attacks=(Encoder(epochs=3, temperature=None),))
+    stage = replace(prepared.stages[0], attacks=(PcaEncoder(epochs=3, temperature=None),))
     params = next(trajectory(stage))
     played = play_round(stage, 1, params)
     found = judge(stage, [played], params, dataset="d", label="l")
@@ -240,10 +287,12 @@ def test_guarantees_stand_in_the_run_for_each_game_and_defense() -> None:
 
 
 def test_a_defense_alone_stands_without_none_where_asked() -> None:
-    assert [d.name for d in defenses_of(spec("property", defense=("sign",)))] == ["sign"]
-    assert [d.name for d in defenses_of(spec("property"))] == ["none"]
+    assert [d.name for d in defenses_of(spec("property", defense=("sign",)), "property")] == [
+        "sign"
+    ]
+    assert [d.name for d in defenses_of(spec("property"), "property")] == ["none"]
     both = spec("property", defense=("none", "sign", "sign"))
-    assert [d.name for d in defenses_of(both)] == ["none", "sign"]
+    assert [d.name for d in defenses_of(both, "property")] == ["none", "sign"]
 
 
 def test_a_perturbation_aims_at_another_person_where_persons_are_asked_for() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import accuracy_score, f1_score, r2_score
+from sklearn.metrics import accuracy_score, f1_score, r2_score, roc_auc_score
 from torch import nn
 
 import leakgauge as lg
@@ -18,7 +18,7 @@ from leakgauge.inference import Energies, Plda
 from leakgauge.inference.run import Settings, Stage, audit, make_stage, trajectory
 from leakgauge.inference.run.baselines import baselines
 from leakgauge.models import mlp
-from leakgauge.results.scores import AUROC, LABELS_ALONE, Judged, figures
+from leakgauge.results.scores import AUROC, LABELS_ALONE, TASK_AUROC, Judged, figures
 from leakgauge.training.utility import Utility, utility_of
 from support import command
 from support.tables import frame
@@ -102,6 +102,40 @@ def test_one_yes_or_no_label_has_an_accuracy() -> None:
     assert found.estimate.value == pytest.approx(accuracy_score(y, out[:, 0] > 0))
     # the same numbers learnt by their squared error are numbers
     assert outputs_on_test(stage_of("mse", one))[2].metric == "r2"
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_auroc_of_the_task_is_that_of_scikit_learn(classes: int) -> None:
+    rng = stream(1, "classes")
+    x, s = rng.normal(size=(1800, 6)), rng.integers(2, size=1800)
+    y = np.digitize(x[:, 0] + 0.5 * rng.normal(size=1800), np.linspace(-0.5, 0.5, classes - 1))
+    data = from_arrays(x, y, {"s": s}, dtype=torch.float64)
+    model = mlp(6, classes, hidden=(12,), generator=torch_stream(0, "model")).to(torch.float64)
+    chosen = Settings("s", batch_size=8, rounds=2, trials=400, lr=0.05)
+    split = split_records(data.secrets["s"], shadow=600, rng=stream(0, "split"))
+    attacks = (Energies(batches=300),)
+    task = Task(model, "cross_entropy")
+    stage = make_stage("property", task, data, split, attacks=attacks, settings=chosen)
+    *_, final = trajectory(stage)
+    with torch.no_grad():
+        out = torch.func.functional_call(model, final, (stage.test.x,)).softmax(dim=1).numpy()
+    shares = out if classes > 2 else out[:, 1]
+    expected = roc_auc_score(stage.test.y.numpy(), shares, multi_class="ovr", average="macro")
+    (found,) = [one for one in audit(stage) if one.metric == TASK_AUROC]
+    assert expected > 0.7
+    assert found.estimate.value == pytest.approx(expected, abs=1e-9)
+    assert (found.round, found.chance) == (2, 0.5)
+
+
+def test_one_yes_or_no_output_ranks_as_it_is() -> None:
+    data = data_of("bce", 0.0)
+    stage = stage_of("bce", Dataset(data.x, data.y[:, 0], data.secrets), rounds=3)
+    *_, final = trajectory(stage)
+    with torch.no_grad():
+        out = torch.func.functional_call(stage.task.model, final, (stage.test.x,)).numpy()
+    (found,) = [one for one in audit(stage) if one.metric == TASK_AUROC]
+    expected = roc_auc_score(stage.test.y.numpy(), out)
+    assert found.estimate.value == pytest.approx(expected)
 
 
 def test_outputs_within_0_and_1_are_probabilities() -> None:

@@ -57,6 +57,24 @@ def stated(value: float, *cells: str, **more: object) -> PaperFigure:
     return PaperFigure(value=value, cells=cells, **{**told, **more})
 
 
+def test_the_papers_standard_deviation_stands_behind_its_value() -> None:
+    assert stated(0.3004, std=0.0773).text == "0.3004 ± 0.0773"
+    assert stated(0.3004).text == "0.3004"
+    assert stated(0.9, round="first-5").title == "ask property, the first 5 rounds"
+    cells = {"a": played(record(0.31))}
+    page = render_comparison(comparison(cells, stated(0.3004, "a", std=0.0773)), METRICS)
+    assert "<td>0.3004 ± 0.0773</td>" in page
+
+
+def test_a_figure_of_the_first_rounds_is_beside_theirs() -> None:
+    cells = {
+        "a": Played({**BASE}, [record(0.6), record(0.7, round="first-5"), record(0.8, round=5)])
+    }
+    rows = [stated(0.0, "a", round=one) for one in (ACCUMULATED, "first-5", 5, "first-2")]
+    found = [row.ours for row in beside_paper(comparison(cells, *rows), METRICS)]
+    assert [None if one is None else one.value for one in found] == [0.6, 0.7, 0.8, None]
+
+
 @pytest.mark.parametrize("values", [(0.61, 0.66), (0.7, 0.72, 0.69), (0.8, 0.81, 0.79, 0.83, 0.8)])
 def test_the_interval_over_seeds_is_that_of_a_t_test(values: tuple[float, ...]) -> None:
     found = over_seeds([record(value) for value in values], METRICS["auroc"])
@@ -104,8 +122,8 @@ def test_one_seed_keeps_its_own_interval_and_equal_seeds_the_widest() -> None:
 def test_an_interval_stays_within_its_metric() -> None:
     wide = over_seeds([record(0.1), record(0.9)], METRICS["auroc"])
     assert (wide.low, wide.high) == (0.0, 1.0)
-    advantage = over_seeds([record(v) for v in (-0.6, 0.8)], METRICS["advantage"])
-    assert (advantage.low, advantage.high) == (-1.0, 1.0)
+    advantage = over_seeds([record(v) for v in (0.1, 0.9)], METRICS["advantage"])
+    assert (advantage.low, advantage.high) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,23 @@ def test_advantage_follows_success() -> None:
         assert getattr(found["advantage"], end) == pytest.approx((success - 0.6) / 0.4)
 
 
+@pytest.mark.parametrize(
+    ("success", "majority", "by_hand"),
+    [(0.9437, 0.68, 0.2637 / 0.32), (0.5732, 0.68, 0.0), (0.68, 0.68, 0.0), (1.0, 0.2, 1.0)],
+)
+def test_an_advantage_below_guessing_is_none(
+    success: float, majority: float, by_hand: float
+) -> None:
+    assert scores.advantage(success, majority) == pytest.approx(by_hand, abs=1e-12)
+
+
+def test_an_adversary_that_is_always_wrong_has_no_advantage() -> None:
+    truth = np.arange(40) % 2
+    wrong = np.log(np.where(np.eye(2)[1 - truth] > 0, 0.9, 0.1))
+    found = scores.score(judged(truth, wrong), majority=0.5, rng=stream(0, "b"))["advantage"]
+    assert (found.value, found.low) == (0.0, 0.0)
+
+
 def test_chunks_of_resamples_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     truth, _, log_posterior = two_classes(200, 1.0, stream(7, "chunks"))
     case = judged(truth, log_posterior, np.arange(200) % 20)

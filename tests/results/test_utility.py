@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import balanced_accuracy_score, f1_score, r2_score
+from sklearn.metrics import balanced_accuracy_score, f1_score, r2_score, roc_auc_score
 
 from leakgauge.core.rng import stream
+from leakgauge.results import utility
 from leakgauge.results.bootstrap import draw_blocks
-from leakgauge.results.utility import balanced_accuracy, macro_f1, r2
+from leakgauge.results.utility import balanced_accuracy, class_auroc, macro_f1, r2
 
 
 def numbers(seed: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -51,6 +52,45 @@ def test_balanced_accuracy_of_one_class_named_always_is_one_over_their_number() 
     found = balanced_accuracy(truth, constant, np.arange(100), rng=stream(0, "u"))
     assert found.value == 0.5
     assert found.low == pytest.approx(1 - found.high)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_auroc_of_classes_is_that_of_scikit_learn(ties: bool) -> None:
+    rng = np.random.default_rng(5)
+    truth = rng.integers(4, size=300)
+    shares = rng.dirichlet(np.ones(4), size=300) + 0.5 * np.eye(4)[truth]
+    shares = (shares.round(1) if ties else shares) + 1e-3
+    shares /= shares.sum(axis=1, keepdims=True)
+    kinds = {"rng": stream(0, "u"), "replicates": 20}
+    several = class_auroc(truth[:, None] == np.arange(4), shares, np.arange(300), **kinds)
+    assert several is not None
+    expected = roc_auc_score(truth, shares, multi_class="ovr", average="macro")
+    assert several.value == pytest.approx(expected)
+    first = (truth == 1)[:, None]
+    one = class_auroc(first, shares[:, 1:2], np.arange(300), **kinds)
+    assert one is not None
+    assert one.value == pytest.approx(roc_auc_score(first[:, 0], shares[:, 1]))
+    absent = np.zeros((300, 1), dtype=bool)
+    again = class_auroc(np.hstack([first, absent]), shares[:, 1:3], np.arange(300), **kinds)
+    assert again is not None
+    assert again.value == one.value  # a class that no record has does not count
+    assert class_auroc(absent, shares[:, :1], np.arange(300), **kinds) is None
+    assert class_auroc(first, shares[:, :1], np.zeros(300), **kinds) is None
+
+
+def test_a_resampled_auroc_of_classes_is_that_of_the_records_it_draws(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(6)
+    truth = rng.integers(2, size=80) == 1
+    score, block = rng.normal(size=80) + truth, np.arange(80) // 4
+    monkeypatch.setattr(utility, "CELLS", 20 * 30)  # in chunks of 30 resamples
+    found = class_auroc(truth[:, None], score[:, None], block, rng=stream(0, "u"), replicates=200)
+    drawn = draw_blocks(20, 200, stream(0, "u"))
+    again = [roc_auc_score(truth, score, sample_weight=times[block]) for times in drawn]
+    assert found is not None
+    assert min(again) <= found.low <= np.quantile(again, 0.025) + 1e-9
+    assert np.quantile(again, 0.975) - 1e-9 <= found.high <= max(again)
 
 
 def test_a_resample_is_the_figure_of_the_records_it_draws() -> None:

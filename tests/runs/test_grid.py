@@ -91,7 +91,7 @@ def test_a_size_overrides_every_grid(tmp_path: Path) -> None:
     small = grid(tmp_path, *asked, sizes=sizes)
     assert (small.size, [(c.rounds, c.batch_size) for c in small.cells]) == (
         "small",
-        [(2, 16), (2, 8)],
+        [(2, None), (2, 8)],
     )
     paper = grid(tmp_path, *asked, sizes=sizes, size="paper")
     assert [(c.rounds, c.seed) for c in paper.cells] == [(10, 0), (10, 0), (10, 1), (10, 1)]
@@ -101,7 +101,7 @@ def test_a_size_overrides_every_grid(tmp_path: Path) -> None:
 OTHER = {
     "data": "other.csv", "label": "l", "secret": "s", "group": "g", "drop": ("d",),
     "bins": {"age": 3}, "sep": ";", "encoding": "cp1252", "drop_missing": True,
-    "merge_rare": 7, "allow_outside": True,
+    "merge_rare": 7, "allow_outside": True, "private": 999,
     "ask": ("attribute",), "adversary": ("energies",),
     "task": "m:f", "defense": ("sign",), "batch_size": 17, "shadow": 999, "rounds": 9,
     "trials": 4999, "lr": 0.02, "optimizer": "adam", "loss": "mse",

@@ -111,7 +111,7 @@ def _one_round(base: Measurement, when: int | str, shift: float, half: float) ->
         "auroc": (auroc, 0.5, half, curve),
         "tpr_at_1_fpr": (NORMAL.cdf(NORMAL.inv_cdf(0.01) + shift), 0.01, 2 * half, None),
         "success": (success, 0.5, half, None),
-        "advantage": (2 * success - 1, 0.0, 2 * half, None),
+        "advantage": (max(0.0, 2 * success - 1), 0.0, 2 * half, None),
     }
     return [
         dataclasses.replace(
@@ -120,7 +120,7 @@ def _one_round(base: Measurement, when: int | str, shift: float, half: float) ->
             round=when,
             estimate=Estimate(
                 value,
-                max(-1.0 if metric == "advantage" else 0.0, value - wide),
+                max(0.0, value - wide),
                 min(1.0, value + wide),
                 2000,
             ),

@@ -1,7 +1,7 @@
 """The metrics of the question what secrets gradients give away."""
 
 from leakgauge.results.metrics import Metric
-from leakgauge.results.model_metrics import UTILITY
+from leakgauge.results.model_metrics import OF_CLASSES, UTILITY
 from leakgauge.results.scores import (
     ADVANTAGE,
     AUROC,
@@ -16,17 +16,18 @@ METRICS = {
     AUROC: Metric(title="AUROC", chance=0.5, headline=True),
     TPR_AT_1_FPR: Metric(title="TPR at 1 % FPR"),
     SUCCESS: Metric(title="Success rate"),
-    ADVANTAGE: Metric(title="Advantage", low=-1.0, chance=0.0),
+    ADVANTAGE: Metric(title="Advantage", chance=0.0),
     MOST_AT_RISK: Metric(title="Success on the user most at risk", tabled=False),
     **UTILITY,
+    **OF_CLASSES,
     LABELS_ALONE: Metric(title="AUROC of labels alone", chance=0.5, tabled=False, of_model=True),
     FEATURES_ALONE: Metric(
         title="AUROC of feature means alone", chance=0.5, tabled=False, of_model=True
     ),
 }
-"""By name. Accuracy, R² and macro F1 are the trained model's, those that follow need no gradients,
-the others are an adversary's. What guessing gives of the TPR and the success rate depends on the
-number of trials and on the secret's priors."""
+"""By name. Accuracy, R², macro F1 and the AUROC of the task are the trained model's, those that
+follow need no gradients, the others are an adversary's. What guessing gives of the TPR and the
+success rate depends on the number of trials and on the secret's priors."""
 
 BASELINES = (LABELS_ALONE, FEATURES_ALONE)
 

@@ -69,8 +69,10 @@ class InferenceQuestion:
         return badge(group)
 
     def charts(self, comparison: "Comparison", groups: "Sequence[Group]") -> "Sequence[Chart]":
-        """Return none: the charts that a grid's page has for all questions are enough."""
-        return []
+        """Return leakage against utility, where defenses vary, and the rounds of few cells."""
+        from leakgauge.inference.report.grid import charts
+
+        return charts(comparison, groups)
 
 
 QUESTION: Question = InferenceQuestion()

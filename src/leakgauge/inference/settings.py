@@ -36,6 +36,12 @@ ASKS: Mapping[str, str] = {
 }
 """The words of ``--ask``, each with what it asks."""
 
+BATCH_SIZES: Mapping[str, int] = {PROPERTY: 16, ATTRIBUTE: 16, PROPORTION: 128, USER: 8}
+"""Records of a batch where none are named (Li et al., CCS 2024, section 5.1.4)."""
+
+TRIALS: Mapping[str, int] = {PROPERTY: 5000, ATTRIBUTE: 5000, PROPORTION: 5000, USER: 1000}
+"""Trials where none are named (same section)."""
+
 REUSE, FRESH = "reuse", "fresh"
 UNIFORM, EMPIRICAL = "uniform", "empirical"
 
@@ -80,14 +86,35 @@ class InferenceSettings(Spec):
         ),
     ] = (NONE,)
     batch_size: Annotated[
-        Whole, Setting("records in a private batch and in a training step", least=1, panel=TRAINING)
-    ] = 16
+        Whole | None,
+        Setting(
+            "records in a private batch and in a training step (default "
+            f"{BATCH_SIZES[PROPERTY]}; proportion: {BATCH_SIZES[PROPORTION]}, user: "
+            f"{BATCH_SIZES[USER]})",
+            least=1,
+            panel=TRAINING,
+        ),
+    ] = None
     rounds: Annotated[
         Whole, Setting("rounds of training; a round is an epoch", least=1, panel=TRAINING)
     ] = 10
     trials: Annotated[
-        Whole, Setting("private batches that are attacked", least=1, panel=ATTACK)
-    ] = 5000
+        Whole | None,
+        Setting(
+            f"private batches that are attacked (default {TRIALS[PROPERTY]}; user: {TRIALS[USER]})",
+            least=1,
+            panel=ATTACK,
+        ),
+    ] = None
+    private: Annotated[
+        Whole | None,
+        Setting(
+            "records that are trained on and attacked, at most; all where it is not named; not "
+            "used with --ask user",
+            least=1,
+            panel=DATA,
+        ),
+    ] = None
     shadow: Annotated[
         Whole,
         Setting(
@@ -194,3 +221,19 @@ class InferenceSettings(Spec):
         Truth,
         Setting("accept a model that torch.func cannot vectorise; slower, exact", panel=TRAINING),
     ] = False
+
+    def batch_of(self, ask: str) -> int:
+        """Return the records of a batch in a game.
+
+        >>> InferenceSettings().batch_of("user"), InferenceSettings(batch_size=4).batch_of("user")
+        (8, 4)
+        """
+        return BATCH_SIZES[ask] if self.batch_size is None else self.batch_size
+
+    def trials_of(self, ask: str) -> int:
+        """Return the trials of a game.
+
+        >>> InferenceSettings().trials_of("user"), InferenceSettings(trials=200).trials_of("user")
+        (1000, 200)
+        """
+        return TRIALS[ask] if self.trials is None else self.trials

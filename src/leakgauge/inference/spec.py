@@ -7,6 +7,8 @@ from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.inference.catalog import PANEL, PROPORTION, REGISTRY, USER
 from leakgauge.inference.settings import ASKS, EMPIRICAL, InferenceSettings
+from leakgauge.inference.summed import summed
+from leakgauge.results.measurements import rounds_of
 from leakgauge.runs.spec import NONE
 from leakgauge.training.catalog import own_rate, parse_optimizer
 
@@ -55,9 +57,10 @@ class InferenceSpec(InferenceSettings):
                 "prior is 'empirical', but the data have no prior of shares; take --prior uniform",
             )
         if PROPORTION in self.ask:
-            Ratio(self.ratio_bins, self.ratio_counts).check(self.batch_size)
+            Ratio(self.ratio_bins, self.ratio_counts).check(self.batch_of(PROPORTION))
         check_adversaries(self)
-        defenses_of(self)
+        for ask in self.ask:
+            defenses_of(self, ask)
         self._check_optimizer()
 
     def _check_optimizer(self) -> None:
@@ -82,6 +85,13 @@ class InferenceSpec(InferenceSettings):
             )
         if isinstance(when, int) and not 1 <= when <= self.rounds:
             return f"is about round {when}; its cells have rounds 1 to {self.rounds}"
+        count = rounds_of(when)
+        if count is not None and count not in summed(self.rounds):
+            known = ", ".join(map(str, summed(self.rounds))) or "none"
+            return (
+                f"is about the first {count} rounds; of {self.rounds}, the first {known} are added "
+                "up; write round: 1 for a single one, and accumulated for all"
+            )
         return ""
 
     def resolve(self, source: "Source") -> Self:

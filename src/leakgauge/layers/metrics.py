@@ -30,7 +30,7 @@ def _sensitivity(title: str) -> Metric:
 METRICS = {
     AUROC: Metric(title="AUROC", chance=0.5, headline=True),
     SUCCESS: Metric(title="Success rate"),
-    ADVANTAGE: Metric(title="Advantage", low=-1.0, chance=0.0),
+    ADVANTAGE: Metric(title="Advantage", chance=0.0),
     TPR_AT_1_FPR: Metric(title="TPR at 1 % FPR", tabled=False),
     INFORMATION: Metric(
         title="V-information", unit="bits", low=-math.inf, high=math.inf, chance=0.0
@@ -56,8 +56,8 @@ METRICS = {
         )
         for name in AGAINST
     },
-    BEFORE: Metric(title="Advantage before the advice", low=-1.0, tabled=False),
-    AFTER: Metric(title="Advantage after the advice", low=-1.0, tabled=False),
+    BEFORE: Metric(title="Advantage before the advice", tabled=False),
+    AFTER: Metric(title="Advantage after the advice", tabled=False),
     **UTILITY,
 }
 """By name. A figure of one layer has the layer's name behind: ``"auroc: conv1"``."""

@@ -13,7 +13,7 @@ MEMBERS_NORM, OTHERS_NORM = "gradient_norm_members", "gradient_norm_others"
 METRICS = {
     AUROC: Metric(title="AUROC", chance=0.5, headline=True),
     SUCCESS: Metric(title="Success rate", chance=0.5),
-    ADVANTAGE: Metric(title="Advantage", low=-1.0, chance=0.0),
+    ADVANTAGE: Metric(title="Advantage", chance=0.0),
     TPR_AT_1_FPR: Metric(title="TPR at 1 % FPR"),
     TPR_AT_01_FPR: Metric(title="TPR at 0.1 % FPR"),
     **UTILITY,

@@ -6,7 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from leakgauge.report.wording import plain
-from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
+from leakgauge.results.measurements import (
+    ACCUMULATED,
+    HEADLINE,
+    Estimate,
+    Measurement,
+    rounds_of,
+)
 from leakgauge.results.metrics import Metric, metric_named, over_seeds
 
 STATIC = "static"
@@ -33,10 +39,11 @@ class PaperFigure:
         where: the settings that it belongs to, by name.
         knowledge: of the adversary.
         metric: name of the metric.
-        round: ``"accumulated"`` or a single round.
+        round: ``"accumulated"``, a single round or the first ones.
         value: the paper's value.
         note: a remark for readers.
         cells: keys of the cells with these settings, one a seed.
+        std: the standard deviation over the paper's seeds, where it states one.
     """
 
     where: Mapping[str, Any]
@@ -46,6 +53,12 @@ class PaperFigure:
     value: float
     note: str
     cells: Sequence[str]
+    std: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The paper's value, with its standard deviation where it states one."""
+        return plain(self.value) if self.std is None else f"{plain(self.value)} ± {plain(self.std)}"
 
     @property
     def title(self) -> str:
@@ -53,7 +66,10 @@ class PaperFigure:
         words = [f"{name.replace('_', ' ')} {plain(value)}" for name, value in self.where.items()]
         if "defense" in self.where and self.where["defense"] != "none":
             words.append(f"{self.knowledge} knowledge")
-        if self.round != ACCUMULATED:
+        first = rounds_of(self.round)
+        if first is not None:
+            words.append(f"the first {first} rounds")
+        elif self.round != ACCUMULATED:
             words.append(f"round {self.round}")
         return ", ".join(words)
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from leakgauge.core.checks import InputError
-from leakgauge.results.measurements import ACCUMULATED, CHOSEN, Measurement
+from leakgauge.results.measurements import ACCUMULATED, CHOSEN, Measurement, rounds_of
 
 UNDEFENDED = "none"
 """The name of no defense in measurements."""
@@ -48,6 +49,12 @@ class Test:
         """The single rounds, ascending."""
         return sorted({when for _, when in self.figures if isinstance(when, int)})
 
+    @property
+    def first(self) -> list[int | str]:
+        """The sums of the first rounds, by their number."""
+        sums = {when: rounds_of(when) or 0 for _, when in self.figures}
+        return sorted((when for when, count in sums.items() if count), key=lambda one: sums[one])
+
     def has(self, when: int | str) -> bool:
         """Return whether figures of a round (or of a sum of rounds) exist."""
         return any(when == other for _, other in self.figures)
@@ -60,6 +67,21 @@ class Test:
         """Return the measurements of ``metric`` in each single round, by round."""
         each = (self.at(metric, when) for when in self.rounds)
         return [one for one in each if one is not None]
+
+    def added_up(self, metric: str) -> list[tuple[int, Measurement]]:
+        """Return the plain sums of the first rounds, each with their number, up to all rounds.
+
+        A single round is its own sum. Empty where nothing between one and all rounds was added up.
+        """
+        if not self.first or not self.rounds:
+            return []
+        sums = {1: self.at(metric, 1), self.rounds[-1]: self.at(metric)}
+        sums |= {rounds_of(one) or 0: self.at(metric, one) for one in self.first}
+        return [
+            (count, one)
+            for count, one in sorted(sums.items(), key=itemgetter(0))
+            if one is not None
+        ]
 
     def whole(self, metric: str) -> Measurement | None:
         """Return the measurement over all rounds; without one, that of the last round.

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leakgauge.report.grouping import UNDEFENDED
-from leakgauge.report.wording import number, percent
+from leakgauge.report.wording import interval, number, percent
 from leakgauge.results.measurements import Estimate, Measurement
-from leakgauge.results.model_metrics import UTILITY
+from leakgauge.results.model_metrics import OF_CLASSES, UTILITY
 from leakgauge.results.scores import ACCURACY, BALANCED_ACCURACY, MACRO_F1, R2
 
 
@@ -91,6 +91,18 @@ def about_utility(one: Measurement) -> str:
     if estimate.low > one.chance:
         return figures
     return f"{figures} So this run does not show that the model learned more than that."
+
+
+def about_ranking(measurements: Sequence[Measurement], one: Measurement) -> str:
+    """Return how well the model whose figure ``one`` is ranks the test records; empty for none."""
+    found = [
+        each.estimate
+        for each in measurements
+        if each.metric in OF_CLASSES and (each.game, each.defense) == (one.game, one.defense)
+    ]
+    if not found:
+        return ""
+    return f" The AUROC of its outputs is {number(found[-1].value)} ({interval(found[-1])})."
 
 
 def useless_models(measured: Sequence[Measurement]) -> list[str]:

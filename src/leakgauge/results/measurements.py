@@ -18,6 +18,26 @@ PICTURES_FILE = "pictures.safetensors"
 ROWS_FILE = "rows.json"
 ACCUMULATED, STACKED = "accumulated", "stacked"
 CHOSEN, HEADLINE = "chosen", "headline"
+FIRST = "first-"
+
+
+def first_rounds(count: int) -> str:
+    """Return the ``round`` of a figure that is read from the plain sum of the first rounds.
+
+    >>> first_rounds(5)
+    'first-5'
+    """
+    return f"{FIRST}{count}"
+
+
+def rounds_of(when: int | str) -> int | None:
+    """Return how many rounds a sum of the first ones has; None for any other ``round``.
+
+    >>> rounds_of("first-5"), rounds_of(5), rounds_of("accumulated")
+    (5, None, None)
+    """
+    start, _, count = str(when).partition(FIRST)
+    return int(count) if not start and count.isdecimal() else None
 
 
 @dataclass(frozen=True)
@@ -71,7 +91,8 @@ class Measurement:
         adversary: the adversary's name as the user typed it.
         metric: ``"auroc"``, ``"tpr_at_1_fpr"``, ``"success"``, ``"advantage"``, ``"accuracy"``; of
             a guarantee ``"epsilon"``, ``"epsilon_gaussian"``, ...
-        round: 1, 2, ... for a single round; over all of them, ``"accumulated"`` (their plain
+        round: 1, 2, ... for a single round; ``"first-5"`` for the plain sum of the first five; over
+            all of them, ``"accumulated"`` (their plain
             sum), ``"stacked"`` (weighted, with weights learnt on shadow data), ``"chosen"`` (that
             of these readings which shadow data favour) or ``"headline"`` (the chosen reading of
             the adversary that shadow data favour).

@@ -106,8 +106,8 @@ def over_seeds(measurements: Sequence[Measurement], metric: Metric) -> Estimate:
 
     Args:
         measurements: the same figure of runs that differ in their seed; at least one.
-        metric: its bounds limit the interval, unless a seed's own value lies beyond them (the
-            advantage over a secret with unequal priors can fall below -1).
+        metric: its bounds limit the interval, unless a seed's own value lies beyond them (an
+            earlier version wrote advantages below 0).
 
     Returns:
         An estimate whose ``n`` is the number of seeds.

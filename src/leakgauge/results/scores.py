@@ -29,6 +29,7 @@ ACCURACY = "accuracy"
 BALANCED_ACCURACY = "balanced_accuracy"
 R2 = "r2"
 MACRO_F1 = "macro_f1"
+TASK_AUROC = "task_auroc"
 LABELS_ALONE = "auroc_labels_alone"
 FEATURES_ALONE = "auroc_features_alone"
 MOST_AT_RISK = "success_most_at_risk"
@@ -130,15 +131,18 @@ def each_value(
 
 
 def advantage(success: float, majority: float) -> float:
-    """Return the success above that of guessing the most probable secret, scaled to at most 1.
+    """Return the success above that of guessing the most probable secret, from 0 to 1.
 
-    >>> advantage(0.75, 0.5)
-    0.5
+    An adversary that is worse than guessing has an advantage of 0, as in the paper; how much worse
+    it is follows from its success rate.
+
+    >>> advantage(0.75, 0.5), advantage(0.4, 0.5)
+    (0.5, 0.0)
 
     References:
-        Li et al., CCS 2024, section 5.1.2.
+        Li et al., CCS 2024, section 5.1.2: max(p - p*, 0) / (1 - p*).
     """
-    return (success - majority) / (1.0 - majority)
+    return max(success - majority, 0.0) / (1.0 - majority)
 
 
 def roc(
@@ -174,7 +178,7 @@ def score(
         confidence: of the two-sided intervals.
 
     Returns:
-        ``{"auroc", "tpr_at_1_fpr", "success", "advantage"}``; all but the advantage lie in [0, 1].
+        ``{"auroc", "tpr_at_1_fpr", "success", "advantage"}``, all within 0 and 1.
     """
     values = figures(judged)
     if judged.users is not None:

@@ -1,6 +1,7 @@
-"""What a trained model is good for, with intervals: R², macro F1, balanced accuracy.
+"""What a trained model is good for, with intervals: R², macro F1, balanced accuracy, AUROC.
 
-Each is a function of sums over records, so a resample of blocks needs the sums of blocks alone.
+All but the AUROC are functions of sums over records, so a resample of blocks needs the sums of
+blocks alone.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
 from leakgauge.results.measurements import Estimate
+from leakgauge.results.roc import auroc
 from leakgauge.results.statistics import SHARE, Floats, Ints
 
 Statistic = Callable[[Floats], Floats]
@@ -99,6 +101,50 @@ def balanced_accuracy(
     right = having & (predicted == truth)[:, None]
     parts = np.stack([right, having], axis=1).astype(np.float64)
     return _estimate(parts, _recall, block, rng, replicates, confidence)
+
+
+CELLS = 2_000_000
+"""Weights of records that are held at once."""
+
+
+def class_auroc(
+    positive: NDArray[np.bool_],
+    score: Floats,
+    block: Ints,
+    *,
+    rng: np.random.Generator,
+    replicates: int = 1000,
+    confidence: float = 0.95,
+) -> Estimate | None:
+    """Return the area under the ROC of each class against all others, as the mean over classes.
+
+    Args:
+        positive: ``[n, k]``, whether a record is of the class; of two classes one column is enough.
+        score: ``[n, k]``, higher where the class is more probable.
+        block: ``[n]``, for example the user of each record.
+        rng: draws the resamples.
+        replicates: number of resamples.
+        confidence: two-sided.
+
+    Returns:
+        An estimate over the classes that some records have and others have not; None without any,
+        or where all records are of one block.
+    """
+    names, index = np.unique(block, return_inverse=True)
+    told = [column for column in range(positive.shape[1]) if len(set(positive[:, column])) == 2]
+    if not told or len(names) < 2:
+        return None
+    value = float(np.mean([auroc(positive[:, one], score[:, one]) for one in told]))
+    drawn = draw_blocks(len(names), replicates, rng)
+    chunks = np.array_split(drawn, -(-drawn.size // CELLS))
+    again = [
+        np.mean([auroc(positive[:, one], score[:, one], some[:, index]) for one in told], axis=0)
+        for some in chunks
+    ]
+    low, high = bootstrap_interval(
+        value, np.concatenate(again), blocks=len(names), confidence=confidence
+    )
+    return Estimate(value, low, high, n=len(positive), confidence=confidence)
 
 
 def _recall(sums: Floats) -> Floats:

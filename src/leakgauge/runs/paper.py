@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from leakgauge.core.strict import Finite, Whole
+from leakgauge.results.measurements import FIRST
 from leakgauge.runs.spec import Spec, plain
 
 
@@ -22,13 +23,21 @@ class PaperRow:
         str, pydantic.Field(description="its metric; empty for the question's first")
     ] = ""
     round: Annotated[
-        Whole | Literal["accumulated", "stacked"],
-        pydantic.Field(description="all rounds together, or the number of one"),
+        Whole
+        | Literal["accumulated", "stacked"]
+        | Annotated[str, pydantic.Field(pattern=rf"^{FIRST}[1-9][0-9]*$")],
+        pydantic.Field(
+            description="all rounds together, the number of one, or first-5: the first five"
+        ),
     ] = "accumulated"
     knowledge: Annotated[
         Literal["static", "adaptive"],
         pydantic.Field(description="whether the adversary knew the defense: adaptive; else static"),
     ] = "static"
+    std: Annotated[
+        Finite | None,
+        pydantic.Field(ge=0, description="its standard deviation over the paper's own seeds"),
+    ] = None
     note: Annotated[str, pydantic.Field(description="anything that a reader should know")] = ""
 
     def about(self, spec: Spec) -> bool:

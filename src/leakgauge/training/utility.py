@@ -26,6 +26,7 @@ class Utility:
         chance: of the best constant answer: the most frequent class, every label, the mean.
         balanced: of classes, the accuracy where each counts alike; one over their number is chance.
         classes: how many the test records have; 0 where labels are no classes.
+        auroc: of classes, each against all others, as their mean; None where it was not asked.
     """
 
     metric: str
@@ -33,10 +34,16 @@ class Utility:
     chance: float
     balanced: Estimate | None = None
     classes: int = 0
+    auroc: Estimate | None = None
 
 
 def utility_of(
-    task: Task, params: Params, data: Dataset, *, rng: np.random.Generator
+    task: Task,
+    params: Params,
+    data: Dataset,
+    *,
+    rng: np.random.Generator,
+    ranked: bool = False,
 ) -> Utility | None:
     """Return what the model is good for; None where its outputs do not match the labels.
 
@@ -48,6 +55,7 @@ def utility_of(
         params: of the trained model.
         data: records that it was not trained on.
         rng: draws the resamples.
+        ranked: also compute the AUROC of classes, whose interval takes about a second.
     """
     outputs = outputs_of(deployed(task), params, data)
     if outputs is None:
@@ -55,7 +63,8 @@ def utility_of(
     y, users = data.y, data.users
     block = np.arange(len(y)) if users is None else users.cpu().numpy()
     if y.ndim == 1 and not y.is_floating_point() and outputs.ndim == 2 and outputs.shape[1] > 1:
-        return _classes(y, outputs.argmax(dim=1), block, rng)
+        odds = _log_odds(outputs) if ranked else None
+        return _classes(y, outputs.argmax(dim=1), block, rng, odds)
     if outputs.shape[:1] != y.shape[:1] or outputs.numel() != y.numel():
         return None
     y, outputs = y.reshape(len(y), -1), outputs.reshape(len(y), -1)
@@ -63,7 +72,8 @@ def utility_of(
         return _numbers(y, outputs, block, rng)
     cut = 0.5 if bool(((outputs >= 0) & (outputs <= 1)).all()) else 0.0
     if y.shape[1] == 1:
-        return _classes(y[:, 0].long(), (outputs[:, 0] > cut).long(), block, rng)
+        odds = outputs.double() if ranked else None
+        return _classes(y[:, 0].long(), (outputs[:, 0] > cut).long(), block, rng, odds)
     return _labels(y, outputs > cut, block, rng)
 
 
@@ -79,11 +89,36 @@ def _labels(y: Tensor, named: Tensor, block: Ints, rng: np.random.Generator) -> 
     return Utility(scores.MACRO_F1, estimate, float((2 * share / (1 + share)).mean()))
 
 
-def _classes(y: Tensor, predicted: Tensor, block: Ints, rng: np.random.Generator) -> Utility:
+def _log_odds(outputs: Tensor) -> Tensor:
+    """The log-odds of each class against all others ``[n, k]``; of two classes, of the second."""
+    logits = outputs.double()
+    if logits.shape[1] == 2:
+        return logits[:, 1:] - logits[:, :1]
+    others = [
+        torch.cat([logits[:, :one], logits[:, one + 1 :]], dim=1).logsumexp(dim=1)
+        for one in range(logits.shape[1])
+    ]
+    return logits - torch.stack(others, dim=1)
+
+
+def _classes(
+    y: Tensor, predicted: Tensor, block: Ints, rng: np.random.Generator, log_odds: Tensor | None
+) -> Utility:
     correct = (predicted == y).cpu().numpy()
     counts = torch.bincount(y)
     accuracy = bootstrap.share(correct, block, rng=rng)
     truth, named = y.cpu().numpy(), predicted.cpu().numpy()
     balanced = utility.balanced_accuracy(truth, named, block, rng=rng)
     chance = float(counts.max()) / len(correct)
-    return Utility(scores.ACCURACY, accuracy, chance, balanced, int((counts > 0).sum()))
+    ranked = None if log_odds is None else _ranked(truth, log_odds, block, rng)
+    return Utility(scores.ACCURACY, accuracy, chance, balanced, int((counts > 0).sum()), ranked)
+
+
+def _ranked(
+    truth: Ints, log_odds: Tensor, block: Ints, rng: np.random.Generator
+) -> Estimate | None:
+    """The AUROC of classes from their log-odds ``[n, k]``; one column is that of class 1 of two."""
+    columns = log_odds.shape[1]
+    classes = np.arange(columns) if columns > 1 else np.ones(1)
+    finite = log_odds.nan_to_num().cpu().numpy()
+    return utility.class_auroc(truth[:, None] == classes, finite, block, rng=rng)

@@ -18,6 +18,8 @@ _MARKERS = 40  # single rounds up to which each has its own dot
 def over_rounds(test: Test, metric: str, *, floor: float, name: str) -> Markup | None:
     """Return a metric in each round with its interval, chance, and all rounds together beside it.
 
+    A second line is the plain sum of the rounds so far.
+
     Args:
         test: the test.
         metric: one of its metrics.
@@ -31,6 +33,7 @@ def over_rounds(test: Test, metric: str, *, floor: float, name: str) -> Markup |
     with chart(name) as (axes, svg):
         rounds = [int(one.round) for one in single]
         _draw_rounds(axes, rounds, single)
+        _draw_sums(axes, test.added_up(metric))
         ticks = _ticks(rounds)
         if whole is not None:
             beside = rounds[-1] + max(1.0, 0.09 * (rounds[-1] - rounds[0]))
@@ -77,6 +80,11 @@ def _draw_rounds(axes: Axes, rounds: Sequence[int], single: Sequence[Measurement
         axes.fill_between(rounds, low, high, color=ACCENT, alpha=0.18, linewidth=0)
     marker = "o" if len(rounds) <= _MARKERS else ""
     axes.plot(rounds, values, color=ACCENT, linewidth=2, marker=marker, markersize=4.5)
+
+
+def _draw_sums(axes: Axes, sums: Sequence[tuple[int, Measurement]]) -> None:
+    counts, values = [count for count, _ in sums], [one.estimate.value for _, one in sums]
+    axes.plot(counts, values, color=INK, linewidth=1.4, marker="s", markersize=3.5, alpha=0.8)
 
 
 def _draw_whole(axes: Axes, x: float, one: Measurement) -> None:

@@ -52,12 +52,19 @@ class DefenseRow:
 
 @dataclass(frozen=True)
 class Point:
-    """One (defense, knowledge, adversary) of the chart."""
+    """One (defense, knowledge, adversary) of the chart.
+
+    Attributes:
+        mark: number of the defense and letter of the adversary.
+        kind: knowledge of the adversary, or ``"none"`` without a defense.
+        utility: of the model.
+        leakage: what the adversary reaches.
+    """
 
     mark: str
     kind: str
     utility: Estimate
-    auroc: Estimate
+    leakage: Estimate
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What each game asks, in words."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER, players
 from leakgauge.report.grouping import Test
@@ -17,6 +17,17 @@ def values(run: Run, game: str) -> list[str]:
     if named is None and game not in (PROPORTION, USER):
         named = run.data.get("secret_values")
     return [str(name) for name in named or ()]
+
+
+def of_games(number: int | Mapping[str, int]) -> str:
+    """Return a number as text: that of all games, or of each.
+
+    >>> of_games(16), of_games({"property": 16, "user": 8})
+    ('16', '16 (property) or 8 (user)')
+    """
+    if not isinstance(number, Mapping):
+        return str(number)
+    return " or ".join(f"{one} ({game})" for game, one in number.items())
 
 
 def inferred(game: str, secret: str) -> str:

@@ -1,10 +1,12 @@
 """The command to run after an audit: with defenses where it leaks, with more trials otherwise."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from leakgauge.core.checks import InputError
 from leakgauge.inference.report.verdict import Verdict, smallest_visible
+from leakgauge.inference.settings import BATCH_SIZES, TRIALS
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.report.levels import LEAKS
 from leakgauge.results.measurements import Run
@@ -42,7 +44,8 @@ def next_command(run: Run, judged: Sequence[Verdict], question: Question) -> str
         or (one.level == "none" and smallest_visible(one.auroc, one.chance) > SEES_LITTLE)
         for one in judged
     )
-    return _command(question, replace(spec, trials=MORE * spec.trials)) if blind else ""
+    trials = MORE * max(map(spec.trials_of, spec.ask))
+    return _command(question, replace(spec, trials=trials)) if blind else ""
 
 
 def _spec(run: Run) -> InferenceSpec | None:
@@ -55,12 +58,22 @@ def _spec(run: Run) -> InferenceSpec | None:
         settings.pop("label", None)  # the task has its own
     if settings.get("ask") == ["user"]:  # --group names the secret
         settings.pop("secret", None)
+    for name, usual in (("batch_size", BATCH_SIZES), ("trials", TRIALS)):
+        if _of_games(settings.get(name), settings.get("ask", ()), usual):
+            settings.pop(name)
     try:
         spec = make_spec(InferenceSpec, settings)
     except InputError:  # a run of other settings than this version has
         return None
     assert isinstance(spec, InferenceSpec)
     return spec
+
+
+def _of_games(value: Any, asks: Sequence[str], usual: Mapping[str, int]) -> bool:
+    """Whether the games decided a number, which a command need not name then."""
+    return isinstance(value, Mapping) or (
+        bool(asks) and all(usual.get(ask) == value for ask in asks)
+    )
 
 
 def _is_bare(spec: InferenceSpec) -> bool:

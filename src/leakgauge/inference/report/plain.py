@@ -23,7 +23,15 @@ from leakgauge.inference.run.over_seeds import BY_SEED
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Line
 from leakgauge.report.utility import useless_models, utilities, utility_line
-from leakgauge.results.measurements import ACCUMULATED, CHOSEN, STACKED, Measurement, Run
+from leakgauge.results.measurements import (
+    ACCUMULATED,
+    CHOSEN,
+    STACKED,
+    Measurement,
+    Run,
+    rounds_of,
+)
+from leakgauge.results.model_metrics import OF_CLASSES
 from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.runs.question import Answer
 
@@ -35,7 +43,9 @@ def to_json(answer: Answer) -> dict[str, Any]:
     """Return the headline of each game, every test with its figures, and the model's utility."""
     run, measurements = answer.run, answer.measurements
     learned = utilities(measurements)
-    utility = {(one.game, one.defense): {one.metric: _figure(one)} for one in learned}
+    utility: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in (*learned, *(each for each in measurements if each.metric in OF_CLASSES)):
+        utility.setdefault((one.game, one.defense), {})[one.metric] = _figure(one)
     return {
         "label": run.settings["label"],
         "secret": run.settings["secret"],
@@ -143,9 +153,15 @@ def _test(run: Run, test: Test) -> dict[str, Any]:
         "accumulated": _figures(test, ACCUMULATED),
         **({"stacked": _figures(test, STACKED)} if test.has(STACKED) else {}),
         "rounds": [{"round": number, **_figures(test, number)} for number in test.rounds],
+        **({"first_rounds": _first(test)} if test.first else {}),
         "bounds": _bounds(run, test, promised),
         **({"epsilon": promised["epsilon"]} if promised.get("epsilon") else {}),
     }
+
+
+def _first(test: Test) -> list[dict[str, Any]]:
+    """The plain sums of the first rounds."""
+    return [{"rounds": rounds_of(when), **_figures(test, when)} for when in test.first]
 
 
 def _chosen(test: Test) -> dict[str, Any]:

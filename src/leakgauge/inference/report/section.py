@@ -41,7 +41,7 @@ from leakgauge.report.grouping import Test
 from leakgauge.report.levels import CLEAR_AUROC, NOTHING_AUROC, STRONG_AUROC
 from leakgauge.report.section import DefenseEffect, Section
 from leakgauge.report.templates import render
-from leakgauge.report.utility import about_utility, useless_models, utilities
+from leakgauge.report.utility import about_ranking, about_utility, useless_models, utilities
 from leakgauge.results.measurements import STACKED
 from leakgauge.runs.question import Answer, Question
 
@@ -109,7 +109,9 @@ def section(answer: Answer, question: Question) -> Section:
             "known": threat_model.known(run, tests),
             "unknown": threat_model.unknown(run),
             "intervals": sentences.about_intervals(run, tests),
-            "learned": [(one, about_utility(one)) for one in learned],
+            "learned": [
+                (one, about_utility(one) + about_ranking(measurements, one)) for one in learned
+            ],
             "parts": parts(run.data),
             "rest": other_facts(run.data),
             "step": step_for(tests, TABLE_ROUNDS),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leakgauge.inference.catalog import USER, players
+from leakgauge.inference.report.games import of_games
 from leakgauge.inference.settings import EMPIRICAL, FRESH, REUSE, UNIFORM
 from leakgauge.report.grouping import Test
 from leakgauge.report.wording import count, plain
@@ -81,7 +82,7 @@ def _batches(settings: Mapping[str, Any]) -> str:
     size = settings.get("batch_size")
     if size is None:
         return ""
-    batch = f", each of a batch of {size} records"
+    batch = f", each of a batch of {of_games(size)} records"
     how = {
         REUSE: ", which is the same in every round",
         FRESH: ", a new one with the same secret in each round",
@@ -112,7 +113,7 @@ def _learning(settings: Mapping[str, Any]) -> str:
     if settings.get("lr") is not None and own_rate(optimizer) is None:
         words += f", the learning rate {plain(settings['lr'])}"
     if settings.get("batch_size") is not None:
-        words += f", steps on batches of {settings['batch_size']} records"
+        words += f", steps on batches of {of_games(settings['batch_size'])} records"
     return words
 
 

@@ -1,4 +1,4 @@
-"""The chart of a game's defenses: leakage against the model's utility."""
+"""The chart of defenses: leakage against the model's utility."""
 
 import math
 from collections.abc import Sequence
@@ -26,26 +26,56 @@ def tradeoff(table: DefenseTable, *, name: str) -> Markup | None:
     points, words = table.points, table.words
     if not points or words is None:
         return None
+    across = f"test {words.name} of the model"
+    return draw(
+        points,
+        across=across,
+        chance=0.5,
+        constants=table.constants,
+        name=name,
+        percent=words.is_share,
+    )
+
+
+def draw(
+    points: Sequence[Point],
+    *,
+    across: str,
+    chance: float,
+    constants: Sequence[float],
+    name: str,
+    percent: bool = False,
+) -> Markup:
+    """Return leakage upwards against utility rightwards, a numbered point each.
+
+    Args:
+        points: at least one.
+        across: the utility in words.
+        chance: the leakage of guessing.
+        constants: the utilities of the best constant answers.
+        name: a word that no other chart of the page has.
+        percent: whether the utility is shown in per cent.
+    """
     with chart(name, _SIZE) as (axes, svg):
-        axes.axhline(0.5, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
-        for constant in table.constants:
+        axes.axhline(chance, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
+        for constant in constants:
             axes.axvline(constant, color=MUTED, linewidth=1.2, linestyle=(0, (1, 2)))
         for point in points:
             _draw_point(axes, point)
-        across = [x for p in points for x in (p.utility.low, p.utility.high)]
-        across += table.constants
-        pad = max(0.01, 0.08 * (max(across) - min(across)))
-        axes.set_xlim(min(across) - pad, max(across) + pad)
-        axes.set_ylim(math.floor(10 * (min(0.5, *(p.auroc.low for p in points)) - 0.04)) / 10, 1.04)
-        if words.is_share:
+        sides = [x for p in points for x in (p.utility.low, p.utility.high)] + [*constants]
+        pad = max(0.01, 0.08 * (max(sides) - min(sides)))
+        axes.set_xlim(min(sides) - pad, max(sides) + pad)
+        lowest = min(chance, *(p.leakage.low for p in points))
+        axes.set_ylim(math.floor(10 * (lowest - 0.04)) / 10, 1.04)
+        if percent:
             axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
-        axes.set_xlabel(f"test {words.name} of the model")
+        axes.set_xlabel(across)
         _draw_marks(axes, points)
     return svg[0]
 
 
 def _draw_point(axes: Axes, point: Point) -> None:
-    x, y = point.utility, point.auroc
+    x, y = point.utility, point.leakage
     colour = INK if point.kind == NONE else ACCENT
     axes.plot([x.low, x.high], [y.value] * 2, color=colour, linewidth=1, alpha=0.4)
     axes.plot([x.value] * 2, [y.low, y.high], color=colour, linewidth=1.4, alpha=0.6)
@@ -63,7 +93,7 @@ def _draw_point(axes: Axes, point: Point) -> None:
 
 def _draw_marks(axes: Axes, points: Sequence[Point]) -> None:
     """The points' numbers, each at the nearest free place around its point."""
-    centres = [axes.transData.transform((p.utility.value, p.auroc.value)) for p in points]
+    centres = [axes.transData.transform((p.utility.value, p.leakage.value)) for p in points]
     taken = [(float(x), float(y)) for x, y in centres]
     around = [(r, turn * math.pi / 8) for r in range(14, 90, 12) for turn in range(16)]
     for point, (x, y) in zip(points, list(taken), strict=True):
@@ -81,7 +111,7 @@ def _draw_marks(axes: Axes, points: Sequence[Point]) -> None:
         line = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 4}
         axes.annotate(
             point.mark,
-            (point.utility.value, point.auroc.value),
+            (point.utility.value, point.leakage.value),
             xytext=(right, up),
             textcoords="offset points",
             ha="center",

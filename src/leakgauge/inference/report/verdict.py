@@ -1,6 +1,6 @@
 """What a test's figures mean, in one sentence for a reader who is no specialist."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
@@ -169,6 +169,8 @@ def _rounds(run: Run, one: Measurement) -> int:
 
 def _observed(run: Run, one: Measurement) -> str:
     size = run.settings.get("batch_size")
+    if isinstance(size, Mapping):
+        size = size.get(one.game)
     batch = "a batch of records" if size is None else f"a batch of {size} records"
     rounds = _rounds(run, one)
     if rounds == 1:

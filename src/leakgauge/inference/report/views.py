@@ -19,8 +19,8 @@ from leakgauge.inference.report.verdict import Verdict, verdict
 from leakgauge.report.gauge import gauge
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import LEVELS, Chart
-from leakgauge.report.wording import number, short
-from leakgauge.results.measurements import Measurement
+from leakgauge.report.wording import label, number, short
+from leakgauge.results.measurements import Measurement, rounds_of
 from leakgauge.results.scores import AUROC, SUCCESS
 from leakgauge.runs.question import Answer
 
@@ -69,6 +69,11 @@ class TestView:
         """The AUROC of that reading on held-out shadow batches."""
         whole = self.test.whole(AUROC)
         return None if whole is None else whole.held_out
+
+    def named(self, when: int | str) -> str:
+        """Return the rounds of a figure in words."""
+        count = rounds_of(when)
+        return label(str(when)) if count is None else f"First {count} rounds"
 
     def trials(self, when: int | str) -> int:
         """Return the number of trials behind the figures of a round."""

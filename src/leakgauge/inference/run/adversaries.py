@@ -75,12 +75,12 @@ def check_adversaries(spec: InferenceSettings) -> None:
         )
 
 
-def defenses_of(spec: InferenceSettings) -> list[Defense]:
-    """Return the defenses that are played, each once.
+def defenses_of(spec: InferenceSettings, ask: str) -> list[Defense]:
+    """Return the defenses of a game, each once; the noise of some depends on its batch size.
 
     Raises:
         InputError: none is named, or a name or a setting of one is unknown.
     """
     require(len(spec.defense) > 0, "--defense is empty; name one, or none for no defense")
-    parsed = [parse_defense(text, batch_size=spec.batch_size) for text in spec.defense]
+    parsed = [parse_defense(text, batch_size=spec.batch_of(ask)) for text in spec.defense]
     return list({defense.name: defense for defense in parsed}.values())

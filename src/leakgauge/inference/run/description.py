@@ -30,7 +30,7 @@ def describe(
     games = {one.game.name: one for one in stages}
     return Run(
         command="",
-        settings=_settings(stages[0].settings, records, spec),
+        settings=_settings({name: one.settings for name, one in games.items()}, records, spec),
         data={
             "name": source.name,
             "fingerprint": source.fingerprint,
@@ -75,8 +75,8 @@ def _users(records: Records, split: Split, spec: InferenceSettings) -> list[str]
     if played < total:
         notes.append(
             f"{total - played} of {total} users have fewer than "
-            f"{BATCHES_OF_A_USER * spec.batch_size} records (two batches) and take no part, not "
-            "even in training"
+            f"{BATCHES_OF_A_USER * spec.batch_of(USER)} records (two batches) and take no part, "
+            "not even in training"
         )
     wanted = (spec.private_users, spec.shadow_users)
     if private < wanted[0] or public < wanted[1]:
@@ -106,7 +106,10 @@ def _rare(records: Records, split: Split, spec: InferenceSettings) -> list[str]:
     return notes
 
 
-def _settings(settings: Settings, records: Records, spec: InferenceSettings) -> dict[str, Any]:
+def _settings(
+    games: Mapping[str, Settings], records: Records, spec: InferenceSettings
+) -> dict[str, Any]:
+    """The settings of a run; a number that depends on the game is told for each."""
     data: dict[str, Any] = {"data": spec.data} if spec.data else {}
     if spec.task is None:
         roles = ("group", "drop", "bins", "drop_missing", "merge_rare")
@@ -120,15 +123,24 @@ def _settings(settings: Settings, records: Records, spec: InferenceSettings) -> 
         **data,
         "ask": list(spec.ask),
         "adversary": list(spec.adversary),
-        "defense": [one.name for one in defenses_of(spec)],
-        **asdict(settings),
+        "defense": [one.name for one in defenses_of(spec, spec.ask[0])],
+        **asdict(next(iter(games.values()))),
+        "batch_size": _of_games({ask: one.batch_size for ask, one in games.items()}),
+        "trials": _of_games({ask: one.trials for ask, one in games.items()}),
         "secret": spec.secret or spec.group or USER,
         "shadow": spec.shadow,
         **({name: getattr(spec, name) for name in OF_USERS} if USER in spec.ask else {}),
+        **({"private": spec.private} if spec.private is not None else {}),
         **({"seeds": spec.seeds} if spec.seeds > 1 else {}),
         **({"hidden": list(spec.hidden)} if records.is_table else {}),
         "device": spec.device,
     }
+
+
+def _of_games(numbers: Mapping[str, int]) -> int | dict[str, int]:
+    """The one number of all games, or each game's."""
+    first, *others = set(numbers.values())
+    return dict(numbers) if others else first
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,14 @@ from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, USER
 from leakgauge.inference.games.candidates import AnyAttack
 from leakgauge.inference.run.baselines import baselines
 from leakgauge.inference.run.most_at_risk import most_at_risk
-from leakgauge.inference.run.readings import Reading, Rules, chosen, over_rounds, weighted
+from leakgauge.inference.run.readings import (
+    Reading,
+    Rules,
+    chosen,
+    of_first_rounds,
+    over_rounds,
+    weighted,
+)
 from leakgauge.inference.run.rounds import RoundJudgements
 from leakgauge.inference.run.stage import Stage
 from leakgauge.inference.settings import FRESH
@@ -25,6 +32,7 @@ from leakgauge.results.measurements import (
     STACKED,
     Estimate,
     Measurement,
+    rounds_of,
 )
 from leakgauge.training.utility import utility_of
 
@@ -38,7 +46,7 @@ def judge(
     label: str,
     jointly: Mapping[str, Reading] = MappingProxyType({}),
 ) -> list[Measurement]:
-    """Score every adversary, in single rounds and accumulated, and the trained model.
+    """Score every adversary, in single rounds and over the first and all, and the trained model.
 
     Args:
         stage: what was played.
@@ -129,10 +137,12 @@ class _Member:
     Attributes:
         rounds: its single rounds.
         sums: over all rounds; the preferred one first.
+        first: sums of the first rounds.
     """
 
     rounds: Sequence[Reading]
     sums: Sequence[Reading]
+    first: Sequence[Reading] = ()
 
     @property
     def preferred(self) -> list[Reading]:
@@ -162,18 +172,19 @@ def _readings(
                 played.seconds[key],
             )
         )
+    first: list[Reading] = []
     if key in jointly:
         sums = [jointly[key]]
     else:
         weigh = all(one.held_out is not None for one in single)
         sums = over_rounds(single, rules, weigh=weigh)
+        first = of_first_rounds(single, rules)
     seconds = sum(one.seconds for one in single)
+    of_attack = {"adversary": repr(attack)}
     return _Member(
         single,
-        [
-            replace(one, details={"adversary": repr(attack), **one.details}, seconds=seconds)
-            for one in sums
-        ],
+        [replace(one, details={**of_attack, **one.details}, seconds=seconds) for one in sums],
+        [replace(one, details=of_attack) for one in first],
     )
 
 
@@ -201,7 +212,11 @@ def _panel(rules: Rules, members: Mapping[str, _Member], together: Collection[st
     plain = over_rounds(single, rules, weigh=True)[1]
     sums = [weighted(every, rules, STACKED, text, groups), plain]
     adversary = {"adversary": "the weighted sum of its members' log-odds"}
-    return _Member(single, [replace(one, details={**adversary, **one.details}) for one in sums])
+    return _Member(
+        single,
+        [replace(one, details={**adversary, **one.details}) for one in sums],
+        [replace(one, details=adversary) for one in of_first_rounds(single, rules)],
+    )
 
 
 def headline(best: Mapping[str, Reading], rules: Rules) -> str | None:
@@ -229,7 +244,7 @@ def _figures(
                 replace(base, round=one.when, details=one.details, seconds=one.seconds),
             )
         )
-        for one in (*member.rounds, *member.sums[::-1])
+        for one in (*member.rounds, *member.first, *member.sums[::-1])
     }
 
 
@@ -299,7 +314,8 @@ def _scored(stage: Stage, reading: Reading, base: Measurement) -> Iterator[Measu
     rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
     chance = scores.chance(judged.truth, stage.majority)
     for metric, estimate in scores.score(judged, majority=stage.majority, rng=rng).items():
-        curve = scores.roc(judged) if metric == scores.AUROC else None
+        drawn = metric == scores.AUROC and rounds_of(reading.when) is None
+        curve = scores.roc(judged) if drawn else None
         held_out = reading.auroc if metric == scores.AUROC else None
         yield replace(
             base,
@@ -329,12 +345,10 @@ def _baselines(stage: Stage, base: Measurement) -> Iterator[Measurement]:
 def _utility(stage: Stage, final: Params, base: Measurement) -> Iterator[Measurement]:
     """What the trained model is good for; nothing where its outputs do not match the labels."""
     rng = stream(stage.settings.seed, stage.game.name, "utility")
-    found = utility_of(stage.task, final, stage.test, rng=rng)
-    if found is not None:
-        yield replace(
-            base,
-            metric=found.metric,
-            round=stage.settings.rounds,
-            estimate=found.estimate,
-            chance=found.chance,
-        )
+    found = utility_of(stage.task, final, stage.test, rng=rng, ranked=True)
+    if found is None:
+        return
+    base = replace(base, round=stage.settings.rounds)
+    yield replace(base, metric=found.metric, estimate=found.estimate, chance=found.chance)
+    if found.auroc is not None:
+        yield replace(base, metric=scores.TASK_AUROC, estimate=found.auroc, chance=0.5)

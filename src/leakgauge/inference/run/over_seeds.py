@@ -8,7 +8,7 @@ import numpy as np
 
 from leakgauge.inference.metrics import METRICS
 from leakgauge.report.wording import number
-from leakgauge.results.measurements import CHOSEN, HEADLINE, Measurement
+from leakgauge.results.measurements import CHOSEN, HEADLINE, Measurement, rounds_of
 from leakgauge.results.metrics import metric_named, over_seeds
 from leakgauge.results.scores import AUROC
 
@@ -92,8 +92,8 @@ def _common(several: Sequence[Measurement]) -> dict[str, str]:
 
 
 def _by_seed(several: Sequence[Measurement]) -> dict[str, str]:
-    """The figure of each seed; single rounds go without, as there are many."""
-    if isinstance(several[0].round, int):
+    """The figure of each seed; single rounds and sums of the first go without: they are many."""
+    if isinstance(several[0].round, int) or rounds_of(several[0].round) is not None:
         return {}
     values = (f"{one.seed}: {number(one.estimate.value)}" for one in several)
     return {BY_SEED: ", ".join(values)}

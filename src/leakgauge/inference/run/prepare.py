@@ -86,7 +86,7 @@ def _stages(spec: InferenceSettings, ask: str, records: Records, split: Split) -
     keep = (str(spec.secret),) if ask == ATTRIBUTE else ()
     task, data = records.encode(split.private, keep)
     stages = []
-    for defense in defenses_of(spec):
+    for defense in defenses_of(spec, ask):
         players, notes = _able(ask, playing(spec, ask, defense), data.rows(split.public), spec)
         stage = make_stage(
             ask,
@@ -151,9 +151,9 @@ def settings_of(spec: InferenceSettings, ask: str) -> Settings:
     secret = spec.group or USER if ask == USER else str(spec.secret)
     return Settings(
         secret=secret,
-        batch_size=spec.batch_size,
+        batch_size=spec.batch_of(ask),
         rounds=spec.rounds,
-        trials=spec.trials,
+        trials=spec.trials_of(ask),
         lr=spec.lr,
         batches=spec.batches,
         prior=spec.prior,

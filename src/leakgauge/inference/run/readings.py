@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.adversaries.rounds import accumulate
 from leakgauge.inference.adversaries.stacking import Stack, accumulate_weighted, cross_weighted
-from leakgauge.results.measurements import ACCUMULATED, STACKED
+from leakgauge.inference.summed import summed
+from leakgauge.results.measurements import ACCUMULATED, STACKED, first_rounds
 from leakgauge.results.scores import AUROC, Judged, figures
 
 Floats = NDArray[np.float64]
@@ -55,7 +56,7 @@ class Reading:
     """What an adversary says of the trials in one round, or over all of them.
 
     Attributes:
-        when: the round, or ``"accumulated"`` or ``"stacked"``.
+        when: the round, ``"first-5"``, ``"accumulated"`` or ``"stacked"``.
         log_posterior: of the trials ``[n, m]``.
         held_out: of held-out shadow batches, by secret; None where none were judged.
         details: what was used, in words.
@@ -103,6 +104,24 @@ def over_rounds(rounds: Sequence[Reading], rules: Rules, *, weigh: bool) -> list
         return [plain]
     text = "weights of the rounds: {}"
     return [replace(weighted(rounds, rules, STACKED, text), seconds=seconds), plain]
+
+
+def of_first_rounds(rounds: Sequence[Reading], rules: Rules) -> list[Reading]:
+    """Return the plain sums of the first rounds, for the numbers of them that are reported.
+
+    Args:
+        rounds: of one adversary, from the first on.
+        rules: how to weight them.
+    """
+    posteriors = np.stack([one.log_posterior for one in rounds])
+    return [
+        Reading(
+            first_rounds(count),
+            accumulate(posteriors[:count], rules.log_prior),
+            seconds=sum(one.seconds for one in rounds[:count]),
+        )
+        for count in summed(len(rounds))
+    ]
 
 
 def weighted(

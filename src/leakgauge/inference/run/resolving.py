@@ -95,7 +95,7 @@ def _refuse(spec: InferenceSettings, records: Records) -> None:
             assert records.users is not None
             private = records.users[split.private.to(records.users.device)]
             counts = torch.unique(private, return_counts=True)[1].tolist()
-            check_users(counts, batch_size=spec.batch_size, candidates=spec.candidates)
+            check_users(counts, batch_size=spec.batch_of(USER), candidates=spec.candidates)
         elif not (ask == ATTRIBUTE and records.is_table):  # a table keeps its secret as a feature
             BATCH_GAMES[ask].check_schema(records.schema, str(spec.secret))
         if ask == PROPORTION:

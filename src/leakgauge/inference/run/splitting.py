@@ -1,5 +1,10 @@
 """Whose the records of a run are: private, public (the adversary's) or test."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
 from torch import Tensor
 
 from leakgauge.core.checks import nearest, require
@@ -49,14 +54,14 @@ def split_of(records: Records, spec: InferenceSettings) -> Split:
             users_of(records.users),
             label=_classes(records),
             classes=records.classes,
-            least=BATCHES_OF_A_USER * spec.batch_size,
+            least=BATCHES_OF_A_USER * spec.batch_of(USER),
             most=(spec.private_users, spec.shadow_users),
             need_label=NEED_LABEL,
             rng=rng,
         )
         _refuse_rare(records, spec, split)
         return split
-    return split_records(
+    split = split_records(
         records.secrets[secret],
         users=records.users,
         label=_classes(records),
@@ -68,6 +73,36 @@ def split_of(records: Records, spec: InferenceSettings) -> Split:
         need_label=NEED_LABEL,
         rng=rng,
     )
+    return split if spec.private is None else _fewer_private(records, spec, split, spec.private)
+
+
+def _fewer_private(records: Records, spec: InferenceSettings, split: Split, most: int) -> Split:
+    """Leave private records drawn at random, as the paper does; the other parts stay as they are.
+
+    Raises:
+        InputError: a value of the secret or a label is left too rare.
+    """
+    drawn = stream(spec.seed, "private").permutation(len(split.private))[:most]
+    fewer = replace(split, private=split.private[torch.from_numpy(np.sort(drawn))])
+    secret = str(spec.secret)
+    codes, names = records.secrets[secret], records.values.get(secret, ())
+    _refuse_few(codes, fewer.private, f"secret {secret!r}", names, MIN_BLOCKS)
+    label = _classes(records)
+    if label is not None:
+        _refuse_few(label, fewer.private, "the label", records.classes, NEED_LABEL)
+    return fewer
+
+
+def _refuse_few(codes: Tensor, private: Tensor, what: str, names: Sequence[str], need: int) -> None:
+    codes = codes.cpu()
+    counts = torch.bincount(codes[private], minlength=int(codes.max()) + 1)
+    for value in torch.unique(codes).tolist():
+        name = names[value] if names else value
+        require(
+            int(counts[value]) >= need,
+            f"{what} is {str(name)!r} in {int(counts[value])} of the {len(private)} private "
+            f"records; needed are {need}: raise --private",
+        )
 
 
 def _classes(records: Records) -> Tensor | None:

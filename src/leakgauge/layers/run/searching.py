@@ -97,7 +97,7 @@ def advantage_of(one: Heard) -> float:
     guess = 1 / first.log_odds.shape[1]
     rate = float(right.mean())
     error = ONE_SIDED * float(np.sqrt(rate * (1 - rate) / len(right)))
-    return max(0.0, advantage(min(1.0, rate + error), guess) if one.gain > 0 else 0.0)
+    return advantage(min(1.0, rate + error), guess) if one.gain > 0 else 0.0
 
 
 def _hits(judged: HeldOut, fitted: HeldOut) -> Floats:

@@ -1,0 +1,145 @@
+"""Charts of a grid's page: leakage against the model's utility, and the rounds of each cell."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from markupsafe import Markup
+
+from leakgauge.inference.metrics import METRICS
+from leakgauge.inference.report import charts as of_tests
+from leakgauge.inference.report.defenses import Point
+from leakgauge.inference.report.headline import leading
+from leakgauge.inference.report.titles import adversary_tests
+from leakgauge.inference.report.tradeoff import draw
+from leakgauge.inference.run.over_seeds import combined
+from leakgauge.report.compare import Comparison, Group, varying
+from leakgauge.report.grouping import Test
+from leakgauge.report.section import Chart
+from leakgauge.report.wording import number, plain
+from leakgauge.results.scores import ADVANTAGE, AUROC, TASK_AUROC
+from leakgauge.runs.spec import NONE
+
+MOST = 12
+"""Cells with a chart of their rounds; with more, only the page of each has one."""
+
+_ROUNDS = Markup(
+    '<span class="key single">single rounds</span>'
+    '<span class="key sums">plain sum of the rounds so far</span>'
+    '<span class="key chance">guessing</span>'
+)
+_DEFENSES = Markup(
+    '<span class="key whole">no defense</span><span class="key adaptive">adaptive</span>'
+    '<span class="key static">static</span>'
+)
+
+
+def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
+    """Return the charts of a grid's page, besides those of every grid; the first has the legend.
+
+    Args:
+        comparison: the finished cells.
+        groups: the cells by their settings and the adversary's knowledge, over seeds.
+    """
+    utility, rounds = _against_utility(groups), _over_rounds(comparison, groups)
+    made = [*utility, *rounds]
+    legend = (_DEFENSES if utility else Markup("")) + (_ROUNDS if rounds else Markup(""))
+    return [replace(one, legend=legend) for one in made[:1]] + made[1:]
+
+
+def _against_utility(groups: Sequence[Group]) -> list[Chart]:
+    """Advantage against the AUROC of the task (Li et al., CCS 2024, Figure 6)."""
+    measured = [one for one in groups if {ADVANTAGE, TASK_AUROC} <= set(one.means)]
+    names = [name for name in varying([one.settings for one in measured]) if name != "defense"]
+    by_title: dict[str, list[Group]] = {}
+    for one in measured:
+        by_title.setdefault(_title(one.settings, names), []).append(one)
+    return [
+        _tradeoff(title, several, position)
+        for position, (title, several) in enumerate(by_title.items())
+        if len({plain(one.settings["defense"]) for one in several}) > 1
+    ]
+
+
+def _tradeoff(title: str, groups: Sequence[Group], position: int) -> Chart:
+    defenses = list(dict.fromkeys(plain(one.settings["defense"]) for one in groups))
+    numbers = {name: at for at, name in enumerate((one for one in defenses if one != NONE), 1)}
+    points = []
+    for one in groups:
+        name = plain(one.settings["defense"])
+        kind = NONE if name == NONE else one.knowledge
+        figures = one.figures
+        mark = str(numbers.get(name, 0))
+        points.append(Point(mark, kind, figures[TASK_AUROC], figures[ADVANTAGE]))
+    across = METRICS[TASK_AUROC].title
+    svg = draw(points, across=across, chance=0.0, constants=(), name=f"utility-{position}")
+    return Chart(
+        caption=_caption(f"Advantage (upwards) against {across} (rightwards)", title),
+        says="; ".join(_said(one) for one in groups),
+        svg=svg,
+        note="; ".join(f"{at}: {name}" for name, at in numbers.items()),
+    )
+
+
+def _said(one: Group) -> str:
+    return (
+        f"{plain(one.settings['defense'])}, {one.knowledge}: advantage "
+        f"{number(one.figures[ADVANTAGE].value)}, AUROC of the task "
+        f"{number(one.figures[TASK_AUROC].value)}"
+    )
+
+
+def _over_rounds(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
+    """AUROC of single rounds and of the rounds so far (same paper, Figures 2 and 4)."""
+    found = [(one, test) for one in groups if (test := _test(comparison, one)) is not None]
+    if not found or len(found) > MOST:
+        return []
+    tests = [test for _, test in found]
+    floor = of_tests.common_floor(tests, AUROC)
+    names = varying([one.settings for one, _ in found])
+    several = len({one.knowledge for one, _ in found}) > 1
+    return [
+        Chart(
+            caption=_caption(
+                "AUROC by round",
+                ", ".join(
+                    part
+                    for part in (_title(one.settings, names), one.knowledge if several else "")
+                    if part
+                ),
+            ),
+            says=_rounds_said(test),
+            svg=of_tests.over_rounds(test, AUROC, floor=floor, name=f"rounds-{position}"),
+        )
+        for position, (one, test) in enumerate(found)
+    ]
+
+
+def _test(comparison: Comparison, group: Group) -> Test | None:
+    """The test that a group's answer stands on, over its seeds; None of a single round."""
+    measured = [
+        one
+        for key in group.keys
+        for one in comparison.cells[key].measurements
+        if one.knowledge == group.knowledge
+    ]
+    tests = leading(adversary_tests(combined(measured)))
+    return next((test for test in tests if len(test.single(AUROC)) > 1), None)
+
+
+def _rounds_said(test: Test) -> str:
+    single = "; ".join(f"{one.round}: {number(one.estimate.value)}" for one in test.single(AUROC))
+    sums = "; ".join(
+        f"{count}: {number(one.estimate.value)}" for count, one in test.added_up(AUROC)
+    )
+    return f"AUROC of single rounds: {single}." + (
+        f" Of the rounds so far: {sums}." if sums else ""
+    )
+
+
+def _title(settings: Mapping[str, Any], names: Sequence[str]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {plain(settings[name])}" for name in names)
+
+
+def _caption(what: str, title: str) -> str:
+    return f"{what}: {title}" if title else what
