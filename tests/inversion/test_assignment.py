@@ -52,11 +52,6 @@ def numbers(*epochs: list[float]) -> list[Tensor]:
     return [torch.tensor(epoch, dtype=torch.float64)[:, None, None] for epoch in epochs]
 
 
-def of_each(n: int) -> list[Tensor]:
-    """Labels that are all the same, of two epochs of n updates."""
-    return [torch.zeros(n, 1, dtype=torch.int64)] * 2
-
-
 def test_greedy_takes_the_nearest_of_all_pairs_first() -> None:
     """Images 0, 3, 5 beside 2, 6, 9, and 0, 1 beside 0.9, -3.
 
@@ -76,18 +71,25 @@ def test_greedy_takes_the_nearest_of_all_pairs_first() -> None:
 
 
 def test_three_epochs_are_matched_one_after_the_other() -> None:
-    """Two images that drift past each other: 0, 10 -> 4, 14 -> 8, 18.
+    """Two opposite points on a circle that turn by 80 degrees an epoch: the paper's rule, and ours.
 
-    Consecutive epochs differ by 4 (16 squared) against 14 or 6 (196, 36), so each image keeps its
-    own: 0 to 4 to 8. From the first epoch to the third, 10 is nearest to 8 (4 squared), and 0 is
-    left with 18. In the second epoch the images are listed the other way round, in the third not.
+    From epoch to epoch a point is 80 degrees from itself and 100 from the other: 2 - 2 cos, its
+    squared distance, is 1.65 against 2.35. From the first epoch to the third it is 160 degrees from
+    itself and 20 from the other, 3.88 against 0.12. The second epoch lists them in reverse.
     """
-    epochs = numbers([0, 10], [14, 4], [8, 18])
+
+    def at(*degrees: float) -> Tensor:
+        angle = torch.tensor(degrees).deg2rad()
+        return torch.stack([angle.cos(), angle.sin()], dim=1)[:, None]
+
+    epochs = [at(0, 180), at(260, 80), at(160, 340)]
     labels = [torch.zeros(2, 1, dtype=torch.int64)] * 3
-    plan = match_epochs(epochs, labels, pool=1)
-    assert [plan.order(epoch).tolist() for epoch in range(3)] == [[0, 1], [1, 0], [0, 1]]
-    to_first = match_epochs([epochs[0], epochs[2]], of_each(2), pool=1)
-    assert to_first.order(1).tolist() == [1, 0]
+    plans = {name: match_epochs(epochs, labels, pool=1, method=name) for name in METHODS}
+    orders = {
+        name: [plan.order(epoch).tolist() for epoch in range(3)] for name, plan in plans.items()
+    }
+    assert orders["greedy"] == [[0, 1], [1, 0], [0, 1]]
+    assert orders["optimal"] == [[0, 1], [1, 0], [1, 0]]
 
 
 def test_permutations_of_consecutive_epochs_are_composed() -> None:

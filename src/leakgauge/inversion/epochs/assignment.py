@@ -5,7 +5,6 @@ first inverted alone; then the rough images of different epochs are assigned to 
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -29,12 +28,14 @@ def match_epochs(
     method: str = "greedy",
     by_labels: bool = True,
 ) -> EpochPlan:
-    """Return the plan that assigns the rough images of each epoch to those of the epoch before.
+    """Return the plan that assigns the rough images of every later epoch to those of the first.
 
     ``greedy`` is the paper's: images may be matched whose updates' lists of labels share a label,
-    which is the image's own label where an update is of one record. ``optimal`` is ours: each image
-    has to have the same label. Assignments of consecutive epochs are composed, so that each record
-    of the first epoch has one image in every other.
+    which is the image's own label where an update is of one record. Consecutive epochs are matched,
+    and their assignments composed.
+
+    ``optimal`` is ours: an image may be matched to those of its own label, and every epoch is
+    matched to the first, since composed assignments add up their errors.
 
     Args:
         images: of each epoch, rebuilt from its updates alone, ``[U, B, ...]``.
@@ -62,16 +63,17 @@ def match_epochs(
         f"images and labels of the epochs are {sorted(shapes)}; expected [U, B, ...] and [U, B], "
         "the same in each epoch",
     )
-    share = _updates_share_a_label if method == "greedy" else _images_share_a_label
-    order = torch.arange(labels[0].numel())
-    members = [order]
-    epochs = list(zip(images, labels, strict=True))
-    for (before, named_before), (after, named_after) in pairwise(epochs):
-        allowed = share(named_before, named_after) if by_labels else None
-        flat = before.flatten(0, 1), after.flatten(0, 1)
-        order = match(*flat, allowed=allowed, pool=pool, method=method)[order]
-        members.append(order.argsort())
-    return EpochPlan(torch.stack(members).view(-1, *labels[0].shape).to(labels[0].device))
+    papers = method == "greedy"
+    share = _updates_share_a_label if papers else _images_share_a_label
+    flat = [one.flatten(0, 1) for one in images]
+    orders = [torch.arange(len(flat[0]))]
+    for epoch in range(1, len(images)):
+        beside = epoch - 1 if papers else 0
+        allowed = share(labels[beside], labels[epoch]) if by_labels else None
+        found = match(flat[beside], flat[epoch], allowed=allowed, pool=pool, method=method)
+        orders.append(found[orders[beside]])
+    members = torch.stack([order.argsort() for order in orders])
+    return EpochPlan(members.view(-1, *labels[0].shape).to(labels[0].device))
 
 
 def match(
