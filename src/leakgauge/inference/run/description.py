@@ -106,6 +106,7 @@ def _settings(
         "secret": spec.secret or spec.group or USER,
         "shadow": spec.shadow,
         **({"private": spec.private} if spec.private is not None else {}),
+        **({} if spec.by_user else {"by_user": False}),
         **({"seeds": spec.seeds} if spec.seeds > 1 else {}),
         **({"hidden": list(spec.hidden)} if records.is_table else {}),
         "device": spec.device,
