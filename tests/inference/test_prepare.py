@@ -14,9 +14,11 @@ from leakgauge.data.image_tables import encode_pictures, make_picture_table
 from leakgauge.data.roles import resolve_roles
 from leakgauge.defenses import LearnPerturb, parse_defense
 from leakgauge.inference import Matching, PcaEncoder, Plda
+from leakgauge.inference.report.threat_model import unknown
 from leakgauge.inference.run import audit, judge, play_round, trajectory
 from leakgauge.inference.run.adversaries import Playing, defenses_of, playing
 from leakgauge.inference.run.prepare import Prepared, prepare
+from leakgauge.inference.run.splitting import inference_records, split_of
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Estimate
 from support.defenses import gaussian
@@ -189,6 +191,24 @@ def test_private_records_are_capped_at_random_and_the_other_parts_stay() -> None
     other = ready(data, replace(asked, seed=1)).stages[0].private
     assert torch.equal(again.y, after.private.y)
     assert not torch.equal(other.y, after.private.y)
+
+
+def test_records_are_split_where_users_are_not_to_be_kept_together() -> None:
+    data = source(people())
+    prepared = ready(data, spec("property", by_user=False))
+    (stage,) = prepared.stages
+    assert stage.private.users is None
+    whole, alone = (
+        split_of(inference_records(one, data), one)
+        for one in (spec("property"), spec("property", by_user=False))
+    )
+    whose = data.frame["who"].to_numpy()
+    assert not set(whose[whole.private]) & set(whose[whole.public])
+    assert set(whose[alone.private]) & set(whose[alone.public])
+    assert not set(alone.private.tolist()) & set(alone.public.tolist())
+    assert "records were split" in unknown(prepared.run)[0]
+    with pytest.raises(InputError, match="user inference splits whole users"):
+        spec("user", by_user=False).check()
 
 
 def test_shadow_records_are_divided_equally_over_the_values() -> None:

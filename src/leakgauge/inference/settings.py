@@ -124,6 +124,15 @@ class InferenceSettings(Spec):
             panel=ATTACK,
         ),
     ] = 1000
+    by_user: Annotated[
+        Truth,
+        Setting(
+            "split whole users, where the data name them; false splits records, as the paper does "
+            "but for --ask user",
+            option=False,
+            panel=DATA,
+        ),
+    ] = True
     merge_rare: Annotated[
         Whole,
         Setting(

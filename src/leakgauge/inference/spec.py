@@ -58,6 +58,10 @@ class InferenceSpec(InferenceSettings):
             )
         if PROPORTION in self.ask:
             Ratio(self.ratio_bins, self.ratio_counts).check(self.batch_of(PROPORTION))
+        require(
+            self.by_user or USER not in self.ask,
+            "by_user is false, but user inference splits whole users; leave it out",
+        )
         check_adversaries(self)
         for ask in self.ask:
             defenses_of(self, ask)

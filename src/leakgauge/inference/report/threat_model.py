@@ -41,7 +41,9 @@ def unknown(run: Run) -> list[str]:
     private, group = run.data.get("private"), run.settings.get("group")
     size = f" {count(private)}" if private is not None else ""
     apart = "Public (shadow) and private records are disjoint"
-    if group:
+    if run.settings.get("by_user") is False:
+        apart += ", but a user may have records on both sides: records were split"
+    elif group:
         apart += f", and no user (`{group}`) has records on two sides"
     elif run.data.get("users") is not None:
         apart += ", and no user has records on two sides"

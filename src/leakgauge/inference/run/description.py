@@ -131,6 +131,7 @@ def _settings(
         "shadow": spec.shadow,
         **({name: getattr(spec, name) for name in OF_USERS} if USER in spec.ask else {}),
         **({"private": spec.private} if spec.private is not None else {}),
+        **({} if spec.by_user else {"by_user": False}),
         **({"seeds": spec.seeds} if spec.seeds > 1 else {}),
         **({"hidden": list(spec.hidden)} if records.is_table else {}),
         "device": spec.device,

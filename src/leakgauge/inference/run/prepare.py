@@ -1,6 +1,6 @@
 """From settings and data to the stages of a run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -85,6 +85,7 @@ def _stages(spec: InferenceSettings, ask: str, records: Records, split: Split) -
     """The stages of one game, one for each defense."""
     keep = (str(spec.secret),) if ask == ATTRIBUTE else ()
     task, data = records.encode(split.private, keep)
+    data = data if spec.by_user else replace(data, users=None)
     stages = []
     for defense in defenses_of(spec, ask):
         players, notes = _able(ask, playing(spec, ask, defense), data.rows(split.public), spec)

@@ -63,7 +63,7 @@ def split_of(records: Records, spec: InferenceSettings) -> Split:
         return split
     split = split_records(
         records.secrets[secret],
-        users=records.users,
+        users=records.users if spec.by_user else None,
         label=_classes(records),
         values=records.values.get(secret, ()),
         classes=records.classes,
