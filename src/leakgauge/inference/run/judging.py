@@ -18,6 +18,7 @@ from leakgauge.inference.run.rounds import RoundJudgements
 from leakgauge.inference.run.stage import Stage
 from leakgauge.inference.settings import FRESH
 from leakgauge.results import scores
+from leakgauge.results.information import information_told
 from leakgauge.results.measurements import (
     ACCUMULATED,
     CHOSEN,
@@ -305,6 +306,9 @@ def _scored(stage: Stage, reading: Reading, base: Measurement) -> Iterator[Measu
             curve=curve,
             held_out=held_out,
         )
+    rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
+    told = information_told(judged, stage.log_prior, rng=rng)
+    yield replace(base, metric=scores.INFORMATION, estimate=told, chance=0.0)
 
 
 def _baselines(stage: Stage, base: Measurement) -> Iterator[Measurement]:
