@@ -27,7 +27,7 @@ from leakgauge.models import initialise
 from leakgauge.privacy.certificates import UNLIMITED, guarantees
 
 SENDS = ["prune:rate=0.9", "prune:rate=0.9,whole=1", "sign", "noise:std=0.1", "quantise:levels=2"]
-RUN = {"batch_size": 4, "records": 40, "rounds": 1, "parameters": 9, "classes": 2, "majority": 0.5}
+RUN = {"batch_size": 4, "records": 40, "rounds": 1, "parameters": 9, "prior": (0.5, 0.5)}
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_three_secrets_are_told_apart() -> None:
 def test_every_round_and_the_accumulation_have_every_metric() -> None:
     found = audit(small_stage(records(1.0), FOREST))
     whens = {(r.metric, r.round) for r in found if r.adversary}
-    metrics = ("auroc", "tpr_at_1_fpr", "success", "advantage")
+    metrics = ("auroc", "tpr_at_1_fpr", "success", "advantage", "information_nats")
     assert whens == {(m, when) for m in metrics for when in (1, 2, ACCUMULATED)}
     assert figure(found, "auroc").curve is not None
     assert figure(found, "accuracy", 2).estimate.value > 0.6

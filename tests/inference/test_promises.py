@@ -160,7 +160,7 @@ def test_page_shows_what_a_defense_promises() -> None:
         "the last batch of a round has 5 records",
         "holds for every adversary",
         "Vacuous: more information may get through than the secret holds",
-        "The paper's bound: not defined for 2 values",
+        "The paper's bound: its Eq. 7 divides by log(m - 1), which is 0 for 2 values",
     ):
         assert shown in text, shown
     quiet = run.guarantees["property"][QUIET]["channel"]

@@ -13,12 +13,12 @@ from leakgauge.layers.calibration import calibrate, gain
 from leakgauge.layers.information import (
     UNITS,
     VOTES_CAP_BITS,
-    entropy,
     in_unit,
     softmax_over_votes,
     v_information,
 )
 from leakgauge.layers.pooling import KernelMax
+from leakgauge.results.information import entropy
 from leakgauge.results.scores import Judged
 
 

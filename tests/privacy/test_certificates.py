@@ -25,8 +25,7 @@ ASKED = {
     "records": 1600,
     "rounds": 3,
     "parameters": 4,
-    "classes": 2,
-    "majority": 0.5,
+    "prior": (0.5, 0.5),
 }
 
 
@@ -98,17 +97,38 @@ def test_a_certificate_that_says_something_and_one_that_does_not() -> None:
 
 def test_the_papers_closed_form_stands_where_it_is_defined() -> None:
     defense = dpsgd(1.0, 40.0, batch_size=16)
-    two = promised(defense)["channel"]["paper_advantage_bound"]
-    assert two["value"] is None
-    assert "2 values" in two["note"]
-    six = promised(defense, classes=6, majority=1 / 6)["channel"]
+    two = promised(defense)["channel"]
+    assert two["paper_advantage_bound"]["value"] == pytest.approx(two["advantage_bound"])
+    assert "Eq. 5 is solved" in two["paper_advantage_bound"]["note"]
+    six = promised(defense, prior=(1 / 6,) * 6)["channel"]
     nats = six["information_nats"]
     error = (math.log(6) - nats - math.log(2)) / math.log(5)
     assert six["paper_advantage_bound"]["value"] == pytest.approx(1 - error * 6 / 5)
     assert six["advantage_bound"] < six["paper_advantage_bound"]["value"]
-    uneven = promised(defense, classes=6, majority=0.4)["channel"]["paper_advantage_bound"]
-    assert uneven["value"] is None
-    assert "uneven" in uneven["note"]
+
+
+def test_an_uneven_prior_has_the_papers_closed_form_too() -> None:
+    """Eq. 7 with H(a) of the prior and p* = .4; the certificate is the smallest of all bounds."""
+    prior = (0.4, 0.3, 0.2, 0.1)
+    found = promised(dpsgd(1.0, 40.0, batch_size=16), prior=prior)["channel"]
+    error = (stats.entropy(prior) - found["information_nats"] - math.log(2)) / math.log(3)
+    assert found["paper_advantage_bound"] == {"value": pytest.approx(1 - error / 0.6), "note": ""}
+    assert found["fano_advantage_bound"] < found["paper_advantage_bound"]["value"]
+    assert 0 < found["advantage_bound"] <= found["fano_advantage_bound"]
+    assert found["success_bound"] == pytest.approx(0.4 + 0.6 * found["advantage_bound"])
+
+
+def test_the_smaller_of_capacity_and_sensitivity_counts() -> None:
+    """C / s = 1: D/2 log(1 + 1/D) by power, log(1 + (1 - 1/2) 2^2 / 2) / 2 by sensitivity."""
+    for parameters, smaller in ((1, math.log(2) / 2), (4, math.log(2) / 2)):
+        found = promised(dpsgd(1.0, 4.0, batch_size=16), parameters=parameters, rounds=3)["channel"]
+        power = parameters / 2 * math.log1p(1 / parameters)
+        assert found["capacity_nats_per_round"] == pytest.approx(power)
+        assert found["sensitivity_nats_per_round"] == pytest.approx(math.log(2) / 2)
+        assert found["information_nats_per_round"] == pytest.approx(smaller)
+        assert found["information_nats"] == pytest.approx(3 * smaller)
+    many = promised(dpsgd(1.0, 4.0, batch_size=16), parameters=4, rounds=1, prior=(0.05,) * 20)
+    assert many["channel"]["information_nats"] == many["channel"]["capacity_nats_per_round"]
 
 
 # --- epsilon --------------------------------------------------------------------------------------

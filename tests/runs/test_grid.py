@@ -107,7 +107,7 @@ OTHER = {
     "trials": 4999, "lr": 0.02, "optimizer": "adam", "loss": "mse",
     "batches": "fresh", "prior": "empirical", "ratio_bins": 5, "candidates": 3, "stack": True,
     "hidden": (99,), "net": "slim", "allow_loop": True, "device": "cuda", "seed": 1,
-    "seeds": 2,
+    "seeds": 2, "ratio_of": "x", "ratio_counts": "within", "private_users": 9, "shadow_users": 9,
 }  # fmt: skip
 
 

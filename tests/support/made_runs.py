@@ -174,7 +174,7 @@ def defended(
 def promised_run(*names: str, games: tuple[str, ...] = ("property",), **changed: Any) -> Run:
     """A run that knows what its defenses promise, as an audit would write it down."""
     asked: dict[str, Any] = {"batch_size": 16, "records": 20005, "rounds": 5, "parameters": 6500}
-    asked |= {"classes": 2, "majority": 0.5} | changed
+    asked |= {"prior": (0.5, 0.5)} | changed
     known = {
         name: guarantees(parse_defense(name, batch_size=16).release, **asked)
         for name in ("none", *names)

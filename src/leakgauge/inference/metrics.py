@@ -1,11 +1,14 @@
 """The metrics of the question what secrets gradients give away."""
 
+import math
+
 from leakgauge.results.metrics import Metric
 from leakgauge.results.model_metrics import OF_CLASSES, UTILITY
 from leakgauge.results.scores import (
     ADVANTAGE,
     AUROC,
     FEATURES_ALONE,
+    INFORMATION,
     LABELS_ALONE,
     MOST_AT_RISK,
     SUCCESS,
@@ -17,6 +20,9 @@ METRICS = {
     TPR_AT_1_FPR: Metric(title="TPR at 1 % FPR"),
     SUCCESS: Metric(title="Success rate"),
     ADVANTAGE: Metric(title="Advantage", chance=0.0),
+    INFORMATION: Metric(
+        title="Information told, at least", unit="nats", low=-math.inf, high=math.inf, chance=0.0
+    ),
     MOST_AT_RISK: Metric(title="Success on the user most at risk", tabled=False),
     **UTILITY,
     **OF_CLASSES,

@@ -9,15 +9,13 @@ from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
 from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
 from leakgauge.inference.catalog import (
     ATTRIBUTE,
-    COUNT_RULES,
-    FLOOR,
     PROPERTY,
     PROPORTION,
     USER,
-    WITHIN,
 )
 from leakgauge.inference.catalog import HELP as ADVERSARIES_HELP
 from leakgauge.inference.catalog import NOTATION as ADVERSARIES_NOTATION
+from leakgauge.inference.games.count_rules import COUNT_RULES, FLOOR, WITHIN
 from leakgauge.models.words import NETS
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec

@@ -6,14 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from leakgauge.core.checks import require
-from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
+from leakgauge.results.information import NATS, entropy, information_told
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.scores import Judged
 
 Floats = NDArray[np.float64]
 
-NATS, BITS, SHARE = "nats", "bits", "share"
+BITS, SHARE = "bits", "share"
 UNITS = (BITS, NATS, SHARE)
 
 VOTES_CAP_BITS = float(1 + np.log2(special.expit(1.0)))
@@ -57,27 +56,11 @@ def v_information(
     >>> round(found.value, 4)  # log 2 + log 0.9
     0.5878
     """
-    rows = np.arange(len(judged.truth))
-    gains = judged.log_posterior[rows, judged.truth] - log_prior[judged.truth]
-    names, index = np.unique(judged.block, return_inverse=True)
-    require(len(names) >= 2, "all trials draw on the same records; an interval needs two blocks")
-    drawn = draw_blocks(len(names), replicates, rng)
-    resampled = (drawn @ np.bincount(index, weights=gains)) / (drawn @ np.bincount(index))
-    value, most = float(gains.mean()), entropy(log_prior)
-    low, high = bootstrap_interval(
-        value, resampled, blocks=len(names), confidence=confidence, bounds=(-most, most)
+    found = information_told(
+        judged, log_prior, rng=rng, replicates=replicates, confidence=confidence
     )
-    found = Estimate(value, low, max(0.0, high), len(gains), confidence, NATS)
+    found = replace(found, high=max(0.0, found.high))
     return replace(found, value=0.0, low=0.0) if ignorant else found
-
-
-def entropy(log_prior: Floats) -> float:
-    """Return the entropy H(P) of a prior in nats.
-
-    >>> round(entropy(np.log([0.5, 0.5])), 4)
-    0.6931
-    """
-    return float(-(np.exp(log_prior) * log_prior).sum())
 
 
 def in_unit(nats: Estimate, unit: str, log_prior: Floats) -> Estimate:

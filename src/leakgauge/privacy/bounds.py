@@ -1,67 +1,37 @@
 """Bounds on the success of any adversary, given how much information a gradient carries.
 
-A bound is a certificate only where the information is *known*: from the channel itself
-(``mutual_information``) or from a limit that holds for every input
-(``gaussian_channel_information``). A measured success (``information_from_success``) bounds the
-information from below and certifies nothing.
+A bound is a certificate only where the information is *known* (``privacy.information``): from the
+channel itself, or from a limit that holds for every input. A measured success
+(``information_from_success``) bounds the information from below and certifies nothing.
 
-The exact bounds rest on the data-processing inequality: an adversary whose guess succeeds with
-probability s, where guessing without the gradient succeeds with probability q, learns at least the
-binary divergence d(s || q) = s log(s/q) + (1-s) log((1-s)/(1-q)). For a uniform secret,
-q = 1/m, this is Fano's inequality: d(s || 1/m) = log m - h(1-s) - (1-s) log(m-1). All logarithms
-are natural, all information is in nats.
+Ours (``success_bound``) rests on the data-processing inequality: an adversary whose guess succeeds
+with probability s, where guessing without the gradient succeeds with probability q, learns at least
+the binary divergence d(s || q) = s log(s/q) + (1-s) log((1-s)/(1-q)). The paper's rests on Fano's
+inequality (Eq. 5), which knows the secret by its entropy. For a uniform secret, q = 1/m, they are
+the same: d(s || 1/m) = log m - h(1-s) - (1-s) log(m-1). For an uneven one neither is always
+smaller: ours is without any information, the paper's where nearly all of the entropy gets through.
+``smallest_success_bound`` takes the smaller. All logarithms are natural, all information is in
+nats.
 
 References:
     Li et al., CCS 2024, section 6.3 (Eq. 5 to 7).
-    Cover and Thomas, Elements of Information Theory, 2nd ed., section 2.10 (Fano) and chapter 9
-    (Gaussian channel).
+    Cover and Thomas, Elements of Information Theory, 2nd ed., section 2.10 (Fano).
 """
 
 import math
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import optimize, special
 
-from leakgauge.core.checks import require, require_count, require_positive
-
-Floats = NDArray[np.float64]
-
-
-def mutual_information(channel: ArrayLike, prior: ArrayLike) -> float:
-    """Return I(secret; observation) of a known discrete channel, in nats.
-
-    Args:
-        channel: ``[m, k]``; row a holds the probabilities of the k observations given secret a.
-        prior: ``[m]``, the secret's probabilities.
-
-    Returns:
-        Between 0 and the entropy of the prior.
-
-    Raises:
-        InputError: the shapes do not fit, or numbers are not probabilities.
-
-    >>> round(mutual_information([[0.9, 0.1], [0.1, 0.9]], [0.5, 0.5]), 6)
-    0.368064
-
-    References:
-        Cover and Thomas, Elements of Information Theory, section 2.3.
-    """
-    p = _probabilities(prior, "prior", dimensions=1)
-    rows = _probabilities(channel, "channel", dimensions=2)
-    require(
-        len(rows) == len(p),
-        f"channel has {len(rows)} rows and prior {len(p)} entries; expected one row a secret",
-    )
-    joint = p[:, None] * rows
-    return max(0.0, float(special.rel_entr(joint, p[:, None] * joint.sum(axis=0)).sum()))
+from leakgauge.core.checks import require, require_count
+from leakgauge.privacy.information import entropy, possible
 
 
 def success_bound(information_nats: float, classes: int, *, majority: float | None = None) -> float:
-    """Return the largest success rate that any adversary can reach, by Fano's inequality.
+    """Return the largest success rate that any adversary can reach, by data processing (ours).
 
-    It is the largest s with ``information_nats >= log m - h(1-s) - (1-s) log(m-1)`` (Li et al.,
-    Eq. 5). Channels that err symmetrically reach it.
+    It is the largest s with ``information_nats >= d(s || q)``; for a uniform secret that is Eq. 5
+    of Li et al. Channels that err symmetrically reach it.
 
     Args:
         information_nats: I(secret; observation of the adversary), or an upper limit of it.
@@ -112,66 +82,104 @@ def advantage_bound(
     return (success - guess) / (1.0 - guess)
 
 
-def advantage_bound_paper(information_nats: float, classes: int) -> float:
-    """Return the paper's looser bound (Eq. 7) for a uniform secret of more than 2 values.
+def fano_success_bound(information_nats: float, prior: ArrayLike) -> float:
+    """Return the largest success rate that Fano's inequality leaves, for any prior (Eq. 5).
 
-    With h(error) replaced by its largest value log 2, Fano gives
-    ``error >= (log m - I - log 2) / log(m - 1)``, hence
-    ``advantage <= 1 - m / (m - 1) * (log m - I - log 2) / log(m - 1)``.
+    It is 1 - e for the smallest error e with ``H(a) - I <= h(e) + e log(m - 1)``, found numerically
+    as the paper notes. As ``log m - h(e) - e log(m - 1)`` is d(1 - e || 1/m), that is our bound of
+    a uniform secret with ``log m - H(a)`` more nats.
 
     Args:
         information_nats: as for ``success_bound``.
-        classes: m, number of values of the secret, above 2.
+        prior: ``[m]``, the secret's probabilities; impossible values do not count.
+
+    Returns:
+        At least the most probable value's probability, up to 1; to 1e-9.
+
+    >>> round(fano_success_bound(0.368064, [0.5, 0.5]), 6)
+    0.9
+    >>> round(fano_success_bound(0.0, [0.6, 0.3, 0.1]), 4)  # 0.6 is what guessing reaches
+    0.6528
+
+    References:
+        Li et al., CCS 2024, section 6.3, Eq. 5.
+    """
+    _require_information(information_nats)
+    p = possible(prior)
+    missing = max(0.0, math.log(len(p)) - entropy(p))
+    return max(float(p.max()), success_bound(information_nats + missing, len(p)))
+
+
+def smallest_success_bound(information_nats: float, prior: ArrayLike) -> float:
+    """Return the smaller of ``success_bound`` and ``fano_success_bound``.
+
+    Args:
+        information_nats: as for ``success_bound``.
+        prior: ``[m]``, the secret's probabilities.
+
+    >>> round(smallest_success_bound(0.0, [0.6, 0.3, 0.1]), 4)
+    0.6
+    """
+    p = possible(prior)
+    ours = success_bound(information_nats, len(p), majority=float(p.max()))
+    return min(ours, fano_success_bound(information_nats, p))
+
+
+def error_bound_paper(information_nats: float, prior: ArrayLike) -> float:
+    """Return the paper's lower bound on the error, ``(H(a) - I - log 2) / log(m - 1)`` (Eq. 6).
+
+    It is Fano's inequality with h(e) replaced by its largest value, log 2.
+
+    Args:
+        information_nats: as for ``success_bound``.
+        prior: ``[m]``, the secret's probabilities; more than 2 are above 0.
+
+    Returns:
+        Below 0 where it is vacuous.
+
+    Raises:
+        InputError: there are 2 values, where log(m - 1) is 0.
+
+    >>> round(error_bound_paper(0.1, [0.4, 0.3, 0.2, 0.1]), 5)
+    0.44302
+
+    References:
+        Li et al., CCS 2024, section 6.3, Eq. 6.
+    """
+    _require_information(information_nats)
+    p = possible(prior)
+    require(
+        len(p) > 2,
+        "Eq. 6 and 7 divide by log(m - 1), which is 0 for 2 values; use fano_success_bound",
+    )
+    return (entropy(p) - information_nats - math.log(2)) / math.log(len(p) - 1)
+
+
+def advantage_bound_paper(information_nats: float, prior: ArrayLike) -> float:
+    """Return the paper's upper bound on the advantage (Eq. 7), for more than 2 values.
+
+    ``1 - (H(a) - I - log 2) / ((1 - p*) log(m - 1))``, with p* the most probable value's
+    probability.
+
+    Args:
+        information_nats: as for ``success_bound``.
+        prior: as for ``error_bound_paper``.
 
     Returns:
         Above 0 even without any information; above 1 where it is vacuous, from
-        ``I = log m - log 2`` on.
+        ``I = H(a) - log 2`` on.
 
     Raises:
-        InputError: ``classes`` is 2, where log(m - 1) is 0.
+        InputError: as for ``error_bound_paper``.
 
-    >>> round(advantage_bound_paper(0.698064, 6), 5)
+    >>> round(advantage_bound_paper(0.698064, [1 / 6] * 6), 5)
     0.70135
 
     References:
-        Li et al., CCS 2024, section 6.3, Eq. 6 and 7.
+        Li et al., CCS 2024, section 6.3, Eq. 7.
     """
-    _require_information(information_nats)
-    _guess(classes, None)
-    require(
-        classes > 2,
-        "the closed form divides by log(m - 1), which is 0 for 2 classes; use advantage_bound",
-    )
-    error = (math.log(classes) - information_nats - math.log(2)) / math.log(classes - 1)
-    return 1.0 - error * classes / (classes - 1)
-
-
-def gaussian_channel_information(power: float, sigma: float, dimensions: int) -> float:
-    """Return the capacity of Gaussian noise, ``n/2 log(1 + P / sigma^2)``, in nats.
-
-    It bounds the information for every distribution of gradients within the power, hence for
-    every secret and model. Gradients clipped to the norm C have ``P <= C^2 / n``. For T rounds
-    with fresh noise pass ``T * n`` dimensions and the average power over all of them.
-
-    Args:
-        power: P, the mean square of a coordinate of the noiseless gradient, averaged over the
-            coordinates (a part that is the same for all secrets may be subtracted first).
-        sigma: standard deviation of the noise on each coordinate that the adversary sees.
-        dimensions: n, number of coordinates.
-
-    >>> round(gaussian_channel_information(power=3.0, sigma=1.0, dimensions=2), 6)
-    1.386294
-
-    References:
-        Cover and Thomas, Elements of Information Theory, sections 9.1 and 9.4.
-    """
-    require(
-        math.isfinite(power) and power >= 0, f"power is {power:g}; expected a number of at least 0"
-    )
-    require_positive(sigma, "sigma")
-    require_count(dimensions, "number of dimensions")
-    ratio = power / sigma / sigma
-    return dimensions / 2 * math.log1p(ratio)
+    majority = float(possible(prior).max())
+    return 1.0 - error_bound_paper(information_nats, prior) / (1.0 - majority)
 
 
 def information_from_success(
@@ -199,44 +207,27 @@ def information_from_success(
     return _divergence(success - guess, guess) if success > guess else 0.0
 
 
-def describe_bound(
-    information_nats: float,
-    classes: int,
-    *,
-    majority: float | None = None,
-    measured: bool = False,
-) -> str:
-    """Return the bound in plain words, also where it is vacuous.
+def describe_bound(information_nats: float, prior: ArrayLike) -> str:
+    """Return ``smallest_success_bound`` in plain words, also where it is vacuous.
 
     Args:
-        information_nats: as for ``success_bound``; with ``measured``, as from
-            ``information_from_success``.
-        classes: m, number of values of the secret.
-        majority: as for ``success_bound``.
-        measured: whether an adversary measured the information, which then certifies nothing.
+        information_nats: as for ``success_bound``.
+        prior: ``[m]``, the secret's probabilities.
 
-    >>> describe_bound(0.368064, 2)
+    >>> describe_bound(0.368064, [0.5, 0.5])
     'At most 0.368 nats about a secret of 2 values get through, so no adversary is right more often than 90.0 % of the time (advantage at most 0.800; guessing is right 50.0 % of the time).'
-    >>> describe_bound(5.0, 6)
+    >>> describe_bound(5.0, [1 / 6] * 6)
     'This bound is vacuous: up to 5 nats may get through and 1.79 are enough to know a secret of 6 values, so an adversary who is always right is not excluded.'
     """  # noqa: E501
-    secret = f"a secret of {classes} values"
+    p = possible(prior)
+    secret = f"a secret of {len(p)} values"
     nats = f"{float(f'{information_nats:.3g}'):,.12g}"
-    if measured:
-        _require_information(information_nats)
-        _guess(classes, majority)
-        return (
-            f"The adversary learnt at least {nats} nats about {secret}. This is "
-            "measured: another adversary may learn more, so it is no certificate."
-        )
-    guess = _guess(classes, majority)
-    success = success_bound(information_nats, classes, majority=majority)
+    guess, success = float(p.max()), smallest_success_bound(information_nats, p)
     advantage = (success - guess) / (1 - guess)
     if success >= 1:
         return (
-            f"This bound is vacuous: up to {nats} nats may get through and "
-            f"{-math.log(guess):.3g} are enough to know {secret}, so an adversary who is always "
-            "right is not excluded."
+            f"This bound is vacuous: up to {nats} nats may get through and {entropy(p):.3g} are "
+            f"enough to know {secret}, so an adversary who is always right is not excluded."
         )
     nearly = "This bound is nearly vacuous. " if advantage > 0.99 else ""
     return (
@@ -274,23 +265,3 @@ def _guess(classes: int, majority: float | None) -> float:
 
 def _require_information(nats: float) -> None:
     require(nats >= 0, f"information is {nats:g} nats; expected a number of at least 0")
-
-
-def _probabilities(values: ArrayLike, name: str, *, dimensions: int) -> Floats:
-    """Return checked probabilities, divided by their sums to remove rounding errors."""
-    p = np.asarray(values, dtype=np.float64)
-    require(
-        p.ndim == dimensions and p.size > 0,
-        f"{name} has shape {p.shape}; expected {'[m]' if dimensions == 1 else '[m, k]'}",
-    )
-    least = float(p.min())
-    require(least >= 0, f"{name} holds {least:g}; expected probabilities")
-    total = p.sum(axis=-1, keepdims=True)
-    worst = float(total.flat[np.argmax(np.abs(total - 1))])
-    require(
-        abs(worst - 1) <= 1e-6,
-        f"the probabilities of {'the' if dimensions == 1 else 'a row of the'} {name} sum to "
-        f"{worst:g}; expected 1",
-    )
-    normal: Floats = p / total
-    return normal

@@ -4,11 +4,13 @@ DP-SGD clips each record's gradient to the l2 norm C and adds Gaussian noise to 
 two guarantees:
 
 - *epsilon*, for a single record (``accounting``);
-- *channel*, about the secret of a whole batch (``bounds``): the clipped mean lies in a ball of
-  radius C, and noise of the standard deviation s in each of D coordinates lets at most
-  ``D/2 log(1 + C^2 / (D s^2))`` nats through. The noise is fresh in each round and independent of
-  all else, so R rounds let at most R times as much through, by the chain rule. This holds for
-  every secret of the batch and every adversary, whatever else it knows.
+- *channel*, about the secret of a whole batch (``information``, ``bounds``): the clipped mean lies
+  in a ball of radius C, and noise of the standard deviation s in each of D coordinates lets at most
+  ``D/2 log(1 + C^2 / (D s^2))`` nats through (the *capacity*). A secret of m values moves the mean
+  by at most 2 C, which limits what is told of it whatever D is (the *sensitivity*). The smaller one
+  counts. The noise is fresh in each round and independent of all else, so R rounds let at most R
+  times as much through, by the chain rule. This holds for every secret of the batch and every
+  adversary, whatever else it knows.
 
 References:
     Li et al., CCS 2024, section 6.3.
@@ -16,6 +18,7 @@ References:
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +33,15 @@ from leakgauge.privacy.accounting import (
     epsilon_passes,
 )
 from leakgauge.privacy.bounds import (
-    advantage_bound,
     advantage_bound_paper,
     describe_bound,
+    fano_success_bound,
+    smallest_success_bound,
+)
+from leakgauge.privacy.information import (
     gaussian_channel_information,
-    success_bound,
+    possible,
+    sensitivity_information,
 )
 
 Plain = dict[str, Any]
@@ -46,6 +53,9 @@ UNIT = "record, added or removed"
 UNLIMITED = (
     "No guarantee: the defense does not add noise of known size to gradients of a limited norm, "
     "and without that a gradient may carry any amount of information."
+)
+TWO_VALUES = (
+    "its Eq. 7 divides by log(m - 1), which is 0 for 2 values, so its Eq. 5 is solved numerically"
 )
 NO_NOISE = "Without noise epsilon is infinite, and a gradient may carry any amount of information."
 NOT_VALID = "not valid above 1: the formula is proven for an epsilon of at most 1 only"
@@ -86,8 +96,7 @@ def guarantees(
     records: int,
     rounds: int,
     parameters: int,
-    classes: int,
-    majority: float,
+    prior: Sequence[float],
     delta: float = 1e-5,
 ) -> Plain:
     """Return the guarantees of a defense that need no measurement, as JSON values.
@@ -98,15 +107,14 @@ def guarantees(
         records: n, number of private training records.
         rounds: R; each passes once over the records.
         parameters: D, coordinates of a gradient.
-        classes: m, number of values of the secret.
-        majority: the prior probability of the most probable value.
+        prior: ``[m]``, the probabilities of the secret's values.
         delta: of epsilon.
 
     Returns:
         ``{"epsilon": {...} | None, "channel": {...} | None, "note": str}``. Infinite values
         are None, and a note gives the reason; the note is empty where both guarantees exist.
 
-    >>> run = dict(batch_size=16, records=1600, rounds=1, parameters=9, classes=2, majority=0.5)
+    >>> run = dict(batch_size=16, records=1600, rounds=1, parameters=9, prior=(0.5, 0.5))
     >>> known = guarantees(Release(clip=1.0, noise_std=2.0), **run)
     >>> round(known["channel"]["information_nats"], 4), known["epsilon"]["noise_multiplier"]
     (0.1233, 32.0)
@@ -121,8 +129,8 @@ def guarantees(
     clip, std = release.clip, release.noise_std
     multiplier, channel = std * batch_size / clip, None
     if multiplier >= LEAST:
-        nats = gaussian_channel_information((clip / std) ** 2 / parameters, 1.0, parameters)
-        channel = _channel(nats, rounds, classes, majority)
+        capacity = gaussian_channel_information((clip / std) ** 2 / parameters, 1.0, parameters)
+        channel = _channel(capacity, sensitivity_information(2 * clip, std, prior), rounds, prior)
     return {
         "epsilon": _epsilon(multiplier, batch_size, records, rounds, delta),
         "channel": channel,
@@ -130,29 +138,36 @@ def guarantees(
     }
 
 
-def _channel(nats: float, rounds: int, classes: int, majority: float) -> Plain:
-    total = rounds * nats
-    advantage = advantage_bound(total, classes, majority=majority)
+def _channel(capacity: float, sensitivity: float, rounds: int, prior: Sequence[float]) -> Plain:
+    """Return both limits of a round's information, and what the smaller one bounds."""
+    nats = min(capacity, sensitivity)
+    total, guess = rounds * nats, float(possible(prior).max())
+    success = smallest_success_bound(total, prior)
     return {
         "information_nats": total,
         "information_nats_per_round": nats,
+        "capacity_nats_per_round": capacity,
+        "sensitivity_nats_per_round": sensitivity,
         "rounds": rounds,
-        "advantage_bound": advantage,
-        "success_bound": success_bound(total, classes, majority=majority),
-        "paper_advantage_bound": _paper(total, classes, majority),
-        "vacuous": advantage >= 1,
-        "text": describe_bound(total, classes, majority=majority),
+        "advantage_bound": _advantage(success, guess),
+        "success_bound": success,
+        "fano_advantage_bound": _advantage(fano_success_bound(total, prior), guess),
+        "paper_advantage_bound": _paper(total, prior),
+        "vacuous": success >= 1,
+        "text": describe_bound(total, prior),
     }
 
 
-def _paper(nats: float, classes: int, majority: float) -> Plain:
-    """Return the bound of the paper's Eq. 7, with a note where it is not defined."""
-    why = "not defined for 2 values: it divides by log(m - 1)" if classes == 2 else ""
-    if not why and majority > 1 / classes + 1e-9:
-        why = "not defined for an uneven prior"
-    value = None if why else advantage_bound_paper(nats, classes)
-    note = why or ("vacuous: 1 or more" if value is not None and value >= 1 else "")
-    return {"value": value, "note": note}
+def _advantage(success: float, guess: float) -> float:
+    return (success - guess) / (1 - guess)
+
+
+def _paper(nats: float, prior: Sequence[float]) -> Plain:
+    """Return the bound of the paper's Eq. 7; of 2 values that of Eq. 5, with a note."""
+    p = possible(prior)
+    if len(p) > 2:
+        return {"value": advantage_bound_paper(nats, p), "note": ""}
+    return {"value": _advantage(fano_success_bound(nats, p), float(p.max())), "note": TWO_VALUES}
 
 
 def _epsilon(multiplier: float, batch_size: int, records: int, rounds: int, delta: float) -> Plain:

@@ -33,6 +33,7 @@ TASK_AUROC = "task_auroc"
 LABELS_ALONE = "auroc_labels_alone"
 FEATURES_ALONE = "auroc_features_alone"
 MOST_AT_RISK = "success_most_at_risk"
+INFORMATION = "information_nats"
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,7 +77,7 @@ class Promise:
 
     @property
     def paper(self) -> str:
-        """The paper's looser bound on the advantage."""
+        """The paper's bound on the advantage."""
         bound = (self.channel or {}).get("paper_advantage_bound") or {}
         value = bound.get("value")
         if value is None:
@@ -88,6 +88,19 @@ class Promise:
     def nats(self) -> str:
         """The most information that gets through in the run."""
         return "no limit" if self.channel is None else short(self.channel["information_nats"])
+
+    @property
+    def limits(self) -> tuple[str, str]:
+        """The limits of which it is the smaller: by power and by sensitivity, over the run."""
+        power, sensitivity = (
+            self._limit(name) for name in ("capacity_nats_per_round", "sensitivity_nats_per_round")
+        )
+        return power, sensitivity
+
+    def _limit(self, name: str) -> str:
+        """A limit over the run; empty where the run was written without it."""
+        channel = self.channel or {}
+        return short(channel["rounds"] * channel[name]) if name in channel else ""
 
     def _run(self, key: str) -> Mapping[str, Any]:
         return (self.epsilon or {}).get(key) or {}
@@ -129,10 +142,10 @@ def channel_notes(promised: Sequence[Promise]) -> list[str]:
         if one.channel is None:
             notes.append(one.note)
             continue
-        paper = one.channel["paper_advantage_bound"]
+        note = one.channel["paper_advantage_bound"]["note"]
         notes.append(VACUOUS if one.channel["vacuous"] else str(one.channel["text"]))
-        if paper["value"] is None:
-            notes.append(_sentence(f"The paper's bound: {paper['note']}"))
+        if note:
+            notes.append(_sentence(f"The paper's bound: {note}"))
     return list(dict.fromkeys(notes))
 
 

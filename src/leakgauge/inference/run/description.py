@@ -159,7 +159,6 @@ def _guarantees(stages: Sequence[Stage]) -> dict[str, Any]:
             records=len(one.private),
             rounds=one.settings.rounds,
             parameters=sum(leaf.numel() for leaf in params_of(one.task.model).values()),
-            classes=one.game.values,
-            majority=one.majority,
+            prior=one.game.prior,
         )
     return known

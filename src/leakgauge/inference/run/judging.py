@@ -1,6 +1,6 @@
 """Turns the adversaries' judgements into measurements."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -11,7 +11,7 @@ from leakgauge.core.types import Params
 from leakgauge.core.versions import versions
 from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, USER
 from leakgauge.inference.games.candidates import AnyAttack
-from leakgauge.inference.run.baselines import baselines
+from leakgauge.inference.run.figures import judged_of, of_baselines, of_model, scored
 from leakgauge.inference.run.most_at_risk import most_at_risk
 from leakgauge.inference.run.readings import (
     Reading,
@@ -26,15 +26,12 @@ from leakgauge.inference.run.stage import Stage
 from leakgauge.inference.settings import FRESH
 from leakgauge.results import scores
 from leakgauge.results.measurements import (
-    ACCUMULATED,
     CHOSEN,
     HEADLINE,
     STACKED,
     Estimate,
     Measurement,
-    rounds_of,
 )
-from leakgauge.training.utility import utility_of
 
 
 def judge(
@@ -81,8 +78,8 @@ def judge(
                     stage, rounds, jointly, replace(base, knowledge=knowledge)
                 )
             ),
-            *_utility(stage, final, base),
-            *_baselines(stage, base),
+            *of_model(stage, final, base),
+            *of_baselines(stage, base),
         ]
 
 
@@ -238,7 +235,7 @@ def _figures(
     """The figures of every reading."""
     return {
         one.when: list(
-            _scored(
+            scored(
                 stage,
                 one,
                 replace(base, round=one.when, details=one.details, seconds=one.seconds),
@@ -250,7 +247,7 @@ def _figures(
 
 def _each_value(stage: Stage, reading: Reading, like: Measurement) -> list[Measurement]:
     """The headline's AUROC of each value of the secret against all others."""
-    judged = _judged(stage, reading)
+    judged = judged_of(stage, reading)
     rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
     return [
         replace(like, metric=f"{scores.AUROC}: {name}", estimate=estimate, chance=0.5, curve=None)
@@ -269,7 +266,7 @@ def _most_at_risk(
     users = stage.private.users.cpu().numpy()
     whose = users[stage.trials.rows[:, 0].cpu().numpy()]
     reading = member.sums[-1] if len(member.rounds) > 1 else member.rounds[-1]
-    worst = most_at_risk(_judged(stage, reading), whose)
+    worst = most_at_risk(judged_of(stage, reading), whose)
     if worst is None:
         return []
     schema = stage.private.schema
@@ -287,16 +284,6 @@ def _most_at_risk(
     ]
 
 
-def _judged(stage: Stage, reading: Reading) -> scores.Judged:
-    trials = stage.trials
-    return scores.Judged(
-        trials.secret.cpu().numpy(),
-        reading.log_posterior,
-        trials.block.cpu().numpy(),
-        None if trials.users is None else trials.users.cpu().numpy(),
-    )
-
-
 def _marked(one: Measurement, mark: str, member: _Member, reading: Reading) -> Measurement:
     """A figure of the chosen reading, as that of the adversary."""
     compared = ", ".join(f"{each.name} {each.auroc:.3f}" for each in member.preferred)
@@ -306,49 +293,3 @@ def _marked(one: Measurement, mark: str, member: _Member, reading: Reading) -> M
         "AUROC on held-out shadow batches": compared,
     }
     return replace(one, round=mark, details=details)
-
-
-def _scored(stage: Stage, reading: Reading, base: Measurement) -> Iterator[Measurement]:
-    judged = _judged(stage, reading)
-    # the same resamples for every adversary and round, so that they can be compared
-    rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
-    chance = scores.chance(judged.truth, stage.majority)
-    for metric, estimate in scores.score(judged, majority=stage.majority, rng=rng).items():
-        drawn = metric == scores.AUROC and rounds_of(reading.when) is None
-        curve = scores.roc(judged) if drawn else None
-        held_out = reading.auroc if metric == scores.AUROC else None
-        yield replace(
-            base,
-            metric=metric,
-            estimate=estimate,
-            chance=chance[metric],
-            curve=curve,
-            held_out=held_out,
-        )
-
-
-def _baselines(stage: Stage, base: Measurement) -> Iterator[Measurement]:
-    """What the labels and the features of a batch tell without its gradient."""
-    for name, log_posterior in baselines(stage).items():
-        judged = _judged(stage, Reading(ACCUMULATED, log_posterior))
-        rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
-        estimates = scores.score(judged, majority=stage.majority, rng=rng)
-        yield replace(
-            base,
-            metric=name,
-            round=stage.settings.rounds,
-            estimate=estimates[scores.AUROC],
-            chance=0.5,
-        )
-
-
-def _utility(stage: Stage, final: Params, base: Measurement) -> Iterator[Measurement]:
-    """What the trained model is good for; nothing where its outputs do not match the labels."""
-    rng = stream(stage.settings.seed, stage.game.name, "utility")
-    found = utility_of(stage.task, final, stage.test, rng=rng, ranked=True)
-    if found is None:
-        return
-    base = replace(base, round=stage.settings.rounds)
-    yield replace(base, metric=found.metric, estimate=found.estimate, chance=found.chance)
-    if found.auroc is not None:
-        yield replace(base, metric=scores.TASK_AUROC, estimate=found.auroc, chance=0.5)

@@ -11,7 +11,7 @@ import numpy as np
 from leakgauge.core.rng import stream
 from leakgauge.gradients.walk import Layer
 from leakgauge.layers.correlation import Correlation, partial_correlation, pearson
-from leakgauge.layers.information import BITS, NATS, SHARE, in_unit, v_information
+from leakgauge.layers.information import BITS, SHARE, in_unit, v_information
 from leakgauge.layers.metrics import (
     AGAINST,
     CORRELATION,
@@ -30,6 +30,7 @@ from leakgauge.layers.run.hearing import Heard
 from leakgauge.layers.run.scene import Scene
 from leakgauge.layers.words import QUESTION, VOTES
 from leakgauge.results import scores
+from leakgauge.results.information import NATS
 from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
 from leakgauge.results.scores import AUROC, Judged
 

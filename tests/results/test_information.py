@@ -1,0 +1,74 @@
+"""What posteriors tell of a secret, against channels whose information is known."""
+
+import numpy as np
+import pytest
+from scipy import integrate, special, stats
+
+from leakgauge.core.checks import InputError
+from leakgauge.core.rng import stream
+from leakgauge.results.information import information_told
+from leakgauge.results.scores import Judged
+
+PRIORS = [(0.5, 0.5), (0.8, 0.2), (0.5, 0.3, 0.2)]
+
+
+def known(shift: float, prior: tuple[float, ...]) -> float:
+    """I(a; a shift + N(0, 1)) by integration, in nats."""
+    centres = shift * np.arange(len(prior))
+
+    def gain(x: float) -> float:
+        density = stats.norm.pdf(x, centres)
+        return float(np.dot(prior, special.rel_entr(density, np.dot(prior, density))))
+
+    return float(integrate.quad(gain, -9, centres[-1] + 9, limit=200)[0])
+
+
+def played(n: int, shift: float, prior: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Secrets from the prior, and the log posterior of Bayes' rule."""
+    rng = stream(0, "channel", *prior)
+    secret = rng.choice(len(prior), size=n, p=prior)
+    seen = rng.normal(size=n) + shift * secret
+    joint = stats.norm.logpdf(seen[:, None], shift * np.arange(len(prior))) + np.log(prior)
+    return secret, joint - special.logsumexp(joint, axis=1, keepdims=True)
+
+
+def told(secret: np.ndarray, log_posterior: np.ndarray, prior: tuple[float, ...]):
+    judged = Judged(secret, log_posterior, np.arange(len(secret)) // 4)
+    return information_told(judged, np.log(prior), rng=stream(0, "bootstrap"))
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("shift", [0.5, 2.0])
+def test_the_best_adversary_tells_all_that_a_gaussian_channel_lets_through(
+    shift: float, prior: tuple[float, ...]
+) -> None:
+    found = told(*played(40_000, shift, prior), prior)
+    nats = known(shift, prior)
+    assert found.low <= nats <= found.high
+    assert found.value == pytest.approx(nats, abs=0.02)
+    assert (found.unit, found.n) == ("nats", 40_000)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_others_tell_less(prior: tuple[float, ...]) -> None:
+    """One is three times as sure as it should be; one repeats the prior; one makes it up."""
+    secret, best = played(40_000, 1.0, prior)
+    sure = told(secret, special.log_softmax(3 * best, axis=1), prior)
+    assert sure.high < known(1.0, prior)
+    same = told(secret, np.tile(np.log(prior), (len(secret), 1)), prior)
+    assert same.value == pytest.approx(0.0, abs=1e-12)
+    made_up = stream(1, "made up").normal(size=best.shape) + np.log(prior)
+    assert told(secret, special.log_softmax(made_up, axis=1), prior).high < 0
+
+
+def test_posteriors_that_do_not_sum_to_1_win_nothing() -> None:
+    secret, best = played(1000, 1.0, (0.5, 0.5))
+    assert told(secret, best + 5, (0.5, 0.5)).value == pytest.approx(
+        told(secret, best, (0.5, 0.5)).value
+    )
+
+
+def test_one_block_has_no_interval() -> None:
+    judged = Judged(np.array([0, 1]), np.log(np.full((2, 2), 0.5)), np.zeros(2, dtype=np.int64))
+    with pytest.raises(InputError, match="two blocks"):
+        information_told(judged, np.log([0.5, 0.5]), rng=stream(0))
