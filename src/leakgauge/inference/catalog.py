@@ -12,10 +12,6 @@ if TYPE_CHECKING:
 PROPERTY, ATTRIBUTE, PROPORTION, USER = "property", "attribute", "proportion", "user"
 GAMES = (PROPERTY, ATTRIBUTE, PROPORTION, USER)
 
-FLOOR, WITHIN = "floor", "within"
-COUNT_RULES = (FLOOR, WITHIN)
-"""How proportion inference turns a share into a count of records: ``games.mixing.Ratio``."""
-
 _PACKAGE = "leakgauge.inference.adversaries"
 
 ADVERSARIES = {
