@@ -185,10 +185,14 @@ def test_with_too_few_shadow_users_another_adversary_plays() -> None:
 
 
 @pytest.mark.calibration
-def test_records_dealt_to_persons_at_random_name_nobody() -> None:
+@pytest.mark.parametrize("users", [0, 15])
+def test_records_dealt_to_persons_at_random_name_nobody(users: int) -> None:
+    """All private persons, in blocks, and the few of the paper, who leave no blocks."""
     frame = people()
+    score = score_of(ready(source(frame), spec("user", private_users=users)))
+    assert score.low > 0.6
     frame["who"] = stream(1, "shuffle").permutation(frame["who"])
-    score = score_of(ready(source(frame), spec("user")))
+    score = score_of(ready(source(frame), spec("user", private_users=users)))
     assert score.low <= 0.5 <= score.high
 
 
