@@ -2,21 +2,41 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import leakgauge
 from leakgauge.core import registry
 from leakgauge.core.checks import InputError
-from leakgauge.inference import Discriminant, Forest, PcaForest, parse_adversary
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Task
+from leakgauge.data import split_records
+from leakgauge.gradients import params_of
+from leakgauge.inference import (
+    Auto,
+    Discriminant,
+    Encoder,
+    Energies,
+    Forest,
+    Joint,
+    Logistic,
+    Matching,
+    PcaEncoder,
+    PcaForest,
+    Plda,
+    parse_adversary,
+)
+from leakgauge.inference.adversaries.views import MaxPool
 from leakgauge.inference.catalog import ADVERSARIES, GAMES, REGISTRY, games_of, players
-from leakgauge.inference.run import audit
+from leakgauge.inference.run import Settings, audit, make_stage
 from leakgauge.inference.run.adversaries import playing
 from leakgauge.inference.spec import InferenceSpec
-from support.synthetic import records, small_stage
+from support.synthetic import bench, records, small_stage, small_task
 
 MODULE = '''
 from dataclasses import dataclass
@@ -101,6 +121,15 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("pca-forest:components=50", PcaForest(components=50)),
         ("discriminant:ridge=0.1", Discriminant(ridge=0.1)),
         ("forest", Forest()),
+        ("logistic:batches=300", Logistic(batches=300)),
+        ("energies:batches=300", Energies(batches=300)),
+        ("auto:folds=4", Auto(folds=4)),
+        ("joint:batches=300", Joint(batches=300)),
+        ("matching:batches=50", Matching(batches=50)),
+        ("encoder:kernel=3,codes=100", Encoder(kernel=3, codes=100)),
+        ("encoder:scaled=1", Encoder(scaled=True)),
+        ("pca-encoder:components=50", PcaEncoder(components=50)),
+        ("plda:ridge=0.1", Plda(ridge=0.1)),
     ],
 )
 def test_settings_change_the_fields_of_the_attack(text: str, wanted) -> None:
@@ -124,6 +153,36 @@ def test_what_is_not_known_is_refused(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_adversary(text)
     assert message in str(caught.value)
+
+
+def test_settings_of_the_paper() -> None:
+    """Sections 5.1.3 and 6.2 of Li et al."""
+    forest, components = parse_adversary("forest"), parse_adversary("pca-forest").components
+    assert (forest.trees, components) == (50, 50)
+    table, faces = torch.zeros(4, 14), torch.zeros(4, 3, 32, 32)
+    assert [forest.for_records(x).view for x in (table, faces)] == [MaxPool(3), MaxPool(10)]
+    named = parse_adversary("forest:kernel=7").for_records(faces)
+    assert (named.view, named.name) == (MaxPool(7), "forest:kernel=7")
+    thin = parse_adversary("forest:trees=5").for_records(faces)
+    assert (thin.view, thin.trees, thin.name) == (MaxPool(10), 5, "forest:trees=5")
+
+
+def test_the_kernel_of_a_stage_follows_its_records() -> None:
+    """Also in the steps of a proportion, and in a forest that is fitted without a stage."""
+    data = records(0.0)
+    faces = replace(data, x=data.x[:, None, :])
+    flat = torch.nn.Sequential(torch.nn.Flatten(), small_task(data).model)
+    split = split_records(data.secrets["s"], shadow=600, rng=stream(0, "split"))
+    settings = Settings("s", batch_size=8, rounds=1, trials=400)
+    task = Task(flat, small_task(data).loss)
+    for ask in ("property", "proportion"):
+        (played,) = make_stage(ask, task, faces, split, settings=settings).attacks
+        assert getattr(played, "base", played).kernel == 10
+    shadow = bench(1.0)
+    shadow = replace(shadow, task=task, params=params_of(flat), data=faces)
+    fitted = Forest(trees=3, batches=40).fit(shadow, np.log([0.5, 0.5]), rng=stream(0, "fit"))
+    assert "kernel=10" in fitted.details
+    assert fitted.view == MaxPool(10)
 
 
 def test_every_adversary_is_there_and_plays() -> None:

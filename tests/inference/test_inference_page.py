@@ -85,6 +85,29 @@ def test_an_inconclusive_verdict_says_what_would_not_have_been_seen() -> None:
     assert "A leak up to an AUROC of 0.828 would not have been seen; use more rows" in text
 
 
+def test_the_report_says_how_few_users_enter_the_intervals() -> None:
+    records = make_records(1.5, game="user", adversary="plda", secret="actor")
+    few = answered_section(make_run(data={"blocks": {"user": 1}}), records)
+    told = visible(str(few.html))
+    assert "leave out one user after the other (a jackknife)" in told
+    assert "disjoint blocks." not in told
+    both = answered_section(make_run(data={"blocks": {"user": 1, "property": 125}}), records)
+    assert "cut into 125 disjoint blocks" in visible(str(both.html))
+    many = visible(str(answered_section(make_run(data={"blocks": {"user": 9}}), records).html))
+    assert "cut into 9 disjoint blocks" in many
+    assert "jackknife" not in many
+
+
+@pytest.mark.parametrize(
+    ("adversary", "ours"), [("plda", True), ("pca-encoder:codes=8", True), ("encoder", False)]
+)
+def test_the_report_says_who_is_not_the_papers_adversary(adversary: str, *, ours: bool) -> None:
+    records = make_records(1.5, game="user", adversary=adversary, secret="actor")
+    told = " ".join(visible(str(answered_section(make_run(), records).html)).split())
+    said = f"{adversary.partition(':')[0]} is ours; --adversary encoder plays the one of Li et al."
+    assert (said in told) == ours
+
+
 def test_words_do_not_contradict_one_another() -> None:
     """A success that is surely above guessing beside an AUROC that is not, and a summary."""
     records = make_records(0.0, 0.03)

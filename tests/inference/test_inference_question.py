@@ -128,8 +128,9 @@ def test_a_task_without_secrets_says_what_would_allow_it() -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"ask": ("user",), "batch_size": 64}, "0 have 128 records or more"),
-        ({"secret": "plan", "ask": ("proportion",)}, "so the secret has two values|no column"),
+        ({"ask": ("user",), "batch_size": 64}, "of whom 0 have 128 records or more, leave no pri"),
+        ({"secret": "plan", "ask": ("proportion",)}, "no column"),
+        ({"ask": ("proportion",), "ratio_of": "maybe"}, "--ratio-of is 'maybe', no value of"),
         ({"shadow": 4}, "shadow is 4"),
     ],
 )
@@ -151,7 +152,7 @@ def test_what_a_table_does_not_allow_is_refused(rand: Source, settings: dict, sa
         ({"adversary": ("forest", "forest")}, "--adversary repeats a name"),
         ({"defense": ()}, "--defense is empty"),
         ({"defense": ("prun",)}, "did you mean 'prune'"),
-        ({"ask": ("proportion",), "batch_size": 4}, "raise --batch-size to at least 5"),
+        ({"ask": ("proportion",), "batch_size": 4}, "raise --batch-size to at least 6"),
     ],
 )
 def test_settings_are_refused_before_the_data_are_read(settings: dict, says: str) -> None:

@@ -65,7 +65,7 @@ def test_the_user_is_named(tmp_path: Path) -> None:
     (headline,) = json.loads(ended.stdout)["headline"]
     worst = headline["most_at_risk"]
     assert worst["user"] in set(users)
-    assert worst["success"]["chance"] == 0.5
+    assert worst["success"]["chance"] == 0.2
     assert f"Most at risk is user <code>{worst['user']}</code>" in (
         tmp_path / "run/report.html"
     ).read_text(encoding="utf-8")

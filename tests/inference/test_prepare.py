@@ -79,7 +79,7 @@ def test_each_game_has_the_panel_or_those_of_the_named_that_can_play_it() -> Non
     noisy = parse_defense("dpsgd:clip=1,noise=0.1", batch_size=6)
     assert names(playing(asked, "property")) == (panel, panel)
     assert names(playing(asked, "attribute", noisy)) == ([*panel, "joint"],) * 2
-    assert names(playing(asked, "user")) == (["encoder"], [])
+    assert names(playing(asked, "user")) == (["plda"], [])
     named = spec("property", "attribute", adversaries=("energies", "matching"))
     assert names(playing(named, "property")) == (["energies"], [])
     assert names(playing(named, "attribute")) == (["energies", "matching"], [])
@@ -137,7 +137,7 @@ def test_user_inference_and_others_share_persons_that_never_overlap() -> None:
     assert (about.settings.secret, user.settings.secret) == ("sick", "who")
     assert prepared.run.data["games"]["user"] == {
         "secret": "who",
-        "values": ["candidate 1", "candidate 2"],
+        "values": [f"candidate {number}" for number in range(1, 6)],
     }
     for stage in prepared.stages:
         private, public, test = (
@@ -149,14 +149,52 @@ def test_user_inference_and_others_share_persons_that_never_overlap() -> None:
     records = audit(user)
     score = next(r for r in records if (r.metric, r.round) == ("auroc", 1))
     assert score.estimate.low > 0.6
-    assert score.adversary == "encoder"
+    assert score.adversary == "plda"
+
+
+def test_users_with_few_records_are_left_out_before_the_split() -> None:
+    frame = people(2400, persons=60)
+    few = frame["who"].isin(range(10))
+    frame = pd.concat([frame[~few], frame[few].groupby("who").head(11)])  # one less than 2 x 6
+    asked = spec("property", "user", private_users=15, shadow_users=20)
+    prepared = ready(source(frame), asked)
+    names = frame["who"].unique()  # users have codes by their first row
+    for stage in prepared.stages:
+        parts = (stage.private, stage.public, stage.test)
+        sides = [set(names[part.users.unique()].tolist()) for part in parts]
+        assert [len(side) for side in sides] == [15, 20, 15]
+        assert set().union(*sides) == set(range(10, 60))
+    notes = "\n".join(prepared.run.notes)
+    assert "10 of 60 users have fewer than 12 records (two batches) and take no part" in notes
+    assert "15 are trained on, 20 are the adversary's, 15 test" in notes
+    assert "15 private users are fewer than the 40 that disjoint groups need" in notes
+    assert prepared.run.data["blocks"]["user"] == 1
+    many = ready(source(frame), replace(asked, private_users=100, shadow_users=200))
+    assert "13 are trained on, 26 are the adversary's, 11 test" in "\n".join(many.run.notes)
+    assert "there are not 100 private and 200 shadow users" in "\n".join(many.run.notes)
+
+
+def test_with_too_few_shadow_users_another_adversary_plays() -> None:
+    few = source(people(2400, persons=60))
+    for count, name in ((14, "pca-encoder"), (15, "plda")):
+        prepared = ready(few, spec("user", shadow_users=count))
+        (stage,) = prepared.stages
+        assert [attack.name for attack in stage.attacks] == [name]
+        said = any("pca-encoder plays in its place" in note for note in prepared.run.notes)
+        assert said == (count < 15)
+    with pytest.raises(InputError, match="3 folds of the shadow users need 15"):
+        ready(few, spec("user", adversaries=("plda",), shadow_users=14))
 
 
 @pytest.mark.calibration
-def test_records_dealt_to_persons_at_random_name_nobody() -> None:
+@pytest.mark.parametrize("users", [0, 15])
+def test_records_dealt_to_persons_at_random_name_nobody(users: int) -> None:
+    """All private persons, in blocks, and the few of the paper, who leave no blocks."""
     frame = people()
+    score = score_of(ready(source(frame), spec("user", private_users=users)))
+    assert score.low > 0.6
     frame["who"] = stream(1, "shuffle").permutation(frame["who"])
-    score = score_of(ready(source(frame), spec("user")))
+    score = score_of(ready(source(frame), spec("user", private_users=users)))
     assert score.low <= 0.5 <= score.high
 
 
@@ -327,7 +365,7 @@ def test_a_perturbation_aims_at_another_person_where_persons_are_asked_for() -> 
     assert targeted == {("property", name): False, ("user", f"{name},targeted=1"): True}
     perturbed = stages[-1]
     said = play_round(perturbed, 1, next(trajectory(perturbed))).log_posterior
-    assert set(said) == {"static encoder", "adaptive encoder"}
+    assert set(said) == {"static plda", "adaptive plda"}
 
 
 def pictures(n: int = 900) -> tuple[pd.DataFrame, np.ndarray]:

@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
 from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
-from leakgauge.inference.catalog import (
-    ATTRIBUTE,
-    PROPERTY,
-    PROPORTION,
-    USER,
-)
+from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
 from leakgauge.inference.catalog import HELP as ADVERSARIES_HELP
 from leakgauge.inference.catalog import NOTATION as ADVERSARIES_NOTATION
-from leakgauge.inference.games.count_rules import COUNT_RULES, FLOOR, WITHIN
+from leakgauge.inference.words import COUNT_RULES, FLOOR, WITHIN
 from leakgauge.models.words import NETS
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec

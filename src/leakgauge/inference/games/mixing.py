@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leakgauge.core.checks import require, require_choice, require_count
-from leakgauge.inference.games.count_rules import COUNT_RULES, FLOOR
+from leakgauge.inference.words import COUNT_RULES, FLOOR
 
 Ints = NDArray[np.int64]
 

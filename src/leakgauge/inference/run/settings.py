@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
 from leakgauge.gradients import MAX_BYTES
-from leakgauge.inference.games.count_rules import COUNT_RULES, FLOOR
 from leakgauge.inference.settings import EMPIRICAL, FRESH, REUSE, UNIFORM
+from leakgauge.inference.words import COUNT_RULES, FLOOR
 from leakgauge.training.catalog import SGD
 
 
