@@ -9,7 +9,7 @@ from leakgauge.core.lazy import attach
 _PLACES = {
     "PRESETS": "search.presets",
     "Cosine": "search.objective",
-    "Epoch": "epochs.joint",
+    "Epoch": "epochs.epoch",
     "EpochPlan": "epochs.plan",
     "LabelGuess": "labels.inference",
     "LayerWeighted": "search.objective",
@@ -33,6 +33,7 @@ _PLACES = {
     "label_accuracy": "labels.inference",
     "match_epochs": "epochs.assignment",
     "matching_accuracy": "epochs.accuracy",
+    "per_sample_reconstruct": "epochs.per_sample",
     "preset": "search.presets",
     "psnr": "metrics.similarity",
     "reconstruct": "search.engine",

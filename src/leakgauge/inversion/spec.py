@@ -10,16 +10,24 @@ from leakgauge.core.notation import Key, Notation
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP, NOTATION
 from leakgauge.inversion.words import (
+    DISTINCT,
+    DRAWS,
     EXACT,
+    FIRST,
     INFERRED,
+    JOINTS,
     KNOWN,
     LABELS,
     LARGEST_SIDE,
+    LATER_EPOCHS,
     MATCHINGS,
     METHODS,
     MLP,
     OF_AN_UPDATE,
+    RANDOM,
+    ROUGH_ITERATIONS,
     SCHEMES,
+    SERVER_LR,
     STRONGEST,
 )
 from leakgauge.models.words import NETS
@@ -28,6 +36,10 @@ from leakgauge.runs.spec import NONE, Spec
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
+
+
+_OF_EPOCHS = ("server_lr", "same_batches", "matching", "rough_iterations", "joint", "gamma")
+"""Settings that mean nothing with a single epoch."""
 
 
 def _keys(method: str) -> Mapping[str, Key]:
@@ -80,14 +92,23 @@ class InversionSpec(Spec):
     images: Annotated[
         Whole | None,
         Setting(
-            "records to attack, the first ones of the data; with --update, the records behind it "
-            "where its file does not say",
+            "records to attack; with --update, the records behind it where its file does not say",
             least=1,
             panel=ATTACK,
         ),
     ] = None
+    draw: Annotated[
+        str | None,
+        Setting(
+            "which records to attack: distinct (at random, no label twice in an update; the "
+            "default where the labels allow it), random, or first (in the order of the data)",
+            choices=DRAWS,
+            panel=ATTACK,
+        ),
+    ] = None
     first: Annotated[
-        Whole, Setting("the first record to attack", least=0, option=False, panel=ATTACK)
+        Whole,
+        Setting("with draw first: the first record to attack", least=0, option=False, panel=ATTACK),
     ] = 0
     side: Annotated[  # type: ignore[misc]  # for the other questions it is a constant
         Whole,
@@ -101,11 +122,7 @@ class InversionSpec(Spec):
     ] = 1
     local_lr: Annotated[
         Real,
-        Setting(
-            "learning rate of a client's steps; with --epochs, of the server's step between them",
-            above=0,
-            panel=TRAINING,
-        ),
+        Setting("learning rate of a client's local steps", above=0, panel=TRAINING),
     ] = 1e-4
     simulate: Annotated[
         Truth,
@@ -119,12 +136,58 @@ class InversionSpec(Spec):
             panel=TRAINING,
         ),
     ] = 1
+    server_lr: Annotated[
+        Real | None,
+        Setting(
+            "with --epochs: learning rate of the server's step along the gradient of each update; "
+            f"by default {SERVER_LR:g}, and after local steps what averaging the weights gives: "
+            "--local-lr times --local-steps",
+            above=0,
+            panel=TRAINING,
+        ),
+    ] = None
+    same_batches: Annotated[
+        Truth,
+        Setting(
+            "with --epochs: do not shuffle, so that an update has the same records in every epoch",
+            panel=TRAINING,
+        ),
+    ] = False
     matching: Annotated[
         str | None,
         Setting(
-            "with --epochs: how to match records between epochs; greedy and optimal compare rough "
-            "images, gradients also compares gradients",
+            "with --epochs: how to match records between epochs; greedy (the default of agic) and "
+            "optimal compare rough images, gradients (the default of others) also compares "
+            "gradients, known grants the right matching to the attacker",
             choices=MATCHINGS,
+            panel=ATTACK,
+        ),
+    ] = None
+    joint: Annotated[
+        str | None,
+        Setting(
+            "with --epochs: how to rebuild records from all epochs; per-sample (the paper's rule "
+            "and the default of agic): each from the updates that are matched for it; all (ours "
+            "and the default of others): all records together from all updates",
+            choices=JOINTS,
+            panel=ATTACK,
+        ),
+    ] = None
+    gamma: Annotated[
+        Real | None,
+        Setting(
+            "with --epochs: weight of the updates of each later epoch beside 1 for the first; by "
+            f"default {LATER_EPOCHS:g} for --joint per-sample and 1 for --joint all",
+            above=0,
+            panel=ATTACK,
+        ),
+    ] = None
+    rough_iterations: Annotated[
+        Whole | None,
+        Setting(
+            "with --epochs: iterations of the search for the rough images that are matched; by "
+            f"default {ROUGH_ITERATIONS}, or those of the search where it has fewer",
+            least=1,
             panel=ATTACK,
         ),
     ] = None
@@ -140,18 +203,33 @@ class InversionSpec(Spec):
     labels: Annotated[
         str,
         Setting(
-            "infer the labels from the gradient, or give the attacker known ones",
+            "known grants the labels to the attacker; inferred takes iDLG for single records and "
+            "counts for batches; gradinversion (the paper's) takes no label to occur twice in an "
+            "update",
             choices=LABELS,
             panel=ATTACK,
         ),
     ] = INFERRED
     net: Annotated[str | None, Setting("the network", choices=(*NETS, MLP), panel=TRAINING)] = None
+    classes: Annotated[
+        Whole | None,
+        Setting(
+            "outputs of the network's head, where they are more than the classes of the data, such "
+            "as 1000 for a sample of ImageNet",
+            least=2,
+            panel=TRAINING,
+        ),
+    ] = None
     init: Annotated[
         str, Setting("how to draw the initial weights", choices=SCHEMES, panel=TRAINING)
     ] = "pytorch"
     weights: Annotated[
         str | None,
-        Setting("trained weights: a file of safetensors or a state dict of torch", panel=TRAINING),
+        Setting(
+            "trained weights: a file of safetensors or a state dict of torch, by its path or its "
+            "name in weights/ of the data folder",
+            panel=TRAINING,
+        ),
     ] = None
     hidden: Annotated[
         tuple[Whole, ...],
@@ -206,6 +284,7 @@ class InversionSpec(Spec):
             "or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
         )
         self._check_client()
+        self._check_draw()
         self._check_epochs()
         self._check_loss()
         self._check_knowledge()
@@ -257,21 +336,51 @@ class InversionSpec(Spec):
             "--epochs matches records by their classes, and --loss mse has none; leave one out",
         )
 
+    def _check_draw(self) -> None:
+        require(
+            self.first == 0 or self.draw == FIRST,
+            f"first is {self.first}, which is about records in the order of the data; write draw: "
+            f"{FIRST}",
+        )
+        require(
+            self.draw != DISTINCT or not self.numeric,
+            f"--draw {DISTINCT} is about classes, and --loss {self.loss} has labels of numbers; "
+            f"choose {RANDOM}",
+        )
+        require(
+            self.classes is None or not self.numeric,
+            f"--classes is about outputs for classes, and --loss {self.loss} has one for a number; "
+            "leave it out",
+        )
+
     def _check_epochs(self) -> None:
-        plain = self.local_steps == 1 and set(self.defense) == {NONE}
+        if self.epochs == 1:
+            self._check_one_epoch()
+            return
         require(
-            self.epochs == 1 or plain,
-            "--epochs goes with single gradients without a defense; leave out --local-steps and "
-            "--defense",
+            set(self.defense) == {NONE},
+            "--epochs goes with updates without a defense; leave out --defense",
         )
         require(
-            self.matching is None or self.epochs > 1,
-            "--matching is about several epochs; give --epochs of 2 or more, or leave it out",
+            not self.simulate,
+            "--epochs takes the local steps of an update for one batch; leave out --simulate",
         )
         require(
-            self.epochs == 1 or EXACT not in self.method,
-            f"--method {EXACT} reads one gradient; leave out --epochs",
+            EXACT not in self.method, f"--method {EXACT} reads one gradient; leave out --epochs"
         )
+        require(
+            self.matching != KNOWN or self.labels == KNOWN or self.same_batches,
+            f"--matching {KNOWN} tells the attacker the place of each record, and inferred labels "
+            f"have no places in a batch; give --labels {KNOWN}, or --same-batches",
+        )
+
+    def _check_one_epoch(self) -> None:
+        for name in _OF_EPOCHS:
+            require(
+                not getattr(self, name),
+                f"--{name.replace('_', '-')} is about several epochs; give --epochs of 2 or more, "
+                "or leave it out",
+            )
 
     def _check_knowledge(self) -> None:
         only_adaptive = set(self.knowledge) == {ADAPTIVE}

@@ -59,14 +59,22 @@ def scores_of(
 
 
 def curves_of(scenario: Scenario, search: Reconstruction, truth: Tensor) -> dict[str, Curve]:
-    """Return the loss and, for images, PSNR over the iterations, means over the targets."""
+    """Return the loss and, for images, PSNR over the iterations, means over the targets.
+
+    Args:
+        scenario: what is attacked.
+        search: of the records of ``truth`` in its order, however many targets it has.
+        truth: records of the updates ``[T, B, ...]``; those of an update come in any order.
+    """
     losses = zip(search.steps.tolist(), search.losses.mean(dim=0).tolist(), strict=True)
     # A search that ran off to infinity has points without a value.
     curves = {LOSS: tuple((float(at), value) for at, value in losses if math.isfinite(value))}
     if scenario.pixels is not None and search.snapshots.numel():
         values = [
             psnr(
-                in_units_of_scores(scenario, in_true_order(search.snapshots[:, at], truth)),
+                in_units_of_scores(
+                    scenario, in_true_order(search.snapshots[:, at].reshape(truth.shape), truth)
+                ),
                 in_units_of_scores(scenario, truth.flatten(0, 1)),
             ).mean()
             for at in range(search.snapshots.shape[1])

@@ -4,8 +4,10 @@ from torch import Tensor
 
 from leakgauge.core.types import Params
 from leakgauge.inversion.run.attempt import Attempt
+from leakgauge.inversion.run.labelling import method_of
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.search.attack import Knowledge, attack
+from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.targets import Progress, Reconstruction
 from leakgauge.inversion.words import KNOWN
 from leakgauge.runs.checkpoint import Checkpoint
@@ -25,6 +27,8 @@ def attack_updates(
     y: Tensor,
     *,
     seed: int,
+    settings: Settings | None = None,
+    first_target: int = 0,
     snapshots: int = 0,
     progress: Progress | None,
     checkpoint: Checkpoint | None = None,
@@ -38,6 +42,8 @@ def attack_updates(
         x: records ``[T, S * B, ...]``.
         y: labels ``[T, S * B]``.
         seed: of the search.
+        settings: of the search; None takes the attempt's.
+        first_target: as for ``reconstruct``.
         snapshots: points at which the records are noted.
         progress: called at each iteration.
         checkpoint: keeps the state of the search on the way.
@@ -47,11 +53,12 @@ def attack_updates(
         scenario.task,
         params,
         sent,
-        attempt.settings,
+        settings or attempt.settings,
         attempt.client,
         _knowledge(scenario, attempt, y),
         record=tuple(scenario.x.shape[1:]),
         seed=seed,
+        first_target=first_target,
         snapshots=snapshots,
         progress=progress,
         checkpoint=checkpoint,
@@ -60,7 +67,12 @@ def attack_updates(
 
 
 def _knowledge(scenario: Scenario, attempt: Attempt, y: Tensor) -> Knowledge:
-    labels = y if attempt.spec.labels == KNOWN else None
+    spec = attempt.spec
     return Knowledge(
-        scenario.low, scenario.high, labels, attempt.is_adaptive, attempt.spec.simulate
+        scenario.low,
+        scenario.high,
+        y if spec.labels == KNOWN else None,
+        attempt.is_adaptive,
+        spec.simulate,
+        method_of(spec.labels),
     )
