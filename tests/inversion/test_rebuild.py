@@ -354,7 +354,7 @@ def test_records_hold_means_with_student_intervals() -> None:
     scenario, attempt = staged(pictures(), labels="known")
     played = rebuild(scenario, attempt)
     by_name = {r.metric: r for r in measurements_of(attempt, "pictures", played)}
-    assert set(by_name) == {"psnr", "label_accuracy", "loss"}
+    assert set(by_name) == {"psnr", "label_accuracy", "loss", "seconds"}
     psnr, values = by_name["psnr"], played.scores["psnr"].numpy()
     ends = stats.t.interval(0.95, 3, values.mean(), stats.sem(values))
     assert (psnr.estimate.value, psnr.estimate.n) == (pytest.approx(values.mean()), 4)
@@ -390,7 +390,8 @@ def test_an_interval_stays_within_what_its_figure_can_be(
     _, attempt = staged(pictures(), labels="inferred")
     blank = torch.zeros(len(values), 3, SIDE, SIDE)
     played = Rebuilt(blank, blank, {name: torch.tensor(values)}, {}, 1.0)
-    (record,) = measurements_of(attempt, "pictures", played)
+    record, time = measurements_of(attempt, "pictures", played)
+    assert time.metric == "seconds"
     plain, found = mean_estimate(torch.tensor(values)), record.estimate
     assert found.low == pytest.approx(plain.low if ends[0] is None else ends[0])
     assert found.high == pytest.approx(plain.high if ends[1] is None else ends[1])
@@ -401,7 +402,8 @@ def test_a_loss_that_never_was_finite_leaves_the_other_figures() -> None:
     _, attempt = staged(pictures())
     blank = torch.zeros(2, 3, SIDE, SIDE)
     played = Rebuilt(blank, blank, {"psnr": torch.ones(2)}, {"loss": ()}, 1.0)
-    assert [record.metric for record in measurements_of(attempt, "pictures", played)] == ["psnr"]
+    found = measurements_of(attempt, "pictures", played)
+    assert [record.metric for record in found] == ["psnr", "seconds"]
 
 
 def test_what_is_kept_of_images_is_their_bytes(tmp_path: Path) -> None:

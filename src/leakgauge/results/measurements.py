@@ -19,6 +19,9 @@ ROWS_FILE = "rows.json"
 ACCUMULATED, STACKED = "accumulated", "stacked"
 CHOSEN, HEADLINE = "chosen", "headline"
 
+SECONDS = "seconds"
+"""The metric whose figures are computing times: equal runs differ in them."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -86,7 +89,8 @@ class Measurement:
         histogram: for ``epsilon``, of the scores that it was computed from.
         held_out: the same figure of held-out shadow data, where a choice looks at it.
         versions: of the packages that computed it.
-        seconds: computing time; the only field that differs between equal runs.
+        seconds: computing time; the only field that differs between equal runs, but for the figure
+            of the metric ``"seconds"``.
     """
 
     question: str

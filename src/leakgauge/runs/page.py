@@ -131,6 +131,7 @@ def read_comparison(folder: Path, questions: Mapping[str, Question]) -> tuple[Co
     settings: Mapping[str, Any] = description.settings
     require(description.is_grid, f"{str(folder)!r} holds no grid; expected the --out of one")
     cells = {key: store.read(key) for key in description.cells if store.has(key)}
+    times = store.times
     name = str(settings.get("question"))
     require(name in questions, f"the question {name!r} is not installed; install its package")
     try:
@@ -140,7 +141,7 @@ def read_comparison(folder: Path, questions: Mapping[str, Question]) -> tuple[Co
             size=settings["size"],
             asked=settings["asked"],
             cells={
-                key: Played(identity["settings"], answer.measurements)
+                key: Played(identity["settings"], [*answer.measurements, *times.get(key, ())])
                 for key, (identity, answer) in cells.items()
             },
             grids=settings["grids"],

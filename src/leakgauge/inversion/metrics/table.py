@@ -2,6 +2,7 @@
 
 import math
 
+from leakgauge.results.measurements import SECONDS
 from leakgauge.results.metrics import Metric
 
 PSNR = "psnr"
@@ -26,7 +27,10 @@ METRICS = {
     "matching_greedy_plain": Metric(title="Matched, greedy, neither"),
     "matching_optimal": Metric(title="Matched, optimal"),
     "matching_gradients": Metric(title="Matched, by gradients"),
+    SECONDS: Metric(title="Time", unit="s", high=math.inf, higher_is_worse=False),
     LOSS: Metric(title="Loss", high=math.inf, higher_is_worse=False, tabled=False),
 }
 """By name. The figure of a single column of a table is named ``"columns: NAME"``. What a guess
-scores depends on the data. The loss is what the attacker minimizes, not a distance to the truth."""
+scores depends on the data. The loss is what the attacker minimizes, not a distance to the truth.
+The time is that of the search for the records of one update; over several epochs, of the joint
+search alone, for as many records."""

@@ -35,6 +35,11 @@ class Rules:
     joint: str
     later: float
 
+    @property
+    def words(self) -> dict[str, str]:
+        """The rules as texts by name, for the details of a measurement."""
+        return {"matching": self.matching, "joint": self.joint, "later": f"{self.later:g}"}
+
     def weights(self, epochs: int) -> list[float]:
         """Return the weight of each epoch.
 
