@@ -224,7 +224,7 @@ def _best_swap(
 
     Args:
         update: of each record ``[n]``.
-        among: inner products of the records' gradients, at each update's weights ``[U, n, n]``.
+        among: inner products of the records' gradients, weighted as each update's ``[U, n, n]``.
         with_seen: with those of the updates ``[n, U]``.
         theirs: squared norms of these ``[U]``.
     """
@@ -235,7 +235,7 @@ def _best_swap(
     # From here on [i, j]: of record i's update, if j takes the place of i in it.
     mine, records = update[:, None], torch.arange(len(update), device=update.device)
     sizes = among.diagonal(dim1=1, dim2=2)[update]
-    without = ours[mine] - 2 * with_sum.gather(1, mine) + sizes.diagonal()[:, None]
+    without = ours[mine] - 2 * with_sum.gather(1, mine) + sizes.gather(1, records[:, None])
     gained = 2 * (with_sum[:, update].T - among[update, records]) + sizes
     then_dot = dot[mine] - with_seen.gather(1, mine) + with_seen[:, update].T
     then = cosine_distance((then_dot, without + gained, theirs[mine]))
