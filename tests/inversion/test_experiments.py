@@ -62,6 +62,15 @@ def test_a_file_has_every_number_of_the_paper(name: str) -> None:
                 "lpips": 0.069 + 0.305 + 2.112 + 2.242,
             },
         ),
+        (
+            "table5",
+            {
+                "matching_greedy_plain": 1.328,
+                "matching_greedy_no_labels": 1.420,
+                "matching_greedy_no_pooling": 1.660,
+                "matching_greedy": 1.686,
+            },
+        ),
         ("table6", {"psnr": 60.928, "ssim": 1.988, "lpips": 0.064}),
         ("figure8", {"seconds": 60 * (6.7 + 33.2)}),
     ],
