@@ -1,30 +1,25 @@
 """The settings of the question whether records can be rebuilt; imports no torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.notation import Key, Notation
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP, NOTATION
+from leakgauge.inversion.checking import check_data, check_update
 from leakgauge.inversion.words import (
-    DISTINCT,
     DRAWS,
     EXACT,
-    FIRST,
     INFERRED,
     JOINTS,
-    KNOWN,
     LABELS,
     LARGEST_SIDE,
     LATER_EPOCHS,
     MATCHINGS,
     METHODS,
     MLP,
-    OF_AN_UPDATE,
-    RANDOM,
     ROUGH_ITERATIONS,
     SCHEMES,
     SERVER_LR,
@@ -36,10 +31,6 @@ from leakgauge.runs.spec import NONE, Spec
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
-
-
-_OF_EPOCHS = ("server_lr", "same_batches", "matching", "rough_iterations", "joint", "gamma")
-"""Settings that mean nothing with a single epoch."""
 
 
 def _keys(method: str) -> Mapping[str, Key]:
@@ -276,122 +267,10 @@ class InversionSpec(Spec):
 
         super().check()
         if self.update is not None:
-            self._check_update()
+            check_update(self)
             return
-        require(
-            self.task is None,
-            "--task alone gives no records that could be compared with rebuilt ones; name DATA, "
-            "or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
-        )
-        self._check_client()
-        self._check_draw()
-        self._check_epochs()
-        self._check_loss()
-        self._check_knowledge()
+        check_data(self)
         attempts_of(self)
-
-    def _check_update(self) -> None:
-        require(self.task is not None, "--update and --task go together; give both")
-        for one in fields(self):
-            default = InversionSpec.__dataclass_fields__[one.name].default
-            require(
-                one.name in OF_AN_UPDATE
-                or not getattr(self, one.name)
-                or getattr(self, one.name) == default,
-                f"--{one.name.replace('_', '-')} is about DATA, and --update takes the place of "
-                "DATA; leave it out",
-            )
-        require(
-            len(self.method) < 2,
-            f"--method names {len(self.method)} methods; --update takes one, since losses of "
-            "different methods cannot be compared: run one command for each",
-        )
-        others = ", ".join(name for name in METHODS if name != EXACT)
-        require(
-            self.method != (EXACT,),
-            f"--method {EXACT} is for DATA; with --update choose one of {others}",
-        )
-
-    def _check_client(self) -> None:
-        each = self.records_per_update
-        require(
-            self.images is None or self.images % each == 0,
-            f"--images is {self.images}; expected a multiple of {each}, the records behind one "
-            "update (--batch-size times --local-steps)",
-        )
-        require(
-            not self.simulate or self.local_steps > 1,
-            "--simulate is about local steps; give --local-steps of 2 or more",
-        )
-
-    def _check_loss(self) -> None:
-        require(
-            not self.numeric or self.labels == KNOWN or set(self.method) == {EXACT},
-            f"--loss {self.loss} has labels of numbers, which no search infers; give the attacker "
-            "known ones (--labels known; in an audit --set reconstruction.labels=known), or take "
-            f"--method {EXACT}",
-        )
-        require(
-            not self.numeric or self.epochs == 1,
-            "--epochs matches records by their classes, and --loss mse has none; leave one out",
-        )
-
-    def _check_draw(self) -> None:
-        require(
-            self.first == 0 or self.draw == FIRST,
-            f"first is {self.first}, which is about records in the order of the data; write draw: "
-            f"{FIRST}",
-        )
-        require(
-            self.draw != DISTINCT or not self.numeric,
-            f"--draw {DISTINCT} is about classes, and --loss {self.loss} has labels of numbers; "
-            f"choose {RANDOM}",
-        )
-        require(
-            self.classes is None or not self.numeric,
-            f"--classes is about outputs for classes, and --loss {self.loss} has one for a number; "
-            "leave it out",
-        )
-
-    def _check_epochs(self) -> None:
-        if self.epochs == 1:
-            self._check_one_epoch()
-            return
-        require(
-            set(self.defense) == {NONE},
-            "--epochs goes with updates without a defense; leave out --defense",
-        )
-        require(
-            not self.simulate,
-            "--epochs takes the local steps of an update for one batch; leave out --simulate",
-        )
-        require(
-            EXACT not in self.method, f"--method {EXACT} reads one gradient; leave out --epochs"
-        )
-        require(
-            self.matching != KNOWN or self.labels == KNOWN or self.same_batches,
-            f"--matching {KNOWN} tells the attacker the place of each record, and inferred labels "
-            f"have no places in a batch; give --labels {KNOWN}, or --same-batches",
-        )
-
-    def _check_one_epoch(self) -> None:
-        for name in _OF_EPOCHS:
-            require(
-                not getattr(self, name),
-                f"--{name.replace('_', '-')} is about several epochs; give --epochs of 2 or more, "
-                "or leave it out",
-            )
-
-    def _check_knowledge(self) -> None:
-        only_adaptive = set(self.knowledge) == {ADAPTIVE}
-        require(
-            not only_adaptive or NONE not in self.defense,
-            "an adaptive attacker needs a defense to adapt to; name one with --defense",
-        )
-        require(
-            not only_adaptive or EXACT not in self.method,
-            f"--method {EXACT} adapts to no defense; choose --knowledge {STATIC}",
-        )
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
         """Return why no figure exists for this knowledge and round; empty where one does.

@@ -19,6 +19,7 @@ from leakgauge.runs.question import Question, Silent
 from leakgauge.runs.sources import source_of, unchanged
 from leakgauge.runs.spec import Spec, own_code, plain
 from leakgauge.runs.store import GRID, Description, Store, key_of
+from leakgauge.runs.timings import keep_timing, read_timings
 from leakgauge.runs.work import Say, in_silence
 
 Progress = Callable[[int, int, float | None], None]
@@ -113,7 +114,8 @@ def run_grid(
     todo = {key: job for key, job in jobs.items() if key not in done}
 
     def report() -> None:
-        left = seconds_left(store.seconds, jobs, todo, workers=workers)
+        took = {key: one.seconds for key, one in read_timings(out).items()}
+        left = seconds_left(took, jobs, todo, workers=workers)
         progress(len(jobs) - len(todo), len(jobs), left)
 
     left = list(todo.values())
@@ -128,7 +130,7 @@ def run_grid(
         for note in outcome.notes:
             say(note)
         if outcome.refusal is None:
-            store.keep_times(outcome.key, outcome.seconds, outcome.times)
+            keep_timing(out, outcome.key, outcome.seconds, outcome.times)
         else:
             refused.append(outcome)
         report()

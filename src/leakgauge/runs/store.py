@@ -22,7 +22,7 @@ import pydantic
 from filelock import FileLock
 
 from leakgauge.core.checks import InputError, require
-from leakgauge.core.files import DamagedError, checksum_of, read_yaml, write_text, write_yaml
+from leakgauge.core.files import DamagedError, checksum_of, read_yaml, write_yaml
 from leakgauge.results.measurements import (
     MEASUREMENTS_FILE,
     RUN_FILE,
@@ -36,7 +36,6 @@ from leakgauge.runs.question import Answer
 from leakgauge.runs.work import Say, WorkFolder, in_silence
 
 CELL_FILE = "cell.yaml"
-TIMINGS_FILE = "timings.json"
 LOCKS = ".locks"
 OWNER_ONLY = 0o700
 """The mode of a new folder: reports and measurements tell of private records."""
@@ -84,15 +83,6 @@ class Description:
         return whole
 
 
-@dataclass(frozen=True)
-class _Times:
-    """How long a cell took, and its figures of time."""
-
-    seconds: float
-    figures: list[Measurement]
-
-
-_TIMES = pydantic.TypeAdapter(dict[str, _Times])
 _DESCRIPTION = pydantic.TypeAdapter(Description)
 _RUN = pydantic.TypeAdapter(Run)
 
@@ -244,28 +234,6 @@ class Store:
             raise DamagedError(f"{str(folder)!r} belongs to another run: it is the cell {own!r}")
         _check_files(folder, files)
         return identity, Answer(run, read_measurements(folder), missing)
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """The seconds that each finished cell took, where they are known."""
-        return {key: one.seconds for key, one in self._times.items()}
-
-    @property
-    def times(self) -> dict[str, list[Measurement]]:
-        """The figures of time of each finished cell, where they are known."""
-        return {key: one.figures for key, one in self._times.items()}
-
-    def keep_times(self, key: str, seconds: float, figures: Iterable[Measurement]) -> None:
-        """Keep the seconds that a cell took, and its figures of time. One process does this."""
-        times = {**self._times, key: _Times(round(seconds, 3), list(figures))}
-        write_text(self.path / TIMINGS_FILE, _TIMES.dump_json(times).decode())
-
-    @property
-    def _times(self) -> "dict[str, _Times]":
-        try:
-            return _TIMES.validate_json((self.path / TIMINGS_FILE).read_text("utf-8"))
-        except (OSError, ValueError):  # no result depends on them
-            return {}
 
 
 def key_of(identity: Mapping[str, Any]) -> str:
