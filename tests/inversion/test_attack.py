@@ -13,7 +13,8 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.types import Task
 from leakgauge.defenses import parse_defense
 from leakgauge.gradients import params_of
-from leakgauge.inversion.epochs.joint import Epoch, joint_reconstruct
+from leakgauge.inversion.epochs.epoch import Epoch
+from leakgauge.inversion.epochs.joint import joint_reconstruct
 from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.search.attack import Knowledge, attack
 from leakgauge.inversion.search.objective import Cosine, SquaredError
@@ -302,7 +303,8 @@ def two_epochs() -> tuple[list[Epoch], Tensor, Tensor, list[nn.Module]]:
         rows = [literal_gradient(x[one], y[one], model) for one in updates]
         names = [name for name, _ in model.named_parameters()]
         stacked = [torch.stack(leaves) for leaves in zip(*rows, strict=True)]
-        epochs.append(Epoch(params_of(model), dict(zip(names, stacked, strict=True))))
+        grads = dict(zip(names, stacked, strict=True))
+        epochs.append(Epoch.of_one_model(params_of(model), grads))
     return epochs, x, y, models
 
 

@@ -113,8 +113,9 @@ def test_several_methods_and_epochs_are_told(go: Go) -> None:
     assert found["psnr"] == found["results"][0]["psnr"]
     found = told(go, "--images", 4, "--batch-size", 2, "--epochs", 2, "--labels", "known")
     assert len(found["single_epochs"]) == 2
-    assert set(found["matching"]) == {"greedy", "optimal", "gradients"}
-    assert found["joint_matching"] == "gradients"
+    without = {"greedy_no_pooling", "greedy_no_labels", "greedy_plain"}
+    assert set(found["matching"]) == {"greedy", "optimal", "gradients", *without}
+    assert found["joint"] == {"matching": "gradients", "rule": "all", "later_epochs_weigh": 1.0}
     assert len(found["per_image"]) == 4
 
 
@@ -228,7 +229,7 @@ def test_redact_keeps_no_record(go: Go, images: Path, tmp_path: Path) -> None:
     traces = [raw[at].transpose(2, 0, 1)[0, 0].tobytes() for at in range(2)]  # a row of pixels
     for redact in (False, True):
         folder = tmp_path / f"kept-{redact}"
-        words = ["--redact"] if redact else []
+        words = ["--draw", "first", *(["--redact"] if redact else [])]
         assert told(go, "--out", folder, *words)["psnr"] is not None
         held = b"".join(one.read_bytes() for one in folder.rglob("*") if one.is_file())
         assert all((trace in held) is not redact for trace in traces)
@@ -240,7 +241,7 @@ def test_redact_keeps_no_row(go: Go, table: Path, tmp_path: Path) -> None:
     height = f"{people()['height'][0]:g}"
     for redact in (False, True):
         folder = tmp_path / f"rows-{redact}"
-        words = ["--redact"] if redact else []
+        words = ["--draw", "first", *(["--redact"] if redact else [])]
         told(go, "--method", "exact", "--out", folder, *words, on=table)
         held = "".join(one.read_text() for one in folder.rglob("*") if one.is_file())
         assert (height in held) is not redact
@@ -286,7 +287,11 @@ REFUSED = [
     (("--init", "hee"), "--init is 'hee'; did you mean 'he'?"),
     (("--labels", "guessed"), "--labels is 'guessed'"),
     (("--images", 3, "--batch-size", 2), "--images is 3; expected a multiple of 2"),
-    (("--images", 99), "asks for records 0 to 98, but there are 12; lower --images"),
+    (("--images", 99), "asks for 99 records, but there are 12; lower --images"),
+    (
+        ("--images", 99, "--draw", "first"),
+        "asks for records 0 to 98, but there are 12; lower --images",
+    ),
     (("--images", 0), "--images is 0"),
     (
         ("--side", 100_000),
@@ -294,8 +299,8 @@ REFUSED = [
     ),
     (("--batch-size", 0), "--batch-size is 0"),
     (("--epochs", 0), "--epochs is 0"),
-    (("--epochs", 2, "--defense", "sign"), "--epochs goes with single gradients"),
-    (("--epochs", 2, "--local-steps", 2), "--epochs goes with single gradients"),
+    (("--epochs", 2, "--defense", "sign"), "--epochs goes with updates without a defense"),
+    (("--epochs", 2, "--local-steps", 2, "--simulate"), "leave out --simulate"),
     (("--matching", "greedy"), "give --epochs of 2 or more"),
     (("--epochs", 2, "--matching", "best"), "--matching is 'best'"),
     (("--rough-iterations", 9), "--rough-iterations is about images that are matched"),
@@ -355,7 +360,8 @@ def test_cifar10_by_name_and_by_path_gives_the_first_test_images(
     found = {}
     for name, on in (("name", "cifar10"), ("path", path)):
         folder = tmp_path / name
-        found[name] = told(go, "--iterations", 1, "--out", folder, on=on)
+        words = ("--draw", "first", "--iterations", 1)
+        found[name] = told(go, *words, "--out", folder, on=on)
         cell = folder / "cells" / "reconstruction"
         assert np.array_equal(load_file(cell / "pictures.safetensors")["truth"].numpy(), wanted)
     assert found["name"]["psnr"] == found["path"]["psnr"]

@@ -246,7 +246,11 @@ def test_a_large_rate_warns_unless_it_is_simulated(go: Go) -> None:
     (warning,) = told(go, far, "--iterations", 2)["warnings"]
     assert "simulate the local steps" in warning
     assert "warning: the weights drift by" in go(far, "--iterations", 2)[2]
-    assert told(go, far, "--iterations", 2, "--simulate")["warnings"] == []
+    known = replace(far, labels=y)
+    words = ("--iterations", 2, "--simulate", "--labels", "known")
+    assert told(go, known, *words)["warnings"] == []
+    (dealt,) = told(go, far, "--iterations", 2, "--simulate")["warnings"]
+    assert "does not tell at which local step each was used" in dealt
     assert told(go, trained(x, y, lr=1e-3, size=1), "--iterations", 2)["warnings"] == []
 
 
@@ -461,9 +465,9 @@ def test_statistics_that_the_client_began_with_are_those_of_the_attack() -> None
 def test_only_some_public_records_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def noted(*args: Any, like: Tensor) -> Any:
+    def noted(*args: Any, like: Tensor, **given: Any) -> Any:
         seen.append(like)
-        return infer(*args, like=like)
+        return infer(*args, like=like, **given)
 
     infer = prepare_update.infer_labels
     monkeypatch.setattr(prepare_update, "infer_labels", noted)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Source
 from leakgauge.inversion import words
 from leakgauge.inversion.epochs.assignment import METHODS as IMAGE_MATCHINGS
+from leakgauge.inversion.labels.inference import Method
 from leakgauge.inversion.question import QUESTION
 from leakgauge.inversion.run import play
 from leakgauge.inversion.run.attempt import Attempt, attempts_of
@@ -29,7 +30,7 @@ from leakgauge.inversion.search.presets import PRESETS
 from leakgauge.inversion.spec import InversionSpec
 from leakgauge.models import NETS, SCHEMES
 from leakgauge.models import words as net_names
-from leakgauge.results.measurements import Measurement
+from leakgauge.results.measurements import SECONDS, Measurement
 from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
 from leakgauge.runs.question import Silent
 from leakgauge.runs.sources import task_source
@@ -55,7 +56,7 @@ def audited(out: Path, source: Source, **settings: Any) -> AuditRun:
 
 
 def timeless(measurements: Any) -> list[Measurement]:
-    return [replace(one, seconds=0.0) for one in measurements]
+    return [replace(one, seconds=0.0) for one in measurements if one.metric != SECONDS]
 
 
 TWO = {"method": ("dlg-adam", "agic"), "defense": ("none", "sign")}
@@ -195,7 +196,7 @@ def test_checkpoints_of_a_redacted_run_hold_no_record(
     for redact in (False, True):
         undo = stopping(monkeypatch, "agic", Killed())
         with pytest.raises(Killed):
-            audited(tmp_path / f"{redact}", source, **TWO, redact=redact)
+            audited(tmp_path / f"{redact}", source, **TWO, redact=redact, draw="first")
         undo()
         kept = read_arrays(Store(tmp_path / f"{redact}").work(NAME), "attempt-0001")
         truth = source.pixels[:2] / np.float32(255)
@@ -311,7 +312,8 @@ def test_the_words_are_those_of_the_code_they_name() -> None:
     assert (*PRESETS, words.EXACT) == words.METHODS
     assert tuple(NETS) == net_names.NETS
     assert tuple(SCHEMES) == words.SCHEMES
-    assert (*IMAGE_MATCHINGS, words.GRADIENTS) == words.MATCHINGS
+    assert (*IMAGE_MATCHINGS, words.GRADIENTS, words.KNOWN) == words.MATCHINGS
+    assert set(get_args(Method)) - {"auto", "idlg"} == set(words.LABELS) - {"known", "inferred"}
 
 
 def test_an_update_is_answered_without_a_score(tmp_path: Path) -> None:

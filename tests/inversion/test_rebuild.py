@@ -26,7 +26,7 @@ from leakgauge.inversion.run.records import MOST_RECORDS, keep_records
 from leakgauge.inversion.run.scenario import Scenario, scenario_of
 from leakgauge.inversion.run.scoring import in_true_order, measurements_of
 from leakgauge.inversion.spec import InversionSpec
-from leakgauge.inversion.words import MATCHINGS
+from leakgauge.inversion.words import JOINTS, MATCHINGS
 from leakgauge.models import build
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.results.statistics import mean_estimate
@@ -35,7 +35,7 @@ from support.sources import CLASSES, SIDE, people, pictures, table_source
 
 
 def staged(source: Source, **settings) -> tuple[Scenario, Attempt]:
-    common = {"data": source.name, "images": 4, "net": "lenet", "iterations": 3}
+    common = {"data": source.name, "images": 4, "net": "lenet", "iterations": 3, "draw": "first"}
     if source.pixels is None:
         common |= {"label": "income", "net": "mlp", "method": "leakgauge"}
     spec = make_spec(InversionSpec, {**common, **settings})
@@ -244,23 +244,23 @@ def test_several_epochs_are_played_over_all_updates(monkeypatch: pytest.MonkeyPa
     original = over_epochs.joint_reconstruct
     monkeypatch.setattr(over_epochs, "joint_reconstruct", joint)
     source = pictures()
-    scenario, attempt = staged(source, batch_size=2, epochs=3, local_lr=0.5, labels="known")
+    settings = {"batch_size": 2, "epochs": 3, "server_lr": 0.5, "labels": "known"}
+    scenario, attempt = staged(source, **settings)
     played = rebuild(scenario, attempt)
 
     model, now = scenario.task.model, dict(scenario.params)
     dealt = [stream(attempt.spec.seed, "epoch", number).permutation(4) for number in (1, 2)]
     for epoch, order in zip(seen["epochs"], [np.arange(4), *dealt], strict=True):
-        assert same(now, dict(epoch.params))
-        rows = []
-        for one in torch.as_tensor(order.copy()).split(2):
+        for update, one in enumerate(torch.as_tensor(order.copy()).split(2)):
+            # The server steps after each update, so that the next one starts elsewhere.
+            assert same(now, {name: leaf[update] for name, leaf in epoch.params.items()})
             leaves = {name: leaf.clone().requires_grad_() for name, leaf in now.items()}
             out = torch.func.functional_call(model, leaves, (scenario.x[one],))
             torch.nn.functional.cross_entropy(out, scenario.y[one]).backward()
-            rows.append({name: leaf.grad for name, leaf in leaves.items()})
-        for name in now:
-            stacked = torch.stack([row[name] for row in rows])
-            torch.testing.assert_close(epoch.grads[name], stacked, atol=1e-6, rtol=1e-4)
-            now[name] = epoch.params[name] - 0.5 * epoch.grads[name].mean(dim=0)
+            for name, leaf in leaves.items():
+                sent = epoch.grads[name][update]
+                torch.testing.assert_close(sent, leaf.grad, atol=1e-6, rtol=1e-4)
+                now[name] = now[name] - 0.5 * sent
     assert list(seen["plan"].members.shape) == [3, 2, 2]
     assert torch.equal(seen["labels"], scenario.y)
     assert sorted(played.rounds) == [1, 2, 3]
@@ -271,16 +271,22 @@ def test_several_epochs_are_played_over_all_updates(monkeypatch: pytest.MonkeyPa
     assert single == {1, 2, 3, ACCUMULATED}
 
 
-@pytest.mark.parametrize("matching", MATCHINGS)
-def test_the_joint_search_is_by_the_matching_that_was_asked_for(
-    matching: str, monkeypatch: pytest.MonkeyPatch
+RULES = {"all": "joint_reconstruct", "per-sample": "per_sample_reconstruct"}
+
+
+@pytest.mark.parametrize("rule", JOINTS)
+@pytest.mark.parametrize("matching", [name for name in MATCHINGS if name != "known"])
+def test_the_joint_search_is_by_the_matching_and_the_rule_that_were_asked_for(
+    matching: str, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ways to match give plans of their own here; the joint search is told one of them."""
     plans = {
         name: EpochPlan(torch.tensor([[[0, 1], [2, 3]], second]))
-        for name, second in zip(
-            MATCHINGS, ([[0, 1], [2, 3]], [[0, 2], [1, 3]], [[1, 2], [0, 3]]), strict=True
-        )
+        for name, second in {
+            "greedy": [[0, 1], [2, 3]],
+            "optimal": [[0, 2], [1, 3]],
+            "gradients": [[1, 2], [0, 3]],
+        }.items()
     }
     begun, used = [], []
 
@@ -292,11 +298,12 @@ def test_the_joint_search_is_by_the_matching_that_was_asked_for(
         used.append(plan)
         return original(task, epochs, plan, settings, **given)
 
-    original = over_epochs.joint_reconstruct
+    original = getattr(over_epochs, RULES[rule])
     monkeypatch.setattr(over_epochs, "match_epochs", lambda *_, method, **__: plans[method])
     monkeypatch.setattr(over_epochs, "refine_assignment", settle)
-    monkeypatch.setattr(over_epochs, "joint_reconstruct", joint)
-    played = rebuild(*staged(pictures(), batch_size=2, epochs=2, labels="known", matching=matching))
+    monkeypatch.setattr(over_epochs, RULES[rule], joint)
+    asked = {"batch_size": 2, "epochs": 2, "labels": "known", "matching": matching, "joint": rule}
+    played = rebuild(*staged(pictures(), **asked))
     assert used == [plans[matching]]
     assert begun == ([plans["optimal"]] if matching == "gradients" else [])
     assert ("matching_gradients" in played.scores) == (matching == "gradients")
@@ -357,6 +364,8 @@ def test_two_epochs_of_two_images_match_and_help() -> None:
         method="agic:total_variation=0.01",
         iterations=120,
         labels="known",
+        matching="gradients",
+        joint="all",
     )
     played = rebuild(scenario, attempt)
     assert played.scores["matching_gradients"].tolist() == [1.0]
@@ -412,7 +421,7 @@ def test_records_hold_means_with_student_intervals() -> None:
     scenario, attempt = staged(pictures(), labels="known")
     played = rebuild(scenario, attempt)
     by_name = {r.metric: r for r in measurements_of(attempt, "pictures", played)}
-    assert set(by_name) == {"psnr", "label_accuracy", "loss"}
+    assert set(by_name) == {"psnr", "label_accuracy", "loss", "seconds"}
     psnr, values = by_name["psnr"], played.scores["psnr"].numpy()
     ends = stats.t.interval(0.95, 3, values.mean(), stats.sem(values))
     assert (psnr.estimate.value, psnr.estimate.n) == (pytest.approx(values.mean()), 4)
@@ -448,7 +457,8 @@ def test_an_interval_stays_within_what_its_figure_can_be(
     _, attempt = staged(pictures(), labels="inferred")
     blank = torch.zeros(len(values), 3, SIDE, SIDE)
     played = Rebuilt(blank, blank, {name: torch.tensor(values)}, {}, 1.0)
-    (record,) = measurements_of(attempt, "pictures", played)
+    record, time = measurements_of(attempt, "pictures", played)
+    assert time.metric == "seconds"
     plain, found = mean_estimate(torch.tensor(values)), record.estimate
     assert found.low == pytest.approx(plain.low if ends[0] is None else ends[0])
     assert found.high == pytest.approx(plain.high if ends[1] is None else ends[1])
@@ -459,7 +469,8 @@ def test_a_loss_that_never_was_finite_leaves_the_other_figures() -> None:
     _, attempt = staged(pictures())
     blank = torch.zeros(2, 3, SIDE, SIDE)
     played = Rebuilt(blank, blank, {"psnr": torch.ones(2)}, {"loss": ()}, 1.0)
-    assert [record.metric for record in measurements_of(attempt, "pictures", played)] == ["psnr"]
+    found = measurements_of(attempt, "pictures", played)
+    assert [record.metric for record in found] == ["psnr", "seconds"]
 
 
 def test_what_is_kept_of_images_is_their_bytes(tmp_path: Path) -> None:

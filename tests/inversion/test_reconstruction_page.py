@@ -25,7 +25,7 @@ from leakgauge.inversion.report.curves import draw_curves
 from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB
 from leakgauge.inversion.report.records import Rows
 from leakgauge.inversion.report.section import section_of
-from leakgauge.inversion.report.wording import sentence
+from leakgauge.inversion.report.wording import joint_sentence, sentence
 from leakgauge.report.grouping import group_tests
 from leakgauge.report.page import Page, render_page
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, Run
@@ -244,6 +244,29 @@ def test_labels_that_were_given_are_called_so() -> None:
         page = text(render_inversion(RUN, attempt(details={"labels": labels}), images(1), {}))
         assert says in page
         assert ("1 given" in page) == (labels == "known")
+
+
+@pytest.mark.parametrize(
+    ("details", "says"),
+    [
+        (
+            {"matching": "greedy", "joint": "per-sample", "later": "0.1"},
+            ("the paper's rule", "the paper's way", "1 in the first and 0.1 in later epochs"),
+        ),
+        (
+            {"matching": "known", "joint": "all", "later": "1"},
+            ("our rule", "the attacker was told", "updates weigh equally"),
+        ),
+    ],
+)
+def test_the_rules_over_several_epochs_are_said(
+    details: dict[str, str], says: tuple[str, ...]
+) -> None:
+    measured = [replace(one, details=details) for one in attempt()]
+    (text,) = (joint_sentence(test) for test in group_tests(measured))
+    assert all(words in text for words in says)
+    assert escape(text) in render_inversion(RUN, measured, {}, {}).replace("&#39;", "&#x27;")
+    assert "updates weigh" not in render_inversion(RUN, attempt(), {}, {})
 
 
 def test_a_value_is_struck_out_where_it_is_wrong_not_where_it_is_written_otherwise() -> None:

@@ -13,7 +13,8 @@ from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Task
 from leakgauge.gradients import params_of
 from leakgauge.inversion.epochs import refinement
-from leakgauge.inversion.epochs.joint import Epoch, joint_reconstruct
+from leakgauge.inversion.epochs.epoch import Epoch
+from leakgauge.inversion.epochs.joint import joint_reconstruct
 from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.epochs.refinement import refine_assignment, swapped
 from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
@@ -71,7 +72,7 @@ def sets(members: Tensor) -> list[set[int]]:
 
 
 def epoch_of(grads: Grads) -> Epoch:
-    return Epoch(params_of(TASK.model), grads)
+    return Epoch.of_one_model(params_of(TASK.model), grads)
 
 
 @pytest.mark.parametrize("objective", [Cosine(), WEIGHTED, MODIFIED, Cosine(layers=("3.weight",))])
@@ -137,7 +138,7 @@ def test_gradients_of_very_unequal_size_end_the_swaps() -> None:
         wrong = torch.rand(16, generator=generator) < 0.4
         y = (model(x).argmax(1) + wrong) % 5
         members = torch.randperm(16, generator=generator).view(4, 4)
-        epoch = Epoch(params_of(model), sent(x, y, members, model))
+        epoch = Epoch.of_one_model(params_of(model), sent(x, y, members, model))
         guess = x + 0.3 * torch.randn(x.shape, generator=generator)
         task = Task(model, F.cross_entropy)
         found = swapped(task, epoch, torch.arange(16).view(4, 4), guess, y, Cosine())

@@ -15,7 +15,7 @@ from leakgauge.guarantee.question import QUESTION as GUARANTEE
 from leakgauge.guarantee.run import audit as guarantee
 from leakgauge.guarantee.run import record
 from leakgauge.inversion.question import QUESTION as INVERSION
-from leakgauge.results.measurements import Measurement
+from leakgauge.results.measurements import SECONDS, Measurement
 from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
 from leakgauge.runs.page import read_audit, write_page
 from leakgauge.runs.spec import make_spec
@@ -48,7 +48,7 @@ def played(question: Any, settings: dict[str, Any], source: Any) -> Play:
 
 
 def timeless(audit: AuditRun) -> list[Measurement]:
-    return [replace(one, seconds=0.0) for one in audit.measurements]
+    return [replace(one, seconds=0.0) for one in audit.measurements if one.metric != SECONDS]
 
 
 def toy(folder: Path, patch: pytest.MonkeyPatch) -> Play:

@@ -256,6 +256,23 @@ def cifar100(*, side: int = 32) -> Images:
     return read_image_arrays(_stored("cifar100", "cifar100/cifar100_600.npz"), side=side)
 
 
+def imagenet_sample(*, side: int = 32) -> Images:
+    """Return 100 images of ImageNet, one of every tenth class; ``class_index`` is the class.
+
+    Read from ``imagenet_sample/imagenet_100.parquet`` in the data folder, at 224 x 224 pixels in
+    the file. The class is its number among ImageNet's 1,000, in the order of their WordNet ids.
+
+    Source: Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, IJCV 2015.
+    Terms: research and education only.
+
+    Raises:
+        InputError: the data folder is not known or does not hold the file.
+    """
+    path = _stored("imagenet-sample", "imagenet_sample/imagenet_100.parquet")
+    images = read_image_parquet(path, side=side)
+    return Images(images.frame[["class_index"]], images.pixels, images.notes)
+
+
 TABLES: Mapping[str, Callable[[], pd.DataFrame]] = {
     "adult": adult,
     "crema_d": crema_d,
@@ -272,6 +289,7 @@ IMAGES: Mapping[str, Callable[..., Images]] = {
     "cifar10": cifar10,
     "cifar10-train": cifar10_train,
     "cifar100": cifar100,
+    "imagenet-sample": imagenet_sample,
     "lfw": lfw,
 }
 """Images by name; each takes ``side``."""
@@ -294,6 +312,7 @@ ROLES: Mapping[str, Roles] = {
     "lfw": Roles("male", (), group="person"),
     "location30": Roles("y", ()),
     "cifar100": Roles("y_fine", ()),
+    "imagenet-sample": Roles("class_index", ()),
 }
 """The default roles of each dataset's columns."""
 

@@ -64,8 +64,10 @@ class Inversion:
         return badge(group)
 
     def charts(self, comparison: "Comparison", groups: "Sequence[Group]") -> "Sequence[Chart]":
-        """Return no charts: those of the frame show PSNR and the columns of a grid."""
-        return []
+        """Return the time along the local steps, where a grid simulates them; else none."""
+        from leakgauge.inversion.report.speed import charts
+
+        return charts(groups)
 
 
 QUESTION = Inversion()

@@ -1,26 +1,28 @@
 """The settings of the question whether records can be rebuilt; imports no torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.notation import Key, Notation
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP, NOTATION
+from leakgauge.inversion.checking import check_data, check_update
 from leakgauge.inversion.words import (
+    DRAWS,
     EXACT,
     INFERRED,
-    KNOWN,
+    JOINTS,
     LABELS,
     LARGEST_SIDE,
+    LATER_EPOCHS,
     MATCHINGS,
     METHODS,
     MLP,
-    OF_AN_UPDATE,
     ROUGH_ITERATIONS,
     SCHEMES,
+    SERVER_LR,
     STRONGEST,
 )
 from leakgauge.models.words import NETS
@@ -81,14 +83,23 @@ class InversionSpec(Spec):
     images: Annotated[
         Whole | None,
         Setting(
-            "records to attack, the first ones of the data; with --update, the records behind it "
-            "where its file does not say",
+            "records to attack; with --update, the records behind it where its file does not say",
             least=1,
             panel=ATTACK,
         ),
     ] = None
+    draw: Annotated[
+        str | None,
+        Setting(
+            "which records to attack: distinct (at random, no label twice in an update; the "
+            "default where the labels allow it), random, or first (in the order of the data)",
+            choices=DRAWS,
+            panel=ATTACK,
+        ),
+    ] = None
     first: Annotated[
-        Whole, Setting("the first record to attack", least=0, option=False, panel=ATTACK)
+        Whole,
+        Setting("with draw first: the first record to attack", least=0, option=False, panel=ATTACK),
     ] = 0
     side: Annotated[  # type: ignore[misc]  # for the other questions it is a constant
         Whole,
@@ -102,11 +113,7 @@ class InversionSpec(Spec):
     ] = 1
     local_lr: Annotated[
         Real,
-        Setting(
-            "learning rate of a client's steps; with --epochs, of the server's step between them",
-            above=0,
-            panel=TRAINING,
-        ),
+        Setting("learning rate of a client's local steps", above=0, panel=TRAINING),
     ] = 1e-4
     simulate: Annotated[
         Truth,
@@ -120,12 +127,49 @@ class InversionSpec(Spec):
             panel=TRAINING,
         ),
     ] = 1
+    server_lr: Annotated[
+        Real | None,
+        Setting(
+            "with --epochs: learning rate of the server's step along the gradient of each update; "
+            f"by default {SERVER_LR:g}, and after local steps what averaging the weights gives: "
+            "--local-lr times --local-steps",
+            above=0,
+            panel=TRAINING,
+        ),
+    ] = None
+    same_batches: Annotated[
+        Truth,
+        Setting(
+            "with --epochs: do not shuffle, so that an update has the same records in every epoch",
+            panel=TRAINING,
+        ),
+    ] = False
     matching: Annotated[
         str | None,
         Setting(
-            "with --epochs: how to match records between epochs; greedy (the paper's) and optimal "
-            "compare rough images, gradients also compares gradients",
+            "with --epochs: how to match records between epochs; greedy (the default of agic) and "
+            "optimal compare rough images, gradients (the default of others) also compares "
+            "gradients, known grants the right matching to the attacker",
             choices=MATCHINGS,
+            panel=ATTACK,
+        ),
+    ] = None
+    joint: Annotated[
+        str | None,
+        Setting(
+            "with --epochs: how to rebuild records from all epochs; per-sample (the paper's rule "
+            "and the default of agic): each from the updates that are matched for it; all (ours "
+            "and the default of others): all records together from all updates",
+            choices=JOINTS,
+            panel=ATTACK,
+        ),
+    ] = None
+    gamma: Annotated[
+        Real | None,
+        Setting(
+            "with --epochs: weight of the updates of each later epoch beside 1 for the first; by "
+            f"default {LATER_EPOCHS:g} for --joint per-sample and 1 for --joint all",
+            above=0,
             panel=ATTACK,
         ),
     ] = None
@@ -150,18 +194,33 @@ class InversionSpec(Spec):
     labels: Annotated[
         str,
         Setting(
-            "infer the labels from the gradient, or give the attacker known ones",
+            "known grants the labels to the attacker; inferred takes iDLG for single records and "
+            "counts for batches; gradinversion (the paper's) takes no label to occur twice in an "
+            "update",
             choices=LABELS,
             panel=ATTACK,
         ),
     ] = INFERRED
     net: Annotated[str | None, Setting("the network", choices=(*NETS, MLP), panel=TRAINING)] = None
+    classes: Annotated[
+        Whole | None,
+        Setting(
+            "outputs of the network's head, where they are more than the classes of the data, such "
+            "as 1000 for a sample of ImageNet",
+            least=2,
+            panel=TRAINING,
+        ),
+    ] = None
     init: Annotated[
         str, Setting("how to draw the initial weights", choices=SCHEMES, panel=TRAINING)
     ] = "pytorch"
     weights: Annotated[
         str | None,
-        Setting("trained weights: a file of safetensors or a state dict of torch", panel=TRAINING),
+        Setting(
+            "trained weights: a file of safetensors or a state dict of torch, by its path or its "
+            "name in weights/ of the data folder",
+            panel=TRAINING,
+        ),
     ] = None
     hidden: Annotated[
         tuple[Whole, ...],
@@ -208,96 +267,10 @@ class InversionSpec(Spec):
 
         super().check()
         if self.update is not None:
-            self._check_update()
+            check_update(self)
             return
-        require(
-            self.task is None,
-            "--task alone gives no records that could be compared with rebuilt ones; name DATA, "
-            "or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
-        )
-        self._check_client()
-        self._check_epochs()
-        self._check_loss()
-        self._check_knowledge()
+        check_data(self)
         attempts_of(self)
-
-    def _check_update(self) -> None:
-        require(self.task is not None, "--update and --task go together; give both")
-        for one in fields(self):
-            default = InversionSpec.__dataclass_fields__[one.name].default
-            require(
-                one.name in OF_AN_UPDATE
-                or not getattr(self, one.name)
-                or getattr(self, one.name) == default,
-                f"--{one.name.replace('_', '-')} is about DATA, and --update takes the place of "
-                "DATA; leave it out",
-            )
-        require(
-            len(self.method) < 2,
-            f"--method names {len(self.method)} methods; --update takes one, since losses of "
-            "different methods cannot be compared: run one command for each",
-        )
-        others = ", ".join(name for name in METHODS if name != EXACT)
-        require(
-            self.method != (EXACT,),
-            f"--method {EXACT} is for DATA; with --update choose one of {others}",
-        )
-
-    def _check_client(self) -> None:
-        each = self.records_per_update
-        require(
-            self.images is None or self.images % each == 0,
-            f"--images is {self.images}; expected a multiple of {each}, the records behind one "
-            "update (--batch-size times --local-steps)",
-        )
-        require(
-            not self.simulate or self.local_steps > 1,
-            "--simulate is about local steps; give --local-steps of 2 or more",
-        )
-
-    def _check_loss(self) -> None:
-        require(
-            not self.numeric or self.labels == KNOWN or set(self.method) == {EXACT},
-            f"--loss {self.loss} has labels of numbers, which no search infers; give the attacker "
-            "known ones (--labels known; in an audit --set reconstruction.labels=known), or take "
-            f"--method {EXACT}",
-        )
-        require(
-            not self.numeric or self.epochs == 1,
-            "--epochs matches records by their classes, and --loss mse has none; leave one out",
-        )
-
-    def _check_epochs(self) -> None:
-        plain = self.local_steps == 1 and set(self.defense) == {NONE}
-        require(
-            self.epochs == 1 or plain,
-            "--epochs goes with single gradients without a defense; leave out --local-steps and "
-            "--defense",
-        )
-        require(
-            self.matching is None or self.epochs > 1,
-            "--matching is about several epochs; give --epochs of 2 or more, or leave it out",
-        )
-        require(
-            self.rough_iterations is None or self.epochs > 1,
-            "--rough-iterations is about images that are matched between epochs; give --epochs of "
-            "2 or more, or leave it out",
-        )
-        require(
-            self.epochs == 1 or EXACT not in self.method,
-            f"--method {EXACT} reads one gradient; leave out --epochs",
-        )
-
-    def _check_knowledge(self) -> None:
-        only_adaptive = set(self.knowledge) == {ADAPTIVE}
-        require(
-            not only_adaptive or NONE not in self.defense,
-            "an adaptive attacker needs a defense to adapt to; name one with --defense",
-        )
-        require(
-            not only_adaptive or EXACT not in self.method,
-            f"--method {EXACT} adapts to no defense; choose --knowledge {STATIC}",
-        )
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
         """Return why no figure exists for this knowledge and round; empty where one does.

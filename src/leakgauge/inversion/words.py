@@ -14,9 +14,26 @@ MLP = "mlp"
 """The network for tables."""
 
 SCHEMES = ("pytorch", "he", "he-fan-out", "wide-uniform")
-GRADIENTS = "gradients"
-MATCHINGS = ("greedy", "optimal", GRADIENTS)
-KNOWN, INFERRED = LABELS = ("known", "inferred")
+GREEDY, OPTIMAL, GRADIENTS = "greedy", "optimal", "gradients"
+KNOWN, INFERRED, GRADINVERSION, COUNTS = "known", "inferred", "gradinversion", "counts"
+MATCHINGS = (GREEDY, OPTIMAL, GRADIENTS, KNOWN)
+LABELS = (KNOWN, INFERRED, GRADINVERSION, COUNTS)
+
+PER_SAMPLE, TOGETHER = JOINTS = ("per-sample", "all")
+"""How records are rebuilt from several epochs: by the paper's rule, or by ours."""
+
+AGIC = "agic"
+"""The method that follows Xu et al., also over several epochs."""
+
+LATER_EPOCHS = 0.1
+"""AGIC's weight gamma of the updates of each epoch after the first, which weighs 1."""
+
+SERVER_LR = 0.01
+"""Learning rate of the server's step after each gradient, over several epochs. AGIC's paper names
+none; this one is ours."""
+
+DISTINCT, RANDOM, FIRST = DRAWS = ("distinct", "random", "first")
+"""How the attacked records are drawn from the data."""
 
 IMAGES = 8
 """Records that are attacked unless a user says otherwise."""

@@ -40,6 +40,10 @@ def rounds_of(when: int | str) -> int | None:
     return int(count) if not start and count.isdecimal() else None
 
 
+SECONDS = "seconds"
+"""The metric whose figures are computing times: equal runs differ in them."""
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A figure that is estimated from data, with its interval.
@@ -107,7 +111,8 @@ class Measurement:
         histogram: for ``epsilon``, of the scores that it was computed from.
         held_out: the same figure of held-out shadow data, where a choice looks at it.
         versions: of the packages that computed it.
-        seconds: computing time; the only field that differs between equal runs.
+        seconds: computing time; the only field that differs between equal runs, but for the figure
+            of the metric ``"seconds"``.
     """
 
     question: str

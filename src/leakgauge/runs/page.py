@@ -12,10 +12,11 @@ from leakgauge.report.compare import Comparison, PaperFigure, Played
 from leakgauge.report.compare_page import render_comparison
 from leakgauge.report.page import Page, render_page
 from leakgauge.report.section import Section
-from leakgauge.results.measurements import REPORT_FILE, RUN_FILE
+from leakgauge.results.measurements import REPORT_FILE, RUN_FILE, Measurement
 from leakgauge.runs.audit import REFUSED_FILE, UNFINISHED, AuditRun
 from leakgauge.runs.question import Answer, Question, answering
 from leakgauge.runs.store import Description, Store, key_of, read_description
+from leakgauge.runs.timings import Timing, read_timings
 
 _PAPER = pydantic.TypeAdapter(list[PaperFigure])
 
@@ -131,6 +132,7 @@ def read_comparison(folder: Path, questions: Mapping[str, Question]) -> tuple[Co
     settings: Mapping[str, Any] = description.settings
     require(description.is_grid, f"{str(folder)!r} holds no grid; expected the --out of one")
     cells = {key: store.read(key) for key in description.cells if store.has(key)}
+    timings = read_timings(folder)
     name = str(settings.get("question"))
     require(name in questions, f"the question {name!r} is not installed; install its package")
     try:
@@ -140,7 +142,7 @@ def read_comparison(folder: Path, questions: Mapping[str, Question]) -> tuple[Co
             size=settings["size"],
             asked=settings["asked"],
             cells={
-                key: Played(identity["settings"], answer.measurements)
+                key: Played(identity["settings"], [*answer.measurements, *_times(timings, key)])
                 for key, (identity, answer) in cells.items()
             },
             grids=settings["grids"],
@@ -151,3 +153,8 @@ def read_comparison(folder: Path, questions: Mapping[str, Question]) -> tuple[Co
             f"{str(folder / RUN_FILE)!r} is damaged ({type(error).__name__}); run the grid again"
         ) from error
     return comparison, questions[name]
+
+
+def _times(timings: Mapping[str, Timing], key: str) -> Sequence[Measurement]:
+    """The figures of time of a cell, where they are known."""
+    return timings[key].figures if key in timings else ()

@@ -12,12 +12,14 @@ from typing import Any
 from leakgauge.core.checks import InputError
 from leakgauge.core.threads import one_thread
 from leakgauge.core.versions import versions
+from leakgauge.results.measurements import SECONDS, Measurement
 from leakgauge.runs.executors import TWICE, spread
 from leakgauge.runs.grid import Grid
 from leakgauge.runs.question import Question, Silent
 from leakgauge.runs.sources import source_of, unchanged
 from leakgauge.runs.spec import Spec, own_code, plain
 from leakgauge.runs.store import GRID, Description, Store, key_of
+from leakgauge.runs.timings import keep_timing, read_timings
 from leakgauge.runs.work import Say, in_silence
 
 Progress = Callable[[int, int, float | None], None]
@@ -65,6 +67,7 @@ class Outcome:
         spec: of the cell.
         key: where its answer stands; empty where its data could not be read.
         seconds: that it took.
+        times: its figures of time, which the store keeps apart.
         refusal: why it has no answer; None where it has one.
         notes: on what was damaged and made anew.
     """
@@ -72,6 +75,7 @@ class Outcome:
     spec: Spec
     key: str
     seconds: float = 0.0
+    times: tuple[Measurement, ...] = ()
     refusal: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -110,7 +114,8 @@ def run_grid(
     todo = {key: job for key, job in jobs.items() if key not in done}
 
     def report() -> None:
-        left = seconds_left(store.seconds, jobs, todo, workers=workers)
+        took = {key: one.seconds for key, one in read_timings(out).items()}
+        left = seconds_left(took, jobs, todo, workers=workers)
         progress(len(jobs) - len(todo), len(jobs), left)
 
     left = list(todo.values())
@@ -125,7 +130,7 @@ def run_grid(
         for note in outcome.notes:
             say(note)
         if outcome.refusal is None:
-            store.keep_seconds(outcome.key, outcome.seconds)
+            keep_timing(out, outcome.key, outcome.seconds, outcome.times)
         else:
             refused.append(outcome)
         report()
@@ -135,7 +140,7 @@ def run_grid(
 def play(job: Job, out: Path) -> Outcome:
     """Play one cell and keep its answer; steps that a kill left finished are not done again."""
     began, key, store = time.perf_counter(), job.key, Store(out)
-    refusal, notes = None, list[str]()
+    refusal, notes, times = None, list[str](), list[Measurement]()
     with store.alone(key):
         if store.kept(key, job.identity, notes.append) is None:
             try:
@@ -146,10 +151,12 @@ def play(job: Job, out: Path) -> Outcome:
                 if answer.stopped:  # a cell is whole or not there; its checkpoints stay
                     raise KeyboardInterrupt
                 store.keep(key, job.identity, answer, timed=False)
+                times = [one for one in answer.measurements if one.metric == SECONDS]
             except InputError as error:
                 store.forget(key)
                 refusal = str(error)
-    return Outcome(job.spec, key, time.perf_counter() - began, refusal, tuple(notes))
+    seconds = time.perf_counter() - began
+    return Outcome(job.spec, key, seconds, tuple(times), refusal, tuple(notes))
 
 
 def seconds_left(

@@ -2,7 +2,7 @@
 
 ``run.yaml`` says what the folder is. ``cells/KEY/`` appears whole or not at all, so a kill at any
 moment leaves finished cells only; ``work/KEY/`` holds the checkpoints of an unfinished one. Equal
-runs leave equal ``cells/`` and ``run.yaml``; the seconds, which differ, stand in ``timings.json``.
+grids leave equal ``cells/`` and ``run.yaml``; the times, which differ, stand in ``timings.json``.
 
 ``run.yaml`` and ``cell.yaml`` are sealed (``core.files``), and ``cell.yaml`` has the checksum of
 each other file of its cell. A reader refuses what was damaged; a repeated command makes it anew.
@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,12 @@ import pydantic
 from filelock import FileLock
 
 from leakgauge.core.checks import InputError, require
-from leakgauge.core.files import DamagedError, checksum_of, read_yaml, write_text, write_yaml
+from leakgauge.core.files import DamagedError, checksum_of, read_yaml, write_yaml
 from leakgauge.results.measurements import (
     MEASUREMENTS_FILE,
     RUN_FILE,
+    SECONDS,
+    Measurement,
     Run,
     read_measurements,
     write_measurements,
@@ -34,7 +36,6 @@ from leakgauge.runs.question import Answer
 from leakgauge.runs.work import Say, WorkFolder, in_silence
 
 CELL_FILE = "cell.yaml"
-TIMINGS_FILE = "timings.json"
 LOCKS = ".locks"
 OWNER_ONLY = 0o700
 """The mode of a new folder: reports and measurements tell of private records."""
@@ -162,7 +163,7 @@ class Store:
             key: its name.
             identity: all that its figures depend on.
             answer: of the question.
-            timed: whether to keep the seconds, in which equal runs differ.
+            timed: whether to keep the seconds and the figures of time, in which equal runs differ.
         """
         part = self.work(key).files
         cell = {
@@ -170,10 +171,8 @@ class Store:
             "run": asdict(answer.run),
             "missing": list(answer.missing),
         }
-        figures = answer.measurements
-        write_measurements(
-            part, figures if timed else [replace(one, seconds=0.0) for one in figures]
-        )
+        figures = answer.measurements if timed else _timeless(answer.measurements)
+        write_measurements(part, figures)
         write_yaml(part / CELL_FILE, {"key": key, **cell, "files": _checksums(part)})
         self.folder(key).parent.mkdir(exist_ok=True)
         try:
@@ -236,19 +235,6 @@ class Store:
         _check_files(folder, files)
         return identity, Answer(run, read_measurements(folder), missing)
 
-    @property
-    def seconds(self) -> dict[str, float]:
-        """The seconds that each finished cell took, where they are known."""
-        try:
-            known: dict[str, float] = json.loads((self.path / TIMINGS_FILE).read_text("utf-8"))
-        except (OSError, ValueError):  # only the estimate of the time left depends on it
-            return {}
-        return known
-
-    def keep_seconds(self, key: str, seconds: float) -> None:
-        """Keep the seconds that a cell took. One process does this."""
-        write_text(self.path / TIMINGS_FILE, json.dumps({**self.seconds, key: round(seconds, 3)}))
-
 
 def key_of(identity: Mapping[str, Any]) -> str:
     """Return the sha256, in hex, of plain values; it does not depend on the order of names.
@@ -285,6 +271,11 @@ def _description(file: Path) -> Description:
         raise DamagedError(
             f"{str(file)!r} is damaged ({where}: {problem['msg'].lower()})"
         ) from error
+
+
+def _timeless(figures: Iterable[Measurement]) -> list[Measurement]:
+    """The figures in which equal runs agree, without the seconds that they took."""
+    return [replace(one, seconds=0.0) for one in figures if one.metric != SECONDS]
 
 
 def _checksums(folder: Path) -> dict[str, str]:

@@ -1,33 +1,24 @@
-"""Rebuilds the records that a client used in several epochs from all of its updates together."""
+"""Rebuilds the records that a client used in several epochs from all of its updates together.
+
+This rule is ours: every record is searched for once, and every update counts once. The paper's rule
+is in ``per_sample``.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from leakgauge.core.checks import require
-from leakgauge.core.types import Grads, Params, Task
-from leakgauge.inversion.double_backward.gradients import differentiable_gradients
+from leakgauge.core.types import Task
+from leakgauge.inversion.epochs.epoch import Epoch
 from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.search.engine import objective_of, rescaled
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.starts import check_start, draw_starts
 from leakgauge.inversion.search.targets import Progress, Reconstruction, search
 from leakgauge.runs.checkpoint import Checkpoint
-
-
-@dataclass(frozen=True, eq=False)
-class Epoch:
-    """What the server saw in one epoch.
-
-    Attributes:
-        params: where every update of this epoch started, leaf ``[*p]``.
-        grads: of its U updates, leaf ``[U, *p]``.
-    """
-
-    params: Params
-    grads: Grads
 
 
 def joint_reconstruct(
@@ -47,13 +38,14 @@ def joint_reconstruct(
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Reconstruction:
-    """Return all n records, rebuilt together from every update that holds them.
+    """Return all n records, rebuilt together from every update that holds them. This rule is ours.
 
-    The objective is ``sum_e w_e mean_u D(g_eu(x), g_eu)``, over epochs e and their updates u. The
-    paper's text was not at hand: equal weights of 1 are our reading. Epochs are observations of
-    their own, so their distances add up, and a prior weighs less beside several of them, unless
-    its weight is relative. Where ``settings`` rescale records, the updates of the first epoch
-    decide the factor.
+    The objective is ``sum_e w_e mean_u D(g_eu(x), g_eu)``, over epochs e and their updates u, each
+    gradient at the weights of its own update. All records of all updates are common: a wrong plan
+    therefore harms all of them, and a right one helps them more than the paper's rule does
+    (``per_sample_reconstruct``). Epochs are observations of their own, so their distances add up,
+    and a prior weighs less beside several of them, unless its weight is relative. Where
+    ``settings`` rescale records, the updates of the first epoch decide the factor.
 
     Args:
         task: the model and its loss.
@@ -77,17 +69,12 @@ def joint_reconstruct(
 
     Returns:
         One target, ``x [1, n, ...]``.
-
-    References:
-        Xu et al., AGIC, SRDS 2022, Eq. 5.
     """
     shares = [1.0] * len(epochs) if weights is None else list(weights)
-    check_plan(plan, epochs=len(epochs), labels=len(labels), weights=len(shares))
+    check_plan(plan, epochs=epochs, weights=len(shares))
+    check_labels(plan, labels)
     count, measure = len(labels), objective_of(settings, task.model)
-    epochs = [
-        replace(one, grads={name: one.grads[name].to(leaf) for name, leaf in one.params.items()})
-        for one in epochs
-    ]
+    epochs = [one.like_params() for one in epochs]
 
     def objective(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
         return torch.stack([_distance(one_x, one_y) for one_x, one_y in zip(x, y, strict=True)])
@@ -96,8 +83,7 @@ def joint_reconstruct(
         total = x.new_zeros(())
         for number, (share, epoch) in enumerate(zip(shares, epochs, strict=True)):
             held = plan.batches(x, epoch=number), plan.batches(y, epoch=number)
-            grads = differentiable_gradients(task, epoch.params, *held)
-            total = total + share * measure(grads, epoch.grads).mean()
+            total = total + share * measure(epoch.gradients(task, *held), epoch.grads).mean()
         return total
 
     like = next(iter(epochs[0].params.values()))
@@ -122,22 +108,38 @@ def joint_reconstruct(
     y = plan.batches(labels, epoch=0)
     scaled = rescaled(
         plan.batches(rebuilt.x[0], epoch=0),
-        lambda x: differentiable_gradients(task, epochs[0].params, x, y),
+        lambda x: epochs[0].gradients(task, x, y),
         epochs[0].grads,
         (low, high) if settings.boxed else None,
     )
     return replace(rebuilt, x=scaled.flatten(0, 1)[plan.order(0)][None])
 
 
-def check_plan(plan: EpochPlan, *, epochs: int, labels: int, weights: int) -> None:
-    """Refuse a plan of other epochs or records."""
-    planned = len(plan.members)
+def check_plan(plan: EpochPlan, *, epochs: Sequence[Epoch], weights: int) -> None:
+    """Refuse a plan of other epochs or updates than these.
+
+    Args:
+        plan: of the records.
+        epochs: what the server saw.
+        weights: number of the epochs' weights.
+    """
+    planned, updates = plan.members.shape[:2]
     require(
-        planned == epochs == weights,
-        f"the plan is of {planned} epochs, {epochs} came with {weights} weights; expected "
+        planned == len(epochs) == weights,
+        f"the plan is of {planned} epochs, {len(epochs)} came with {weights} weights; expected "
         "equal numbers",
     )
+    for number, epoch in enumerate(epochs, start=1):
+        require(
+            len(epoch) == updates,
+            f"epoch {number} has {len(epoch)} updates, and the plan is of {updates}; expected "
+            "equal numbers",
+        )
+
+
+def check_labels(plan: EpochPlan, labels: Tensor) -> None:
+    """Refuse labels of other records than the plan's."""
     require(
-        labels == plan.records,
-        f"the plan is of {plan.records} records, {labels} labels came; expected one for each",
+        len(labels) == plan.records,
+        f"the plan is of {plan.records} records, {len(labels)} labels came; expected one for each",
     )

@@ -15,7 +15,8 @@ from leakgauge.core.types import Task
 from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 from leakgauge.inversion.double_backward.products import squares
-from leakgauge.inversion.epochs.joint import Epoch, check_plan, joint_reconstruct
+from leakgauge.inversion.epochs.epoch import Epoch
+from leakgauge.inversion.epochs.joint import check_labels, check_plan, joint_reconstruct
 from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.search.engine import objective_of
 from leakgauge.inversion.search.objective import Cosine, Objective, cosine_distance, stretches
@@ -47,17 +48,19 @@ def refine_assignment(
 ) -> EpochPlan:
     """Return a plan that is improved by joint searches, each of which leaves one epoch out.
 
-    This is ours, not the paper's. A search by a wrong plan gives records that agree with it, so the
-    other epochs decide the plan of an epoch: after a short search without this epoch, its updates
-    swap records, the best swap first, while that brings the mean gradients of their records nearer
-    to the observed ones (by the attack's own cosine, else the plain one). Every search continues
-    from the best point of the one before; in each turn one search uses all epochs. There are twelve
-    searches (or one for each epoch, where there are more), each with a twentieth of the attack's
-    iterations: three fifths of them together. There is one start, whatever the attack's restarts. A
-    relative prior has the weight that it has beside all epochs, also where one is left out.
+    This is ours, not the paper's, and so are the searches (``joint_reconstruct``). A search by a
+    wrong plan gives records that agree with it, so the other epochs decide the plan of an epoch:
+    after a short search without this epoch, its updates swap records, the best swap first, while
+    that brings the mean gradients of their records nearer to the observed ones (by the attack's own
+    cosine, else the plain one). Every search continues from the best point of the one before; in
+    each turn one search uses all epochs. There are twelve searches (or one for each epoch, where
+    there are more), each with a twentieth of the attack's iterations: three fifths of them
+    together. There is one start, whatever the attack's restarts. A relative prior has the weight
+    that it has beside all epochs, also where one is left out.
 
     The gradient of a batch is taken for the mean of its records' gradients: the model keeps records
-    apart. The gradients of all n records are in memory together.
+    apart. The gradients of all n records are in memory together; where the model moves between the
+    updates of an epoch, they are computed once for each update.
 
     Args:
         task: the model and its loss.
@@ -80,7 +83,8 @@ def refine_assignment(
         A plan of the same epochs; the order of records within an update of the later ones means
         nothing (``arrange`` gives it one).
     """
-    check_plan(plan, epochs=len(epochs), labels=len(labels), weights=len(epochs))
+    check_plan(plan, epochs=epochs, weights=len(epochs))
+    check_labels(plan, labels)
     if len(epochs) == 1 or len(plan.members[0]) == 1:
         return plan  # There is nothing to decide.
     how = replace(
@@ -161,15 +165,7 @@ def swapped(
     Returns:
         ``[U, B]``; the order within an update means nothing.
     """
-    with torch.no_grad():
-        own = differentiable_gradients(task, epoch.params, x[:, None], labels.to(x.device)[:, None])
-    observed = {name: epoch.grads[name].to(leaf) for name, leaf in own.items()}
-    weights = stretches(measure, observed) or stretches(Cosine(), observed) or {}
-    flat, seen = ([flat_leaf(side[name]) for name in weights] for side in (own, observed))
-    shares = torch.stack(list(weights.values()))
-    among = torch.einsum("lu,lij->uij", shares.double(), _inner(flat, flat))
-    with_seen = torch.einsum("lu,liu->iu", shares.double(), _inner(flat, seen))
-    theirs = squares(seen, shares).double()
+    among, with_seen, theirs = _products(task, epoch, x, labels, measure)
     update = (members.flatten().argsort() // members.shape[1]).to(x.device)
     kept, least = update.clone(), float("inf")
     while True:
@@ -180,6 +176,37 @@ def swapped(
             return kept.argsort(stable=True).view_as(members).to(members.device)
         kept, least = update.clone(), distance
         update[[one, other]] = update[[other, one]]
+
+
+def _products(
+    task: Task, epoch: Epoch, x: Tensor, labels: Tensor, measure: Objective
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The inner products that the distances are made of, at the weights of each update.
+
+    Returns:
+        Of each update those of all pairs of records ``[U, n, n]``, those of records with updates
+        ``[n, U]``, and the squared norms of the updates ``[U]``.
+    """
+    groups = [slice(None)] if epoch.one_model else [slice(u, u + 1) for u in range(len(epoch))]
+    parts = [_at_one_model(task, epoch, group, x, labels, measure) for group in groups]
+    among, with_seen, theirs = zip(*parts, strict=True)
+    return torch.cat(among), torch.cat(with_seen, 1), torch.cat(theirs)
+
+
+def _at_one_model(
+    task: Task, epoch: Epoch, group: slice, x: Tensor, labels: Tensor, measure: Objective
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As ``_products``, of a group of updates that started at the same weights."""
+    params = {name: leaf[group][0] for name, leaf in epoch.params.items()}
+    with torch.no_grad():
+        own = differentiable_gradients(task, params, x[:, None], labels.to(x.device)[:, None])
+    observed = {name: epoch.grads[name][group].to(leaf) for name, leaf in own.items()}
+    weights = stretches(measure, observed) or stretches(Cosine(), observed) or {}
+    flat, seen = ([flat_leaf(side[name]) for name in weights] for side in (own, observed))
+    shares = torch.stack(list(weights.values()))
+    among = torch.einsum("lu,lij->uij", shares.double(), _inner(flat, flat))
+    with_seen = torch.einsum("lu,liu->iu", shares.double(), _inner(flat, seen))
+    return among, with_seen, squares(seen, shares).double()
 
 
 def _inner(ones: list[Tensor], others: list[Tensor]) -> Tensor:

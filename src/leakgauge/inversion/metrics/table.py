@@ -2,6 +2,7 @@
 
 import math
 
+from leakgauge.results.measurements import SECONDS
 from leakgauge.results.metrics import Metric
 
 PSNR = "psnr"
@@ -11,6 +12,9 @@ COLUMNS = "columns"
 LABEL_ACCURACY = "label_accuracy"
 LOSS = "loss"
 
+WITHOUT = {"no_pooling": (False, True), "no_labels": (True, False), "plain": (False, False)}
+"""Of the paper's matching, by name: whether images are pooled, and whether labels filter pairs."""
+
 METRICS = {
     PSNR: Metric(title="PSNR", unit="dB", low=-math.inf, high=math.inf, headline=True),
     SSIM: Metric(title="SSIM", low=-1.0),
@@ -18,9 +22,15 @@ METRICS = {
     COLUMNS: Metric(title="Columns right", headline=True),
     LABEL_ACCURACY: Metric(title="Labels right"),
     "matching_greedy": Metric(title="Matched, greedy"),
+    "matching_greedy_no_pooling": Metric(title="Matched, greedy, no pooling"),
+    "matching_greedy_no_labels": Metric(title="Matched, greedy, no labels"),
+    "matching_greedy_plain": Metric(title="Matched, greedy, neither"),
     "matching_optimal": Metric(title="Matched, optimal"),
     "matching_gradients": Metric(title="Matched, by gradients"),
+    SECONDS: Metric(title="Time", unit="s", high=math.inf, higher_is_worse=False),
     LOSS: Metric(title="Loss", high=math.inf, higher_is_worse=False, tabled=False),
 }
 """By name. The figure of a single column of a table is named ``"columns: NAME"``. What a guess
-scores depends on the data. The loss is what the attacker minimizes, not a distance to the truth."""
+scores depends on the data. The loss is what the attacker minimizes, not a distance to the truth.
+The time is that of the search for the records of one update; over several epochs, of the joint
+search alone, for as many records."""

@@ -1,6 +1,7 @@
 """Charts of an attempt's loss and PSNR over the iterations."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
@@ -33,12 +34,7 @@ def draw_curves(tests: Sequence[Test], metric: str, *, name: str) -> Markup | No
         if metric == LOSS:
             _loss_axis(axes, [value for curve in curves.values() for _, value in curve])
         for number, curve in curves.items():
-            axes.plot(
-                *zip(*curve, strict=True),
-                color=_COLOURS[number % len(_COLOURS)],
-                ls=_LINES[number // len(_COLOURS) % len(_LINES)],
-                lw=2,
-            )
+            axes.plot(*zip(*curve, strict=True), **drawn_style(number))
         axes.set_xlabel("iteration")
         axes.grid(visible=False, axis="x")
     return svg[0]
@@ -67,6 +63,12 @@ def _tick(value: float) -> str:
     if after > 2:
         digits, exponent = digits.replace(".", ""), str(int(exponent) - after)
     return f"{digits}e{int(exponent)}"
+
+
+def drawn_style(number: int) -> dict[str, Any]:
+    """Return colour, dash and width of a line in a chart, as matplotlib takes them."""
+    dash = _LINES[number // len(_COLOURS) % len(_LINES)]
+    return {"color": _COLOURS[number % len(_COLOURS)], "ls": dash, "lw": 2}
 
 
 def line_style(number: int) -> tuple[str, str]:

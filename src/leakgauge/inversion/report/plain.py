@@ -39,7 +39,7 @@ def _of_attempt(run: Run, test: Test, facts: Plain) -> Plain:
         "label_accuracy": _values(test, LABEL_ACCURACY).get(""),
         "columns": _values(test, f"{COLUMNS}: "),
         "matching": _values(test, "matching_"),
-        "joint_matching": run.settings["matching"],
+        "joint": _joint(test),
         "single_epochs": facts["single_epochs"],
         "chance": facts["chance"],
         "seconds_per_iteration": _seconds(test, facts["iterations"]),
@@ -66,6 +66,18 @@ def _of_update(run: Run, test: Test, facts: Plain) -> Plain:
 def _estimate(test: Test, metric: str) -> Estimate | None:
     measurement = test.at(metric)
     return None if measurement is None else measurement.estimate
+
+
+def _joint(test: Test) -> Plain | None:
+    """How several epochs were put together; None with a single one."""
+    details = next(iter(test.figures.values())).details
+    if "joint" not in details:
+        return None
+    return {
+        "matching": details["matching"],
+        "rule": details["joint"],
+        "later_epochs_weigh": float(details["later"]),
+    }
 
 
 def _ends(test: Test, metric: str) -> dict[str, float] | None:

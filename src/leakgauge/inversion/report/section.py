@@ -15,7 +15,7 @@ from leakgauge.inversion.report.effect import effect_of
 from leakgauge.inversion.report.gallery import gallery
 from leakgauge.inversion.report.levels import Verdict, by_nearness, worst
 from leakgauge.inversion.report.records import Rows, read_pictures, read_rows
-from leakgauge.inversion.report.wording import sentence, statement, title
+from leakgauge.inversion.report.wording import joint_sentence, sentence, statement, title
 from leakgauge.inversion.run.facts import read_facts
 from leakgauge.inversion.run.records import TRUTH
 from leakgauge.inversion.words import NAME
@@ -103,6 +103,7 @@ def _values(
         "count": answer.measurements[0].estimate.n,
         "columns": _columns(tests),
         "epochs": _epochs(tests),
+        "joints": [text for test in tests if (text := joint_sentence(test))],
         "curves": {name: svg for name, svg in curves.items() if svg is not None},
         "legend": _legend(tests),
         "gallery": gallery(pictures),

@@ -40,6 +40,32 @@ def statement(test: Test) -> str:
     return _of_columns(verdict.figure)
 
 
+_MATCHED = {
+    "greedy": "matched by rough images, the most similar pairs first (the paper's way)",
+    "optimal": "matched by rough images, with the smallest sum of distances (ours)",
+    "gradients": "matched by rough images and then by gradients (ours)",
+    "known": "matched as they truly are: the attacker was told",
+}
+_JOINED = {
+    "per-sample": "each record was rebuilt from the one update of each epoch that is matched for "
+    "it (the paper's rule)",
+    "all": "all records were rebuilt together from all updates (our rule)",
+}
+
+
+def joint_sentence(test: Test) -> str:
+    """Return by which rules an attempt used several epochs; empty with a single one."""
+    details = next(iter(test.figures.values())).details
+    if "joint" not in details:
+        return ""
+    later = details["later"]
+    weighed = "equally" if later == "1" else f"1 in the first and {later} in later epochs"
+    return (
+        f"{title(test)}: records of several epochs were {_MATCHED[details['matching']]}; "
+        f"{_JOINED[details['joint']]}, and updates weigh {weighed}."
+    )
+
+
 def certainty(estimate: Estimate) -> str:
     """Return the interval of a mean over images; a single image says nothing of others."""
     if estimate.n == 1:

@@ -22,6 +22,34 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Rules:
+    """How an attempt puts several epochs together.
+
+    Attributes:
+        matching: how records are matched between epochs, one of ``words.MATCHINGS``.
+        joint: how they are rebuilt then, one of ``words.JOINTS``.
+        later: weight of the updates of each later epoch; those of the first weigh 1.
+    """
+
+    matching: str
+    joint: str
+    later: float
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The rules as texts by name, for the details of a measurement."""
+        return {"matching": self.matching, "joint": self.joint, "later": f"{self.later:g}"}
+
+    def weights(self, epochs: int) -> list[float]:
+        """Return the weight of each epoch.
+
+        >>> Rules("greedy", "per-sample", 0.1).weights(3)
+        [1.0, 0.1, 0.1]
+        """
+        return [1.0, *[self.later] * (epochs - 1)]
+
+
+@dataclass(frozen=True)
 class Attempt:
     """One attempt to rebuild records.
 
@@ -68,6 +96,18 @@ class Attempt:
         """The settings of the search for rough images, which are matched between epochs."""
         most = self.spec.rough_iterations or words.ROUGH_ITERATIONS
         return replace(self.settings, iterations=min(most, self.settings.iterations))
+
+    @property
+    def rules(self) -> Rules:
+        """The rules over several epochs: the paper's for ``agic``, ours for others, unless named.
+
+        The weight of later epochs goes with the rule of joint reconstruction.
+        """
+        spec, papers = self.spec, self.method.partition(":")[0] == words.AGIC
+        joint = spec.joint or (words.PER_SAMPLE if papers else words.TOGETHER)
+        later = words.LATER_EPOCHS if joint == words.PER_SAMPLE else 1.0
+        matching = spec.matching or (words.GREEDY if papers else words.GRADIENTS)
+        return Rules(matching, joint, later if spec.gamma is None else spec.gamma)
 
     @property
     def is_adaptive(self) -> bool:

@@ -9,7 +9,8 @@ from torch import Tensor
 from leakgauge.core.checks import InputError, require, require_choice
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Task
-from leakgauge.inversion.labels.inference import infer_labels
+from leakgauge.inversion.labels.inference import Method, infer_labels
+from leakgauge.inversion.run.labelling import are_searched_for, dealing_warnings, method_of
 from leakgauge.inversion.run.received import Received, are_pictures
 from leakgauge.inversion.search.engine import classes_of, reconstruct
 from leakgauge.inversion.search.settings import Settings
@@ -111,7 +112,8 @@ def rebuild_received(
             prediction for counting labels; the search looks for none of them in the update.
         update: what the client sent.
         settings: the method.
-        labels: ``"inferred"``, or ``"known"`` where the update holds them.
+        labels: ``"inferred"`` or the method that infers them, one of ``words.LABELS``; ``"known"``
+            where the update holds them.
         simulate: whether to simulate the local steps.
         seed: draws the starts and the public records that stand in for private ones.
         progress: as for ``reconstruct``.
@@ -147,12 +149,17 @@ def prepare_received(
     public = data.x.to(next(iter(update.before.values())).dtype)
     low, high = range_of(public)
     # First, since it says best what a model in train mode, or of other inputs, does wrong.
-    warnings = _warnings(task, update, data, simulate=simulate, seed=seed)
+    warnings = (
+        *_warnings(task, update, data, simulate=simulate, seed=seed),
+        *dealing_warnings(labels, settings, simulate=simulate),
+    )
     classes = classes_of(task, update.before, public[:1])
     if labels == KNOWN:
         given: Tensor | None = _sent_labels(update, count, classes)
+    elif are_searched_for(labels, settings):
+        given = None
     else:
-        given = None if settings.joint_labels else _inferred(task, update, count, public, seed)
+        given = _inferred(task, update, count, public, method=method_of(labels), seed=seed)
     local = local_steps(update, count) if simulate else None
     return PreparedUpdate(
         task, update, settings, (count, *shape), given, low, high, local, warnings, seed
@@ -242,11 +249,14 @@ def _on_device(update: Update, device: torch.device) -> Update:
     )
 
 
-def _inferred(task: Task, update: Update, count: int, public: Tensor, seed: int) -> Tensor:
+def _inferred(
+    task: Task, update: Update, count: int, public: Tensor, *, method: Method, seed: int
+) -> Tensor:
     """Labels ``[1, B]``, counted with some public records in place of the private ones."""
     drawn = stream(seed, "like").permutation(len(public))[:MOST_PUBLIC]
     like = public[torch.from_numpy(drawn).to(public.device)][None]
-    return infer_labels(task, update.before, update.as_gradient(), count, like=like).labels
+    sent = update.as_gradient()
+    return infer_labels(task, update.before, sent, count, method=method, like=like).labels
 
 
 def _sent_labels(update: Update, count: int, classes: int | None) -> Tensor:

@@ -12,6 +12,7 @@ from leakgauge.inversion.labels.inference import label_accuracy
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.table import LABEL_ACCURACY
 from leakgauge.inversion.run.attempt import Attempt
+from leakgauge.inversion.run.labelling import dealing_warnings
 from leakgauge.inversion.run.over_epochs import rebuild_over_epochs
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.scenario import Scenario
@@ -78,15 +79,16 @@ def _rebuild_by_search(
         progress=progress,
         checkpoint=checkpoint,
     )
-    rows = in_true_order(search.x, x)
+    rows, spec = in_true_order(search.x, x), attempt.spec
     scores = scores_of(scenario, rows, scenario.x, lpips)
+    dealt = dealing_warnings(spec.labels, attempt.settings, simulate=spec.simulate)
     return Rebuilt(
         in_units_of_scores(scenario, rows),
         in_units_of_scores(scenario, scenario.x),
         {**scores, **_of_labels(search.labels, y)},
         curves_of(scenario, search, x),
         search.seconds_per_iteration,
-        sent.warnings(simulated=attempt.spec.simulate),
+        (*sent.warnings(simulated=spec.simulate), *dealt),
         chance=chance_of(scenario),
     )
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.knowledge import ADAPTIVE
@@ -14,12 +15,12 @@ from leakgauge.data.roles import resolve_roles
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.run.attempt import attempts_of
 from leakgauge.inversion.run.receive import prepare_update
-from leakgauge.inversion.run.scenario import scenario_of
+from leakgauge.inversion.run.scenario import scenario_of, weights_file
 from leakgauge.inversion.words import (
     EXACT,
-    GRADIENTS,
     HIDDEN,
     MLP,
+    SERVER_LR,
     STRONGEST,
     default_image_count,
 )
@@ -28,6 +29,8 @@ from leakgauge.runs.spec import NONE
 
 if TYPE_CHECKING:
     from leakgauge.inversion.spec import InversionSpec
+
+Value = TypeVar("Value")
 
 _LABEL_NAMES = ("y", "label")
 """Columns of data without named roles that are taken for the label."""
@@ -52,8 +55,9 @@ def resolve(spec: InversionSpec, source: Source) -> InversionSpec:
     resolved = _with_network(_with_roles(spec, source), source)
     if spec.lpips is not None:
         Lpips.load(spec.lpips)
-    scenario_of(source, resolved)  # Refuses now what would be refused after the first files.
-    return replace(resolved, files=_digest(spec))
+    # It refuses now what would be refused after the first files.
+    scenario = scenario_of(source, resolved)
+    return replace(_over_epochs(resolved), draw=scenario.drawn, files=_digest(spec))
 
 
 def strongest(spec: InversionSpec, *, is_table: bool) -> tuple[str, ...]:
@@ -86,7 +90,6 @@ def _with_roles(spec: InversionSpec, source: Source) -> InversionSpec:
         drop=roles.drop if is_table else (),
         bins=roles.bins,
         images=spec.images or default_image_count(spec.records_per_update),
-        matching=spec.matching or (GRADIENTS if spec.epochs > 1 else None),
     )
 
 
@@ -130,16 +133,37 @@ def _with_network(spec: InversionSpec, source: Source) -> InversionSpec:
 
 def _iterations(spec: InversionSpec) -> int | None:
     """The iterations that all methods share; None where each has its own number."""
-    numbers = {one.settings.iterations for one in attempts_of(spec)}
-    return numbers.pop() if len(numbers) == 1 else None
+    return _shared(one.settings.iterations for one in attempts_of(spec))
+
+
+def _over_epochs(spec: InversionSpec) -> InversionSpec:
+    """Fill in what several epochs need; a rule stays open where each method has its own."""
+    if spec.epochs == 1:
+        return spec
+    averaged = spec.local_lr * spec.local_steps
+    rules = [one.rules for one in attempts_of(spec)]
+    return replace(
+        spec,
+        server_lr=spec.server_lr or (SERVER_LR if spec.local_steps == 1 else averaged),
+        matching=_shared(one.matching for one in rules),
+        joint=_shared(one.joint for one in rules),
+        gamma=_shared(one.later for one in rules),
+    )
+
+
+def _shared(values: Iterable[Value]) -> Value | None:
+    """The one value that all of them are; None where they differ."""
+    different = set(values)
+    return different.pop() if len(different) == 1 else None
 
 
 def _digest(spec: InversionSpec) -> str:
     """The sha256 of the files that settings name; empty where they name none."""
-    paths = [path for path in (spec.update, spec.weights, spec.lpips) if path is not None]
+    weights = None if spec.weights is None else weights_file(spec.weights)
+    paths = [Path(path) for path in (spec.update, weights, spec.lpips) if path is not None]
     if not paths:
         return ""
     try:
-        return hashlib.sha256(b"".join(Path(path).read_bytes() for path in paths)).hexdigest()
+        return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
     except OSError as error:
         raise InputError(f"{error.filename!r} cannot be read ({error.strerror})") from error

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.core.checks import require
-from leakgauge.core.rng import torch_stream
+from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Params, Schema, Task
-from leakgauge.data import Roles, Source, encode, make_table
+from leakgauge.data import Roles, Source, Table, data_folder, encode, make_table
 from leakgauge.data.encoding import encode_label, outputs_for
 from leakgauge.data.image_tables import make_picture_table
 from leakgauge.data.pixels import Pixels
 from leakgauge.gradients import params_of
+from leakgauge.inversion.run.drawing import draw_rows
 from leakgauge.models import build, initialise, load_weights, mlp
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ class Scenario:
         low: lowest values of a record, broadcast to it; the attacker searches above them.
         high: highest values of a record, broadcast to it.
         guess: a record ``[...]`` that uses no gradient: the mean of public ones.
+        drawn: how the records were drawn: ``"distinct"``, ``"random"`` or ``"first"``.
         pixels: turns records into images; None for a table.
         schema: of a table; None for images.
         classes: names of the labels.
@@ -53,6 +57,7 @@ class Scenario:
     low: Tensor
     high: Tensor
     guess: Tensor
+    drawn: str
     pixels: Pixels | None
     schema: Schema | None
     classes: tuple[str, ...]
@@ -73,11 +78,21 @@ def scenario_of(source: Source, spec: InversionSpec) -> Scenario:
     return make(source, spec)
 
 
+def weights_file(text: str) -> Path:
+    """Return the file of trained weights that a user names.
+
+    Args:
+        text: a path, or the name of a file in ``weights/`` of the folder of named datasets.
+    """
+    stored = (data_folder() or Path()) / "weights" / text
+    return stored if stored.is_file() and not Path(text).is_file() else Path(text)
+
+
 def _image_scenario(source: Source, spec: InversionSpec) -> Scenario:
     assert source.pixels is not None
     roles = Roles(str(spec.label), (), None, (), spec.bins, numeric=spec.numeric)
     table, rows = make_picture_table(source.frame, roles, drop_missing=spec.drop_missing)
-    attacked = _attacked_rows(spec, len(rows))
+    attacked, drawn = _attacked_rows(spec, table)
     others = np.delete(rows, attacked)
     of_others = np.delete(np.arange(len(rows)), attacked if len(others) else [])
     # Channels are scaled by public images; nothing private is used.
@@ -89,21 +104,23 @@ def _image_scenario(source: Source, spec: InversionSpec) -> Scenario:
     model = build(
         str(spec.net),
         channels=channels,
-        classes=outputs_for(table),
+        classes=_outputs(spec, table),
         side=side,
         init=spec.init,
         generator=torch_stream(spec.seed, "model"),
     ).to(spec.device)
     if spec.weights is not None:
-        load_weights(model, spec.weights)
+        load_weights(model, weights_file(spec.weights))
+    y = encode_label(table, torch.from_numpy(of_others), x.dtype)[attacked]
     return Scenario(
         task=Task(model, spec.loss),
         params=params_of(model),
         x=x,
-        y=encode_label(table, torch.from_numpy(of_others), x.dtype)[attacked].to(spec.device),
+        y=_outputs_of_labels(spec, table, y).to(spec.device),
         low=pixels.low.to(spec.device),
         high=pixels.high.to(spec.device),
         guess=torch.zeros_like(x[0]),
+        drawn=drawn,
         pixels=pixels,
         schema=None,
         classes=tuple(table.classes),
@@ -117,7 +134,8 @@ def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
         Roles(str(spec.label), (), spec.group, spec.drop, spec.bins, numeric=spec.numeric),
         drop_missing=spec.drop_missing,
     )
-    attacked = torch.from_numpy(_attacked_rows(spec, len(table)))
+    drawn_rows, drawn = _attacked_rows(spec, table)
+    attacked = torch.from_numpy(drawn_rows)
     others = torch.from_numpy(np.delete(np.arange(len(table)), attacked.numpy()))
     require(
         len(others) > 0,
@@ -125,19 +143,20 @@ def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
         "lower --images",
     )
     data = encode(table, fit_on=others).to(spec.device)
-    model = mlp(data.x.shape[1], outputs_for(table), spec.hidden, generator=torch.Generator())
+    model = mlp(data.x.shape[1], _outputs(spec, table), spec.hidden, generator=torch.Generator())
     initialise(model, spec.init, generator=torch_stream(spec.seed, "model"))
     model = model.to(spec.device)
     if spec.weights is not None:
-        load_weights(model, spec.weights)
+        load_weights(model, weights_file(spec.weights))
     return Scenario(
         task=Task(model, spec.loss),
         params=params_of(model),
         x=data.x[attacked],
-        y=data.y[attacked],
+        y=_outputs_of_labels(spec, table, data.y[attacked]),
         low=data.x[others].amin(dim=0),
         high=data.x[others].amax(dim=0),
         guess=data.x[others].mean(dim=0),
+        drawn=drawn,
         pixels=None,
         schema=data.schema,
         classes=tuple(table.classes),
@@ -145,13 +164,36 @@ def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
     )
 
 
-def _attacked_rows(spec: InversionSpec, count: int) -> np.ndarray:
-    """The positions of the attacked records among ``count``."""
+def _attacked_rows(spec: InversionSpec, table: Table) -> tuple[NDArray[np.int64], str]:
+    """The positions of the attacked records among those of the table, and how they were drawn."""
     assert spec.images is not None
-    last = spec.first + spec.images
-    require(
-        last <= count,
-        f"--images asks for records {spec.first} to {last - 1}, but there are {count}; lower "
-        "--images",
+    return draw_rows(
+        table.y.numpy(),
+        spec.images,
+        spec.records_per_update,
+        how=spec.draw,
+        first=spec.first,
+        rng=stream(spec.seed, "records"),
     )
-    return np.arange(spec.first, last)
+
+
+def _outputs(spec: InversionSpec, table: Table) -> int:
+    """How many outputs the network has: as many as the data have classes, or more by request."""
+    own = outputs_for(table)
+    require(
+        spec.classes is None or spec.classes >= own,
+        f"--classes is {spec.classes}, and the data have {own}; expected at least as many",
+    )
+    return spec.classes or own
+
+
+def _outputs_of_labels(spec: InversionSpec, table: Table, y: Tensor) -> Tensor:
+    """The output that stands for each label ``[n]``.
+
+    It is the label's code; with a head of more classes the label itself, where all labels are
+    numbers of outputs: those of a sample of ImageNet count its 1,000 classes.
+    """
+    if spec.classes is None or not all(name.isdecimal() for name in table.classes):
+        return y
+    numbers = torch.tensor([int(name) for name in table.classes])
+    return numbers.to(y.device)[y] if int(numbers.max()) < spec.classes else y

@@ -24,7 +24,7 @@ from leakgauge.inversion.run.rebuilt import Curve, Rebuilt
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.search.targets import Reconstruction
 from leakgauge.inversion.words import EXACT, KNOWN, NAME
-from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
+from leakgauge.results.measurements import ACCUMULATED, SECONDS, Estimate, Measurement
 from leakgauge.results.metrics import metric_named
 from leakgauge.results.statistics import mean_estimate, share_estimate
 
@@ -59,14 +59,22 @@ def scores_of(
 
 
 def curves_of(scenario: Scenario, search: Reconstruction, truth: Tensor) -> dict[str, Curve]:
-    """Return the loss and, for images, PSNR over the iterations, means over the targets."""
+    """Return the loss and, for images, PSNR over the iterations, means over the targets.
+
+    Args:
+        scenario: what is attacked.
+        search: of the records of ``truth`` in its order, however many targets it has.
+        truth: records of the updates ``[T, B, ...]``; those of an update come in any order.
+    """
     losses = zip(search.steps.tolist(), search.losses.mean(dim=0).tolist(), strict=True)
     # A search that ran off to infinity has points without a value.
     curves = {LOSS: tuple((float(at), value) for at, value in losses if math.isfinite(value))}
     if scenario.pixels is not None and search.snapshots.numel():
         values = [
             psnr(
-                in_units_of_scores(scenario, in_true_order(search.snapshots[:, at], truth)),
+                in_units_of_scores(
+                    scenario, in_true_order(search.snapshots[:, at].reshape(truth.shape), truth)
+                ),
                 in_units_of_scores(scenario, truth.flatten(0, 1)),
             ).mean()
             for at in range(search.snapshots.shape[1])
@@ -111,20 +119,20 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
         for when, scores in sets
         for name, values in scores.items()
     ]
+    seconds = _seconds(attempt, rebuilt)
+    each = seconds * attempt.spec.records_per_update / max(rebuilt.count, 1)
+    single: dict[str, tuple[Estimate, Curve | None]] = {}
+    single[SECONDS] = (Estimate(each, each, each, 1, unit="s"), None)
     curve = rebuilt.curves.get(LOSS)
-    if not curve:  # Nothing was searched for, or the loss never was finite.
-        return measurements
-    last = curve[-1][1]
-    loss = _measurement(
-        attempt,
-        data,
-        (LOSS, ACCUMULATED),
-        Estimate(last, last, last, rebuilt.count),
-        chance=0.0,
-        curve=curve,
-        seconds=_seconds(attempt, rebuilt),
-    )
-    return [*measurements, loss]
+    if curve:  # Else nothing was searched for, or the loss never was finite.
+        last = curve[-1][1]
+        single[LOSS] = (Estimate(last, last, last, rebuilt.count), curve)
+    return measurements + [
+        _measurement(
+            attempt, data, (name, ACCUMULATED), one, chance=0.0, curve=points, seconds=seconds
+        )
+        for name, (one, points) in single.items()
+    ]
 
 
 def iterations_of(attempt: Attempt) -> int:
@@ -173,6 +181,7 @@ def _measurement(
         details={
             "settings": EXACT if attempt.is_exact else repr(attempt.settings),
             "labels": attempt.spec.labels,
+            **({} if attempt.spec.epochs == 1 else attempt.rules.words),
         },
         versions=versions(),
         seconds=seconds,

@@ -4,6 +4,7 @@ from torch import Tensor
 
 from leakgauge.core.types import Params
 from leakgauge.inversion.run.attempt import Attempt
+from leakgauge.inversion.run.labelling import method_of
 from leakgauge.inversion.run.scenario import Scenario
 from leakgauge.inversion.search.attack import Knowledge, attack
 from leakgauge.inversion.search.settings import Settings
@@ -27,6 +28,7 @@ def attack_updates(
     *,
     seed: int,
     settings: Settings | None = None,
+    first_target: int = 0,
     snapshots: int = 0,
     progress: Progress | None,
     checkpoint: Checkpoint | None = None,
@@ -41,6 +43,7 @@ def attack_updates(
         y: labels ``[T, S * B]``.
         seed: of the search.
         settings: of the search; None takes the attempt's.
+        first_target: as for ``reconstruct``.
         snapshots: points at which the records are noted.
         progress: called at each iteration.
         checkpoint: keeps the state of the search on the way.
@@ -55,6 +58,7 @@ def attack_updates(
         _knowledge(scenario, attempt, y),
         record=tuple(scenario.x.shape[1:]),
         seed=seed,
+        first_target=first_target,
         snapshots=snapshots,
         progress=progress,
         checkpoint=checkpoint,
@@ -63,7 +67,12 @@ def attack_updates(
 
 
 def _knowledge(scenario: Scenario, attempt: Attempt, y: Tensor) -> Knowledge:
-    labels = y if attempt.spec.labels == KNOWN else None
+    spec = attempt.spec
     return Knowledge(
-        scenario.low, scenario.high, labels, attempt.is_adaptive, attempt.spec.simulate
+        scenario.low,
+        scenario.high,
+        y if spec.labels == KNOWN else None,
+        attempt.is_adaptive,
+        spec.simulate,
+        method_of(spec.labels),
     )

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Params, Task
-from leakgauge.inversion.labels.inference import infer_labels
+from leakgauge.inversion.labels.inference import Method, infer_labels
 from leakgauge.inversion.search.adaptive import adapted_settings
 from leakgauge.inversion.search.engine import reconstruct
 from leakgauge.inversion.search.settings import Settings
@@ -27,6 +27,7 @@ class Knowledge:
         defense: whether it knows the client's defense, and adapts to it.
         simulate: whether it simulates the client's local steps; else it takes the update for the
             gradient of one batch.
+        infer: how it infers labels; with ``"auto"``, a method that searches for labels does that.
     """
 
     low: Tensor
@@ -34,6 +35,7 @@ class Knowledge:
     labels: Tensor | None = None
     defense: bool = False
     simulate: bool = False
+    infer: Method = "auto"
 
 
 def attack(
@@ -46,6 +48,7 @@ def attack(
     *,
     record: tuple[int, ...],
     seed: int,
+    first_target: int = 0,
     snapshots: int = 0,
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
@@ -61,6 +64,7 @@ def attack(
         known: what else the attacker knows.
         record: shape of a record.
         seed: draws the starts, and the noise that labels are inferred with.
+        first_target: as for ``reconstruct``.
         snapshots: as for ``reconstruct``.
         progress: as for ``reconstruct``.
         checkpoint: as for ``reconstruct``.
@@ -69,9 +73,15 @@ def attack(
         InputError: labels cannot be inferred from this gradient; or as ``reconstruct``.
     """
     labels = known.labels
-    if labels is None and not settings.joint_labels:
+    if labels is None and (known.infer != "auto" or not settings.joint_labels):
         labels = infer_labels(
-            task, params, sent.grads, client.records, record=record, rng=stream(seed, "labels")
+            task,
+            params,
+            sent.grads,
+            client.records,
+            method=known.infer,
+            record=record,
+            rng=stream(seed, "labels"),
         ).labels
     if known.defense:
         settings = adapted_settings(settings, client.defense, task.model)
@@ -84,6 +94,7 @@ def attack(
         replace(settings, joint_labels=False) if labels is not None else settings,
         shape=(client.records, *record),
         seed=seed,
+        first_target=first_target,
         labels=labels,
         low=known.low,
         high=known.high,

@@ -1,0 +1,154 @@
+"""Refuses settings that contradict one another; imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from leakgauge.core.checks import require
+from leakgauge.core.knowledge import ADAPTIVE, STATIC
+from leakgauge.inversion.words import (
+    DISTINCT,
+    EXACT,
+    FIRST,
+    KNOWN,
+    METHODS,
+    OF_AN_UPDATE,
+    RANDOM,
+)
+from leakgauge.runs.spec import NONE
+
+if TYPE_CHECKING:
+    from leakgauge.inversion.spec import InversionSpec
+
+_OF_EPOCHS = ("server_lr", "same_batches", "matching", "rough_iterations", "joint", "gamma")
+"""Settings that mean nothing with a single epoch."""
+
+
+def check_data(spec: InversionSpec) -> None:
+    """Refuse settings of clients whose records are known here.
+
+    Raises:
+        InputError: settings contradict one another.
+    """
+    require(
+        spec.task is None,
+        "--task alone gives no records that could be compared with rebuilt ones; name DATA, "
+        "or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
+    )
+    _check_client(spec)
+    _check_draw(spec)
+    _check_epochs(spec)
+    _check_loss(spec)
+    _check_knowledge(spec)
+
+
+def check_update(spec: InversionSpec) -> None:
+    """Refuse settings that do not go with the update of a real client.
+
+    Raises:
+        InputError: settings contradict one another.
+    """
+    require(spec.task is not None, "--update and --task go together; give both")
+    for one in fields(spec):
+        value = getattr(spec, one.name)
+        require(
+            one.name in OF_AN_UPDATE or not value or value == one.default,
+            f"--{one.name.replace('_', '-')} is about DATA, and --update takes the place of "
+            "DATA; leave it out",
+        )
+    require(
+        len(spec.method) < 2,
+        f"--method names {len(spec.method)} methods; --update takes one, since losses of "
+        "different methods cannot be compared: run one command for each",
+    )
+    others = ", ".join(name for name in METHODS if name != EXACT)
+    require(
+        spec.method != (EXACT,),
+        f"--method {EXACT} is for DATA; with --update choose one of {others}",
+    )
+
+
+def _check_client(spec: InversionSpec) -> None:
+    each = spec.records_per_update
+    require(
+        spec.images is None or spec.images % each == 0,
+        f"--images is {spec.images}; expected a multiple of {each}, the records behind one "
+        "update (--batch-size times --local-steps)",
+    )
+    require(
+        not spec.simulate or spec.local_steps > 1,
+        "--simulate is about local steps; give --local-steps of 2 or more",
+    )
+
+
+def _check_loss(spec: InversionSpec) -> None:
+    require(
+        not spec.numeric or spec.labels == KNOWN or set(spec.method) == {EXACT},
+        f"--loss {spec.loss} has labels of numbers, which no search infers; give the attacker "
+        "known ones (--labels known; in an audit --set reconstruction.labels=known), or take "
+        f"--method {EXACT}",
+    )
+    require(
+        not spec.numeric or spec.epochs == 1,
+        "--epochs matches records by their classes, and --loss mse has none; leave one out",
+    )
+
+
+def _check_draw(spec: InversionSpec) -> None:
+    require(
+        spec.first == 0 or spec.draw == FIRST,
+        f"first is {spec.first}, which is about records in the order of the data; write draw: "
+        f"{FIRST}",
+    )
+    require(
+        spec.draw != DISTINCT or not spec.numeric,
+        f"--draw {DISTINCT} is about classes, and --loss {spec.loss} has labels of numbers; "
+        f"choose {RANDOM}",
+    )
+    require(
+        spec.classes is None or not spec.numeric,
+        f"--classes is about outputs for classes, and --loss {spec.loss} has one for a number; "
+        "leave it out",
+    )
+
+
+def _check_epochs(spec: InversionSpec) -> None:
+    if spec.epochs == 1:
+        _check_one_epoch(spec)
+        return
+    require(
+        set(spec.defense) == {NONE},
+        "--epochs goes with updates without a defense; leave out --defense",
+    )
+    require(
+        not spec.simulate,
+        "--epochs takes the local steps of an update for one batch; leave out --simulate",
+    )
+    require(EXACT not in spec.method, f"--method {EXACT} reads one gradient; leave out --epochs")
+    require(
+        spec.matching != KNOWN or spec.labels == KNOWN or spec.same_batches,
+        f"--matching {KNOWN} tells the attacker the place of each record, and inferred labels "
+        f"have no places in a batch; give --labels {KNOWN}, or --same-batches",
+    )
+
+
+def _check_one_epoch(spec: InversionSpec) -> None:
+    for name in _OF_EPOCHS:
+        require(
+            not getattr(spec, name),
+            f"--{name.replace('_', '-')} is about several epochs; give --epochs of 2 or more, "
+            "or leave it out",
+        )
+
+
+def _check_knowledge(spec: InversionSpec) -> None:
+    only_adaptive = set(spec.knowledge) == {ADAPTIVE}
+    require(
+        not only_adaptive or NONE not in spec.defense,
+        "an adaptive attacker needs a defense to adapt to; name one with --defense",
+    )
+    require(
+        not only_adaptive or EXACT not in spec.method,
+        f"--method {EXACT} adapts to no defense; choose --knowledge {STATIC}",
+    )

@@ -1,0 +1,125 @@
+"""What the server saw of a client in one epoch: its updates, and where each of them started."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import nearest, require
+from leakgauge.core.types import Grads, Params, Task
+from leakgauge.inversion.double_backward.gradients import differentiable_gradients
+from leakgauge.training.update import Update
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """What the server saw of a client in one epoch.
+
+    An epoch spans many rounds, and the model moves between them: each of the U updates has weights
+    of its own. ``of_updates`` takes what was captured round by round.
+
+    Attributes:
+        params: where each update started, leaf ``[U, *p]``.
+        grads: the gradient that each update stands for, leaf ``[U, *p]``.
+
+    Raises:
+        InputError: the two have other names or shapes.
+
+    >>> epoch = Epoch({"w": torch.zeros(2, 3)}, {"w": torch.ones(2, 3)})
+    >>> len(epoch), epoch.one_model
+    (2, False)
+    """
+
+    params: Params
+    grads: Grads
+
+    def __post_init__(self) -> None:
+        for name in {**self.params, **self.grads}:
+            for whole, part in (("weights", self.params), ("gradient", self.grads)):
+                require(name in part, f"parameter {name!r} has no {whole}{nearest(name, part)}")
+            came, wanted = list(self.grads[name].shape), list(self.params[name].shape)
+            require(
+                came == wanted and len(came) > 0,
+                f"gradients of {name!r} are {came} at weights {wanted}; expected [U, *p] for "
+                "both, one set of weights for each update (Epoch.of_one_model repeats one set)",
+            )
+        counts = sorted({len(leaf) for leaf in self.grads.values()})
+        require(len(counts) == 1, f"an epoch has {counts} updates; expected one number above 0")
+
+    def __len__(self) -> int:
+        """Return U, the number of updates."""
+        return len(next(iter(self.grads.values())))
+
+    @property
+    def one_model(self) -> bool:
+        """Whether all updates are known to start at the same weights, so they run together."""
+        return all(len(leaf) == 1 or leaf.stride(0) == 0 for leaf in self.params.values())
+
+    @classmethod
+    def of_one_model(cls, params: Params, grads: Grads) -> "Epoch":
+        """Return the updates of a single round, all from the same weights.
+
+        Args:
+            params: leaf ``[*p]``; repeated without a copy.
+            grads: leaf ``[U, *p]``.
+        """
+        counts = [len(leaf) for leaf in grads.values()] or [0]
+        return cls(
+            {name: leaf.expand(counts[0], *leaf.shape) for name, leaf in params.items()}, grads
+        )
+
+    @classmethod
+    def of_updates(cls, updates: Sequence[Update]) -> "Epoch":
+        """Return captured updates, in the order in which they were sent.
+
+        Each has the model that the client received in its round, ``Update.before``, and stands for
+        ``Update.as_gradient``: after several local steps, AGIC's one-batch approximation.
+
+        Args:
+            updates: U of them, as ``Round.sent`` of a federation or ``Update.load`` have them.
+
+        Raises:
+            InputError: there is none, or as ``Update.as_gradient``.
+
+        References:
+            Xu et al., AGIC, SRDS 2022, section IV-B.
+
+        >>> first = Update("gradient", {"w": torch.ones(2)}, {"w": torch.zeros(2)})
+        >>> second = Update("weights", {"w": torch.zeros(2)}, {"w": torch.ones(2)}, lr=0.5, steps=2)
+        >>> Epoch.of_updates([first, second]).grads["w"].tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
+        """
+        require(len(updates) > 0, "an epoch has no updates; pass those of its rounds")
+        grads = [one.as_gradient() for one in updates]
+        names = list(grads[0])
+        params = {name: torch.stack([one.before[name] for one in updates]) for name in names}
+        return cls(params, {name: torch.cat([one[name] for one in grads]) for name in names})
+
+    def like_params(self) -> "Epoch":
+        """Return the same with gradients of the type and device of the weights."""
+        grads = {name: self.grads[name].to(leaf) for name, leaf in self.params.items()}
+        return Epoch(self.params, grads)
+
+    def gradients(self, task: Task, x: Tensor, y: Tensor, updates: Tensor | None = None) -> Grads:
+        """Return the gradients of k batches, each at the weights of its update, leaf ``[k, *p]``.
+
+        Args:
+            task: the model and its loss.
+            x: batches ``[k, B, ...]``.
+            y: labels ``[k, B]``.
+            updates: of each batch ``[k]``; None takes all U of them in order.
+        """
+        if self.one_model:
+            params = {name: leaf[0] for name, leaf in self.params.items()}
+            return differentiable_gradients(task, params, x, y)
+        own = self.params if updates is None else _rows(self.params, updates)
+        return differentiable_gradients(task, own, x, y, stacked_params=True)
+
+    def seen(self, updates: Tensor) -> Grads:
+        """Return the gradients of these updates ``[k]``, leaf ``[k, *p]``."""
+        return _rows(self.grads, updates)
+
+
+def _rows(leaves: Params, rows: Tensor) -> dict[str, Tensor]:
+    return {name: leaf[rows.to(leaf.device)] for name, leaf in leaves.items()}

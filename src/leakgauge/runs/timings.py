@@ -1,0 +1,49 @@
+"""``timings.json``: how long the cells of a grid took, and their figures of time.
+
+Equal runs differ in these alone, so they stand outside of the cells. No other figure depends on
+them: a file that is missing or damaged counts as empty.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pydantic
+
+from leakgauge.core.files import write_text
+from leakgauge.results.measurements import Measurement
+
+TIMINGS_FILE = "timings.json"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The times of one cell.
+
+    Attributes:
+        seconds: that the whole cell took.
+        figures: the measurements whose metric is a time.
+    """
+
+    seconds: float
+    figures: tuple[Measurement, ...] = ()
+
+
+_TIMINGS = pydantic.TypeAdapter(dict[str, Timing])
+
+
+def read_timings(folder: Path) -> dict[str, Timing]:
+    """Return the times of each cell by its key, where they are known."""
+    try:
+        return _TIMINGS.validate_json((folder / TIMINGS_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def keep_timing(folder: Path, key: str, seconds: float, figures: Iterable[Measurement]) -> None:
+    """Keep the times of one cell beside those of the others. One process does this."""
+    timings: Mapping[str, Timing] = {
+        **read_timings(folder),
+        key: Timing(round(seconds, 3), tuple(figures)),
+    }
+    write_text(folder / TIMINGS_FILE, _TIMINGS.dump_json(dict(timings)).decode())
