@@ -58,7 +58,7 @@ def a_batch(size: int, seed: int = 0) -> Dataset:
 
 def distance(clip: float, seed: int = 0) -> float:
     """Between the clipped gradients, by plain autograd."""
-    task, (x, y) = small_task(seed), a_pair(seed).both()
+    task, (x, y) = small_task(seed), a_pair(seed).versions()
     one, other = (
         literal.clipped(literal.gradient(task, params_of(task.model), x[h], y[h]), clip)
         for h in (0, 1)
@@ -256,7 +256,7 @@ def test_the_lower_bound_of_epsilon_holds_for_noise_that_is_not_gaussian() -> No
     """Laplace noise of scale b: the l1 distance over b, for any statistic."""
     lows = []
     for seed in range(10):
-        task, (x, y) = small_task(seed), a_pair(seed).both()
+        task, (x, y) = small_task(seed), a_pair(seed).versions()
         one, other = (
             literal.clipped(literal.gradient(task, params_of(task.model), x[h], y[h]), 1.0)
             for h in (0, 1)

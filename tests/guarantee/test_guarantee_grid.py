@@ -83,7 +83,7 @@ def shows_what_was_planted(out: Path) -> None:
 
 
 REFUSED = [
-    (({**AUDIT, "rounds": 3},), "unknown key 'rounds'"),
+    (({**AUDIT, "rounds": -1},), "--rounds is -1"),
     (({**AUDIT, "canary": "worst"},), "--canary is 'worst'"),
     (({**AUDIT, "canary": "random", "domain": "box"},), "--domain needs --canary crafted"),
     (({**AUDIT, "noise": [1, 0]},), "epsilon is infinite"),

@@ -24,7 +24,7 @@ from leakgauge.data.table import Roles
 from leakgauge.defenses import dpsgd
 from leakgauge.guarantee import AuditResult
 from leakgauge.guarantee import spec as settings
-from leakgauge.guarantee.domain import FREE, Domain
+from leakgauge.guarantee.domain import BOX, Domain
 from leakgauge.guarantee.metrics import METRICS
 from leakgauge.guarantee.question import QUESTION
 from leakgauge.guarantee.report.sentences import KEPT, VIOLATED
@@ -150,7 +150,7 @@ def test_json_names_the_infinite_ends(
 def test_canary_and_domain_become_one_setting(table: Path) -> None:
     for given, wanted in (
         ({"canary": "crafted", "domain": "box"}, "crafted-box"),
-        ({"canary": "crafted", "domain": None}, f"crafted-{Craft().domain}"),
+        ({"canary": "crafted", "domain": None}, "crafted-box"),
         ({"canary": "crafted-valid", "domain": None}, "crafted-valid"),
         ({"canary": "random", "domain": None}, "random"),
     ):
@@ -248,10 +248,14 @@ def test_a_paper_s_figure_is_of_an_adversary_that_knows_the_mechanism() -> None:
     assert "adaptive" in GuaranteeSpec().unmeasured(ADAPTIVE, 1)
 
 
+def test_the_default_search_is_the_paper_s_in_the_box() -> None:
+    assert (Craft().domain, Craft().distance) == ("box", "clipped") == (BOX, record.OBJECTIVES[0])
+
+
 def test_settings_name_what_the_room_has() -> None:
     assert set(settings.STATISTICS) == set(audit.STATISTICS)
     assert set(settings.MECHANISMS) == set(mechanisms.BUILDERS)
-    assert FREE in get_args(Domain)
+    assert BOX in get_args(Domain)
     assert (dpsgd.DPSGD().clip, dpsgd.DPSGD().noise) == (settings.CLIP, settings.NOISE)
     assert set(GuaranteeSpec.aliases.values()) <= set(declared(GuaranteeSpec))
 
@@ -331,7 +335,7 @@ def next_spec(section_command: str, table: Path) -> GuaranteeSpec:
     ("more", "changes"),
     [
         ({}, {"trials": 800}),  # saturated
-        ({"noise": 1000.0, "canary": "random", "domain": None}, {"canary": "crafted-free"}),
+        ({"noise": 1000.0, "canary": "random", "domain": None}, {"canary": "crafted-box"}),
         ({"noise": 1000.0}, None),
     ],
 )

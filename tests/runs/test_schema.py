@@ -118,7 +118,7 @@ WRONG: list[Any] = [
     {"name": "x", "grids": [GRID], "sizes": {"small": {"rounds": "1"}}},
     {"name": "x", "grids": [GRID], "sizes": {1: {"rounds": 1}}},
     {"name": "x", "grids": [{**GRID, "epochs": 2}]},
-    {"name": "x", "grids": [{**GRID, "ask": "guarantee", "rounds": 2}]},
+    {"name": "x", "grids": [{**GRID, "ask": "guarantee", "shadow": 2}]},
     {"name": "x", "grids": [{**GRID, "ask": "user", "images": 2}]},
     {"name": "x", "grids": [{**GRID, "ask": "propety"}]},
     {"name": "x", "grids": [{**GRID, "ask": []}]},

@@ -1,4 +1,4 @@
-"""Crafted canaries: records whose two versions have gradients that are far apart."""
+"""Crafted canaries: records whose versions have gradients that are far apart."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class Canary:
 
     Attributes:
         pair: the record.
-        distance: ||clip(g_H0) - clip(g_H1)||.
+        distance: ||clip(g_H0) - clip(g_H1)||; of several new values the root of the mean square.
         distance_over_clip: the distance as a share of the clip, from 0 to 2.
         settings: of the search.
     """
@@ -51,7 +51,7 @@ def craft(
     rng: np.random.Generator,
     checkpoint: Checkpoint | None = None,
 ) -> Canary:
-    """Return the record whose two versions differ most, of those that the search tries.
+    """Return the record whose versions differ most, of those that the search tries.
 
     Args:
         task: the model and its loss.

@@ -1,4 +1,4 @@
-"""Distances between the gradients of a record's two versions, as functions of the record."""
+"""Distances between the gradients of a record's versions, as functions of the record."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from leakgauge.gradients.flattening import flatten
 from leakgauge.gradients.probing import gradient_function, private, trainable
 from leakgauge.guarantee.pair import Attribute
 
-Distance = Literal["mse", "cosine", "clipped"]
+Distance = Literal["clipped", "cosine"]
 
 
 @dataclass(frozen=True, eq=False)
 class VersionDistance:
-    """Distances between the gradients of both versions, differentiable in the record.
+    """Distances between the gradients of a record's versions, differentiable in the record.
 
     Attributes:
         flat: ``(x [n, F], y [n]) -> gradients [n, D]``.
@@ -35,20 +35,28 @@ class VersionDistance:
     def measure(self, x: Tensor, y: Tensor, distance: Distance) -> Tensor:
         """Return the distances ``[n]`` of the records ``x [n, F]`` with labels ``y [n]``.
 
-        ``"mse"`` is the mean squared difference of the coordinates and ``"cosine"`` one minus the
-        cosine, both of the gradients before clipping (Li et al., section 7); ``"clipped"`` is the
-        norm of the difference after clipping, which decides epsilon.
+        ``"clipped"`` is the norm of the difference after clipping. The paper maximises the mean
+        squared error of the clipped gradients, which is the square of that norm over the number of
+        coordinates: both have the same maxima. ``"cosine"`` is one minus the cosine, which the
+        paper tried too and found worse; clipping does not change it.
+
+        The new value is random where there are several: ``"clipped"`` is then the root of the mean
+        square over the new values, and ``"cosine"`` the mean.
+
+        References:
+            Li et al., CCS 2024, section 7.
         """
-        both = self.attribute.versions(x)  # [n, 2, F]
-        flat = self.flat(both.flatten(0, 1), y.repeat_interleave(2)).reshape(len(x), 2, -1)
-        if distance == "mse":
-            return _lengths(flat[:, 0] - flat[:, 1]).square() / flat.shape[-1]
+        versions = self.attribute.versions(x)  # [n, m, F]
+        each = versions.shape[1]
+        flat = self.flat(versions.flatten(0, 1), y.repeat_interleave(each))
+        flat = flat.reshape(len(x), each, -1)
         lengths = _lengths(flat)
         if distance == "cosine":
             units = flat / lengths[..., None]
-            return _lengths(units[:, 0] - units[:, 1]).square() / 2  # 1 - cosine
+            return (_lengths(units[:, 1:] - units[:, :1]).square() / 2).mean(dim=1)  # 1 - cosine
         clipped = flat * (self.clip / lengths).clamp(max=1)[..., None]
-        return _lengths(clipped[:, 0] - clipped[:, 1])
+        apart = _lengths(clipped[:, 1:] - clipped[:, :1])
+        return apart[:, 0] if each == 2 else apart.square().mean(dim=1).sqrt()
 
 
 def version_distance(

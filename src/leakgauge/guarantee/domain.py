@@ -2,8 +2,10 @@
 
 from typing import Literal
 
-Domain = Literal["free", "box", "valid"]
-"""``"free"``: anywhere, as the paper seems to allow. ``"box"``: each position within the range
-that the data show. ``"valid"``: every original column has a value that occurs in the data."""
+Domain = Literal["box", "free", "valid"]
+"""``"box"``: each position within the range that the data show. ``"free"``: anywhere. ``"valid"``:
+every original column has a value that occurs in the data."""
 
-FREE: Domain = "free"
+BOX: Domain = "box"
+"""The default. The paper states no domain; its Figure 8 fits this one, as the distances of records
+in ``"free"`` are larger than its epsilons allow."""

@@ -42,7 +42,7 @@ class AuditResult:
             chose the thresholds.
         batch: number of gradients in each release.
         delta: of every epsilon here.
-        distance: ||clip(g_H0) - clip(g_H1)||.
+        distance: ||clip(g_H0) - clip(g_H1)||, of several new values the largest.
         clip: of the claimed mechanism.
         estimate: epsilon from FPR and FNR; its ``low`` holds for any mechanism.
         gaussian: epsilon of the Gaussian mechanism that would err as often.
@@ -105,10 +105,11 @@ def audit_pair(
     max_bytes: int = MAX_BYTES,
     checkpoint: Checkpoint | None = None,
 ) -> AuditResult:
-    """Return how well releases of a record's gradient tell its two versions apart.
+    """Return how well releases of a record's gradient tell its own value from a new one.
 
-    The auditor knows everything except the attribute: the model, the record's other features and
-    label, the other records of the batch, and the claimed mechanism.
+    Under H0 the record has its own value of the attribute. Under H1 each release draws another one
+    anew, with equal chance. The auditor knows everything except the attribute: the model, the
+    record's other features and label, the other records of the batch, and the claimed mechanism.
 
     Args:
         task: the model and its loss.

@@ -8,6 +8,7 @@ EPSILON = "epsilon"
 GAUSSIAN = "epsilon_gaussian"
 IN_SAMPLE = "epsilon_in_sample"
 PER_ATTRIBUTE_RATIO = "per_attribute_ratio"
+HELD_OUT_RATIO = "per_attribute_ratio_held_out"
 DISTANCE_OVER_CLIP = "distance_over_clip"
 
 METRICS = {
@@ -18,6 +19,11 @@ METRICS = {
     IN_SAMPLE: Metric(title="Epsilon by the paper's estimate", high=math.inf, chance=0.0),
     PER_ATTRIBUTE_RATIO: Metric(
         title="Promised over measured, in units of N", high=math.inf, higher_is_worse=False
+    ),
+    HELD_OUT_RATIO: Metric(
+        title="Promised over measured by other trials' threshold, in units of N",
+        high=math.inf,
+        higher_is_worse=False,
     ),
     DISTANCE_OVER_CLIP: Metric(title="Distance over clip", high=math.inf),
 }

@@ -1,4 +1,4 @@
-"""A record in two versions that differ in one attribute, which an auditor tells apart."""
+"""A record in versions that differ in one attribute, which an auditor tells apart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,40 +14,41 @@ from leakgauge.data.counterfactual import column_of, encode_value
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """An original column and two of its values.
+    """An original column, a record's own value of it, and the values that replace it.
 
     Attributes:
         column: its place in ``x``.
-        values: the value under H0 and under H1, as the table writes them.
-        codes: the column's positions under both ``[2, stop - start]``.
+        values: the m values as the table writes them: the record's own (H0), then the new ones, of
+            which each release under H1 has one.
+        codes: the column's positions for each ``[m, stop - start]``.
         among: N, the number of original columns of a record, including this one.
     """
 
     column: Column
-    values: tuple[str, str]
+    values: tuple[str, ...]
     codes: Tensor
     among: int
 
     def versions(self, x: Tensor) -> Tensor:
-        """Return records ``x [..., F]`` with the values of H0 and H1 filled in ``[..., 2, F]``.
+        """Return records ``x [..., F]`` with each value filled in ``[..., m, F]``.
 
         A category replaces its whole one-hot group.
         """
-        both = torch.stack([x, x], dim=-2)
+        each = torch.stack([x] * len(self.values), dim=-2)
         place = slice(self.column.start, self.column.stop)
-        before, after = both[..., : place.start], both[..., place.stop :]
-        codes = self.codes.to(x).expand(*both.shape[:-1], -1)
+        before, after = each[..., : place.start], each[..., place.stop :]
+        codes = self.codes.to(x).expand(*each.shape[:-1], -1)
         return torch.cat([before, codes, after], dim=-1)
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A record whose attribute is the private bit (Li et al., Definition 7.2).
+    """A record whose attribute an auditor asks about (Li et al., Definition 7.2).
 
     Attributes:
         x: features ``[F]``; the values at the attribute's positions do not matter.
         y: the label, a scalar int64.
-        attribute: the attribute and its two values.
+        attribute: the attribute, the record's own value and the new ones.
         origin: ``"random"``, or how the record was crafted.
     """
 
@@ -56,25 +57,26 @@ class Pair:
     attribute: Attribute
     origin: str = "random"
 
-    def both(self) -> tuple[Tensor, Tensor]:
-        """Return the record under H0 and under H1: ``x [2, F]``, ``y [2]``."""
-        return self.attribute.versions(self.x), self.y.expand(2)
+    def versions(self) -> tuple[Tensor, Tensor]:
+        """Return the record with its own value, then with each new one: ``x [m, F]``, ``y [m]``."""
+        return self.attribute.versions(self.x), self.y.expand(len(self.attribute.values))
 
 
 def attribute_of(
     data: Dataset,
     name: str,
     *,
-    values: tuple[str, str] | None = None,
+    values: tuple[str, ...] | None = None,
     rng: np.random.Generator | None = None,
 ) -> Attribute:
-    """Return an attribute with two values of an original column.
+    """Return an attribute with a value of its own and new ones.
 
     Args:
         data: encoded records, with the attribute among the features.
         name: the column.
-        values: those of H0 and H1; None draws two that occur in the data (for a binary
-            attribute: both, in a random order).
+        values: the record's own, then the new ones; None draws the own one, and every other value
+            that occurs in the data is new. The paper's attributes are discrete: of a column of
+            numbers two values are drawn.
         rng: draws the values.
 
     Raises:
@@ -90,8 +92,8 @@ def attribute_of(
     if values is None:
         require(rng is not None, f"no values of {name!r} are given; pass two of them, or an rng")
         assert rng is not None
-        first, second = rng.permutation(len(known))[:2].tolist()
-        values = known[first], known[second]
+        order = rng.permutation(len(known)).tolist()
+        values = tuple(known[one] for one in (order[:2] if column.kind == "number" else order))
     _check_values(name, values, known)
     codes = torch.stack([encode_value(column, value) for value in values])
     assert data.schema is not None
@@ -99,13 +101,15 @@ def attribute_of(
 
 
 def choose_pairs(data: Dataset, name: str, count: int, *, rng: np.random.Generator) -> list[Pair]:
-    """Return random records of the data, each with its own value (H0) and another one (H1).
+    """Return random records of the data, each with its own value (H0) and others (H1).
+
+    New are all other values that occur in the data; of a column of numbers, one of them.
 
     Args:
         data: the private records, encoded, with the attribute among the features.
         name: the attribute, an original column of categories or of numbers.
         count: number of different records.
-        rng: draws the records and the other values.
+        rng: draws the records, and the other value of a number.
 
     Raises:
         InputError: as for ``attribute_of``, or too few records have a value.
@@ -122,8 +126,9 @@ def choose_pairs(data: Dataset, name: str, count: int, *, rng: np.random.Generat
     for row in rng.permutation(usable)[:count].tolist():
         own = _value(column, data.x[row])
         others = [value for value in known if value != own]
-        other = others[int(rng.integers(len(others)))] if others else own
-        attribute = attribute_of(data, name, values=(own, other))
+        if column.kind == "number" and others:
+            others = [others[int(rng.integers(len(others)))]]
+        attribute = attribute_of(data, name, values=(own, *others))
         pairs.append(Pair(data.x[row], data.y[row], attribute))
     return pairs
 
@@ -161,6 +166,7 @@ def _check_values(name: str, values: Sequence[str], known: list[str]) -> None:
         if value not in known:
             raise InputError(f"no record has {value!r} as its {name!r}{nearest(value, known)}")
     require(
-        values[0] != values[1],
-        f"both versions have {values[0]!r} as their {name!r}; expected two different values",
+        len(values) > 1 and len(set(values)) == len(values),
+        f"the versions have {', '.join(map(repr, values))} as their {name!r}; expected two or "
+        "more different values",
     )

@@ -1,7 +1,8 @@
 """Releases of one batch under both hypotheses, scored chunk by chunk."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
-from leakgauge.core.rng import torch_stream
+from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Grads, Params, Task
 from leakgauge.gradients import per_example_gradients
 from leakgauge.gradients.flattening import norms
@@ -20,45 +21,61 @@ from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.work import digest_of
 
 Floats = NDArray[np.float64]
-VERSIONS = (0, 1)
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Hypotheses:
-    """The gradients of a batch under H0 and H1, which the auditor knows before any release.
+    """The gradients of a batch for each value, which the auditor knows before any release.
 
     Attributes:
-        batches: per-example gradients under H0 and under H1, leaves ``[B, *p]``.
-        expected: the mean of the clipped gradients, a release without its noise ``[2, *p]``.
-        distance: ||clip(g_H0) - clip(g_H1)||.
+        versions: gradients of the record with its own value (H0), then with each new one (H1),
+            leaves ``[m, *p]``.
+        others: of the other records of the batch, leaves ``[B - 1, *p]``.
+        expected: the mean of the clipped gradients, a release without its noise ``[m, *p]``.
+        distance: ||clip(g_H0) - clip(g_H1)||, of several new values the largest.
     """
 
-    batches: tuple[Grads, Grads]
+    versions: Grads
+    others: Grads
     expected: Grads
     distance: float
 
     @property
     def size(self) -> int:
         """B, the number of gradients in a release."""
-        return len(next(iter(self.batches[0].values())))
+        return 1 + len(next(iter(self.others.values())))
+
+    @property
+    def values(self) -> int:
+        """m, the number of values of the attribute."""
+        return len(next(iter(self.versions.values())))
+
+    def batch(self, value: int) -> Grads:
+        """Return the per-example gradients with a value: 0 for the own one; leaves ``[B, *p]``."""
+        return {
+            name: torch.cat([leaf[value : value + 1], self.others[name]])
+            for name, leaf in self.versions.items()
+        }
 
 
 def hypotheses_of(
     task: Task, params: Params, pair: Pair, others: Dataset | None, claim: DPSGD
 ) -> Hypotheses:
-    """Return the gradients of the pair's two versions, with the other records of its batch.
+    """Return the gradients of the pair's versions, with the other records of its batch.
 
     Args:
         task: the model and its loss.
         params: all trainable parameters by name.
-        pair: the record in both versions.
+        pair: the record in all versions.
         others: the other records of the batch; None is a batch of one.
         claim: the DP-SGD that the mechanism claims to be, which clips.
 
     Raises:
         InputError: the model has no gradients of single records, or a gradient is not finite.
     """
-    x, y = pair.both()
+    x, y = pair.versions()
+    m = len(x)
     if others is not None:
         x, y = torch.cat([x, others.x.to(x)]), torch.cat([y, others.y.to(y)])
     grads = per_example_gradients(task, params, x, y)
@@ -66,15 +83,36 @@ def hypotheses_of(
         all(bool(leaf.isfinite().all()) for leaf in grads.values()),
         "the record's gradient is not finite; bring smaller features or another model",
     )
-    first, second = (
-        {name: torch.cat([leaf[h : h + 1], leaf[2:]]) for name, leaf in grads.items()}
-        for h in VERSIONS
+    clipped = claim.clipped(grads)
+    distances = norms({name: leaf[1:m] - leaf[:1] for name, leaf in clipped.items()})
+    expected = {
+        name: torch.stack([torch.cat([leaf[h : h + 1], leaf[m:]]).mean(dim=0) for h in range(m)])
+        for name, leaf in clipped.items()
+    }
+    versions, rest = (
+        {name: leaf[place] for name, leaf in grads.items()} for place in (slice(m), slice(m, None))
     )
-    clipped = claim.clipped({name: leaf[:2] for name, leaf in grads.items()})
-    distance = norms({name: (leaf[1] - leaf[0])[None] for name, leaf in clipped.items()})
-    means = [claim.clipped(one) for one in (first, second)]
-    expected = {name: torch.stack([one[name].mean(dim=0) for one in means]) for name in grads}
-    return Hypotheses((first, second), expected, float(distance))
+    return Hypotheses(versions, rest, expected, float(distances.max()))
+
+
+def redrawn(count: int, values: int, *, seed: int, role: str) -> Ints:
+    """Return the value of each release under H1 ``[count]``: uniform over 1 to ``values - 1``.
+
+    The record's own value, 0, is none of them.
+
+    Args:
+        count: number of releases.
+        values: m, number of values of the attribute.
+        seed: of the draw.
+        role: what the releases are for; other roles draw other values.
+
+    References:
+        Li et al., CCS 2024, Definition 7.2, step 2.
+
+    >>> redrawn(5, 2, seed=0, role="judge").tolist()
+    [1, 1, 1, 1, 1]
+    """
+    return stream(seed, role, "values").integers(1, values, size=count)
 
 
 CHUNK_BYTES = 2**24
@@ -93,7 +131,8 @@ def score_releases(
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Return the scores ``[each]`` under H0 and H1 of the releases that choose, and that judge.
 
-    The weights of a statistic come from the releases that choose the threshold.
+    Under H1 each release draws its value anew; the scores are in the order of these values. What a
+    statistic learns of the noise comes from the releases that choose the threshold.
 
     Args:
         hypotheses: the gradients under both.
@@ -112,32 +151,40 @@ def score_releases(
 
     def parts(role: str, h: int) -> Floats:
         part = kept.part(f"{role}-{h}", after=digest_of(hypotheses.expected))
-        return _parts(hypotheses, mechanism, statistic, h, each, (seed, role, h), max_bytes, part)
+        values = redrawn(each, hypotheses.values, seed=seed, role=role) if h else np.zeros(each)
+        return _parts(hypotheses, mechanism, statistic, values, (seed, role, h), max_bytes, part)
 
-    chosen, judged = (tuple(parts(role, h) for h in VERSIONS) for role in ("choose", "judge"))
+    chosen, judged = (tuple(parts(role, h) for h in (0, 1)) for role in ("choose", "judge"))
     ends = _float64(statistic.parts(hypotheses.expected, hypotheses.expected))
-    weights = statistic.weights(chosen[0], ends[1] - ends[0])
-    return (chosen[0] @ weights, chosen[1] @ weights), (judged[0] @ weights, judged[1] @ weights)
+    own = np.arange(ends.shape[1])  # Norm has one part for all new values
+    shifts = ends[1 + own, own] - ends[0]
+
+    def scores(several: tuple[Floats, ...]) -> tuple[Floats, Floats]:
+        null, alternative = (statistic.scores(one, chosen[0], shifts) for one in several)
+        return null, alternative
+
+    return scores(chosen), scores(judged)
 
 
 def _parts(
     hypotheses: Hypotheses,
     mechanism: Mechanism,
     statistic: Statistic,
-    version: int,
-    count: int,
+    values: NDArray[Any],
     names: tuple[int, str, int],
     max_bytes: int,
     checkpoint: Checkpoint,
 ) -> Floats:
-    """The statistic's parts ``[count, k]`` of ``count`` releases of one version."""
+    """The statistic's parts ``[n, v, k]`` of releases with these values ``[n]``, value by value."""
     parts: list[Tensor] = checkpoint.read() or []
-    left = range(sum(map(len, parts)), count)
-    grads = hypotheses.batches[version]
-    for released in _releases(mechanism, grads, left, names, max_bytes, checkpoint):
-        parts.append(statistic.parts(released, hypotheses.expected).cpu())
-        if checkpoint.due:
-            checkpoint.keep(parts)
+    left = np.argsort(values, kind="stable")[sum(map(len, parts)) :]
+    for value in np.unique(values[left]).astype(int).tolist():
+        trials = left[values[left] == value].tolist()
+        grads = hypotheses.batch(value)
+        for released in _releases(mechanism, grads, trials, names, max_bytes, checkpoint):
+            parts.append(statistic.parts(released, hypotheses.expected).cpu())
+            if checkpoint.due:
+                checkpoint.keep(parts)
     checkpoint.keep(parts)
     return _float64(torch.cat(parts))
 
@@ -145,7 +192,7 @@ def _parts(
 def _releases(
     mechanism: Mechanism,
     grads: Grads,
-    trials: range,
+    trials: Sequence[int],
     names: tuple[int, str, int],
     max_bytes: int,
     checkpoint: Checkpoint,
@@ -159,10 +206,10 @@ def _releases(
     size = max(1, min(max_bytes, CHUNK_BYTES) // each)
     device = next(iter(grads.values())).device
     if isinstance(mechanism, SeveralAtOnce):
-        for first in range(trials.start, trials.stop, size):
-            chunk = range(first, min(first + size, trials.stop))
+        for first in range(0, len(trials), size):
             yield mechanism.several(
-                grads, [torch_stream(*names, trial, device=device) for trial in chunk]
+                grads,
+                [torch_stream(*names, trial, device=device) for trial in trials[first:][:size]],
             )
         return
     several: list[Grads] = []
@@ -170,7 +217,7 @@ def _releases(
         released = mechanism(grads, torch_stream(*names, trial, device=device))
         _check_released(released, grads, trial)
         several.append(released)
-        if len(several) == size or trial + 1 == trials.stop or checkpoint.due:
+        if len(several) == size or trial == trials[-1] or checkpoint.due:
             yield {name: torch.stack([one[name] for one in several]) for name in grads}
             several = []
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
 from leakgauge.core.types import Column, Dataset
 from leakgauge.guarantee.distance import Distance, VersionDistance, require_distance
-from leakgauge.guarantee.domain import Domain
+from leakgauge.guarantee.domain import BOX, Domain
 from leakgauge.runs.checkpoint import Checkpoint, restore_optimizer
 
 
@@ -20,12 +20,11 @@ class Craft:
     """Settings of the search for a canary.
 
     Attributes:
-        domain: where the record may lie: anywhere (``"free"``, as the paper seems to); each
-            position within the range of the data (``"box"``); or a record whose every original
-            column has a value that occurs in the data (``"valid"``).
-        distance: to make large: ``"mse"`` or ``"cosine"`` of the gradients (the paper's), or
-            ``"clipped"``, the distance after clipping. Where both gradients are longer than the
-            clip, the cosine alone decides, and its ascent gets further in the box.
+        domain: where the record may lie: each position within the range of the data (``"box"``);
+            anywhere (``"free"``); or a record whose every original column has a value that occurs
+            in the data (``"valid"``).
+        distance: to make large: ``"clipped"``, the distance after clipping (the paper's), or
+            ``"cosine"``, which the paper found worse.
         restarts: records of the data to start from, for each label.
         steps: of gradient ascent (Adam); ``"valid"`` takes none.
         lr: learning rate of Adam, in units of the encoded features.
@@ -43,8 +42,8 @@ class Craft:
         Li et al., CCS 2024, section 7.
     """
 
-    domain: Domain = "free"
-    distance: Distance = "cosine"
+    domain: Domain = BOX
+    distance: Distance = "clipped"
     restarts: int = 4
     steps: int = 200
     lr: float = 0.5

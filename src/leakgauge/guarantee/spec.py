@@ -8,9 +8,9 @@ from leakgauge.core.checks import require, require_choice
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.parsing import read
 from leakgauge.core.strict import Real, Whole
-from leakgauge.guarantee.domain import FREE, Domain
+from leakgauge.guarantee.domain import BOX, Domain
 from leakgauge.results.measurements import ACCUMULATED
-from leakgauge.runs.setting import ASKING, ATTACK, DEFENSE, TRAINING, Setting
+from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
@@ -45,9 +45,7 @@ class GuaranteeSpec(Spec):
     ] = (QUESTION,)
     attribute: Annotated[
         str | None,
-        Setting(
-            "column whose two values an attacker tells apart", once=True, each=True, panel=ASKING
-        ),
+        Setting("column whose values an attacker tells apart", once=True, each=True, panel=ASKING),
     ] = None
     clip: Annotated[
         Real | None,
@@ -73,7 +71,8 @@ class GuaranteeSpec(Spec):
     domain: Annotated[
         str | None,
         Setting(
-            "where a crafted record may lie: free (as in the paper), box or valid",
+            "where a crafted record may lie: box (within the range of the data, which fits the "
+            "paper's figures), free or valid",
             choices=get_args(Domain),
             panel=ATTACK,
         ),
@@ -95,6 +94,26 @@ class GuaranteeSpec(Spec):
         tuple[Whole, ...],
         Setting("width of a hidden layer of the network", least=1, panel=TRAINING),
     ] = (100,)
+    rounds: Annotated[
+        Whole,
+        Setting(
+            "epochs of DP-SGD on the records before the audit; 0 audits the initial model",
+            least=0,
+            panel=TRAINING,
+        ),
+    ] = 0
+    lr: Annotated[Real, Setting("learning rate of the training", above=0, panel=TRAINING)] = 0.01
+    batch_size: Annotated[Whole, Setting("records in a training step", least=1, panel=TRAINING)] = (
+        16
+    )
+    private: Annotated[
+        Whole | None,
+        Setting(
+            "records that are trained on, at most; all where it is not named",
+            least=1,
+            panel=DATA,
+        ),
+    ] = None
     defense: Annotated[
         tuple[str, ...],
         Setting(
@@ -163,7 +182,7 @@ class GuaranteeSpec(Spec):
             group=roles.group,
             drop=tuple(dict.fromkeys([*kept, *self.drop])),
             bins=cut | dict(self.bins),
-            canary=f"{CRAFTED}-{self.domain or FREE}" if self.canary == CRAFTED else self.canary,
+            canary=f"{CRAFTED}-{self.domain or BOX}" if self.canary == CRAFTED else self.canary,
             domain=None,
             clip=dpsgd.clip,
             noise=dpsgd.noise,

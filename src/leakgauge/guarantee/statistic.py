@@ -6,6 +6,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import special
 from torch import Tensor
 
 from leakgauge.core.types import Grads
@@ -13,12 +14,13 @@ from leakgauge.gradients.flattening import flat_leaf
 
 Floats = NDArray[np.float64]
 
+SMALLEST = float(np.finfo(np.float64).tiny)
 TINY = 1e-10
 """Share of the largest variance of a layer; a layer with less noise counts as having this much."""
 
 
 class Statistic(Protocol):
-    """A test statistic: a weighted sum of parts of each released gradient.
+    """A test statistic: a score made of few parts of each released gradient.
 
     Attributes:
         name: as settings and measurements have it.
@@ -27,20 +29,22 @@ class Statistic(Protocol):
     name: ClassVar[str]
 
     def parts(self, released: Grads, expected: Grads) -> Tensor:
-        """Return the parts ``[n, k]`` of n releases.
+        """Return k parts for each of v new values ``[n, v, k]``, of n releases.
 
         Args:
             released: leaves ``[n, *p]``.
-            expected: the release without noise under H0 and H1, leaves ``[2, *p]``.
+            expected: the release without noise under H0, then with each new value, leaves
+                ``[m, *p]``; v is m - 1, or 1 where the new values do not matter.
         """
         ...
 
-    def weights(self, null: Floats, shifts: Floats) -> Floats:
-        """Return the weights ``[k]`` of the parts.
+    def scores(self, parts: Floats, null: Floats, shifts: Floats) -> Floats:
+        """Return the scores ``[n]`` of releases.
 
         Args:
-            null: parts under H0 ``[n, k]``.
-            shifts: of each part under H1 ``[k]``, without noise.
+            parts: of the releases ``[n, v, k]``.
+            null: parts of other releases under H0 ``[n', v, k]``, which show the noise.
+            shifts: of each part where its new value is the true one ``[v, k]``, without noise.
         """
         ...
 
@@ -56,22 +60,22 @@ class Norm:
 
     >>> expected = {"w": torch.tensor([[0.0, 0.0], [1.0, 0.0]])}
     >>> Norm().parts({"w": torch.tensor([[3.0, 4.0]])}, expected).tolist()
-    [[5.0]]
+    [[[5.0]]]
     """
 
     name: ClassVar[str] = "norm"
 
     def parts(self, released: Grads, expected: Grads) -> Tensor:
-        """Return the statistic ``[n, 1]``."""
+        """Return the statistic ``[n, 1, 1]``."""
         total = sum(
             flat_leaf((leaf - expected[name][0]).double()).square().sum(dim=1)
             for name, leaf in released.items()
         )
-        return torch.as_tensor(total).sqrt()[:, None]
+        return torch.as_tensor(total).sqrt()[:, None, None]
 
-    def weights(self, null: Floats, shifts: Floats) -> Floats:
-        """Return a weight of 1: there is one part."""
-        return np.ones(1)
+    def scores(self, parts: Floats, null: Floats, shifts: Floats) -> Floats:
+        """Return the parts as they are."""
+        return parts[:, 0, 0]
 
 
 @dataclass(frozen=True)
@@ -80,60 +84,93 @@ class LayerRatio:
 
     The strengths are estimated from trials other than those that are judged. The statistic
     detects a layer without noise. Where the noise is the same everywhere, it equals
-    ``LikelihoodRatio`` up to the error of those estimates.
+    ``LikelihoodRatio`` up to the error of those estimates. Of several new values, each with equal
+    chance, it is the log of the mean ratio.
     """
 
     name: ClassVar[str] = "layer-ratio"
 
     def parts(self, released: Grads, expected: Grads) -> Tensor:
-        """Return the projections ``[n, k]`` on the difference of the expected gradients, by layer.
+        """Return the projections on the difference of the expected gradients, by layer.
 
-        A layer without a difference gives 0.
+        ``[n, m - 1, k]``; a layer without a difference gives 0.
         """
-        return torch.stack([_projected(released, expected, name) for name in released], dim=1)
+        values = range(1, len(next(iter(expected.values()))))
+        by_value = [
+            torch.stack([_projected(released, expected, name, value) for name in released], dim=1)
+            for value in values
+        ]
+        return torch.stack(by_value, dim=1)
 
-    def weights(self, null: Floats, shifts: Floats) -> Floats:
-        """Return each layer's shift divided by its variance, scaled to at most 1."""
-        variance = null.var(axis=0)
-        floor = max(TINY * float(variance.max()), float(np.finfo(np.float64).tiny))
-        weights: Floats = shifts / np.maximum(variance, floor)
-        return weights / max(float(np.abs(weights).max()), float(np.finfo(np.float64).tiny))
+    def scores(self, parts: Floats, null: Floats, shifts: Floats) -> Floats:
+        """Return the log ratio, of a single new value up to a constant and a factor."""
+        weights = _weights(null, shifts)
+        if len(shifts) > 1:
+            return _log_mean_ratio(parts, shifts, weights)
+        scaled = weights[0] / max(float(np.abs(weights).max()), SMALLEST)
+        total: Floats = parts[:, 0] @ scaled
+        return total
 
 
 @dataclass(frozen=True)
 class LikelihoodRatio:
     """The projection on g_H1 - g_H0, the most powerful statistic for white Gaussian noise.
 
-    Its unit is that of the gradient: its mean is 0 under H0, and the distance of both under H1.
+    Its unit is that of the gradient: its mean is 0 under H0, and the distance of both under H1. Of
+    several new values, each with equal chance, it is the log of the mean likelihood ratio, with the
+    noise of releases under H0.
 
     References:
         Neyman and Pearson, 1933.
 
     >>> expected = {"w": torch.tensor([[0.0, 0.0], [2.0, 0.0]])}
     >>> LikelihoodRatio().parts({"w": torch.tensor([[3.0, 4.0]])}, expected).tolist()
-    [[3.0]]
+    [[[3.0]]]
     """
 
     name: ClassVar[str] = "likelihood-ratio"
 
     def parts(self, released: Grads, expected: Grads) -> Tensor:
-        """Return the statistic ``[n, 1]``."""
-        differences = [(leaf[1] - leaf[0]).double().flatten() for leaf in expected.values()]
-        length = torch.linalg.vector_norm(torch.cat(differences))
+        """Return the projections on the differences ``[n, m - 1, 1]``; 0 without a difference."""
         by_layer = LayerRatio().parts(released, expected)
-        lengths = torch.stack([torch.linalg.vector_norm(one) for one in differences])
-        total = (by_layer * lengths).sum(dim=1, keepdim=True)
-        return total / length if length > 0 else total
+        lengths = torch.stack(
+            [
+                torch.linalg.vector_norm((leaf[1:] - leaf[:1]).double().flatten(1), dim=1)
+                for leaf in expected.values()
+            ],
+            dim=1,
+        )  # [m - 1, k]
+        whole = torch.linalg.vector_norm(lengths, dim=1, keepdim=True).clamp(min=SMALLEST)
+        projected: Tensor = (by_layer * lengths).sum(dim=2, keepdim=True) / whole
+        return projected
 
-    def weights(self, null: Floats, shifts: Floats) -> Floats:
-        """Return a weight of 1: there is one part."""
-        return np.ones(1)
+    def scores(self, parts: Floats, null: Floats, shifts: Floats) -> Floats:
+        """Return the projection; of several new values the log of the mean ratio."""
+        if len(shifts) > 1:
+            return _log_mean_ratio(parts, shifts, _weights(null, shifts))
+        return parts[:, 0, 0]
 
 
-def _projected(released: Grads, expected: Grads, name: str) -> Tensor:
-    """The projection of one layer ``[n]``."""
+def _weights(null: Floats, shifts: Floats) -> Floats:
+    """Each part's shift divided by its variance ``[v, k]``."""
+    variance = null.var(axis=0)
+    least = float(np.square(TINY * shifts).max())  # without any noise, for finite ratios
+    floor = max(TINY * float(variance.max()), least, SMALLEST)
+    weights: Floats = shifts / np.maximum(variance, floor)
+    return weights
+
+
+def _log_mean_ratio(parts: Floats, shifts: Floats, weights: Floats) -> Floats:
+    """The log of the mean over new values of the likelihood ratio ``[n]``."""
+    each = ((parts - shifts / 2) * weights).sum(axis=2)
+    mean: Floats = special.logsumexp(each, axis=1) - np.log(len(shifts))
+    return mean
+
+
+def _projected(released: Grads, expected: Grads, name: str, value: int) -> Tensor:
+    """The projection of one layer on the difference that a new value makes ``[n]``."""
     start = expected[name][0].double().flatten()
-    difference = expected[name][1].double().flatten() - start
+    difference = expected[name][value].double().flatten() - start
     length = torch.linalg.vector_norm(difference)
     apart = flat_leaf(released[name]).to(torch.float64, copy=True).sub_(start)
     # No matrix product: its rounding depends on how many rows come at once.

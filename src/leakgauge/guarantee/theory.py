@@ -18,7 +18,8 @@ class Theory:
 
     Attributes:
         pair_exact: at this pair's true distance ||clip(g_H0) - clip(g_H1)||; no test can show
-            more on it.
+            more on it. Of several new values it is at the largest distance: a mixture of releases
+            is no easier to tell from H0 than the furthest of them.
         mechanism_exact: at 2 * clip, for the worst pair.
         mechanism_exact_at_clip: at the clip.
         mechanism_classic: the textbook formula at the clip, as in the paper; proven up to 1 only.

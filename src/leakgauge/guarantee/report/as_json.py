@@ -15,12 +15,11 @@ def as_json(answer: Answer) -> dict[str, Any]:
     """Return settings and figures by name; None stands for an interval without an upper end."""
     audited = audited_guarantee(answer.run.settings, answer.measurements)
     kind, _, domain = str(audited.settings["canary"]).partition("-")
-    details = audited.epsilon.details
     return {
         **audited.settings,
         "canary": kind,
         "domain": domain or None,
-        "values": [details["first"], details["second"]],
+        "values": audited.values,
         "distance_over_clip": audited.figures[DISTANCE_OVER_CLIP].estimate.value,
         "epsilon": {
             **{name: _ends(audited, metric) for name, metric in NAMES.items()},

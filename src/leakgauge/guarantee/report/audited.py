@@ -1,5 +1,6 @@
 """The settings and figures of one audited guarantee."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,19 @@ class AuditedGuarantee:
     def epsilon(self) -> Measurement:
         """The measurement of epsilon, which carries the theory and the scores."""
         return self.figures[EPSILON]
+
+    @property
+    def values(self) -> list[str]:
+        """The record's own value, then the new ones."""
+        details = self.epsilon.details
+        others = json.loads(details["others"]) if "others" in details else [details["second"]]
+        return [details["first"], *others]
+
+    @property
+    def new_value(self) -> str:
+        """The new value in words."""
+        _, *others = self.values
+        return others[0] if len(others) == 1 else f"one of {len(others)} others"
 
     @property
     def theory(self) -> Mapping[str, float]:

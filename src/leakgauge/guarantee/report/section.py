@@ -97,6 +97,7 @@ def _values(audited: AuditedGuarantee, run: Run, at: str) -> dict[str, Any]:
         "at": at,
         "run": run,
         "settings": audited.settings,
+        "new_value": audited.new_value,
         "epsilon": audited.epsilon,
         "level": _level(audited),
         "badge": VIOLATED if audited.violated else KEPT,

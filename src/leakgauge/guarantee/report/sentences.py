@@ -1,5 +1,8 @@
 """The result of an audited guarantee in words."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from leakgauge.guarantee.metrics import GAUSSIAN
 from leakgauge.guarantee.report.audited import AuditedGuarantee
 from leakgauge.report.wording import count, short
@@ -45,16 +48,27 @@ def verdict(audited: AuditedGuarantee) -> str:
 
 
 def _audit(audited: AuditedGuarantee) -> str:
-    settings, details = audited.settings, audited.epsilon.details
-    mechanism = _mechanism(str(settings["mechanism"]))
+    settings, (own, *others) = audited.settings, audited.values
     name = settings["attribute"]
+    new = f"{name!r} = {others[0]!r}"
+    if len(others) > 1:
+        new = f"one of its {len(others)} other values, drawn anew for each release"
     return (
-        f"{mechanism} (clip {settings['clip']:g}, noise {settings['noise']:g}) released the "
-        f"gradient of a {_canary(str(settings['canary']))} {count(int(settings['trials']))} "
-        f"times, half with {name!r} = {details['first']!r} and half with {name!r} = "
-        f"{details['second']!r}. Epsilon measures how well an attacker can tell the two apart: 0 "
-        "means not at all."
+        f"{_mechanism(str(settings['mechanism']))} (clip {settings['clip']:g}, noise "
+        f"{settings['noise']:g}) released the gradient of a {_canary(str(settings['canary']))} "
+        f"{count(int(settings['trials']))} times, half with {name!r} = {own!r} and half with "
+        f"{new}. {_model(settings)}Epsilon measures how well an attacker can tell the two apart: "
+        "0 means not at all."
     )
+
+
+def _model(settings: Mapping[str, Any]) -> str:
+    """A sentence about the model's training, where there was one."""
+    rounds = settings.get("rounds", 0)
+    if not rounds:
+        return ""
+    epochs = "an epoch" if rounds == 1 else f"{rounds} epochs"
+    return f"The model is that after {epochs} of DP-SGD on the records. "
 
 
 def _measured(audited: AuditedGuarantee) -> str:

@@ -20,6 +20,7 @@ from leakgauge.guarantee.run.checkpoint import keep_pair, kept_pair
 from leakgauge.guarantee.run.measure import measurements_of
 from leakgauge.guarantee.run.mechanisms import build_mechanism
 from leakgauge.guarantee.run.record import pair_of
+from leakgauge.guarantee.run.training import audited_params
 from leakgauge.guarantee.spec import GuaranteeSpec, claimed
 from leakgauge.guarantee.statistic import LikelihoodRatio, Norm, Statistic
 from leakgauge.models.perceptron import mlp
@@ -34,7 +35,7 @@ CRAFTING, RELEASING = "crafting a record", "releasing gradients"
 
 
 def run(spec: GuaranteeSpec, source: Source, folder: WorkFolder, progress: Progress) -> Answer:
-    """Return what an auditor learns of one attribute from the releases of the initial model.
+    """Return what an auditor learns of one attribute from the releases of a model.
 
     Args:
         spec: resolved.
@@ -60,16 +61,17 @@ def _audit(
 ) -> tuple[Pair, AuditResult]:
     data = encode(table, fit_on=torch.arange(len(table))).to(spec.device)
     task = _initial_task(data, len(table.classes), spec)
+    params = audited_params(task, data, spec, folder, progress)
     pair = kept_pair(folder, data, spec)
     if pair is None:
         search = Checkpoint(folder, "search")
-        pair = pair_of(task, data, spec, partial(progress.step, CRAFTING), search)
+        pair = pair_of(task, params, data, spec, partial(progress.step, CRAFTING), search)
         keep_pair(folder, pair)
         folder.forget("search")
     progress.step(RELEASING, 0, 1)
     result = audit_pair(
         task,
-        None,
+        params,
         pair,
         build_mechanism(spec.mechanism, claimed(spec)),
         claimed=claimed(spec),
@@ -112,6 +114,8 @@ def _settings(spec: GuaranteeSpec) -> dict[str, Any]:
         "trials": spec.trials,
         "delta": spec.delta,
         "hidden": list(spec.hidden),
+        "rounds": spec.rounds,
+        **(_training(spec) if spec.rounds else {}),
         "group": spec.group,
         "drop": list(spec.drop),
         "bins": dict(spec.bins),
@@ -121,6 +125,10 @@ def _settings(spec: GuaranteeSpec) -> dict[str, Any]:
         "table": spec.data,
         **spec.reading,
     }
+
+
+def _training(spec: GuaranteeSpec) -> dict[str, Any]:
+    return {"lr": spec.lr, "batch_size": spec.batch_size, "private": spec.private}
 
 
 def _note_on_defenses(spec: GuaranteeSpec) -> list[str]:

@@ -29,7 +29,6 @@ def kept_pair(folder: WorkFolder, data: Dataset, spec: GuaranteeSpec) -> Pair | 
     if kept is None:
         return None
     arrays, about = kept
-    first, second = about["values"]
     x, y = (torch.from_numpy(arrays[name]).to(data.x.device) for name in ("x", "y"))
-    attribute = attribute_of(data, str(spec.attribute), values=(first, second))
+    attribute = attribute_of(data, str(spec.attribute), values=tuple(about["values"]))
     return Pair(x, y, attribute, str(about["origin"]))

@@ -1,5 +1,6 @@
 """The measurements of an audited guarantee."""
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,6 +15,7 @@ from leakgauge.guarantee.metrics import (
     DISTANCE_OVER_CLIP,
     EPSILON,
     GAUSSIAN,
+    HELD_OUT_RATIO,
     IN_SAMPLE,
     PER_ATTRIBUTE_RATIO,
 )
@@ -37,7 +39,6 @@ def measurements_of(
     """
     promised = _theory(result)
     figures = _figures(result, promised["mechanism_exact"])
-    first, second = pair.attribute.values
     dpsgd = claimed(spec)
     return [
         Measurement(
@@ -54,13 +55,27 @@ def measurements_of(
             seed=spec.seed,
             estimate=estimate,
             chance=0.0,
-            details={"first": first, "second": second},
+            details=values_in_details(pair.attribute.values),
             theory=promised if name == EPSILON else {},
             histogram=histogram(result) if name == EPSILON else None,
             versions=versions(),
         )
         for name, estimate in figures.items()
     ]
+
+
+def values_in_details(values: tuple[str, ...]) -> dict[str, str]:
+    """Return the record's own value and the new ones as a measurement keeps them.
+
+    >>> values_in_details(("f", "m"))
+    {'first': 'f', 'second': 'm'}
+    >>> values_in_details(("a", "b", "c"))
+    {'first': 'a', 'others': '["b", "c"]'}
+    """
+    first, *others = values
+    if len(others) == 1:
+        return {"first": first, "second": others[0]}
+    return {"first": first, "others": json.dumps(others, ensure_ascii=False)}
 
 
 def histogram(result: AuditResult) -> Histogram:
@@ -78,8 +93,9 @@ def _figures(result: AuditResult, promised: float) -> dict[str, Estimate]:
     """Every figure by metric.
 
     Where no trial went wrong an interval has no upper end; the promise for the worst record takes
-    its place. The ratio is the paper's yardstick (its classic epsilon over N) divided by its
-    estimate; it is left out where that estimate may be 0.
+    its place. A ratio is the paper's yardstick (its classic epsilon over N) divided by an estimate:
+    the paper's, whose threshold is the best one for the trials that it judges, or the one whose
+    threshold other trials chose. It is left out where the estimate may be 0.
     """
     apart = result.distance_over_clip
     figures = {
@@ -88,10 +104,12 @@ def _figures(result: AuditResult, promised: float) -> dict[str, Estimate]:
         IN_SAMPLE: _bounded(result.in_sample, promised),
         DISTANCE_OVER_CLIP: Estimate(apart, apart, apart, 1),
     }
-    paper, yardstick = figures[IN_SAMPLE], result.theory.per_attribute_classic
-    if paper.low > 0:
-        value, low, high = (yardstick / end for end in (paper.value, paper.high, paper.low))
-        figures[PER_ATTRIBUTE_RATIO] = Estimate(value, low, high, paper.n)
+    yardstick = result.theory.per_attribute_classic
+    for name, of in ((PER_ATTRIBUTE_RATIO, IN_SAMPLE), (HELD_OUT_RATIO, EPSILON)):
+        one = figures[of]
+        if one.low > 0:
+            value, low, high = (yardstick / end for end in (one.value, one.high, one.low))
+            figures[name] = Estimate(value, low, high, one.n)
     return figures
 
 
