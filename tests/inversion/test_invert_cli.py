@@ -303,7 +303,7 @@ REFUSED = [
     (("--epochs", 2, "--local-steps", 2, "--simulate"), "leave out --simulate"),
     (("--matching", "greedy"), "give --epochs of 2 or more"),
     (("--epochs", 2, "--matching", "best"), "--matching is 'best'"),
-    (("--rough-iterations", 9), "--rough-iterations is about images that are matched"),
+    (("--rough-iterations", 9), "--rough-iterations is about several epochs"),
     (("--epochs", 2, "--rough-iterations", 0), "--rough-iterations is 0"),
     (("--simulate",), "--simulate is about local steps"),
     (("--local-steps", 2, "--local-lr", -1), "--local-lr is -1"),

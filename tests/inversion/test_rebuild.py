@@ -342,14 +342,15 @@ def test_rough_images_have_a_shorter_search(
             *given[:3], replace(given[3], iterations=1), **named
         ),
     )
-    settings = {"epochs": 2, "iterations": iterations, "rough_iterations": rough}
-    scenario, attempt = staged(pictures(), labels="known", matching="greedy", **settings)
+    settings = {"epochs": 2, "iterations": iterations, "rough_iterations": rough, "joint": "all"}
+    given = {"labels": "known", "matching": "greedy", "batch_size": 4}  # one update an epoch
+    scenario, attempt = staged(pictures(), **given, **settings)
     found = rebuild(scenario, attempt)
     assert [one for one, _ in played] == searches
     step = len(searches) // 2
     for epoch in range(2):
         assert torch.equal(matched[epoch], played[epoch * step][1])
-    whole = played[step - 1][1].flatten(0, 1)
+    whole = in_true_order(played[step - 1][1], scenario.x[None])
     wished = scoring.scores_of(scenario, whole, scenario.x, None)["psnr"]
     torch.testing.assert_close(found.rounds[1]["psnr"], wished)
 
