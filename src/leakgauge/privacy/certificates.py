@@ -117,7 +117,7 @@ def guarantees(
     >>> run = dict(batch_size=16, records=1600, rounds=1, parameters=9, prior=(0.5, 0.5))
     >>> known = guarantees(Release(clip=1.0, noise_std=2.0), **run)
     >>> round(known["channel"]["information_nats"], 4), known["epsilon"]["noise_multiplier"]
-    (0.1233, 32.0)
+    (0.1116, 32.0)
     >>> guarantees(None, **run)["channel"] is None
     True
     """
