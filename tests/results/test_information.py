@@ -72,3 +72,21 @@ def test_one_block_has_no_interval() -> None:
     judged = Judged(np.array([0, 1]), np.log(np.full((2, 2), 0.5)), np.zeros(2, dtype=np.int64))
     with pytest.raises(InputError, match="two blocks"):
         information_told(judged, np.log([0.5, 0.5]), rng=stream(0))
+
+
+def test_few_users_are_left_out_one_after_the_other() -> None:
+    rng = np.random.default_rng(0)
+    users = np.stack([rng.permutation(9)[:2] for _ in range(400)])
+    log_prior = np.log([0.5, 0.5])
+    truth = rng.integers(2, size=400)
+    chance = rng.beta(8, 2, size=9)[users[:, 0]]  # how sure the adversary is of each user
+    posterior = np.where(truth[:, None] == [0, 1], chance[:, None], 1 - chance[:, None])
+    judged = Judged(truth, np.log(posterior), np.zeros(400, dtype=np.int64), users)
+    found = information_told(judged, log_prior, rng=rng)
+
+    gains = np.log(chance) - np.log(0.5)
+    without = [gains[(users != user).all(axis=1)].mean() for user in range(9)]
+    reach = 2.306004 * np.sqrt(8 * np.var(without))  # Student t at 8 degrees
+    assert found.value == pytest.approx(gains.mean())
+    assert found.low == pytest.approx(gains.mean() - reach)
+    assert found.high == pytest.approx(min(gains.mean() + reach, np.log(2)))

@@ -12,8 +12,8 @@ class InputError(ValueError):
     """The caller's input cannot be used; the message is one line that users read as it is."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint that names the known word nearest to ``name``, or lists a few known words.
+def nearest(name: str, known: Iterable[str], *, most: int = 12) -> str:
+    """Return a hint that names the known word nearest to ``name``, or lists ``most`` known words.
 
     >>> nearest("incme", ["age", "income"])
     "; did you mean 'income'?"
@@ -25,8 +25,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name.lower(), by_lower, n=1)
     if close:
         return f"; did you mean {by_lower[close[0]]!r}?"
-    shown = ", ".join(repr(option) for option in options[:12])
-    return f"; known: {shown}{', ...' if len(options) > 12 else ''}"
+    shown = ", ".join(repr(option) for option in options[:most])
+    return f"; known: {shown}{', ...' if len(options) > most else ''}"
 
 
 def require(condition: bool, message: str) -> None:

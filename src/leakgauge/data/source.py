@@ -96,7 +96,9 @@ def open_data(
         return _source(word, TABLES[word](), ROLES[word])
     if word in IMAGES:
         return _image_source(word, IMAGES[word](side=side), ROLES[word])
-    raise InputError(f"no file {word!r} and no dataset of that name{nearest(word, DATASETS)}")
+    raise InputError(
+        f"no file {word!r} and no dataset of that name{nearest(word, DATASETS, most=len(DATASETS))}"
+    )
 
 
 def frame_source(frame: pd.DataFrame, *, name: str = "table") -> Source:

@@ -135,7 +135,7 @@ class LikelihoodRatio:
         by_layer = LayerRatio().parts(released, expected)
         lengths = torch.stack(
             [
-                torch.linalg.vector_norm((leaf[1:] - leaf[:1]).double().flatten(1), dim=1)
+                torch.linalg.vector_norm(flat_leaf(leaf[1:] - leaf[:1]).double(), dim=1)
                 for leaf in expected.values()
             ],
             dim=1,

@@ -1,10 +1,13 @@
 """How much an adversary's posteriors tell of the secret: a lower bound of the information."""
 
+import math
+
 import numpy as np
 from scipy import special
 
 from leakgauge.core.checks import require
 from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
+from leakgauge.results.jackknife import jackknife_interval
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.scores import Judged
 from leakgauge.results.statistics import Floats
@@ -27,7 +30,8 @@ def information_told(
     adversary that repeats the prior tells exactly 0. A value below 0 says that the adversary is
     surer than it should be; it is left as it is.
 
-    The interval resamples blocks of trials.
+    The interval resamples blocks of trials; where these draw on the same users, it leaves out one
+    user after the other.
 
     Args:
         judged: the trials, with posteriors under the prior; each is scaled to sum to 1.
@@ -51,15 +55,24 @@ def information_told(
     rows = np.arange(len(judged.truth))
     posterior = special.log_softmax(judged.log_posterior, axis=1)
     gains = posterior[rows, judged.truth] - log_prior[judged.truth]
+    value, most = float(gains.mean()), entropy(log_prior)
+    bounds = (min(value, -most), most)
+    if judged.users is not None:
+        without = np.array(
+            [gains[(judged.users != user).all(axis=1)].mean() for user in np.unique(judged.users)]
+        )
+        if np.ptp(without) > 0:  # Only the upper end has a limit.
+            bounds = (-math.inf, most)
+        ends = jackknife_interval(value, without, confidence=confidence, bounds=bounds)
+        return Estimate(value, *ends, len(gains), confidence, NATS)
     names, index = np.unique(judged.block, return_inverse=True)
     require(len(names) >= 2, "all trials draw on the same records; an interval needs two blocks")
     drawn = draw_blocks(len(names), replicates, rng)
     resampled = (drawn @ np.bincount(index, weights=gains)) / (drawn @ np.bincount(index))
-    value, most = float(gains.mean()), entropy(log_prior)
-    low, high = bootstrap_interval(
-        value, resampled, blocks=len(names), confidence=confidence, bounds=(-most, most)
+    ends = bootstrap_interval(
+        value, resampled, blocks=len(names), confidence=confidence, bounds=bounds
     )
-    return Estimate(value, low, high, len(gains), confidence, NATS)
+    return Estimate(value, *ends, len(gains), confidence, NATS)
 
 
 def entropy(log_prior: Floats) -> float:
