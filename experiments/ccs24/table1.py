@@ -74,7 +74,7 @@ def coded(values: pd.Series, names: Sequence[str]) -> np.ndarray:
 
 
 def main() -> None:
-    """Print a line for each dataset; one that is not at hand says why."""
+    """Print a line for each dataset; one that is missing says why."""
     print(f"{'data':14} {'records':>8} {'ours':>8} {'paper':>8}")
     for row in ROWS:
         try:
