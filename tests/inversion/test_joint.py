@@ -18,6 +18,7 @@ from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.presets import preset
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.training import Update
+from support.small_conv import small_task
 
 BOX = {"low": torch.tensor(-9.0), "high": torch.tensor(9.0), "seed": 0}
 COSINE = Settings(objective=Cosine(), optimizer="adam", iterations=1)
@@ -162,15 +163,6 @@ def test_a_wrong_plan_leads_astray(rule: str) -> None:
 
 
 # --- a small network -----------------------------------------------------------------------------
-
-
-def small_task() -> Task:
-    layers = nn.Sequential(nn.Conv2d(1, 4, 3, 1, 1), nn.Tanh(), nn.Flatten(), nn.Linear(64, 3))
-    generator = torch_stream(0, "weights")
-    with torch.no_grad():
-        for value in layers.parameters():
-            value.copy_(0.3 * torch.randn(value.shape, generator=generator))
-    return Task(layers.double().eval(), F.cross_entropy)
 
 
 TASK = small_task()

@@ -20,17 +20,9 @@ from leakgauge.inversion.epochs.refinement import refine_assignment, swapped
 from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
 from leakgauge.inversion.search.objective import Cosine, Objective, SquaredError
 from leakgauge.inversion.search.presets import preset
+from support.small_conv import small_task
 
 LOW, HIGH = torch.tensor(-3.0), torch.tensor(3.0)
-
-
-def small_task() -> Task:
-    layers = nn.Sequential(nn.Conv2d(1, 4, 3, 1, 1), nn.Tanh(), nn.Flatten(), nn.Linear(64, 3))
-    generator = torch_stream(0, "weights")
-    with torch.no_grad():
-        for value in layers.parameters():
-            value.copy_(0.3 * torch.randn(value.shape, generator=generator))
-    return Task(layers.double().eval(), F.cross_entropy)
 
 
 TASK = small_task()

@@ -7,11 +7,11 @@ from leakgauge.core.lazy import attach
 if TYPE_CHECKING:
     from leakgauge.models.cifar_alex_net import alexnet_cifar as alexnet_cifar
     from leakgauge.models.conv_stacks import alexnet as alexnet
+    from leakgauge.models.conv_stacks import cnn_ccs24 as cnn_ccs24
     from leakgauge.models.conv_stacks import vgg11 as vgg11
     from leakgauge.models.convolutional import cnn as cnn
     from leakgauge.models.dense_net import densenet as densenet
     from leakgauge.models.idlg_net import lenet7 as lenet7
-    from leakgauge.models.inference_nets import cnn_ccs24 as cnn_ccs24
     from leakgauge.models.initialisation import SCHEMES as SCHEMES
     from leakgauge.models.initialisation import initialise as initialise
     from leakgauge.models.lenet_dlg import lenet as lenet
@@ -41,7 +41,7 @@ else:
         "build": "named",
         "cnn": "convolutional",
         "cnn_2": "token_nets",
-        "cnn_ccs24": "inference_nets",
+        "cnn_ccs24": "conv_stacks",
         "densenet": "dense_net",
         "fcnet": "perceptron",
         "initialise": "initialisation",

@@ -7,11 +7,10 @@ from torch import nn
 
 from leakgauge.core.checks import nearest, require
 from leakgauge.models.cifar_alex_net import SMALL, alexnet_cifar
-from leakgauge.models.conv_stacks import alexnet, vgg11
+from leakgauge.models.conv_stacks import alexnet, cnn_ccs24, vgg11
 from leakgauge.models.convolutional import cnn
 from leakgauge.models.dense_net import densenet
 from leakgauge.models.idlg_net import lenet7
-from leakgauge.models.inference_nets import cnn_ccs24
 from leakgauge.models.initialisation import initialise
 from leakgauge.models.lenet_dlg import lenet
 from leakgauge.models.perceptron import fcnet

@@ -5,8 +5,7 @@ import math
 import numpy as np
 from scipy import special
 
-from leakgauge.core.checks import require
-from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
+from leakgauge.results.bootstrap import bootstrap_interval
 from leakgauge.results.jackknife import jackknife_interval
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.scores import Judged
@@ -58,19 +57,15 @@ def information_told(
     value, most = float(gains.mean()), entropy(log_prior)
     bounds = (min(value, -most), most)
     if judged.users is not None:
-        without = np.array(
-            [gains[(judged.users != user).all(axis=1)].mean() for user in np.unique(judged.users)]
-        )
+        without = np.array([gains[rest].mean() for rest in judged.without_each_user()])
         if np.ptp(without) > 0:  # Only the upper end has a limit.
             bounds = (-math.inf, most)
         ends = jackknife_interval(value, without, confidence=confidence, bounds=bounds)
         return Estimate(value, *ends, len(gains), confidence, NATS)
-    names, index = np.unique(judged.block, return_inverse=True)
-    require(len(names) >= 2, "all trials draw on the same records; an interval needs two blocks")
-    drawn = draw_blocks(len(names), replicates, rng)
+    index, drawn = judged.resampled_blocks(replicates, rng)
     resampled = (drawn @ np.bincount(index, weights=gains)) / (drawn @ np.bincount(index))
     ends = bootstrap_interval(
-        value, resampled, blocks=len(names), confidence=confidence, bounds=bounds
+        value, resampled, blocks=drawn.shape[1], confidence=confidence, bounds=bounds
     )
     return Estimate(value, *ends, len(gains), confidence, NATS)
 

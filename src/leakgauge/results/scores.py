@@ -61,6 +61,24 @@ class Judged:
             "so that no value is ruled out for certain",
         )
 
+    def without_each_user(self) -> Iterator[NDArray[np.bool_]]:
+        """Yield for each user the trials ``[n]`` that are not about this user."""
+        assert self.users is not None
+        for user in np.unique(self.users):
+            yield (self.users != user).all(axis=1)
+
+    def resampled_blocks(self, replicates: int, rng: np.random.Generator) -> tuple[Ints, Floats]:
+        """Return each trial's block ``[n]``, from 0, and how often resamples draw each ``[r, k]``.
+
+        Raises:
+            InputError: all trials are of one block.
+        """
+        names, index = np.unique(self.block, return_inverse=True)
+        require(
+            len(names) >= 2, "all trials draw on the same records; an interval needs two blocks"
+        )
+        return index, draw_blocks(len(names), replicates, rng)
+
     def log_odds(self, value: int) -> Floats:
         """Return the log-odds ``[n]`` of secret ``value`` against all others.
 
@@ -115,8 +133,7 @@ def each_value(
         replicates: number of resamples.
         confidence: of the two-sided intervals.
     """
-    names, index = np.unique(judged.block, return_inverse=True)
-    drawn = draw_blocks(len(names), replicates, rng)
+    index, drawn = judged.resampled_blocks(replicates, rng)
     estimates = []
     for value in range(judged.log_posterior.shape[1]):
         positive, log_odds = judged.truth == value, judged.log_odds(value)
@@ -124,7 +141,7 @@ def each_value(
         low, high = bootstrap_interval(
             auroc,
             resampled_auroc(positive, log_odds, index, drawn),
-            blocks=len(names),
+            blocks=drawn.shape[1],
             confidence=confidence,
         )
         estimates.append(Estimate(auroc, low, high, int(positive.sum()), confidence))
@@ -212,23 +229,19 @@ def _over_blocks(
     rng: np.random.Generator,
     replicates: int,
 ) -> Ends:
-    names, index = np.unique(judged.block, return_inverse=True)
-    require(len(names) >= 2, "all trials draw on the same records; an interval needs two blocks")
-    drawn = draw_blocks(len(names), replicates, rng)
+    index, drawn = judged.resampled_blocks(replicates, rng)
     resampled = resampled_figures(replace(judged, block=index), drawn)
     return {
         metric: bootstrap_interval(
-            value, resampled[metric], blocks=len(names), confidence=confidence
+            value, resampled[metric], blocks=drawn.shape[1], confidence=confidence
         )
         for metric, value in values.items()
     }
 
 
 def _without_users(judged: Judged, values: Mapping[str, float], confidence: float) -> Ends:
-    assert judged.users is not None
     without = []
-    for user in np.unique(judged.users):
-        rest = (judged.users != user).all(axis=1)
+    for rest in judged.without_each_user():
         left = Judged(judged.truth[rest], judged.log_posterior[rest], judged.block[rest])
         without.append(figures(left))
     return {

@@ -16,7 +16,7 @@ from leakgauge.inversion.epochs.epoch import Epoch
 from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.search.engine import objective_of, rescaled
 from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.search.starts import check_start, draw_starts
+from leakgauge.inversion.search.starts import draw_starts
 from leakgauge.inversion.search.targets import Progress, Reconstruction, search
 from leakgauge.runs.checkpoint import Checkpoint
 
@@ -87,9 +87,8 @@ def joint_reconstruct(
         return total
 
     like = next(iter(epochs[0].params.values()))
-    begin = draw_starts(settings, (count, *record), targets=1, seed=seed, like=like)
-    if start is not None:
-        begin[:, 0] = check_start(start, begin)
+    shape = (count, *record)
+    begin = draw_starts(settings, shape, targets=1, seed=seed, like=like, start=start)
     rebuilt = search(
         objective,
         settings,

@@ -13,7 +13,7 @@ from leakgauge.inversion.epochs.joint import check_plan
 from leakgauge.inversion.epochs.plan import EpochPlan
 from leakgauge.inversion.search.engine import objective_of, rescaled
 from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.search.starts import check_start, draw_starts
+from leakgauge.inversion.search.starts import draw_starts
 from leakgauge.inversion.search.targets import Progress, Reconstruction, search
 from leakgauge.inversion.words import LATER_EPOCHS
 from leakgauge.runs.checkpoint import Checkpoint
@@ -94,9 +94,7 @@ def per_sample_reconstruct(
 
     like = next(iter(epochs[0].params.values()))
     shape, count = (dealt.records, *record), plan.records
-    begin = draw_starts(settings, shape, targets=count, seed=seed, like=like)
-    if start is not None:
-        begin[:, 0] = check_start(start, begin)
+    begin = draw_starts(settings, shape, targets=count, seed=seed, like=like, start=start)
     found = search(
         objective,
         settings,

@@ -17,7 +17,7 @@ from leakgauge.inversion.search.layer_weights import Weights
 from leakgauge.inversion.search.objective import Objective, SquaredError
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
-from leakgauge.inversion.search.starts import check_start, draw_starts
+from leakgauge.inversion.search.starts import draw_starts
 from leakgauge.inversion.search.targets import Progress, Reconstruction, search
 from leakgauge.runs.checkpoint import Checkpoint
 
@@ -104,9 +104,8 @@ def reconstruct(
         seed=seed,
         first_target=first_target,
         like=next(iter(params.values())),
+        start=start,
     )
-    if start is not None:
-        begin[:, 0] = check_start(start, begin)
     rounds = settings.precision == "bfloat16" and local is None
     compared = Rounded(task, params, begin[0, 0]) if rounds else gradients
     differs = settings.slope == "difference" and local is None

@@ -16,6 +16,7 @@ def draw_starts(
     seed: int,
     like: Tensor,
     first_target: int = 0,
+    start: Tensor | None = None,
 ) -> Tensor:
     """Return records ``[T, R, *shape]``, one stream of randomness for each target and restart.
 
@@ -26,13 +27,22 @@ def draw_starts(
         seed: with the target's number and the restart's it gives the stream.
         like: gives type and device.
         first_target: number of the first of the T targets.
+        start: ``[T, *shape]``, where the first restart begins; None draws it.
+
+    Raises:
+        InputError: ``start`` has another shape.
     """
     rows = [
         _noise(settings.start, shape, seed, "start", first_target + target, restart)
         for target in range(targets)
         for restart in range(settings.restarts)
     ]
-    return torch.stack(rows).view(targets, settings.restarts, *shape).to(like)
+    drawn = torch.stack(rows).view(targets, settings.restarts, *shape).to(like)
+    if start is not None:
+        wanted = [targets, *shape]
+        require(list(start.shape) == wanted, f"start is {list(start.shape)}; expected {wanted}")
+        drawn[:, 0] = start.to(drawn)
+    return drawn
 
 
 def draw_scores(start: Tensor, classes: int, *, seed: int, first_target: int = 0) -> Tensor:
@@ -44,13 +54,6 @@ def draw_scores(start: Tensor, classes: int, *, seed: int, first_target: int = 0
         for restart in range(restarts)
     ]
     return torch.stack(rows).to(start)
-
-
-def check_start(start: Tensor, drawn: Tensor) -> Tensor:
-    """Return ``start [T, B, *record]``, checked against the drawn ``[T, R, B, *record]``."""
-    wanted = [drawn.shape[0], *drawn.shape[2:]]
-    require(list(start.shape) == wanted, f"start is {list(start.shape)}; expected {wanted}")
-    return start.to(drawn)
 
 
 def _noise(kind: str, shape: tuple[int, ...], seed: int, *names: str | int) -> Tensor:
