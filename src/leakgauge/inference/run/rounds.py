@@ -16,7 +16,7 @@ from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.stacking import judge_held_out
 from leakgauge.inference.games.candidates import AnyAttack, CandidateAdversary, CandidateAttack
-from leakgauge.inference.run.observing import candidates_of_trials, sent_by_clients
+from leakgauge.inference.run.observing import by_block, candidates_of_trials, sent_by_clients
 from leakgauge.inference.run.shadows import defense_of_round, shadows_of_round
 from leakgauge.inference.run.stage import Stage, judges_candidates, with_candidates
 from leakgauge.inference.settings import FRESH
@@ -105,10 +105,10 @@ def _judged(
     trials = with_candidates(stage, trials)
     judged: dict[str, list[NDArray[np.float64]]] = {name: [] for name in fitted}
     matching = {attack.name for attack in stage.attacks if judges_candidates(attack)}
-    done = 0
-    for grads in sent_by_clients(stage, number, params, trials, defense):
-        chunk = slice(done, done + len(next(iter(grads.values()))))
-        done = chunk.stop
+    order, done = by_block(trials), 0
+    for grads in sent_by_clients(stage, number, params, trials, defense, order=order):
+        chunk = order[done : done + len(next(iter(grads.values())))]
+        done += len(chunk)
         held = (
             candidates_of_trials(stage, number, params, defense, trials, chunk) if matching else {}
         )
@@ -122,4 +122,5 @@ def _judged(
                 assert not isinstance(adversary, CandidateAdversary)
                 judged[key].append(adversary.log_posterior(grads))
             seconds[key] += time.perf_counter() - began
-    return {name: np.concatenate(parts) for name, parts in judged.items()}
+    back = order.argsort().cpu().numpy()
+    return {name: np.concatenate(parts)[back] for name, parts in judged.items()}
