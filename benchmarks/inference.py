@@ -1,4 +1,7 @@
-"""What an audit with several attacks gains from making each gradient once for all of them.
+"""What an audit gains from making each gradient once.
+
+With several attacks, they share the gradients of their shadow batches; with images, the trials of
+one block of records follow one another and share the gradients of its records.
 
 Run: ``python benchmarks/inference.py [--threads N] [--repetitions 2]``. It prints only ratios: both
 sides play the same audit in turn in one process, and each turn gives a ratio. It ends with an error
@@ -11,6 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -21,6 +25,7 @@ from torch import nn
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data.source import Source
 from leakgauge.inference.adversaries.sharing import Shared
+from leakgauge.inference.games.trials import Trials
 from leakgauge.inference.question import QUESTION
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.models import build
@@ -30,13 +35,15 @@ from leakgauge.runs.work import WorkFolder
 ATTACKS = ("forest", "logistic", "energies", "discriminant", "pca-forest")
 RECORDS, SIDE, BATCHES = 3000, 32, 200
 FLOORS = {"light": 1.3, "deep": 2.0}
+TRIALS, ORDER_FLOOR = 2000, 2.0
+NETWORKS = {"light": "cnn", "faces": "cnn-ccs24"}
 
 
 def network(name: str) -> nn.Module:
-    """The small network for images, or one of seven convolutions."""
+    """A network by its name, or one of seven convolutions."""
     generator = torch.Generator().manual_seed(0)
-    if name == "light":
-        return build("cnn", channels=3, classes=2, side=SIDE, generator=generator)
+    if name in NETWORKS:
+        return build(NETWORKS[name], channels=3, classes=2, side=SIDE, generator=generator)
     torch.manual_seed(0)
     body: list[nn.Module] = []
     for read, made, pooled in (
@@ -62,17 +69,32 @@ def source_of(name: str) -> Source:
 
 def audit(name: str, *, shares: bool) -> float:
     """Return the seconds that an audit with all attacks takes."""
-    source = source_of(name)
-    adversaries = tuple(f"{one}:batches={BATCHES}" for one in ATTACKS)
-    spec = InferenceSpec(
-        ask=("property",), task="mine:build", rounds=1, trials=100, adversary=adversaries
-    )
     made = Shared if shares else lambda *_, **__: Shared()
+    with mock.patch("leakgauge.inference.run.shadows.Shared", made):
+        return seconds(name, ATTACKS, trials=100)
+
+
+def audit_in_order(*, by_block: bool) -> float:
+    """Return the seconds that an audit with one attack and many trials takes."""
+    if by_block:
+        return seconds("faces", ATTACKS[:1], trials=TRIALS)
+    with mock.patch("leakgauge.inference.run.rounds.by_block", as_drawn):
+        return seconds("faces", ATTACKS[:1], trials=TRIALS)
+
+
+def as_drawn(trials: Trials) -> torch.Tensor:
+    return torch.arange(len(trials))
+
+
+def seconds(name: str, attacks: Sequence[str], *, trials: int) -> float:
+    """Return the seconds that an audit takes."""
+    source = source_of(name)
+    adversaries = tuple(f"{one}:batches={BATCHES}" for one in attacks)
+    spec = InferenceSpec(
+        ask=("property",), task="mine:build", rounds=1, trials=trials, adversary=adversaries
+    )
     began = time.perf_counter()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        mock.patch("leakgauge.inference.run.shadows.Shared", made),
-    ):
+    with tempfile.TemporaryDirectory() as folder:
         QUESTION.run(spec.resolve(source), source, WorkFolder(Path(folder)), Silent(), workers=1)
     return time.perf_counter() - began
 
@@ -88,6 +110,17 @@ def report(name: str, turns: int) -> bool:
     return median >= FLOORS[name]
 
 
+def report_order(turns: int) -> bool:
+    """Print the ratio of the two orders, and return whether its median reaches the floor."""
+    ratios = [audit_in_order(by_block=False) / audit_in_order(by_block=True) for _ in range(turns)]
+    median = statistics.median(ratios)
+    print(
+        f"audit of images with {TRIALS:,} trials, faster with those of a block together: "
+        f"{median:.1f} times ({min(ratios):.1f} to {max(ratios):.1f}), floor {ORDER_FLOOR:g}"
+    )
+    return median >= ORDER_FLOOR
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -95,6 +128,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     fine = [report(name, options.repetitions) for name in FLOORS]
+    fine.append(report_order(options.repetitions))
     if not all(fine):
         sys.exit("a ratio lies below its floor")
 
