@@ -6,6 +6,7 @@ import typer
 
 from leakgauge.catalog import asks, questions
 from leakgauge.cli import options
+from leakgauge.cli.judging import Judging, judged
 from leakgauge.cli.play import Command, play
 from leakgauge.core.checks import require
 from leakgauge.runs.asking import ALL, Wanted, adversaries, all_allowed, asked_of, read_sets
@@ -49,8 +50,10 @@ EXAMPLES = (
 
 
 @options.with_options(MAIN, helps=HELPS, suggests=SUGGESTS)
+@judged
 def audit(
     given: options.Given,
+    judging: Judging,
     data: Data = None,
     set_: Set = None,
     workers: options.Workers = None,
@@ -72,6 +75,7 @@ def audit(
         max_memory=max_memory,
         json_=json_,
         verbose=verbose,
+        judging=judging,
     )
 
 
