@@ -151,6 +151,11 @@ def _check(rule: Rule, asked: Sequence[Question], known: Mapping[str, Question])
     if rule.metric not in metrics:
         raise InputError(f"{where}: {_no_metric(rule, metrics, known)}")
     metric = metrics[rule.metric]
+    require(
+        rule.holds(metric.high if rule.upward else metric.low),
+        f"{where}: this can never fail, since {rule.metric} lies from {metric.low:g} to "
+        f"{metric.high:g}; write a number between them",
+    )
     if rule.end or rule.guards(metric):
         return
     worse = "higher" if metric.higher_is_worse else "lower"
@@ -169,6 +174,9 @@ def _owners(
         return asked
     words = [*known, *(word for one in known.values() for word in one.asks)]
     if rule.owner not in words:
+        metrics = {name for one in known.values() for name in one.metrics}
+        if rule.owner in metrics and rule.metric not in metrics:
+            raise InputError(f"{where}: no end {rule.metric!r}{nearest(rule.metric, ENDS)}")
         raise InputError(
             f"{where}: no question {rule.owner!r}{nearest(rule.owner, dict.fromkeys(words))}"
         )
