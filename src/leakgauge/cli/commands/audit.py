@@ -45,6 +45,7 @@ EXAMPLES = (
     "leakgauge audit people.csv --label income --secret sex",
     "leakgauge audit adult --ask property --ask reconstruction --defense prune:rate=0.99",
     "leakgauge audit adult --ask all --seeds 3",
+    "leakgauge audit adult --fail-if 'advantage.high>0.05' --junit junit.xml --sarif leaks.sarif",
     "leakgauge audit --task my_task:build --secret sex",
 )
 

@@ -11,7 +11,7 @@ from leakgauge.core.checks import require
 
 EXAMPLES = (
     "leakgauge report leakgauge-runs/audit-20260101-120000",
-    "leakgauge report leakgauge-runs/audit-20260101-120000 --fail-if 'advantage.high > 0.05'",
+    "leakgauge report leakgauge-runs/audit-20260101-120000 --fail-if 'advantage>0.05'",
 )
 
 
