@@ -115,7 +115,7 @@ def test_a_model_is_judged_by_its_interval_alone() -> None:
 
 
 def test_the_adversary_that_knows_the_defense_decides_for_each_defense() -> None:
-    found = gate_of("auroc > 0.99", *defended()).figures
+    found = gate_of("auroc > 0.99", *reversed(defended())).figures
     played = {(one.defense, one.knowledge) for one in found}
     names = ("prune:rate=0.99", "sign", "dpsgd:clip=2,noise=0.1")
     assert played == {(name, "adaptive") for name in names}
