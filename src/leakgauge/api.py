@@ -19,6 +19,7 @@ from leakgauge.results.measurements import Measurement
 from leakgauge.runs.audit import AuditRun
 
 if TYPE_CHECKING:
+    from leakgauge.evidence.gate import Gate
     from leakgauge.runs.question import Progress, Question
 
 Defense = Any
@@ -200,6 +201,24 @@ class Result:
     def not_asked(self) -> Sequence[str]:
         """For each question that the data do not allow, why, and what would allow it."""
         return self.run.description.notes
+
+    def gate(self, *rules: str) -> "Gate":
+        """Return the decision of rules such as ``"advantage.high > 0.05"``, as ``--fail-if``.
+
+        A broken promise of differential privacy fails without any rule. Nothing is written.
+
+        Raises:
+            InputError: a rule has another form, or is about what was not asked.
+        """
+        from leakgauge.catalog import questions
+        from leakgauge.evidence.gate import judge
+        from leakgauge.evidence.parts import parts_of_audit
+        from leakgauge.evidence.rule import check_rules, parse_rule
+
+        parsed = [parse_rule(text) for text in rules]
+        run = parts_of_audit(self.run, self.sections, questions())
+        check_rules(parsed, run.questions, questions())
+        return judge(parsed, run)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one row per figure: what was measured, its value, interval and n."""

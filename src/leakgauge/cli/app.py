@@ -3,7 +3,7 @@
 import pkgutil
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from itertools import pairwise
@@ -43,12 +43,17 @@ def load_commands() -> None:
     for _, name, _ in pkgutil.iter_modules(commands.__path__):
         if name not in known:
             module = import_module(f"{commands.__name__}.{name}")
-            app.command(name, epilog=_shown(module.EXAMPLES))(getattr(module, name))
+            command = getattr(module, name)
+            app.command(name, epilog=_shown(module.EXAMPLES, command))(command)
 
 
-def _shown(examples: Sequence[str]) -> str:
-    """Examples as the end of a command's help, one a line."""
-    return "\n\n".join(["Examples:", *(escape(f"  {one}") for one in examples)])
+def _shown(examples: Sequence[str], command: Callable[..., None]) -> str:
+    """Examples as the end of a command's help, one a line; of one that judges, its exit codes."""
+    from leakgauge.cli.judging import judges
+    from leakgauge.cli.stopping import EXIT_CODES
+
+    codes = [EXIT_CODES] if judges(command) else []
+    return "\n\n".join(["Examples:", *(escape(f"  {one}") for one in examples), *codes])
 
 
 def main() -> None:

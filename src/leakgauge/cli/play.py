@@ -13,15 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from leakgauge.catalog import questions
+from leakgauge.cli.judging import Judging, exit_with, gate_as_json, print_gate, wide_console
 from leakgauge.cli.options import run_path
 from leakgauge.cli.progress import bars
-from leakgauge.cli.stopping import INTERRUPTED, REFUSED, stoppable
+from leakgauge.cli.stopping import INTERRUPTED, stoppable
 from leakgauge.core.memory import bounded
+from leakgauge.runs.question import answering
 
 if TYPE_CHECKING:
     from leakgauge.report.section import Section
     from leakgauge.runs.asking import Asked
     from leakgauge.runs.audit import AuditRun
+    from leakgauge.runs.question import Question
 
 STYLES = {
     "strong": "bold red",
@@ -30,9 +33,6 @@ STYLES = {
     "inconclusive": "magenta",
     "none": "green",
 }
-
-
-WIDEST = 10_000
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ def play(
     json_: bool,
     verbose: bool = False,
     flat_json: bool = False,
+    judging: Judging | None = None,
 ) -> None:
     """Run the questions to the end, write the report and print the answer.
 
@@ -72,12 +73,14 @@ def play(
         json_: whether to print JSON alone.
         verbose: whether to print the whole answer, in paragraphs.
         flat_json: whether that is of one question, without its name around it.
+        judging: rules and files of a build.
 
     Raises:
         InputError: nothing could be measured.
-        Exit: something was refused or stopped.
+        Exit: something was refused or stopped, or a rule or a promise fails.
     """
     from leakgauge.cli.options import check_device
+    from leakgauge.evidence.parts import parts_of_audit
     from leakgauge.runs.audit import describe, resolve, run_audit
     from leakgauge.runs.page import sections_of, write_report
 
@@ -86,6 +89,8 @@ def play(
         command = prepare()
         for device in {spec.device for _, spec in command.asked.values()}:
             check_device(device)
+        build = judging or Judging()
+        build.check(_named(command.asked), questions())
         resolved = resolve(command.asked)
     description = describe(command.name, resolved, repeat=command.repeat, notes=command.not_asked)
     path = run_path(out, command.name)
@@ -96,6 +101,7 @@ def play(
             audit = run_audit(path, description, resolved, progress=progress, workers=workers)
         sections = sections_of(audit, questions())
         report = write_report(audit, questions(), sections)
+        gate = build.judge(parts_of_audit(audit, sections, questions()))
     early = {text for one in audit.answers.values() for text in one.run.warnings}
     for text in dict.fromkeys(text for one in sections for text in one.warnings):
         if text not in early:
@@ -103,16 +109,23 @@ def play(
     for text in audit.missing:
         notices.print(Text(f"refused: {text}"), soft_wrap=True)
     if json_:
-        print(json.dumps(_as_json(audit, sections, report, flat=flat_json), allow_nan=False))
+        told = _as_json(audit, sections, report, flat=flat_json)
+        print(json.dumps({**told, **gate_as_json(gate)}, allow_nan=False))
     else:
         _print_answer(sections, report, time.perf_counter() - began, verbose=verbose)
+        print_gate(gate, wide_console())
     if audit.stopped:
         notices.print(
             Text(f"stopped; to go on, repeat the command with --out {path}"), soft_wrap=True
         )
         raise typer.Exit(INTERRUPTED)
-    if audit.missing:
-        raise typer.Exit(REFUSED)
+    exit_with(gate, refused=bool(audit.missing))
+
+
+def _named(asked: "Asked") -> "list[Question]":
+    """The questions under the names of their answers."""
+    known = questions()
+    return [answering(key, known) or question for key, (question, _) in asked.items()]
 
 
 def _print_answer(
@@ -121,9 +134,7 @@ def _print_answer(
     """Print one line a test, the worst first, one sentence, and where the report is."""
     from leakgauge.report.page import strongest
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDEST)  # a pipe has no width to wrap at
+    console = wide_console()
     if verbose:
         _print_paragraphs(console, sections)
     console.print(_table(sections))
@@ -172,7 +183,6 @@ def _as_json(
     audit: "AuditRun", sections: "Sequence[Section]", report: Path, *, flat: bool
 ) -> dict[str, Any]:
     from leakgauge.runs.page import files_of
-    from leakgauge.runs.question import answering
     from leakgauge.runs.store import Store
 
     store, known = Store(audit.path), questions()

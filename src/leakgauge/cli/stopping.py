@@ -14,6 +14,13 @@ REFUSED = 2
 """Exit code of a command whose input is refused, in whole or in part."""
 
 
+EXIT_CODES = (
+    "Exit codes: 0 done; 3 a rule of --fail-if or a promise of differential privacy fails; "
+    "2 input is refused, or a rule could not be judged; 130 stopped."
+)
+"""The end of the help of a command that judges."""
+
+
 @contextmanager
 def stoppable(notices: Console, hint: str) -> Iterator[None]:
     """Print "stopped; ``hint``" in one line where the user stops the block.

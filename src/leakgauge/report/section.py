@@ -26,11 +26,13 @@ class Badge:
         level: the amount of leakage.
         words: the verdict.
         strength: from 0 (nothing leaks) to 1 (everything leaks); orders the badges of one level.
+        broken: whether a stated promise does not hold; it fails a build.
     """
 
     level: Level
     words: str
     strength: float = 0.0
+    broken: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Row:
         strength: from 0 (nothing leaks) to 1 (everything leaks); orders the rows of one level.
         test: of a question with several tests, which one, in a few words.
         secret: what nobody should learn; empty where the question has no such column.
+        broken: whether a stated promise does not hold; it fails a build.
     """
 
     ask: str
@@ -60,6 +63,7 @@ class Row:
     strength: float = 0.0
     test: str = ""
     secret: str = ""
+    broken: bool = False
 
 
 def asked_about(row: Row, rows: Sequence[Row]) -> str:

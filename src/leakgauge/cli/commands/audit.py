@@ -6,6 +6,7 @@ import typer
 
 from leakgauge.catalog import asks, questions
 from leakgauge.cli import options
+from leakgauge.cli.judging import Judging, judged
 from leakgauge.cli.play import Command, play
 from leakgauge.core.checks import require
 from leakgauge.runs.asking import ALL, Wanted, adversaries, all_allowed, asked_of, read_sets
@@ -44,13 +45,16 @@ EXAMPLES = (
     "leakgauge audit people.csv --label income --secret sex",
     "leakgauge audit adult --ask property --ask reconstruction --defense prune:rate=0.99",
     "leakgauge audit adult --ask all --seeds 3",
+    "leakgauge audit adult --fail-if 'advantage.high>0.05' --junit junit.xml --sarif leaks.sarif",
     "leakgauge audit --task my_task:build --secret sex",
 )
 
 
 @options.with_options(MAIN, helps=HELPS, suggests=SUGGESTS)
+@judged
 def audit(
     given: options.Given,
+    judging: Judging,
     data: Data = None,
     set_: Set = None,
     workers: options.Workers = None,
@@ -72,6 +76,7 @@ def audit(
         max_memory=max_memory,
         json_=json_,
         verbose=verbose,
+        judging=judging,
     )
 
 

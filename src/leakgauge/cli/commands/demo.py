@@ -2,6 +2,7 @@
 
 from leakgauge.cli import options
 from leakgauge.cli.commands.audit import HELPS, MAIN, Set, command_of
+from leakgauge.cli.judging import Judging, judged
 from leakgauge.cli.play import play
 from leakgauge.runs.spec import declared
 
@@ -14,8 +15,10 @@ EXAMPLES = ("leakgauge demo", "leakgauge demo --ask property --ask guarantee --r
 
 
 @options.with_options(MAIN, helps=HELPS, without=set(declared(MAIN)) - set(OWN))
+@judged
 def demo(
     given: options.Given,
+    judging: Judging,
     set_: Set = None,
     workers: options.Workers = None,
     max_memory: options.MaxMemory = None,
@@ -31,4 +34,5 @@ def demo(
         max_memory=max_memory,
         json_=json_,
         verbose=verbose,
+        judging=judging,
     )

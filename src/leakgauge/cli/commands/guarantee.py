@@ -6,6 +6,7 @@ import typer
 
 from leakgauge.catalog import questions
 from leakgauge.cli import options
+from leakgauge.cli.judging import Judging, judged
 from leakgauge.cli.play import Command, play
 from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.runs.repeat import repeat_command
@@ -22,6 +23,7 @@ EXAMPLES = (
 @options.with_options(
     GuaranteeSpec, required=("attribute", "clip", "noise"), without=("ask", "task", "defense")
 )
+@judged
 def guarantee(
     table: Annotated[
         str,
@@ -31,6 +33,7 @@ def guarantee(
         ),
     ],
     given: options.Given,
+    judging: Judging,
     out: options.Out = None,
     json_: options.Json = False,
     verbose: options.Verbose = False,
@@ -43,4 +46,4 @@ def guarantee(
         repeat = repeat_command("guarantee", spec)
         return Command("guarantee", {question.name: (question, spec)}, repeat)
 
-    play(command, out=out, workers=1, json_=json_, verbose=verbose, flat_json=True)
+    play(command, out=out, workers=1, json_=json_, verbose=verbose, flat_json=True, judging=judging)

@@ -6,6 +6,7 @@ import typer
 
 from leakgauge.catalog import questions
 from leakgauge.cli import options
+from leakgauge.cli.judging import Judging, judged
 from leakgauge.cli.play import Command, play
 from leakgauge.core.checks import require
 from leakgauge.inversion.spec import InversionSpec
@@ -22,8 +23,10 @@ EXAMPLES = (
 
 
 @options.with_options(InversionSpec, without=("ask",))
+@judged
 def invert(
     given: options.Given,
+    judging: Judging,
     data: Annotated[
         str | None,
         typer.Argument(
@@ -47,4 +50,4 @@ def invert(
         spec = options.spec_of(InversionSpec, given, ask=(NAME,), data=data or "")
         return Command("invert", {NAME: (question, spec)}, repeat_command("invert", spec))
 
-    play(command, out=out, workers=1, json_=json_, verbose=verbose, flat_json=True)
+    play(command, out=out, workers=1, json_=json_, verbose=verbose, flat_json=True, judging=judging)

@@ -6,6 +6,7 @@ import typer
 
 from leakgauge.catalog import questions
 from leakgauge.cli import options
+from leakgauge.cli.judging import Judging, judged
 from leakgauge.cli.play import Command, play
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.runs.repeat import repeat_command
@@ -28,8 +29,10 @@ EXAMPLES = (
     required=("task", "members", "non_members"),
     without=set(declared(MembershipSpec)) - set(ATTACKING),
 )
+@judged
 def membership(
     given: options.Given,
+    judging: Judging,
     checkpoint: Annotated[
         list[str],
         typer.Argument(
@@ -55,4 +58,5 @@ def membership(
         workers=options.worker_count(workers),
         json_=json_,
         verbose=verbose,
+        judging=judging,
     )

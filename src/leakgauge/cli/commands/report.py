@@ -6,14 +6,28 @@ from typing import Annotated
 import typer
 
 from leakgauge.catalog import questions
+from leakgauge.cli.judging import Judging, exit_with, judged, print_gate, wide_console
 from leakgauge.core.checks import require
 
-EXAMPLES = ("leakgauge report leakgauge-runs/audit-20260101-120000",)
+EXAMPLES = (
+    "leakgauge report leakgauge-runs/audit-20260101-120000",
+    "leakgauge report leakgauge-runs/audit-20260101-120000 --fail-if 'advantage>0.05'",
+)
 
 
-def report(folder: Annotated[Path, typer.Argument(help="the --out of a finished run")]) -> None:
-    """Rebuild the report of a finished run from its measurements."""
+@judged
+def report(
+    folder: Annotated[Path, typer.Argument(help="the --out of a finished run")], judging: Judging
+) -> None:
+    """Rebuild the report of a finished run from its measurements, and judge it by rules."""
+    from leakgauge.evidence.parts import read_parts
     from leakgauge.runs.page import write_page
 
     require(folder.is_dir(), f"no such folder: {str(folder)!r}; expected the --out of a run")
-    print(f"report: {write_page(folder, questions())}")
+    run = read_parts(folder, questions())
+    judging.check(run.questions, questions())
+    path = write_page(folder, questions())
+    gate = judging.judge(run, keep=True)
+    print_gate(gate, wide_console())
+    print(f"report: {path}")
+    exit_with(gate, refused=False)

@@ -24,7 +24,15 @@ from rich.text import Text
 
 from leakgauge.catalog import questions
 from leakgauge.cli import options
-from leakgauge.cli.stopping import REFUSED, stoppable
+from leakgauge.cli.judging import (
+    Judging,
+    exit_with,
+    gate_as_json,
+    judged,
+    print_gate,
+    wide_console,
+)
+from leakgauge.cli.stopping import stoppable
 from leakgauge.core.checks import InputError, require, require_count
 from leakgauge.core.memory import bounded
 
@@ -57,8 +65,10 @@ EXAMPLES = (
 )
 
 
+@judged
 def run(
     file: File,
+    judging: Judging,
     size: Size = None,
     jobs: Jobs = 1,
     set_: Set = None,
@@ -67,10 +77,12 @@ def run(
     json_: options.Json = False,
 ) -> None:
     """Run a grid of experiments; finished cells are kept, so a repeated command goes on."""
+    from leakgauge.evidence.parts import parts_of_grid
     from leakgauge.runs.page import read_comparison, write_comparison
 
     require_count(jobs, "--jobs")
     grid = _grid(file, size, set_ or ())
+    judging.check([grid.question], questions())
     for device in {cell.device for cell in grid.cells}:
         options.check_device(device)
     path = out or options.RUNS / "-".join(part for part in (grid.name, grid.size) if part)
@@ -82,14 +94,16 @@ def run(
     for outcome in refused:
         notices.print(Text(f"refused: {_named(outcome, grid)}: {outcome.refusal}"), soft_wrap=True)
     comparison, question = read_comparison(path, questions())
+    gate = judging.judge(parts_of_grid(comparison, question, path))
     if comparison.cells:
         report = write_comparison(path, questions())
         if json_:
-            print(json.dumps(as_json(comparison, question.metrics, path, report), allow_nan=False))
+            told = as_json(comparison, question.metrics, path, report)
+            print(json.dumps({**told, **gate_as_json(gate)}, allow_nan=False))
         else:
             _print_answer(comparison, question.metrics, report, time.perf_counter() - began)
-    if refused:
-        raise typer.Exit(REFUSED)
+            print_gate(gate, wide_console())
+    exit_with(gate, refused=bool(refused))
 
 
 def as_json(

@@ -41,7 +41,7 @@ def badge(group: Group) -> Badge | None:
     if gaussian is None or epsilon is None:
         return None
     if gaussian.estimate.low > epsilon.theory["pair_exact"]:
-        return Badge("strong", VIOLATED, 1.0)
+        return Badge("strong", VIOLATED, 1.0, broken=True)
     return Badge("none", KEPT)
 
 

@@ -72,6 +72,7 @@ def _row(audited: AuditedGuarantee) -> Row:
         chance=audited.epsilon.chance,
         secret=audited.epsilon.secret,
         strength=min(1.0, estimate.low / max(audited.theory["pair_exact"], estimate.low, 1e-9)),
+        broken=audited.violated,
     )
 
 

@@ -1,0 +1,199 @@
+"""The options of a build: rules that fail it, and the files that its server reads."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from leakgauge.cli.stopping import REFUSED
+from leakgauge.core.checks import require
+from leakgauge.runs.setting import RUN
+
+if TYPE_CHECKING:
+    from leakgauge.evidence.gate import Gate, Judged
+    from leakgauge.evidence.parts import Parts
+    from leakgauge.evidence.rule import Rule
+    from leakgauge.runs.question import Question
+
+FailIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-if",
+        help="a rule such as 'advantage.high > 0.05' that ends the command with exit code 3, "
+        "also where the data are too few to see such a leak: QUESTION.METRIC.high, .low or "
+        ".value, then >, >=, < or <=, then a number (repeatable)",
+        metavar="<rule>",
+        rich_help_panel=RUN,
+    ),
+]
+Junit = Annotated[
+    Path | None,
+    typer.Option(help="write JUnit XML: a test case for each question and defense, or cell",
+                 metavar="<path>", rich_help_panel=RUN),
+]  # fmt: skip
+Sarif = Annotated[
+    Path | None,
+    typer.Option(help="write SARIF 2.1.0: a result for each leak and each rule that fails",
+                 metavar="<path>", rich_help_panel=RUN),
+]  # fmt: skip
+
+OPTIONS: Mapping[str, Any] = {"fail_if": FailIf, "junit": Junit, "sarif": Sarif}
+WIDEST = 10_000
+OUTCOMES = {"pass": "green", "not measured": "magenta"}
+"""Styles of outcomes; others are failures."""
+
+
+@dataclass(frozen=True)
+class Judging:
+    """What a user wants judged.
+
+    Attributes:
+        rules: of ``--fail-if``.
+        junit: file for JUnit XML; None for none.
+        sarif: file for SARIF; None for none.
+    """
+
+    rules: Sequence["Rule"] = ()
+    junit: Path | None = None
+    sarif: Path | None = None
+
+    def check(self, asked: "Sequence[Question]", known: "Mapping[str, Question]") -> None:
+        """Refuse rules about what the run will not measure.
+
+        Raises:
+            InputError: a rule names what is unknown or not asked.
+        """
+        from leakgauge.evidence.rule import check_rules
+
+        check_rules(self.rules, asked, known)
+
+    def judge(self, run: "Parts", *, keep: bool = False) -> "Gate":
+        """Judge a run, and write the decision and the files that were asked for.
+
+        Args:
+            run: its parts.
+            keep: whether an older decision stays where there is no rule.
+        """
+        from leakgauge.core.files import write_text
+        from leakgauge.evidence.gate import judge, write_gate
+        from leakgauge.evidence.junit import as_junit
+        from leakgauge.evidence.sarif import as_sarif
+
+        gate = judge(self.rules, run)
+        if self.rules or not keep:
+            write_gate(run.folder, gate)
+        if self.junit is not None:
+            write_text(self.junit, as_junit(run, gate))
+        if self.sarif is not None:
+            write_text(self.sarif, as_sarif(run, gate))
+        return gate
+
+
+def judged(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the options of a build; its parameter ``judging`` gets their values."""
+    own = inspect.signature(command, eval_str=True).parameters
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=one)
+        for name, one in OPTIONS.items()
+    ]
+    kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for name, one in own.items() if name != "judging"]  # fmt: skip
+    parameters = [*kept, *added]
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        given = {name: values.pop(name) for name in OPTIONS}
+        command(**values, judging=_read(**given))
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+def judges(command: Callable[..., None]) -> bool:
+    """Return whether a command has the options of a build."""
+    return set(OPTIONS) <= set(inspect.signature(command).parameters)
+
+
+def exit_with(gate: "Gate", *, refused: bool) -> None:
+    """End the command as the gate decides; a failure counts more than a refusal.
+
+    Raises:
+        Exit: the gate did not pass, or something was refused.
+    """
+    code = gate.exit_code or (REFUSED if refused else 0)
+    if code:
+        raise typer.Exit(code)
+
+
+def gate_as_json(gate: "Gate") -> dict[str, Any]:
+    """Return what ``--json`` says of the gate; nothing without rules and broken promises."""
+    return {"gate": gate.as_json()} if gate.rules or gate.broken else {}
+
+
+def wide_console() -> Console:
+    """Return a console for answers; a pipe has no width to wrap at."""
+    console = Console()
+    return console if console.is_terminal else Console(width=WIDEST)
+
+
+def print_gate(gate: "Gate", console: Console) -> None:
+    """Print one line a figure of each rule, and the decision."""
+    if gate.rules:
+        console.print()
+        console.print(_table(gate))
+    for broken in gate.broken:
+        console.print(Text(f"{broken.ask}: {broken.why}", style="bold red"), soft_wrap=True)
+    if gate.rules or gate.broken:
+        style = {"pass": "green", "fail": "bold red", "undecided": "magenta"}[gate.decision]
+        text = f"gate: {gate.decision} (exit code {gate.exit_code})"
+        console.print(Text(text, style=style), soft_wrap=True)
+
+
+def _read(fail_if: Sequence[str] | None, junit: Path | None, sarif: Path | None) -> Judging:
+    from leakgauge.evidence.rule import parse_rule
+
+    for name, path in (("--junit", junit), ("--sarif", sarif)):
+        wrong = path is not None and path.is_dir()
+        require(not wrong, f"{name} is {str(path)!r}, a folder; name a file to write")
+    rules = [parse_rule(text) for text in fail_if or ()]
+    texts = [rule.text for rule in rules]
+    require(len(set(texts)) == len(texts), "--fail-if has one rule twice; leave one out")
+    return Judging(rules, junit, sarif)
+
+
+def _table(gate: "Gate") -> Table:
+    from leakgauge.evidence.gate import figure_in_words, signed
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("rule", "figure", "value", "95 % interval", "smallest visible", "outcome", "why"):
+        table.add_column(name, no_wrap=name not in ("figure", "why"))
+    for rule in gate.rules:
+        for one in rule.figures:
+            least = one.smallest_detectable
+            words = figure_in_words(one)
+            table.add_row(
+                Text(rule.rule),
+                Text(_name(one)),
+                Text(words["value"]),
+                Text(words["interval"]),
+                Text("" if least is None else signed(least)),
+                Text(one.outcome, style=OUTCOMES.get(one.outcome, "bold red")),
+                Text(one.why),
+            )
+    return table
+
+
+def _name(one: "Judged") -> str:
+    """A figure in a few words."""
+    from leakgauge.evidence.cases import name_of
+
+    name = name_of(one.ask or one.question, one.secret, one.defense, one.knowledge, one.cell)
+    return f"{name}, round {one.round}" if isinstance(one.round, int) else name

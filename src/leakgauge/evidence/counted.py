@@ -1,0 +1,146 @@
+"""The figures of a run that a rule judges, and the smallest leak that each could have shown."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from leakgauge.core.knowledge import ADAPTIVE
+from leakgauge.report.grouping import UNDEFENDED
+from leakgauge.report.levels import level_of
+from leakgauge.results.measurements import ACCUMULATED, CHOSEN, HEADLINE, Estimate, Measurement
+from leakgauge.results.metrics import Metric
+from leakgauge.results.scores import ADVANTAGE, AUROC, SUCCESS, advantage, smallest_detectable
+
+OVER_ALL_ROUNDS = (CHOSEN, ACCUMULATED)
+"""The readings of an adversary that is not the headline, the preferred one first."""
+
+
+def counted(measurements: Sequence[Measurement], name: str, metric: Metric) -> list[Measurement]:
+    """Return the figures of a metric that stand for a run, under every defense.
+
+    Of each game, secret and defense: the adversary that knows the defense, where one was played;
+    the figure over all rounds of the adversary that shadow data favour, and of those that shadow
+    data did not compare. A metric without a figure over all rounds counts in each of them; one of
+    the model counts in its last.
+
+    Args:
+        measurements: of one question.
+        name: of the metric.
+        metric: its traits.
+    """
+    found = []
+    for group in _groups(one for one in measurements if one.metric == name):
+        aware = [one for one in group if one.knowledge == ADAPTIVE]
+        found += _leading(aware or group, of_model=metric.of_model)
+    return found
+
+
+def protected(figures: Sequence[Measurement], measurements: Sequence[Measurement]) -> list[
+    Measurement
+]:  # fmt: skip
+    """Return the figures of the training that is protected: without any defense where none is.
+
+    The training without a defense is played beside each defense, as a yardstick.
+
+    Args:
+        figures: as ``counted`` returns them.
+        measurements: all of the question.
+    """
+    defended = {_test(one)[:2] for one in measurements if one.defense != UNDEFENDED}
+    return [one for one in figures if one.defense != UNDEFENDED or _test(one)[:2] not in defended]
+
+
+def smallest_visible(
+    one: Measurement, metric: Metric, measurements: Sequence[Measurement]
+) -> float | None:
+    """Return the smallest leak that a test of this size sees with 80 % power.
+
+    An advantage is never below 0, which cuts its interval; the success rate that it is computed
+    from tells the size of the test. Another interval that ends at a bound of its metric is taken
+    to be as wide on that side as on the other.
+
+    Args:
+        one: the figure.
+        metric: its traits.
+        measurements: all of the question, for the success rate behind an advantage.
+
+    Returns:
+        None where the figure is no leak above guessing, or its interval has no width.
+    """
+    if metric.of_model or one.chance == (metric.high if metric.higher_is_worse else metric.low):
+        return None
+    success = _beside(one, SUCCESS, measurements) if one.metric == ADVANTAGE else None
+    if success is not None and success.chance < 1:
+        if success.estimate.low == success.estimate.high:
+            return None
+        least = smallest_detectable(_whole(success.estimate, (0, 1)), success.chance)
+        return advantage(least, success.chance)
+    estimate = _whole(one.estimate, metric.bounds)
+    if estimate.low == estimate.high:
+        return None
+    least = smallest_detectable(estimate, one.chance)
+    return least if metric.higher_is_worse else 2 * one.chance - least
+
+
+def is_valid(one: Measurement, metric: Metric, measurements: Sequence[Measurement]) -> bool:
+    """Return whether the test behind a figure counts: its AUROC is not below that of guessing."""
+    if metric.of_model:
+        return True
+    auroc = one if one.metric == AUROC else _beside(one, AUROC, measurements)
+    return auroc is None or level_of(auroc.estimate, auroc.chance) != "below"
+
+
+def _whole(estimate: Estimate, bounds: tuple[float, float]) -> Estimate:
+    """The interval without the cut of a bound."""
+    below, above = estimate.value - estimate.low, estimate.high - estimate.value
+    if estimate.low <= bounds[0]:
+        below = max(below, above)
+    if estimate.high >= bounds[1]:
+        above = max(below, above)
+    return replace(estimate, low=estimate.value - below, high=estimate.value + above)
+
+
+def _test(one: Measurement) -> tuple[str, str, str]:
+    return one.game, one.secret, one.defense
+
+
+def _groups(measurements: Iterable[Measurement]) -> list[list[Measurement]]:
+    groups: dict[tuple[str, str, str], list[Measurement]] = {}
+    for one in measurements:
+        groups.setdefault(_test(one), []).append(one)
+    return list(groups.values())
+
+
+def _leading(group: Sequence[Measurement], *, of_model: bool) -> list[Measurement]:
+    rounds: dict[str, dict[int | str, Measurement]] = {}
+    for one in group:
+        rounds.setdefault(one.adversary, {})[one.round] = one
+    headline = [each[HEADLINE] for each in rounds.values() if HEADLINE in each]
+    compares = any(CHOSEN in each for each in rounds.values())
+    if headline and not compares:
+        return headline
+    rest = [each for each in rounds.values() if not headline or not {HEADLINE, CHOSEN} & set(each)]
+    return [*headline, *(one for each in rest for one in _over_rounds(each, of_model))]
+
+
+def _over_rounds(each: dict[int | str, Measurement], of_model: bool) -> list[Measurement]:
+    whole = [each[when] for when in OVER_ALL_ROUNDS if when in each]
+    if whole:
+        return whole[:1]
+    single = [each[when] for when in sorted(when for when in each if isinstance(when, int))]
+    return single[-1:] if of_model else single
+
+
+def _beside(
+    one: Measurement, metric: str, measurements: Sequence[Measurement]
+) -> Measurement | None:
+    """Another figure of the same test."""
+    same = (*_test(one), one.knowledge, one.adversary, one.round)
+    return next(
+        (
+            other
+            for other in measurements
+            if other.metric == metric
+            and (*_test(other), other.knowledge, other.adversary, other.round) == same
+        ),
+        None,
+    )

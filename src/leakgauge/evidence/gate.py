@@ -1,0 +1,335 @@
+"""Judges the rules of a build on a finished run, and keeps the decision in the run's folder."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from leakgauge.core.files import write_text
+from leakgauge.evidence.counted import counted, is_valid, protected, smallest_visible
+from leakgauge.evidence.parts import Part, Parts
+from leakgauge.evidence.rule import ENDS, VALUE, Rule, is_called
+from leakgauge.report.wording import short
+from leakgauge.results.measurements import Measurement
+from leakgauge.results.metrics import Metric
+
+GATE_FILE = "gate.json"
+FAILED, UNMEASURED = 3, 2
+"""Exit codes: of a rule or a promise that fails, and of a rule that could not be judged."""
+
+PASS, TRIPPED, TOO_LITTLE = "pass", "tripped", "too little data"
+NO_INTERVAL, NOT_VALID, NOT_MEASURED = "no interval", "not valid", "not measured"
+
+Decision = Literal["pass", "fail", "undecided"]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A figure that a rule judged.
+
+    Attributes:
+        question: that it answers; in a run with several secrets, with a number behind it.
+        ask: the word of ``--ask``; empty where nothing was measured.
+        cell: of a grid, the settings that vary; empty in an audit.
+        secret: what nobody should learn.
+        defense: of the training; ``"none"`` without one.
+        knowledge: of the adversary.
+        adversary: its name.
+        metric: of the figure.
+        round: that it was read from; ``"headline"`` or ``"accumulated"`` for all of them.
+        end: that the rule compares: ``"high"``, ``"low"`` or ``"value"``.
+        value: of the figure; None, as the next five, where nothing was measured.
+        low: lower end of its interval.
+        high: upper end of its interval.
+        n: number of trials or records.
+        chance: value where nothing leaks.
+        smallest_detectable: the smallest leak that the test sees with 80 % power; None where the
+            rule is about no leak.
+        threshold: of the rule.
+        outcome: ``"pass"``, or why the rule does not pass: ``"tripped"``, ``"too little data"``,
+            ``"no interval"``, ``"not valid"`` or ``"not measured"``.
+        why: the outcome in a sentence.
+    """
+
+    question: str
+    ask: str
+    cell: str
+    secret: str
+    defense: str
+    knowledge: str
+    adversary: str
+    metric: str
+    round: int | str
+    end: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int | None
+    chance: float | None
+    smallest_detectable: float | None
+    threshold: float
+    outcome: str
+    why: str
+
+
+@dataclass(frozen=True)
+class RuleOutcome:
+    """What a rule found.
+
+    Attributes:
+        rule: its text.
+        figures: that it judged; at least one.
+    """
+
+    rule: str
+    figures: Sequence[Judged]
+
+    @property
+    def outcome(self) -> Decision:
+        """Whether the rule passes; any figure that does not pass decides."""
+        return _decision(one.outcome for one in self.figures)
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A promise that does not hold.
+
+    Attributes:
+        question: that found it.
+        ask: the word of ``--ask``.
+        cell: of a grid, the settings that vary.
+        why: the verdict in words.
+    """
+
+    question: str
+    ask: str
+    cell: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The decision on a run.
+
+    Attributes:
+        rules: the outcome of each.
+        broken: promises that do not hold; they fail a build without any rule.
+    """
+
+    rules: Sequence[RuleOutcome] = ()
+    broken: Sequence[Broken] = ()
+
+    @property
+    def decision(self) -> Decision:
+        """``"fail"`` where a rule or a promise fails, else ``"undecided"`` where one is open."""
+        if self.broken:
+            return "fail"
+        found = {one.outcome for one in self.rules}
+        return "fail" if "fail" in found else "undecided" if "undecided" in found else "pass"
+
+    @property
+    def passed(self) -> bool:
+        """Whether every rule passes and no promise is broken."""
+        return self.decision == "pass"
+
+    @property
+    def exit_code(self) -> int:
+        """0 for a pass, 3 for a failure, 2 where a rule could not be judged."""
+        return {"pass": 0, "fail": FAILED, "undecided": UNMEASURED}[self.decision]
+
+    @property
+    def figures(self) -> list[Judged]:
+        """The figures of all rules."""
+        return [figure for one in self.rules for figure in one.figures]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return decision, rules, figures and broken promises as plain values."""
+        return {
+            "decision": self.decision,
+            "rules": [
+                {
+                    "rule": one.rule,
+                    "outcome": one.outcome,
+                    "figures": [asdict(figure) for figure in one.figures],
+                }
+                for one in self.rules
+            ],
+            "broken": [asdict(one) for one in self.broken],
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"{one.rule}: {one.outcome} ({'; '.join(dict.fromkeys(f.why for f in one.figures))})"
+            for one in self.rules
+        ]
+        return "\n".join([*lines, *(f"{one.ask}: {one.why}" for one in self.broken)])
+
+
+def judge(rules: Sequence[Rule], run: Parts) -> Gate:
+    """Return the decision on a run.
+
+    Args:
+        rules: as checked with ``check_rules``.
+        run: its parts, finished or not.
+    """
+    broken = [
+        Broken(part.called, row.ask, part.cell, row.verdict)
+        for part in run.parts
+        for row in part.rows
+        if row.broken
+    ]
+    return Gate([RuleOutcome(rule.text, _figures(rule, run)) for rule in rules], broken)
+
+
+def write_gate(folder: Path, gate: Gate) -> None:
+    """Write ``gate.json``; a gate without rules and broken promises removes an older one."""
+    path = folder / GATE_FILE
+    if gate.rules or gate.broken:
+        write_text(path, json.dumps(gate.as_json(), indent=2, allow_nan=False) + "\n")
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _figures(rule: Rule, run: Parts) -> list[Judged]:
+    """The figures of a rule, and what is missing of them: a rule about nothing never passes."""
+    asked = [part for part in run.parts if rule.asks_about(part.question)]
+    found = {part.key: _of_part(rule, part) for part in asked}
+    judged = [one for each in found.values() for one in each]
+    judged += [
+        _missing(rule, part, text)
+        for part in asked
+        for text in part.missing
+        if _concerns(text, rule, part)
+    ]
+    silent = [part for part in asked if not found[part.key] and not part.missing]
+    named = asked if not judged else silent if rule.owner else []
+    for part in named:
+        judged.append(_missing(rule, part, _not_measured(rule, part)))
+    if not judged:
+        judged.append(_missing(rule, None, f"no question of this run measures {rule.metric!r}"))
+    return judged
+
+
+def _of_part(rule: Rule, part: Part) -> list[Judged]:
+    metrics = part.question.metrics
+    if rule.metric not in metrics:
+        return []
+    metric = metrics[rule.metric]
+    figures = counted(part.measurements, rule.metric, metric)
+    mine = [
+        one
+        for one in protected(figures, part.measurements)
+        if rule.owner in ("", part.ask_of(one)) or is_called(part.question, rule.owner)
+    ]
+    return [_judged(rule, one, metric, part) for one in mine]
+
+
+def _judged(rule: Rule, one: Measurement, metric: Metric, part: Part) -> Judged:
+    guards = rule.guards(metric)
+    least = smallest_visible(one, metric, part.measurements) if guards else None
+    outcome, why = _outcome(rule, one, metric, least, part)
+    return Judged(
+        question=part.called,
+        ask=part.ask_of(one),
+        cell=part.cell,
+        secret=one.secret,
+        defense=one.defense,
+        knowledge=one.knowledge,
+        adversary=one.adversary,
+        metric=one.metric,
+        round=one.round,
+        end=rule.compared,
+        value=one.estimate.value,
+        low=one.estimate.low,
+        high=one.estimate.high,
+        n=one.estimate.n,
+        chance=one.chance,
+        smallest_detectable=least,
+        threshold=rule.threshold,
+        outcome=outcome,
+        why=why,
+    )
+
+
+def _outcome(
+    rule: Rule, one: Measurement, metric: Metric, least: float | None, part: Part
+) -> tuple[str, str]:
+    """Whether a figure passes, and why; what trips a rule says so before what is too little."""
+    end: float = getattr(one.estimate, rule.compared)
+    beyond = f"{'above' if rule.upward else 'below'} {rule.threshold:g}"
+    compared = f"{ENDS[rule.compared]} {signed(end)}"
+    if rule.holds(end):
+        equal = end == rule.threshold
+        return TRIPPED, f"{compared} is {'at the limit' if equal else beyond}"
+    leak = rule.guards(metric) and not metric.of_model
+    if leak and not is_valid(one, metric, part.measurements):
+        return NOT_VALID, "the adversary does worse than guessing, so the test does not count"
+    if least is None and (one.estimate.n < 2 or (leak and not _is_wide(one))):
+        return NO_INTERVAL, f"the figure has no interval (n = {one.estimate.n}); use more data"
+    if least is not None and rule.holds(least):
+        return TOO_LITTLE, _too_little(rule, one, least, beyond)
+    return PASS, f"{compared} is not {beyond}"
+
+
+def _is_wide(one: Measurement) -> bool:
+    return one.estimate.low < one.estimate.high
+
+
+def _too_little(rule: Rule, one: Measurement, least: float, beyond: str) -> str:
+    if rule.holds(one.chance):
+        return f"guessing alone gives {signed(one.chance)}, {beyond}: no amount of data passes this"
+    return (
+        f"the smallest leak that this test could have seen is {signed(least)}, {beyond}; use more "
+        "trials or records"
+    )
+
+
+def _concerns(text: str, rule: Rule, part: Part) -> bool:
+    """Whether what is missing may be what the rule is about; other words of ``--ask`` are not."""
+    others = [word for word in part.question.asks if word != rule.owner]
+    named = rule.owner in part.question.asks and len(part.question.asks) > 1
+    return not (named and any(text.startswith(word) for word in others))
+
+
+def _not_measured(rule: Rule, part: Part) -> str:
+    measured = dict.fromkeys(one.metric for one in part.measurements if ":" not in one.metric)
+    known = ", ".join(name for name in part.question.metrics if name in measured)
+    return f"{rule.metric!r} was not measured; measured: {known or 'nothing'}"
+
+
+def _missing(rule: Rule, part: Part | None, why: str) -> Judged:
+    question = "" if part is None else part.called
+    return Judged(
+        question=question, ask="", cell="" if part is None else part.cell, secret="", defense="",
+        knowledge="", adversary="", metric=rule.metric, round="", end=rule.compared, value=None,
+        low=None, high=None, n=None, chance=None, smallest_detectable=None,
+        threshold=rule.threshold, outcome=NOT_MEASURED, why=why,
+    )  # fmt: skip
+
+
+def _decision(outcomes: Iterable[str]) -> Decision:
+    found = set(outcomes)
+    if found - {PASS, NOT_MEASURED}:
+        return "fail"
+    return "undecided" if NOT_MEASURED in found or not found else "pass"
+
+
+def figure_in_words(one: Judged | Measurement) -> Mapping[str, str]:
+    """Return value and interval of a figure as text; empty where nothing was measured."""
+    estimate = one.estimate if isinstance(one, Measurement) else one
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return {VALUE: "", "interval": ""}
+    return {
+        VALUE: signed(estimate.value),
+        "interval": f"{signed(estimate.low)} to {signed(estimate.high)}",
+    }
+
+
+def signed(value: float) -> str:
+    """Return a figure with three digits, with its sign where it is negative.
+
+    >>> signed(-0.0123), signed(0.5)
+    ('\u22120.0123', '0.5')
+    """
+    return short(value) if value >= 0 else f"\u2212{short(-value)}"

@@ -1,0 +1,148 @@
+"""The parts of a finished run that are judged: questions of an audit, or cells of a grid."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from leakgauge.report.compare import Comparison, Played, groups, varying
+from leakgauge.report.section import Row, Section
+from leakgauge.report.wording import plain
+from leakgauge.results.measurements import REPORT_FILE, Measurement
+from leakgauge.runs.audit import AuditRun
+from leakgauge.runs.page import read_audit, read_comparison, sections_of
+from leakgauge.runs.question import Answer, Question, answering
+from leakgauge.runs.store import read_description
+
+
+@dataclass(frozen=True)
+class Part:
+    """A question of an audit, or a cell of a grid.
+
+    Attributes:
+        key: of the part in the run's folder.
+        question: that it asks.
+        cell: of a grid's cell, the settings that vary, in words; empty in an audit.
+        measurements: its figures; empty where it is not finished.
+        missing: what was requested and not completed, each with the reason.
+        rows: of the report's summary.
+        settings: behind the figures, as plain values.
+    """
+
+    key: str
+    question: Question
+    cell: str = ""
+    measurements: Sequence[Measurement] = ()
+    missing: Sequence[str] = ()
+    rows: Sequence[Row] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def called(self) -> str:
+        """The question as judged figures name it: with the number of a further secret."""
+        return self.question.name
+
+    def ask_of(self, one: Measurement) -> str:
+        """Return the word of ``--ask`` that a figure answers."""
+        return one.game if one.game in self.question.asks else next(iter(self.question.asks))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A run that is judged.
+
+    Attributes:
+        name: of its data, or of the grid.
+        command: that made it.
+        folder: of the run.
+        parts: finished or not.
+        not_asked: why other questions are not asked.
+    """
+
+    name: str
+    command: str
+    folder: Path
+    parts: Sequence[Part]
+    not_asked: Sequence[str] = ()
+
+    @property
+    def report(self) -> Path:
+        """The page of the run."""
+        return self.folder / REPORT_FILE
+
+    @property
+    def questions(self) -> list[Question]:
+        """The questions of the parts, each once."""
+        return list({one.question.name: one.question for one in self.parts}.values())
+
+
+def read_parts(folder: Path, questions: Mapping[str, Question]) -> Parts:
+    """Return the parts of the run that a folder holds.
+
+    Raises:
+        InputError: the folder is no run's, is damaged, or nothing in it is finished.
+    """
+    description = read_description(folder)
+    if description.is_grid:
+        return parts_of_grid(*read_comparison(folder, questions), folder)
+    audit = read_audit(folder, description)
+    return parts_of_audit(audit, sections_of(audit, questions), questions)
+
+
+def parts_of_audit(
+    audit: AuditRun, sections: Sequence[Section], questions: Mapping[str, Question]
+) -> Parts:
+    """Return the questions of an audit, answered or refused.
+
+    Args:
+        audit: as run, or as read from its folder.
+        sections: of its report, one for each answer, in their order.
+        questions: all by name.
+    """
+    rows = {name: one.rows for name, one in zip(audit.answers, sections, strict=True)}
+    description = audit.description
+    parts = [
+        _answered(name, question, audit.answers[name], rows[name], description.settings)
+        if name in audit.answers
+        else Part(name, question, missing=(audit.refused.get(name, "not finished"),))
+        for name in description.cells
+        if (question := answering(name, questions)) is not None
+    ]
+    name = str(description.data.get("name", ""))
+    return Parts(name, description.command, audit.path, parts, description.notes)
+
+
+def _answered(
+    name: str, question: Question, answer: Answer, rows: Sequence[Row], settings: Mapping[str, Any]
+) -> Part:
+    given = {**answer.run.settings, **settings.get(name, {})}
+    return Part(name, question, "", answer.measurements, answer.missing, rows, given)
+
+
+def parts_of_grid(comparison: Comparison, question: Question, folder: Path) -> Parts:
+    """Return the cells of a grid; those that are not finished are one part without figures."""
+    names = varying([one.settings for one in comparison.cells.values()])
+    parts = [_cell(key, question, one, names) for key, one in comparison.cells.items()]
+    left = comparison.asked - len(parts)
+    if left > 0:
+        text = f"{left} of {comparison.asked} cells are refused or not finished"
+        parts.append(Part("", question, "cells without figures", missing=(text,)))
+    return Parts(comparison.name, "run", folder, parts)
+
+
+def _cell(key: str, question: Question, played: Played, names: Sequence[str]) -> Part:
+    shown = [name for name in (*names, "seed") if name in played.settings]
+    words = ", ".join(f"{name} {plain(played.settings[name])}" for name in shown)
+    rows = _rows(key, question, played)
+    return Part(key, question, words or key, played.measurements, (), rows, played.settings)
+
+
+def _rows(key: str, question: Question, played: Played) -> list[Row]:
+    """The verdicts on a single cell."""
+    ask = next(iter(question.asks))
+    badges = [question.badge(group) for group in groups({key: played}, question.metrics)]
+    return [
+        Row(ask, one.words, one.level, one.words, broken=one.broken)
+        for one in badges
+        if one is not None
+    ]
