@@ -17,6 +17,7 @@ FLOORS = [
     {"layers", "tokens"},
     {"inference", "guarantee", "inversion", "membership"},
     {"integrations"},
+    {"evidence"},
     {"runs"},
     {"report"},
     {"training"},

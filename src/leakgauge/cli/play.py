@@ -19,6 +19,7 @@ from leakgauge.cli.stopping import INTERRUPTED, REFUSED, stoppable
 from leakgauge.core.memory import bounded
 
 if TYPE_CHECKING:
+    from leakgauge.evidence.controls import Control
     from leakgauge.report.section import Section
     from leakgauge.runs.asking import Asked
     from leakgauge.runs.audit import AuditRun
@@ -61,6 +62,7 @@ def play(
     json_: bool,
     verbose: bool = False,
     flat_json: bool = False,
+    controls: bool = False,
 ) -> None:
     """Run the questions to the end, write the report and print the answer.
 
@@ -72,12 +74,14 @@ def play(
         json_: whether to print JSON alone.
         verbose: whether to print the whole answer, in paragraphs.
         flat_json: whether that is of one question, without its name around it.
+        controls: whether to run a placebo and a planted leak of each question, too.
 
     Raises:
         InputError: nothing could be measured.
         Exit: something was refused or stopped.
     """
     from leakgauge.cli.options import check_device
+    from leakgauge.evidence.controls import failures, plain_control, run_controls
     from leakgauge.runs.audit import describe, resolve, run_audit
     from leakgauge.runs.page import sections_of, write_report
 
@@ -87,7 +91,8 @@ def play(
         for device in {spec.device for _, spec in command.asked.values()}:
             check_device(device)
         resolved = resolve(command.asked)
-    description = describe(command.name, resolved, repeat=command.repeat, notes=command.not_asked)
+    repeat = f"{command.repeat} --controls" if controls else command.repeat
+    description = describe(command.name, resolved, repeat=repeat, notes=command.not_asked)
     path = run_path(out, command.name)
     for note in command.not_asked:
         notices.print(Text(f"not asked: {note}"), soft_wrap=True)
@@ -96,15 +101,26 @@ def play(
             audit = run_audit(path, description, resolved, progress=progress, workers=workers)
         sections = sections_of(audit, questions())
         report = write_report(audit, questions(), sections)
+        checked: list[Control] = []
+        if controls and not audit.stopped:
+            answered = {name: resolved[name] for name in audit.answers}
+            with bounded(max_memory), bars(notices) as progress:
+                checked = run_controls(path, answered, progress=progress, workers=workers)
     early = {text for one in audit.answers.values() for text in one.run.warnings}
     for text in dict.fromkeys(text for one in sections for text in one.warnings):
         if text not in early:
             notices.print(Text(f"warning: {text}", style="yellow"), soft_wrap=True)
+    for text in failures(checked):
+        notices.print(Text(f"warning: {text}", style="yellow"), soft_wrap=True)
     for text in audit.missing:
         notices.print(Text(f"refused: {text}"), soft_wrap=True)
     if json_:
-        print(json.dumps(_as_json(audit, sections, report, flat=flat_json), allow_nan=False))
+        told = _as_json(audit, sections, report, flat=flat_json)
+        told |= {"controls": [plain_control(one) for one in checked]} if controls else {}
+        print(json.dumps(told, allow_nan=False))
     else:
+        if checked:
+            _console().print(_controls_table(checked))
         _print_answer(sections, report, time.perf_counter() - began, verbose=verbose)
     if audit.stopped:
         notices.print(
@@ -121,9 +137,7 @@ def _print_answer(
     """Print one line a test, the worst first, one sentence, and where the report is."""
     from leakgauge.report.page import strongest
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDEST)  # a pipe has no width to wrap at
+    console = _console()
     if verbose:
         _print_paragraphs(console, sections)
     console.print(_table(sections))
@@ -131,6 +145,29 @@ def _print_answer(
     if worst is not None:
         console.print(Text("\n" + worst.text.replace("`", "'")), soft_wrap=True)
     console.print(Text(f"report: {report}  ({seconds:.0f} s)"), soft_wrap=True)
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=WIDEST)  # a pipe does not wrap
+
+
+def _controls_table(checked: "Sequence[Control]") -> Table:
+    """The controls, one line each: what they are, whether they passed, and their figures."""
+    from leakgauge.evidence.controls import figures_of, outcome_of
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("control of", "kind", "outcome", "figure"):
+        table.add_column(name, no_wrap=True)
+    styles = {True: "green", False: "bold red", None: ""}
+    for one in checked:
+        table.add_row(
+            Text(one.question),
+            Text(one.kind),
+            Text(outcome_of(one), style=styles[one.passed]),
+            Text(figures_of(one) or one.reason),
+        )
+    return table
 
 
 def _print_paragraphs(console: Console, sections: "Sequence[Section]") -> None:

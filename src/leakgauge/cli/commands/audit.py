@@ -10,7 +10,7 @@ from leakgauge.cli.play import Command, play
 from leakgauge.core.checks import require
 from leakgauge.runs.asking import ALL, Wanted, adversaries, all_allowed, asked_of, read_sets
 from leakgauge.runs.repeat import repeat_audit
-from leakgauge.runs.setting import ASKING
+from leakgauge.runs.setting import ASKING, RUN
 
 MAIN = next(iter(questions().values())).Spec
 """The ``Spec`` whose settings are options; other questions take theirs by ``--set``."""
@@ -33,6 +33,15 @@ Set = Annotated[
         rich_help_panel=ASKING,
     ),
 ]
+Controls = Annotated[
+    bool,
+    typer.Option(
+        "--controls",
+        help="two more runs a question: a placebo, which must stay at chance, and a planted leak, "
+        "which must be found",
+        rich_help_panel=RUN,
+    ),
+]
 SUGGESTS = {
     "ask": lambda: (*asks(), ALL),
     "adversary": lambda: adversaries(questions()),
@@ -44,6 +53,7 @@ EXAMPLES = (
     "leakgauge audit people.csv --label income --secret sex",
     "leakgauge audit adult --ask property --ask reconstruction --defense prune:rate=0.99",
     "leakgauge audit adult --ask all --seeds 3",
+    "leakgauge audit adult --ask all --controls",
     "leakgauge audit --task my_task:build --secret sex",
 )
 
@@ -53,6 +63,7 @@ def audit(
     given: options.Given,
     data: Data = None,
     set_: Set = None,
+    controls: Controls = False,
     workers: options.Workers = None,
     max_memory: options.MaxMemory = None,
     out: options.Out = None,
@@ -72,6 +83,7 @@ def audit(
         max_memory=max_memory,
         json_=json_,
         verbose=verbose,
+        controls=controls,
     )
 
 

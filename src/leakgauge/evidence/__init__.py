@@ -1,0 +1,1 @@
+"""What auditors and builds need of a finished run: cards, controls, checks."""
