@@ -35,10 +35,12 @@ class Judged:
     Attributes:
         figure: the measurement.
         passed: whether a placebo is at chance, or a planted leak is found.
+        open_end: whether the interval has no upper end.
     """
 
     figure: Measurement
     passed: bool
+    open_end: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,8 @@ def read_controls(
 def cell_of(name: str, kind: Kind) -> str:
     """Return the key of a control's cell.
 
-    >>> cell_of("toy", "placebo")
-    'toy-placebo'
+    >>> cell_of("name", "placebo")
+    'name-placebo'
     """
     return f"{name}-{kind}"
 
@@ -165,7 +167,7 @@ def plain_control(control: Control) -> dict[str, Any]:
                 "metric": one.figure.metric,
                 "value": one.figure.estimate.value,
                 "low": one.figure.estimate.low,
-                "high": one.figure.estimate.high,
+                "high": None if one.open_end else one.figure.estimate.high,
                 "n": one.figure.estimate.n,
                 "chance": one.figure.chance,
                 "passed": one.passed,
@@ -179,7 +181,8 @@ def figures_of(control: Control) -> str:
     """Return the figures of a control in a few words."""
     return "; ".join(
         f"{one.figure.metric} {one.figure.estimate.value:.3f}, interval "
-        f"{one.figure.estimate.low:.3f} to {one.figure.estimate.high:.3f}, chance "
+        f"{one.figure.estimate.low:.3f} to "
+        f"{'no upper end' if one.open_end else format(one.figure.estimate.high, '.3f')}, chance "
         f"{one.figure.chance:.3f}"
         for one in control.judged
     )
@@ -257,6 +260,7 @@ def _judged(question: Question, kind: Kind, answer: Any, folder: Path) -> tuple[
             one.figure.estimate.low > one.figure.chance
             if kind == "planted"
             else one.figure.estimate.low <= one.figure.chance and one.level != BELOW,
+            one.open_end,
         )
         for one in found
         if one.leads

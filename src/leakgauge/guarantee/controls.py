@@ -33,11 +33,12 @@ def controls(spec: GuaranteeSpec, source: Source) -> Controls:
         Variant(
             replace(cheap, mechanism=f"{__name__}:{noise_alone.__name__}"),
             source,
-            "the mechanism releases noise that never saw the record, so neighbours are equal",
+            "the mechanism releases noise that never saw the (random) record, so neighbours are "
+            "equal",
         ),
         Variant(
             replace(cheap, mechanism=f"{__name__}:{no_noise.__name__}"),
             source,
-            "the mechanism releases the gradient without clip and noise",
+            "the mechanism releases the gradient of a random record without clip and noise",
         ),
     )

@@ -84,11 +84,10 @@ def _promises(audited: AuditedGuarantee) -> list[Promised]:
 
 
 def _threat(audited: AuditedGuarantee) -> Threat:
-    own, *others = audited.values
+    count = len(audited.values)
     name = audited.settings["attribute"]
     return Threat(
-        goal=f"to tell whether {name!r} of one record is {own!r} or "
-        + (repr(others[0]) if len(others) == 1 else f"one of {len(others)} other values"),
+        goal=f"to tell which of {count} values the attribute {name!r} of one record has",
         knows=[
             "The record in all its versions, the model, and how the mechanism clips and adds "
             "noise.",

@@ -7,7 +7,7 @@ from typing import Any
 from leakgauge.inversion.metrics.table import COLUMNS, METRICS, PSNR
 from leakgauge.inversion.report.levels import by_nearness, verdict_of
 from leakgauge.inversion.run.facts import read_facts
-from leakgauge.inversion.words import EXACT
+from leakgauge.inversion.words import EXACT, KNOWN
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.runs.assessment import Assessment, Baseline, Finding, Threat, Worst
 from leakgauge.runs.question import Answer
@@ -99,6 +99,7 @@ def _worst(
 def _threat(answer: Answer, tests: Sequence[Test]) -> Threat:
     settings = answer.run.settings
     labels = settings.get("labels")
+    infers = [] if labels == KNOWN else ["It infers the labels from the update."]
     methods = dict.fromkeys(test.adversary for test in tests)
     does = [
         f"`{name}` divides gradients of the first linear layer."
@@ -112,11 +113,9 @@ def _threat(answer: Answer, tests: Sequence[Test]) -> Threat:
             "The update, the model and its parameters at the start, and the loss.",
             "The number of records, local steps and epochs, and the local learning rate.",
             "The range of each feature, and how features are encoded.",
-            "The labels are granted to it."
-            if labels == "known"
-            else "It infers the labels from the update.",
+            *(["The labels, which are granted to it."] if labels == KNOWN else []),
         ],
-        does=does,
+        does=[*infers, *does],
         lacks=["The private records."],
         nist=["NISTAML.032 reconstruction"],
         edpb=["reconstruction", "model inversion"],

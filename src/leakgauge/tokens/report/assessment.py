@@ -27,7 +27,8 @@ def assessment(answer: Answer) -> Assessment:
         if course.placebo is not None:
             one = course.placebo
             title = METRICS[PLACEBO].label
-            name = f"gradients of other batches ({course.defense})"
+            under = f", under {course.defense}" if course.is_defended else ""
+            name = f"gradients of other batches{under}"
             baselines.append(Baseline(name, one.estimate.value, QUESTION, title, one))
     return Assessment(
         threat=Threat(
