@@ -52,7 +52,7 @@ def shuffled(source: Source, column: str, *, users: str | None, seed: int) -> So
         require(column in data.secrets, f"the records have no secret {column!r}")
         owners = None if data.users is None else data.users.cpu().numpy()
         values = data.secrets[column].cpu().numpy()
-        codes = torch.from_numpy(_moved(pd.Series(values), owners, rng).to_numpy())
+        codes = torch.from_numpy(_moved(pd.Series(values), owners, rng).to_numpy().copy())
         secrets = {**data.secrets, column: codes.to(data.secrets[column].device)}
         return _named(source, f"shuffled {column} {seed}", dataset=replace(data, secrets=secrets))
     require(column in source.frame, f"the table has no column {column!r}")

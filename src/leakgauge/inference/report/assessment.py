@@ -43,7 +43,9 @@ LIMITS = (
     "An epsilon is about a single record. It says nothing about a property that all records of a "
     "batch share.",
 )
-NO_USERS = "only user inference measures single users; here no figure is about one user"
+NO_USERS = (
+    "no figure is about a single user: user inference alone has one, where users have enough trials"
+)
 
 
 def assessment(answer: Answer) -> Assessment:
