@@ -269,6 +269,20 @@ def test_one_changed_byte_anywhere_is_seen(data: st.DataObject, carded: Path) ->
     assert path.name in found[0]
 
 
+@pytest.mark.parametrize(("old", "new"), [(b"\n", b"\r"), (b"  ", b" \t"), (b"}\n", b"} ")])
+def test_a_byte_between_the_values_of_a_card_is_seen(old: bytes, new: bytes, carded: Path) -> None:
+    """The values, and with them the seal, stay as they are."""
+    path = carded / CARD_FILE
+    content = path.read_bytes()
+    assert json.loads(content.replace(old, new, 1)) == json.loads(content)
+    try:
+        path.write_bytes(content.replace(old, new, 1))
+        (line,) = verify(path, carded)
+    finally:
+        path.write_bytes(content)
+    assert "not written as leakgauge writes it" in line
+
+
 def changed(folder: Path) -> Iterator[tuple[str, str]]:
     """Ways to change a run, and what ``verify`` says."""
     name = "cells/membership/at-risk.json"
