@@ -13,7 +13,8 @@ import leakgauge
 from leakgauge.catalog import questions
 
 SOURCE = Path(leakgauge.__file__).parent
-SHARED = [*(SOURCE / "runs").rglob("*"), *(SOURCE / "report").rglob("*"), SOURCE / "cli" / "app.py"]
+FOLDERS = ("evidence", "runs", "report")
+SHARED = [*(path for one in FOLDERS for path in (SOURCE / one).rglob("*")), SOURCE / "cli/app.py"]
 FILES = [path for path in SHARED if path.suffix in (".py", ".j2", ".css")]
 ROOMS = ("inference", "guarantee", "inversion")
 

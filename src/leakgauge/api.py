@@ -19,6 +19,7 @@ from leakgauge.results.measurements import Measurement
 from leakgauge.runs.audit import AuditRun
 
 if TYPE_CHECKING:
+    from leakgauge.evidence.controls import Control
     from leakgauge.evidence.gate import Gate
     from leakgauge.runs.question import Progress, Question
 
@@ -102,6 +103,7 @@ def audit(
     out: str | Path | None = None,
     workers: int | None = 1,
     progress: "Progress | None" = None,
+    controls: bool = False,
     **options: Any,
 ) -> "Result":
     """Ask what the gradients of training on ``data`` give away.
@@ -116,6 +118,8 @@ def audit(
         out: folder of the run, which a repeated call goes on in; None uses a temporary one.
         workers: processes; None decides by the work there is.
         progress: gets what is done, notes and warnings.
+        controls: whether to run a placebo, which must stay at chance, and a planted leak, which
+            must be found, of each question, too.
         options: settings for every question that has them, as ``rounds=3`` or ``loss="mse"``. An
             ``optimizer`` is text, as ``--optimizer`` names it, or a class or function of a module
             that makes a ``torch.optim.Optimizer`` of the parameters.
@@ -124,6 +128,7 @@ def audit(
         InputError: a word or a setting is wrong, or nothing could be measured.
     """
     from leakgauge.catalog import questions
+    from leakgauge.evidence.controls import run_controls
     from leakgauge.runs.asking import ALL, Wanted, all_allowed, asked_of
     from leakgauge.runs.audit import describe, resolve, run_audit
     from leakgauge.runs.page import sections_of
@@ -160,7 +165,9 @@ def audit(
             progress=progress or Silent(),
             workers=workers,
         )
-        result = Result(run, tuple(sections_of(run, known)))
+        answered = {name: resolved[name] for name in run.answers} if controls else {}
+        checked = run_controls(folder, answered, progress=progress or Silent(), workers=workers)
+        result = Result(run, tuple(sections_of(run, known)), tuple(checked))
     except BaseException:
         if out is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -177,10 +184,12 @@ class Result:
     Attributes:
         run: the audit with its folder.
         sections: of the report.
+        controls: a placebo and a planted leak of each question; empty where none were asked for.
     """
 
     run: AuditRun
     sections: Sequence[Section]
+    controls: "Sequence[Control]" = ()
 
     @property
     def verdicts(self) -> list[Row]:

@@ -21,6 +21,7 @@ from leakgauge.core.memory import bounded
 from leakgauge.runs.question import answering
 
 if TYPE_CHECKING:
+    from leakgauge.evidence.controls import Control
     from leakgauge.report.section import Section
     from leakgauge.runs.asking import Asked
     from leakgauge.runs.audit import AuditRun
@@ -62,6 +63,7 @@ def play(
     verbose: bool = False,
     flat_json: bool = False,
     judging: Judging | None = None,
+    controls: bool = False,
 ) -> None:
     """Run the questions to the end, write the report and print the answer.
 
@@ -74,12 +76,14 @@ def play(
         verbose: whether to print the whole answer, in paragraphs.
         flat_json: whether that is of one question, without its name around it.
         judging: rules and files of a build.
+        controls: whether to run a placebo and a planted leak of each question, too.
 
     Raises:
         InputError: nothing could be measured.
         Exit: something was refused or stopped, or a rule or a promise fails.
     """
     from leakgauge.cli.options import check_device
+    from leakgauge.evidence.controls import failures, plain_control, run_controls
     from leakgauge.evidence.parts import parts_of_audit
     from leakgauge.runs.audit import describe, resolve, run_audit
     from leakgauge.runs.page import sections_of, write_report
@@ -92,7 +96,8 @@ def play(
         build = judging or Judging()
         build.check(_named(command.asked), questions())
         resolved = resolve(command.asked)
-    description = describe(command.name, resolved, repeat=command.repeat, notes=command.not_asked)
+    repeat = f"{command.repeat} --controls" if controls else command.repeat
+    description = describe(command.name, resolved, repeat=repeat, notes=command.not_asked)
     path = run_path(out, command.name)
     for note in command.not_asked:
         notices.print(Text(f"not asked: {note}"), soft_wrap=True)
@@ -102,16 +107,26 @@ def play(
         sections = sections_of(audit, questions())
         report = write_report(audit, questions(), sections)
         gate = build.judge(parts_of_audit(audit, sections, questions()))
+        checked: list[Control] = []
+        if controls and not audit.stopped:
+            answered = {name: resolved[name] for name in audit.answers}
+            with bounded(max_memory), bars(notices) as progress:
+                checked = run_controls(path, answered, progress=progress, workers=workers)
     early = {text for one in audit.answers.values() for text in one.run.warnings}
     for text in dict.fromkeys(text for one in sections for text in one.warnings):
         if text not in early:
             notices.print(Text(f"warning: {text}", style="yellow"), soft_wrap=True)
+    for text in failures(checked):
+        notices.print(Text(f"warning: {text}", style="yellow"), soft_wrap=True)
     for text in audit.missing:
         notices.print(Text(f"refused: {text}"), soft_wrap=True)
     if json_:
         told = _as_json(audit, sections, report, flat=flat_json)
+        told |= {"controls": [plain_control(one) for one in checked]} if controls else {}
         print(json.dumps({**told, **gate_as_json(gate)}, allow_nan=False))
     else:
+        if checked:
+            wide_console().print(_controls_table(checked))
         _print_answer(sections, report, time.perf_counter() - began, verbose=verbose)
         print_gate(gate, wide_console())
     if audit.stopped:
@@ -142,6 +157,24 @@ def _print_answer(
     if worst is not None:
         console.print(Text("\n" + worst.text.replace("`", "'")), soft_wrap=True)
     console.print(Text(f"report: {report}  ({seconds:.0f} s)"), soft_wrap=True)
+
+
+def _controls_table(checked: "Sequence[Control]") -> Table:
+    """The controls, one line each: what they are, whether they passed, and their figures."""
+    from leakgauge.evidence.controls import figures_of, outcome_of
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("control of", "kind", "outcome", "figure"):
+        table.add_column(name, no_wrap=True)
+    styles = {True: "green", False: "bold red", None: ""}
+    for one in checked:
+        table.add_row(
+            Text(one.question),
+            Text(one.kind),
+            Text(outcome_of(one), style=styles[one.passed]),
+            Text(figures_of(one) or one.reason),
+        )
+    return table
 
 
 def _print_paragraphs(console: Console, sections: "Sequence[Section]") -> None:

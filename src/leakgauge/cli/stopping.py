@@ -13,6 +13,9 @@ INTERRUPTED = 130
 REFUSED = 2
 """Exit code of a command whose input is refused, in whole or in part."""
 
+DIFFERS = 3
+"""Exit code of a check that ran and failed."""
+
 
 EXIT_CODES = (
     "Exit codes: 0 done; 3 a rule of --fail-if or a promise of differential privacy fails; "

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait 
     from leakgauge.report.compare import Comparison, Group
     from leakgauge.report.section import Badge, Chart, Section
     from leakgauge.results.metrics import Metric
+    from leakgauge.runs.assessment import Assessment, Controls
     from leakgauge.runs.work import WorkFolder
 
 
@@ -57,6 +58,18 @@ class GuaranteeQuestion:
         from leakgauge.guarantee.report.as_json import as_json
 
         return as_json(answer)
+
+    def assessment(self, answer: Answer, folder: Path) -> "Assessment":
+        """Return threat, tests, promises and limits for an audit card."""
+        from leakgauge.guarantee.report.assessment import assessment
+
+        return assessment(answer)
+
+    def controls(self, spec: GuaranteeSpec, source: "Source") -> "Controls":
+        """Return a run without anything to learn, and one whose secret lies open."""
+        from leakgauge.guarantee.controls import controls
+
+        return controls(spec, source)
 
     def badge(self, group: "Group") -> "Badge | None":
         """Return the verdict on the means of a grid's cells."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait 
     from leakgauge.report.compare import Comparison, Group
     from leakgauge.report.section import Badge, Chart, Section
     from leakgauge.results.metrics import Metric
+    from leakgauge.runs.assessment import Assessment, Controls
     from leakgauge.runs.work import WorkFolder
 
 
@@ -61,6 +62,18 @@ class InferenceQuestion:
         from leakgauge.inference.report.plain import to_json
 
         return to_json(answer)
+
+    def assessment(self, answer: Answer, folder: Path) -> "Assessment":
+        """Return threat, tests, promises and limits for an audit card."""
+        from leakgauge.inference.report.assessment import assessment
+
+        return assessment(answer)
+
+    def controls(self, spec: InferenceSpec, source: "Source") -> "Controls":
+        """Return a run without anything to learn, and one whose secret lies open."""
+        from leakgauge.inference.controls import controls
+
+        return controls(spec, source)
 
     def badge(self, group: "Group") -> "Badge | None":
         """Return the verdict on the means of a grid's cells."""

@@ -60,6 +60,15 @@ class Resolved:
     spec: Spec
     source: Source
 
+    def identity(self, name: str) -> dict[str, Any]:
+        """Return all that the figures of the answer ``name`` depend on."""
+        return {
+            "question": name,
+            "settings": identifying(self.spec),
+            "fingerprint": self.source.fingerprint,
+            "versions": versions(),
+        }
+
 
 def resolve(asked: Asked, *, source: Source | None = None) -> dict[str, Resolved]:
     """Check the settings of every question, open the data and fill in what they decide.
@@ -87,13 +96,13 @@ def describe(
     source = next(iter(resolved.values())).source
     return Description(
         command=command,
-        settings={name: _identifying(one.spec) for name, one in resolved.items()},
+        settings={name: identifying(one.spec) for name, one in resolved.items()},
         cells=tuple(resolved),
         data={"name": source.name, "fingerprint": source.fingerprint},
         versions=versions(),
         repeat=repeat,
         notes=tuple(notes),
-        identities={name: key_of(_identity(name, one)) for name, one in resolved.items()},
+        identities={name: key_of(one.identity(name)) for name, one in resolved.items()},
     )
 
 
@@ -146,7 +155,7 @@ def run_audit(
 def _answer(
     store: Store, name: str, one: Resolved, progress: Progress, workers: int | None
 ) -> Answer:
-    identity = _identity(name, one)
+    identity = one.identity(name)
     with store.alone(name):
         kept = store.kept(name, identity, progress.note)
         if kept is not None:
@@ -158,17 +167,8 @@ def _answer(
         return answer
 
 
-def _identity(name: str, one: Resolved) -> dict[str, Any]:
-    return {
-        "question": name,
-        "settings": _identifying(one.spec),
-        "fingerprint": one.source.fingerprint,
-        "versions": versions(),
-    }
-
-
-def _identifying(spec: Spec) -> dict[str, Any]:
-    """The settings without where the data lie: their fingerprint says which they are.
+def identifying(spec: Spec) -> dict[str, Any]:
+    """Return the settings without where the data lie: their fingerprint says which they are.
 
     The user's own code counts by its content.
     """

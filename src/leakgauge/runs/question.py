@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # These load torch or matplotlib, which --help need not wait 
     from leakgauge.report.section import Badge, Chart, Section
     from leakgauge.results.measurements import Measurement, Run
     from leakgauge.results.metrics import Metric
+    from leakgauge.runs.assessment import Assessment, Controls
     from leakgauge.runs.work import WorkFolder
 
 
@@ -134,6 +135,19 @@ class Question(Protocol):
 
     def to_json(self, answer: Answer, folder: Path) -> dict[str, Any]:
         """Return the figures as plain values for ``--json``."""
+        ...
+
+    def assessment(self, answer: Answer, folder: Path) -> "Assessment":
+        """Return threat, tests, promises and limits for an audit card; it computes no figure."""
+        ...
+
+    def controls(self, spec: Any, source: "Source") -> "Controls":
+        """Return a run without anything to learn, and one whose secret lies open.
+
+        Args:
+            spec: resolved.
+            source: the data.
+        """
         ...
 
     def badge(self, group: "Group") -> "Badge | None":

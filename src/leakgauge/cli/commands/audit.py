@@ -11,7 +11,7 @@ from leakgauge.cli.play import Command, play
 from leakgauge.core.checks import require
 from leakgauge.runs.asking import ALL, Wanted, adversaries, all_allowed, asked_of, read_sets
 from leakgauge.runs.repeat import repeat_audit
-from leakgauge.runs.setting import ASKING
+from leakgauge.runs.setting import ASKING, RUN
 
 MAIN = next(iter(questions().values())).Spec
 """The ``Spec`` whose settings are options; other questions take theirs by ``--set``."""
@@ -34,6 +34,15 @@ Set = Annotated[
         rich_help_panel=ASKING,
     ),
 ]
+Controls = Annotated[
+    bool,
+    typer.Option(
+        "--controls",
+        help="two more runs a question: a placebo, which must stay at chance, and a planted leak, "
+        "which must be found",
+        rich_help_panel=RUN,
+    ),
+]
 SUGGESTS = {
     "ask": lambda: (*asks(), ALL),
     "adversary": lambda: adversaries(questions()),
@@ -46,6 +55,7 @@ EXAMPLES = (
     "leakgauge audit adult --ask property --ask reconstruction --defense prune:rate=0.99",
     "leakgauge audit adult --ask all --seeds 3",
     "leakgauge audit adult --fail-if 'advantage.high>0.05' --junit junit.xml --sarif leaks.sarif",
+    "leakgauge audit adult --ask all --controls",
     "leakgauge audit --task my_task:build --secret sex",
 )
 
@@ -57,6 +67,7 @@ def audit(
     judging: Judging,
     data: Data = None,
     set_: Set = None,
+    controls: Controls = False,
     workers: options.Workers = None,
     max_memory: options.MaxMemory = None,
     out: options.Out = None,
@@ -77,6 +88,7 @@ def audit(
         json_=json_,
         verbose=verbose,
         judging=judging,
+        controls=controls,
     )
 
 

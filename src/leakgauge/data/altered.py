@@ -1,0 +1,194 @@
+"""Data that were changed on purpose, so that it is known what they give away: for controls.
+
+A changed source has a fingerprint of its own. Nothing here touches the source that it is given.
+"""
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Dataset
+from leakgauge.data.image_files import Pixels
+from leakgauge.data.source import Source
+from leakgauge.data.split import Ints
+
+COPY = "copy of "
+"""What the name of a column begins with that shows a secret."""
+
+MARK, MARKS = "mark of the user", 4
+"""Name and number of the columns that mark a user."""
+
+LABELS = 10
+"""Values of a label by chance: of two, every other one of a new record would be guessed right."""
+
+STAMP = 4
+"""A stamp covers one part in so many of an image's height and width."""
+
+
+def shuffled(source: Source, column: str, *, users: str | None, seed: int) -> Source:
+    """Return data whose column tells nothing of the other ones: its values change places.
+
+    A value that is the same in all records of each user changes place with that of another user;
+    other values change places with those of other records.
+
+    Args:
+        source: the data.
+        column: a column of the table, or a secret of a task's records.
+        users: the column of the users; None for none.
+        seed: of the permutation.
+
+    Raises:
+        InputError: there is no such column.
+    """
+    rng = stream(seed, "altered", "shuffled", column)
+    if source.dataset is not None:
+        data = source.dataset
+        require(column in data.secrets, f"the records have no secret {column!r}")
+        owners = None if data.users is None else data.users.cpu().numpy()
+        values = data.secrets[column].cpu().numpy()
+        codes = torch.from_numpy(_moved(pd.Series(values), owners, rng).to_numpy().copy())
+        secrets = {**data.secrets, column: codes.to(data.secrets[column].device)}
+        return _named(source, f"shuffled {column} {seed}", dataset=replace(data, secrets=secrets))
+    require(column in source.frame, f"the table has no column {column!r}")
+    owners = None if users is None else pd.factorize(source.frame[users])[0]
+    moved = _moved(source.frame[column], owners, rng)
+    return _named(source, f"shuffled {column} {seed}", frame=source.frame.assign(**{column: moved}))
+
+
+def shuffled_users(source: Source, users: str, *, seed: int) -> Source:
+    """Return data whose records are dealt to the users at random; each keeps its number of them.
+
+    Args:
+        source: the data.
+        users: the column of the users; not used for a task's records.
+        seed: of the permutation.
+    """
+    rng = stream(seed, "altered", "users")
+    if source.dataset is not None:
+        data = source.dataset
+        assert data.users is not None
+        order = torch.from_numpy(rng.permutation(len(data.users))).to(data.users.device)
+        return _named(source, f"users {seed}", dataset=replace(data, users=data.users[order]))
+    moved = _moved(source.frame[users], None, rng)
+    return _named(source, f"users {seed}", frame=source.frame.assign(**{users: moved}))
+
+
+def marked_users(source: Source, users: str, *, seed: int) -> Source:
+    """Return a table with features that are the same in all records of a user, and differ between.
+
+    Args:
+        source: a table.
+        users: the column of the users.
+        seed: of the marks.
+
+    Raises:
+        InputError: the records are no rows of a table.
+    """
+    if source.dataset is not None or source.pixels is not None:
+        raise InputError("users can be marked in the columns of a table only")
+    rng = stream(seed, "altered", "marks")
+    owners = pd.factorize(source.frame[users])[0]
+    marks = rng.normal(size=(int(owners.max()) + 1, MARKS))
+    columns = {_free(f"{MARK} {at}", source.frame): marks[owners, at] for at in range(MARKS)}
+    return _named(source, f"marks {seed}", frame=source.frame.assign(**columns))
+
+
+def random_label(source: Source, label: str, *, seed: int) -> Source:
+    """Return data whose labels say nothing.
+
+    A label of a table or of images gets one of ten values at random; the labels of a task's records
+    change places, as its model has the outputs that it has.
+
+    Args:
+        source: the data.
+        label: the column; not used for a task's records.
+        seed: of the labels.
+    """
+    rng = stream(seed, "altered", "labels")
+    if source.dataset is not None:
+        data = source.dataset
+        order = torch.from_numpy(rng.permutation(len(data.y))).to(data.y.device)
+        return _named(source, f"labels {seed}", dataset=replace(data, y=data.y[order]))
+    drawn = [f"label {one}" for one in rng.integers(LABELS, size=len(source.frame))]
+    return _named(source, f"labels {seed}", frame=source.frame.assign(**{label: drawn}))
+
+
+def shown(source: Source, secret: str) -> tuple[Source, str]:
+    """Return data in which a secret lies open, and how it was done, in a sentence.
+
+    A table gets a column that is the secret; images get a stamp of its brightness; the records of a
+    task get the secret as their label.
+
+    Raises:
+        InputError: it cannot be done with these data.
+    """
+    if source.dataset is not None:
+        return _as_label(source, source.dataset, secret)
+    require(secret in source.frame, f"the table has no column {secret!r}")
+    if source.pixels is not None:
+        codes, values = pd.factorize(source.frame[secret], sort=True)
+        return (
+            _named(source, f"stamp {secret}", pixels=_stamped(source.pixels, codes, len(values))),
+            f"a square of each image has a brightness that tells {secret!r}",
+        )
+    name = _free(f"{COPY}{secret}", source.frame)
+    frame = source.frame.assign(**{name: source.frame[secret]})
+    return _named(source, f"copy {secret}", frame=frame), (
+        f"a feature of each record is a copy of {secret!r}"
+    )
+
+
+def _as_label(source: Source, data: Dataset, secret: str) -> tuple[Source, str]:
+    codes = data.secrets[secret]
+    if data.y.is_floating_point() or data.y.ndim != 1 or int(codes.max()) > int(data.y.max()):
+        raise InputError(
+            "the records of a task can show a secret only as their label, and these labels are no "
+            f"classes, or fewer than the values of {secret!r}"
+        )
+    label = codes.to(data.y.dtype).to(data.y.device)
+    return (
+        _named(source, f"label {secret}", dataset=replace(data, y=label)),
+        f"the label of each record is its {secret!r}",
+    )
+
+
+def _moved(
+    values: "pd.Series[Any]", owners: Ints | None, rng: np.random.Generator
+) -> "pd.Series[Any]":
+    """Values that changed places; with owners that have one value each, those of whole owners."""
+    if owners is not None:
+        first = values.groupby(owners).first()
+        same = values.groupby(owners).nunique(dropna=False).max() <= 1
+        if same and len(first) < len(values):
+            order = rng.permutation(len(first))
+            taken = first.iloc[order].set_axis(first.index)
+            return pd.Series(taken.reindex(owners).to_numpy(), index=values.index).astype(
+                values.dtype
+            )
+    order = rng.permutation(len(values))
+    return values.iloc[order].set_axis(values.index)
+
+
+def _stamped(pixels: Pixels, codes: Ints, values: int) -> Pixels:
+    changed = pixels.copy()
+    height, width = (max(1, side // STAMP) for side in pixels.shape[2:])
+    levels = np.linspace(0, 255, max(values, 2)).astype(np.uint8)
+    changed[:, :, :height, :width] = levels[codes][:, None, None, None]
+    return changed
+
+
+def _free(name: str, frame: pd.DataFrame) -> str:
+    while name in frame:
+        name += "'"
+    return name
+
+
+def _named(source: Source, change: str, **changes: Any) -> Source:
+    content = f"{source.fingerprint} {change}".encode()
+    return replace(source, fingerprint=hashlib.sha256(content).hexdigest(), **changes)

@@ -1,0 +1,237 @@
+"""Makes the audit card of a finished run: reads what the run kept, and computes no figure."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.files import read_text
+from leakgauge.evidence.card_coverage import coverage
+from leakgauge.evidence.card_file import covered_files
+from leakgauge.evidence.card_model import (
+    Answered,
+    Card,
+    ControlFigure,
+    ControlOf,
+    Data,
+    DataOf,
+    Decision,
+    Page,
+    Threat,
+    Unit,
+)
+from leakgauge.evidence.card_results import baselines, effects, epsilons, figure, results, worst
+from leakgauge.evidence.context import Context
+from leakgauge.evidence.controls import Control, outcome_of, read_controls
+from leakgauge.evidence.gate import GATE_FILE
+from leakgauge.report.utility import useless_models, utilities
+from leakgauge.results.measurements import MEASUREMENTS_FILE, REPORT_FILE, read_measurements
+from leakgauge.results.metrics import Metric, metric_named
+from leakgauge.runs.assessment import Assessment
+from leakgauge.runs.assessment import Threat as RoomThreat
+from leakgauge.runs.audit import AuditRun
+from leakgauge.runs.page import read_audit
+from leakgauge.runs.question import Answer, Question, answering
+from leakgauge.runs.store import Store, read_description
+
+NO_RULE = "no rule was given"
+UNKNOWN = "the package of this question does not say it"
+
+LIMITS = (
+    "The card is about the run that it names: these data, this training, these adversaries.",
+    "A test that finds nothing is evidence against the attacks that were played, and no others.",
+    "An interval that holds chance is no proof of safety; compare the smallest detectable leak.",
+    "Names of NIST AI 100-2 and EDPB Opinion 28/2024 are as commonly mapped. A card is no legal "
+    "assessment.",
+    "The seal and the checksums find changes. They do not prove who made the card; sign it for "
+    "that.",
+)
+
+
+def make_card(
+    folder: Path, questions: Mapping[str, Question], context: Context, *, redact: bool = False
+) -> Card:
+    """Return the card of a finished run, without the checksums of its own files.
+
+    Args:
+        folder: the ``--out`` of the run.
+        questions: by name.
+        context: as the user declares it.
+        redact: whether to withhold who or which record is most at risk.
+
+    Raises:
+        InputError: the folder holds a grid, is unfinished or damaged, or its files disagree.
+    """
+    audit = _read(folder)
+    controls = read_controls(folder, audit.description, questions)
+    return Card(
+        seal="",
+        versions=dict(audit.description.versions),
+        command=audit.description.command,
+        context=context,
+        data=Data(
+            name=str(audit.description.data.get("name", "")),
+            fingerprint=str(audit.description.data.get("fingerprint", "")),
+        ),
+        unit_of_privacy=_unit(audit.answers.values()),
+        coverage=coverage(audit, questions),
+        questions=[
+            _answered(Store(folder), key, answer, questions, audit, redact=redact)
+            for key, answer in audit.answers.items()
+        ],
+        controls=[_control(one, questions) for one in controls],
+        limits=list(LIMITS),
+        decision=read_decision(folder),
+        files=covered_files(folder),
+        page=Page(name="", sha256=""),
+    )
+
+
+def _read(folder: Path) -> AuditRun:
+    require(folder.is_dir(), f"no such folder: {str(folder)!r}; expected the --out of a run")
+    description = read_description(folder)
+    require(
+        not description.is_grid,
+        f"{str(folder)!r} holds a grid of {len(description.cells)} cells; a card is about one "
+        "release: run leakgauge audit with the settings of the cell that you release (its "
+        "cell.yaml has them), and make the card of that",
+    )
+    audit = read_audit(folder, description)
+    for name in (REPORT_FILE, MEASUREMENTS_FILE):
+        require(
+            (folder / name).is_file(),
+            f"no {name} in {str(folder)!r}; repeat the command of the run to make it anew",
+        )
+    require(
+        read_measurements(folder) == audit.measurements,
+        f"{str(folder / MEASUREMENTS_FILE)!r} does not hold the figures of the cells; repeat the "
+        "command of the run to make it anew",
+    )
+    return audit
+
+
+def _answered(
+    store: Store,
+    key: str,
+    answer: Answer,
+    questions: Mapping[str, Question],
+    audit: AuditRun,
+    *,
+    redact: bool,
+) -> Answered:
+    question = answering(key, questions)
+    if question is None:
+        raise InputError(f"the question {key!r} is not installed; install its package")
+    said = _assessed(question, answer, store.folder(key))
+    made = results(said.findings, question.metrics)
+    return Answered(
+        key=key,
+        title=question.title,
+        data=_data_of(answer.run.data),
+        settings=dict(audit.description.settings[key]),
+        threat=Threat(**_threat(said.threat)),
+        results=made,
+        baselines=baselines(said.baselines),
+        worst=worst(said.worst, redact=redact),
+        no_worst=said.no_worst,
+        epsilons=epsilons(said.promises),
+        defenses=effects(made),
+        limits=list(said.limits),
+        notes=list(answer.run.notes),
+        warnings=[*answer.run.warnings, *useless_models(utilities(answer.measurements))],
+        missing=list(answer.missing),
+    )
+
+
+def _assessed(question: Question, answer: Answer, folder: Path) -> Assessment:
+    if not hasattr(question, "assessment"):  # a package that was written before there were cards
+        return Assessment(RoomThreat(UNKNOWN, (), ()), (), no_worst=UNKNOWN)
+    return question.assessment(answer, folder)
+
+
+def _threat(threat: RoomThreat) -> dict[str, Any]:
+    several = {name: list(getattr(threat, name)) for name in ("knows", "does", "lacks")}
+    return {"goal": threat.goal, **several, "nist": list(threat.nist), "edpb": list(threat.edpb)}
+
+
+_OWN_PLACE = ("records", "columns", "users")
+
+
+def _data_of(facts: Mapping[str, Any]) -> DataOf:
+    numbers = {
+        name: value
+        for name, value in facts.items()
+        if isinstance(value, int) and not isinstance(value, bool)
+    }
+    return DataOf(
+        **{name: numbers.get(name) for name in _OWN_PLACE},
+        secret_values=dict(facts.get("secret_values", {})),
+        parts={name: value for name, value in numbers.items() if name not in _OWN_PLACE},
+    )
+
+
+def _unit(answers: Iterable[Answer]) -> Unit:
+    known = [one for one in answers if one.run.data.get("users") is not None]
+    if not known:
+        return Unit(unit="record", why="the run knows no users, so records are split one by one")
+    if any(one.run.settings.get("by_user") is False for one in known):
+        why = "users are known, but records were split, so a user may be on two sides of a split"
+        return Unit(unit="record", why=why)
+    why = "users are known, and no user is on two sides of a split; figures and epsilons name "
+    why += "their own unit"
+    return Unit(unit="user", why=why)
+
+
+def _control(one: Control, questions: Mapping[str, Question]) -> ControlOf:
+    question = answering(one.question, questions)
+    metrics: Mapping[str, Metric] = {} if question is None else question.metrics
+    return ControlOf(
+        key=one.question,
+        kind=one.kind,
+        outcome=outcome_of(one),
+        passed=one.passed,
+        changed=one.changed,
+        reason=one.reason,
+        figures=[
+            ControlFigure(
+                ask=each.figure.game,
+                adversary=each.figure.adversary,
+                title=metric_named(each.figure.metric, metrics).label,
+                figure=figure(each.figure.estimate, open_end=each.open_end),
+                chance=each.figure.chance,
+                passed=each.passed,
+            )
+            for each in one.judged
+        ],
+    )
+
+
+class _Gate(pydantic.BaseModel):
+    """What ``gate.json`` holds; other keys are not of interest here."""
+
+    decision: str
+    rules: Sequence[dict[str, Any]] = ()
+
+
+def read_decision(folder: Path) -> Decision:
+    """Return what the gate of a run decided, from ``gate.json`` where the folder has one.
+
+    Raises:
+        InputError: the file is not one that a gate wrote.
+    """
+    path = folder / GATE_FILE
+    if not path.is_file():
+        return Decision(decision="no rule was given", rules=[])
+    try:
+        gate = _Gate.model_validate(json.loads(read_text(path)))
+        rules = [{name: one[name] for name in ("rule", "outcome", "figures")} for one in gate.rules]
+        return Decision.model_validate({"decision": gate.decision, "rules": rules})
+    except (ValueError, KeyError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{str(path)!r} is damaged ({type(error).__name__}); repeat the command of the run"
+        ) from error

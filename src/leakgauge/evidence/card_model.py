@@ -1,0 +1,236 @@
+"""The parts of an audit card. The JSON Schema in this folder is made of these classes."""
+
+from typing import Any, Literal
+
+import pydantic
+
+from leakgauge.evidence.context import Context
+
+SCHEMA_VERSION: Literal["1.0"] = "1.0"
+SCHEMA_ID = f"urn:leakgauge:audit-card:{SCHEMA_VERSION}"
+SCHEMA_FILE = "audit-card.schema.json"
+
+Status = Literal[
+    "executed", "executed in part", "refused", "not finished", "not asked", "out of scope"
+]
+
+
+class Part(pydantic.BaseModel):
+    """A part of a card: frozen, without unknown keys or infinite numbers."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Figure(Part):
+    """A figure with its interval."""
+
+    value: float
+    low: float
+    high: float | None = pydantic.Field(description="null: the interval has no upper end")
+    confidence: float = pydantic.Field(gt=0, lt=1)
+    n: int = pydantic.Field(ge=1, description="trials, records or seeds behind the figure")
+    counts: str = pydantic.Field(
+        default="", description="what n counts, where the metric does not say it"
+    )
+
+
+class Threat(Part):
+    """The adversary of a question."""
+
+    goal: str
+    knows: list[str]
+    does: list[str]
+    lacks: list[str] = pydantic.Field(description="what it does not know")
+    nist: list[str] = pydantic.Field(description="NIST AI 100-2, as commonly mapped")
+    edpb: list[str] = pydantic.Field(description="EDPB Opinion 28/2024, as commonly mapped")
+
+
+class Result(Part):
+    """The figure of one test."""
+
+    ask: str
+    secret: str
+    defense: str
+    knowledge: str = pydantic.Field(description="what the adversary knows of the defense")
+    adversary: str
+    metric: str
+    title: str = pydantic.Field(description="of the metric, with its unit")
+    figure: Figure
+    chance: float = pydantic.Field(description="the figure where nothing leaks")
+    verdict: str
+    level: str
+    leads: bool = pydantic.Field(description="whether the answer stands on this test")
+    smallest_detectable: float | None = pydantic.Field(
+        description="smallest true figure that the test detects with 80 % power"
+    )
+    no_smallest_detectable: str = pydantic.Field(default="", description="why there is none")
+
+
+class Baseline(Part):
+    """What is known without the attack."""
+
+    ask: str
+    name: str
+    title: str
+    value: float
+    figure: Figure | None = pydantic.Field(description="null: no interval, the value is computed")
+
+
+class Worst(Part):
+    """The user or record with the largest figure."""
+
+    unit: Literal["user", "record"]
+    label: str = pydantic.Field(description="as the report names it, or withheld")
+    title: str
+    value: float
+    test: str
+    figure: Figure | None = pydantic.Field(description="null: one record has no interval")
+
+
+class Epsilon(Part):
+    """An epsilon that a mechanism claims, beside what was measured."""
+
+    defense: str
+    event: str = pydantic.Field(description="what happens once for this epsilon")
+    neighbours: str = pydantic.Field(description="the neighbouring relation")
+    claimed: float | None = pydantic.Field(description="null: infinite, or not computed")
+    delta: float
+    note: str
+    measured: Figure | None
+    outcome: str
+
+
+class Effect(Part):
+    """A defense against an adversary that does not know it, and one that does."""
+
+    ask: str
+    defense: str
+    title: str
+    static: Figure | None
+    adaptive: Figure | None
+
+
+class DataOf(Part):
+    """The data of one question, in numbers; never a record."""
+
+    records: int | None
+    columns: int | None
+    users: int | None
+    secret_values: dict[str, int] = pydantic.Field(description="records of each value")
+    parts: dict[str, int] = pydantic.Field(description="sizes of the parts of the split")
+
+
+class Answered(Part):
+    """One answered question."""
+
+    key: str
+    title: str
+    data: DataOf
+    settings: dict[str, Any]
+    threat: Threat
+    results: list[Result]
+    baselines: list[Baseline]
+    worst: list[Worst]
+    no_worst: str
+    epsilons: list[Epsilon]
+    defenses: list[Effect]
+    limits: list[str]
+    notes: list[str]
+    warnings: list[str]
+    missing: list[str]
+
+
+class Covered(Part):
+    """Whether a question was asked, and if not, why."""
+
+    ask: str
+    about: str
+    status: Status
+    reason: str
+
+
+class ControlFigure(Part):
+    """The figure of a control."""
+
+    ask: str
+    adversary: str
+    title: str
+    figure: Figure
+    chance: float
+    passed: bool
+
+
+class ControlOf(Part):
+    """A placebo or a planted leak."""
+
+    key: str
+    kind: Literal["placebo", "planted"]
+    outcome: str
+    passed: bool | None
+    changed: str
+    reason: str
+    figures: list[ControlFigure]
+
+
+class Rule(Part):
+    """One rule of the gate."""
+
+    rule: str
+    outcome: str
+    figures: list[Any]
+
+
+class Decision(Part):
+    """What the gate of the run decided."""
+
+    decision: Literal["pass", "fail", "undecided", "no rule was given"]
+    rules: list[Rule]
+
+
+class Data(Part):
+    """Which data; never a record."""
+
+    name: str
+    fingerprint: str
+
+
+class Unit(Part):
+    """The unit of privacy of the splits and figures."""
+
+    unit: Literal["user", "record"]
+    why: str
+
+
+class Page(Part):
+    """The Markdown page that was written with the card."""
+
+    name: str
+    sha256: str
+
+
+class Card(Part):
+    """An audit card of leakgauge: what was tested, on what, with which outcome, and what not."""
+
+    schema_version: Literal["1.0"] = SCHEMA_VERSION
+    seal: str = pydantic.Field(description="SHA-256 of this file with an empty seal")
+    versions: dict[str, str]
+    command: str
+    context: Context = pydantic.Field(description="declared by the user, never inferred")
+    data: Data
+    unit_of_privacy: Unit
+    coverage: list[Covered]
+    questions: list[Answered]
+    controls: list[ControlOf] = pydantic.Field(description="empty: none were run")
+    limits: list[str]
+    decision: Decision
+    files: dict[str, str] = pydantic.Field(description="SHA-256 of each file of the run")
+    page: Page
+
+
+def card_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a card."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": SCHEMA_ID,
+        **Card.model_json_schema(),
+    }

@@ -1,0 +1,300 @@
+"""Runs the controls of an audit, keeps them beside its cells, and judges them.
+
+A placebo has nothing to learn: a sound test stays at chance. A planted leak lies open: a test that
+works finds it. A control is a cell of its own, ``cells/NAME-placebo``; ``controls.yaml`` lists them
+all, with what was changed or why one does not exist. Figures of the audit do not depend on them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.core.files import read_yaml, write_yaml
+from leakgauge.core.versions import versions
+from leakgauge.results.measurements import Measurement
+from leakgauge.runs.assessment import Controls, Variant
+from leakgauge.runs.audit import Resolved, identifying
+from leakgauge.runs.question import Progress, Question, answering
+from leakgauge.runs.store import Description, Store, key_of
+
+Kind = Literal["placebo", "planted"]
+KINDS: tuple[Kind, ...] = ("placebo", "planted")
+CONTROLS_FILE = "controls.yaml"
+BELOW = "below"
+"""The level of a figure so far below chance that its test is not valid."""
+
+UNKNOWN = "its package does not say how to make one"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The figure of a control.
+
+    Attributes:
+        figure: the measurement.
+        passed: whether a placebo is at chance, or a planted leak is found.
+        open_end: whether the interval has no upper end.
+    """
+
+    figure: Measurement
+    passed: bool
+    open_end: bool = False
+
+
+@dataclass(frozen=True)
+class Control:
+    """One control of one question.
+
+    Attributes:
+        question: the key of the question's answer.
+        kind: ``"placebo"`` or ``"planted"``.
+        changed: what was changed; empty where there is no control.
+        judged: its figures; empty where there is no control.
+        reason: why there is none.
+    """
+
+    question: str
+    kind: Kind
+    changed: str = ""
+    judged: tuple[Judged, ...] = ()
+    reason: str = ""
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether all figures are as they must be; None where there is no control."""
+        return all(one.passed for one in self.judged) if self.judged else None
+
+
+def run_controls(
+    folder: Path, resolved: Mapping[str, Resolved], *, progress: Progress, workers: int | None
+) -> list[Control]:
+    """Run the controls of every question; finished ones are read back from the folder.
+
+    Args:
+        folder: of the audit, which is claimed.
+        resolved: its questions.
+        progress: gets what is done.
+        workers: as for ``Question.run``.
+
+    Raises:
+        KeyboardInterrupt: the user stopped it; what is finished is kept.
+    """
+    store, listed, found = Store(folder), _listed(folder), []
+    for name, one in resolved.items():
+        made = _controls_of(one)
+        for kind in KINDS:
+            control, entry = _played(store, name, kind, getattr(made, kind), one, progress, workers)
+            found.append(control)
+            listed.setdefault(name, {})[kind] = entry
+            write_yaml(folder / CONTROLS_FILE, listed)
+    return found
+
+
+def read_controls(
+    folder: Path, description: Description, questions: Mapping[str, Question]
+) -> list[Control]:
+    """Return the controls that a folder holds; none where they were not asked for.
+
+    Raises:
+        InputError: a cell is damaged, or is of another run.
+    """
+    store, found = Store(folder), []
+    for name, entries in _listed(folder).items():
+        question = answering(name, questions)
+        if name not in description.cells or question is None:
+            continue
+        found += [
+            _read(store, question, name, kind, entries[kind], description)
+            for kind in KINDS
+            if kind in entries
+        ]
+    return found
+
+
+def cell_of(name: str, kind: Kind) -> str:
+    """Return the key of a control's cell.
+
+    >>> cell_of("name", "placebo")
+    'name-placebo'
+    """
+    return f"{name}-{kind}"
+
+
+def failures(controls: Sequence[Control]) -> list[str]:
+    """Return a warning for each control that failed."""
+    says = {
+        "placebo": "the placebo of {name!r} failed: it is not at chance ({figures}). One of 20 "
+        "sound placebos does so; repeat with another --seed. If it fails again, do not trust "
+        "the figures of {name!r}",
+        "planted": "the planted leak of {name!r} was not found ({figures}); with these settings "
+        "the test is too weak to see a leak that lies open: use more trials or rounds",
+    }
+    return [
+        says[one.kind].format(name=one.question, figures=figures_of(one))
+        for one in controls
+        if one.passed is False
+    ]
+
+
+OUTCOMES: Mapping[tuple[Kind, bool], str] = {
+    ("placebo", True): "at chance, as it must be",
+    ("placebo", False): "FAILED: not at chance",
+    ("planted", True): "found, as it must be",
+    ("planted", False): "FAILED: not found",
+}
+
+
+def outcome_of(control: Control) -> str:
+    """Return in a few words whether a control passed."""
+    return "no such control" if control.passed is None else OUTCOMES[control.kind, control.passed]
+
+
+def plain_control(control: Control) -> dict[str, Any]:
+    """Return a control as plain values, for JSON."""
+    return {
+        "question": control.question,
+        "kind": control.kind,
+        "passed": control.passed,
+        "outcome": outcome_of(control),
+        "changed": control.changed,
+        "reason": control.reason,
+        "figures": [
+            {
+                "ask": one.figure.game,
+                "adversary": one.figure.adversary,
+                "metric": one.figure.metric,
+                "value": one.figure.estimate.value,
+                "low": one.figure.estimate.low,
+                "high": None if one.open_end else one.figure.estimate.high,
+                "n": one.figure.estimate.n,
+                "chance": one.figure.chance,
+                "passed": one.passed,
+            }
+            for one in control.judged
+        ],
+    }
+
+
+def figures_of(control: Control) -> str:
+    """Return the figures of a control in a few words."""
+    return "; ".join(
+        f"{one.figure.metric} {one.figure.estimate.value:.3f}, interval "
+        f"{one.figure.estimate.low:.3f} to "
+        f"{'no upper end' if one.open_end else format(one.figure.estimate.high, '.3f')}, chance "
+        f"{one.figure.chance:.3f}"
+        for one in control.judged
+    )
+
+
+def _controls_of(one: Resolved) -> Controls:
+    make: Callable[[Any, Any], Controls] | None = getattr(one.question, "controls", None)
+    if make is None:  # a package's question that was written before there were controls
+        return Controls(UNKNOWN, UNKNOWN)
+    try:
+        return make(one.spec, one.source)
+    except InputError as error:
+        return Controls(str(error), str(error))
+
+
+def _played(
+    store: Store,
+    name: str,
+    kind: Kind,
+    variant: Variant | str,
+    one: Resolved,
+    progress: Progress,
+    workers: int | None,
+) -> tuple[Control, dict[str, str]]:
+    """A control, and what ``controls.yaml`` says of it."""
+    if isinstance(variant, str):
+        return Control(name, kind, reason=variant), {"reason": variant}
+    key, identity = cell_of(name, kind), _identity(name, kind, variant, one)
+    try:
+        with store.alone(key):
+            answer = store.kept(key, identity, progress.note)
+            if answer is None:
+                work = store.work(key, progress.note)
+                quiet = _Quiet(progress, f"{name}, {kind}")
+                answer = one.question.run(
+                    variant.spec, variant.source, work, quiet, workers=workers
+                )
+                if answer.stopped:
+                    raise KeyboardInterrupt
+                store.keep(key, identity, answer)
+    except InputError as error:
+        reason = f"refused: {error}"
+        return Control(name, kind, reason=reason), {"reason": reason}
+    judged = _judged(one.question, kind, answer, store.folder(key))
+    return Control(name, kind, variant.changed, judged), {"changed": variant.changed}
+
+
+def _read(
+    store: Store,
+    question: Question,
+    name: str,
+    kind: Kind,
+    entry: Mapping[str, str],
+    description: Description,
+) -> Control:
+    if "reason" in entry:
+        return Control(name, kind, reason=entry["reason"])
+    key = cell_of(name, kind)
+    identity, answer = store.read(key)
+    require(
+        identity.get("of") == description.identities.get(name),
+        f"{str(store.folder(key))!r} belongs to another run; repeat the command of the run with "
+        "--controls to make it anew",
+    )
+    judged = _judged(question, kind, answer, store.folder(key))
+    return Control(name, kind, entry["changed"], judged)
+
+
+def _judged(question: Question, kind: Kind, answer: Any, folder: Path) -> tuple[Judged, ...]:
+    """The figures that the answer stands on; the room says whether one is below chance."""
+    found = question.assessment(answer, folder).findings
+    return tuple(
+        Judged(
+            one.figure,
+            one.figure.estimate.low > one.figure.chance
+            if kind == "planted"
+            else one.figure.estimate.low <= one.figure.chance and one.level != BELOW,
+            one.open_end,
+        )
+        for one in found
+        if one.leads
+    )
+
+
+def _identity(name: str, kind: Kind, variant: Variant, one: Resolved) -> dict[str, Any]:
+    return {
+        "question": name,
+        "control": kind,
+        "of": key_of(one.identity(name)),
+        "settings": identifying(variant.spec),
+        "fingerprint": variant.source.fingerprint,
+        "versions": versions(),
+    }
+
+
+def _listed(folder: Path) -> dict[str, dict[str, dict[str, str]]]:
+    path = folder / CONTROLS_FILE
+    return read_yaml(path) if path.is_file() else {}
+
+
+class _Quiet:
+    """Progress of a control: its steps under its name, and no notes, which are the audit's."""
+
+    def __init__(self, inner: Progress, name: str) -> None:
+        self._inner, self._name = inner, name
+
+    def step(self, what: str, done: int, of: int, note: str = "") -> None:
+        """Report finished parts under the control's name."""
+        self._inner.step(f"{self._name}: {what}", done, of, note)
+
+    def note(self, text: str) -> None:
+        """Drop a note."""
+
+    def warn(self, text: str) -> None:
+        """Drop a warning."""

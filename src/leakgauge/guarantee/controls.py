@@ -1,0 +1,44 @@
+"""The controls of a guarantee: releases that never see the record, and releases without noise."""
+
+from dataclasses import replace
+
+import torch
+
+from leakgauge.core.types import Grads
+from leakgauge.data.source import Source
+from leakgauge.guarantee.spec import RANDOM, GuaranteeSpec
+from leakgauge.runs.assessment import Controls, Variant
+
+TRIALS = 1000
+"""Releases of a control, at most."""
+
+
+def noise_alone(grads: Grads, generator: torch.Generator) -> Grads:
+    """Return noise that does not depend on any record: neighbours are equal."""
+    return {
+        name: torch.randn(leaf.shape[1:], generator=generator, dtype=leaf.dtype)
+        for name, leaf in grads.items()
+    }
+
+
+def no_noise(grads: Grads, generator: torch.Generator) -> Grads:
+    """Return the gradient itself: whoever knows both versions tells them apart."""
+    return {name: leaf.mean(dim=0) for name, leaf in grads.items()}
+
+
+def controls(spec: GuaranteeSpec, source: Source) -> Controls:
+    """Return both controls, on a random record, which needs no search."""
+    cheap = replace(spec, trials=min(TRIALS, spec.trials), canary=RANDOM, domain=None)
+    return Controls(
+        Variant(
+            replace(cheap, mechanism=f"{__name__}:{noise_alone.__name__}"),
+            source,
+            "the mechanism releases noise that never saw the (random) record, so neighbours are "
+            "equal",
+        ),
+        Variant(
+            replace(cheap, mechanism=f"{__name__}:{no_noise.__name__}"),
+            source,
+            "the mechanism releases the gradient of a random record without clip and noise",
+        ),
+    )

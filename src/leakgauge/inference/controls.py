@@ -1,0 +1,66 @@
+"""The controls of inference: a secret that nothing tells, and one that lies open."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from leakgauge.core.checks import InputError
+from leakgauge.data.altered import marked_users, shown, shuffled, shuffled_users
+from leakgauge.data.source import Source
+from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, USER
+from leakgauge.inference.spec import InferenceSpec
+from leakgauge.runs.assessment import Controls, Variant
+from leakgauge.runs.spec import NONE
+
+TRIALS = 1000
+"""Trials of a control, at most: enough to see a leak that lies open."""
+
+_HIDDEN = (
+    "; attribute inference is played without the attribute among the features, since the model "
+    "would see even a shuffled one"
+)
+
+
+def controls(spec: InferenceSpec, source: Source) -> Controls:
+    """Return both controls; without defenses, which would hide what is planted."""
+    cheap = replace(
+        spec,
+        defense=(NONE,),
+        seeds=1,
+        trials=min([TRIALS, *(spec.trials_of(ask) for ask in spec.ask)]),
+    )
+    return Controls(_tried(_placebo, cheap, source), _tried(_planted, cheap, source))
+
+
+def _tried(
+    make: Callable[[InferenceSpec, Source], Variant], spec: InferenceSpec, source: Source
+) -> Variant | str:
+    try:
+        return make(spec, source)
+    except InputError as error:
+        return str(error)
+
+
+def _placebo(spec: InferenceSpec, source: Source) -> Variant:
+    """Of attributes, the one that the model sees could be learned even if it were shuffled."""
+    games = tuple(dict.fromkeys(PROPERTY if ask == ATTRIBUTE else ask for ask in spec.ask))
+    words, data = [], source
+    if set(games) != {USER}:
+        users = spec.group if spec.by_user else None
+        data = shuffled(data, str(spec.secret), users=users, seed=spec.seed)
+        words.append(f"the values of {spec.secret!r} were shuffled")
+    if USER in games:
+        data = shuffled_users(data, str(spec.group or USER), seed=spec.seed)
+        words.append("the records were dealt to the users at random")
+    changed = " and ".join(words) + (_HIDDEN if ATTRIBUTE in spec.ask else "")
+    return Variant(replace(spec, ask=games), data, changed)
+
+
+def _planted(spec: InferenceSpec, source: Source) -> Variant:
+    words, data = [], source
+    if set(spec.ask) != {USER}:
+        data, said = shown(data, str(spec.secret))
+        words.append(said)
+    if USER in spec.ask:
+        data = marked_users(data, str(spec.group or USER), seed=spec.seed)
+        words.append("features of each record name its user")
+    return Variant(spec, data, " and ".join(words))

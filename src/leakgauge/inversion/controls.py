@@ -1,0 +1,43 @@
+"""The controls of reconstruction: an update that is drowned, and one that shows its record."""
+
+from dataclasses import replace
+
+from leakgauge.core.knowledge import STATIC
+from leakgauge.data.source import Source
+from leakgauge.inversion.spec import InversionSpec
+from leakgauge.inversion.words import EXACT
+from leakgauge.runs.assessment import Controls, Variant
+from leakgauge.runs.spec import NONE
+
+NOISE = "noise:std=1000"
+"""Noise beside which no gradient is seen."""
+
+FEW = 4
+"""Records of a control, at most."""
+
+REAL = "the update is a real client's; its records are not known, so no control can be judged"
+
+
+def controls(spec: InversionSpec, source: Source) -> Controls:
+    """Return both controls."""
+    if spec.update is not None:
+        return Controls(REAL, REAL)
+    alone = replace(spec, batch_size=1, local_steps=1, epochs=1, server_lr=None, matching=None)
+    few = replace(alone, joint=None, gamma=None, rough_iterations=None, same_batches=False)
+    few = replace(few, images=FEW, simulate=False, restarts=1, redact=True)
+    drowned = Variant(
+        replace(few, defense=(NOISE,), knowledge=(STATIC,)),
+        source,
+        f"the update of each record is drowned in noise ({NOISE})",
+    )
+    return Controls(drowned, _planted(replace(few, defense=(NONE,), knowledge=()), source))
+
+
+def _planted(spec: InversionSpec, source: Source) -> Variant:
+    """Of a table, division reads the record from the first linear layer."""
+    said = "each update is the gradient of a single record"
+    if source.pixels is not None:
+        return Variant(replace(spec, labels="known"), source, f"{said}, whose label is known")
+    methods = tuple(dict.fromkeys((EXACT, *spec.method)))
+    said += ", which the first linear layer gives away exactly"
+    return Variant(replace(spec, method=methods), source, said)

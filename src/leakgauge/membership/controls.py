@@ -1,0 +1,56 @@
+"""The controls of membership: a model that learned no record, and one that knows all by heart."""
+
+from dataclasses import replace
+
+from leakgauge.data.altered import random_label
+from leakgauge.data.source import Source
+from leakgauge.membership.spec import MembershipSpec
+from leakgauge.runs.assessment import Controls, Variant
+from leakgauge.runs.spec import LOSSES, NONE
+
+FEW = 150
+"""Members that a network can learn by heart."""
+
+EPOCHS, RATE, BATCH, WIDTH = 150, 0.003, 16, 256
+"""A training that learns them."""
+
+STILL = 1e-12
+"""A learning rate that moves no parameter: single precision rounds the step away."""
+
+GIVEN = "the model exists already and is not trained here, so neither control can be made"
+
+
+def controls(spec: MembershipSpec, source: Source) -> Controls:
+    """Return both controls; without defenses, which would hide what is planted."""
+    if spec.checkpoint:
+        return Controls(GIVEN, GIVEN)
+    plain = replace(spec, defense=(NONE,), drops=(), best_epoch=False)
+    return Controls(_placebo(plain, source), _planted(plain, source))
+
+
+def _placebo(spec: MembershipSpec, source: Source) -> Variant:
+    still = replace(spec, optimizer="sgd", lr=STILL, rounds=min(spec.rounds, 5), observed=())
+    changed = "the model keeps its first parameters, so no target record was learned"
+    return Variant(still, source, changed)
+
+
+def _planted(spec: MembershipSpec, source: Source) -> Variant:
+    is_table = source.dataset is None and source.pixels is None
+    few = replace(
+        spec,
+        size=min(spec.size or FEW, FEW),
+        rounds=max(spec.rounds, EPOCHS),
+        lr=RATE,
+        optimizer="adam",
+        batch_size=min(spec.batch_size, BATCH),
+        hidden=(WIDTH,) if is_table else spec.hidden,
+        bins={name: ranges for name, ranges in spec.bins.items() if name != spec.label},
+        loss=spec.loss if source.dataset is not None else LOSSES[0],
+        observed=(),
+    )
+    changed = (
+        f"the labels say nothing of the records, and the model learns at most {few.size} records "
+        f"by heart in {few.rounds} epochs"
+    )
+    data = random_label(source, str(spec.label), seed=spec.seed)
+    return Variant(few, data, changed)

@@ -1,0 +1,41 @@
+"""A tiny audit that asks all six questions, of the command line."""
+
+from pathlib import Path
+
+from support.command import Ended, run
+from support.tables import frame
+
+ASKS = ("property", "guarantee", "membership", "reconstruction", "layers", "timeline")
+TINY = {
+    "guarantee.canary": "random",
+    "inference.rounds": 1,
+    "inference.adversary": "logistic",
+    "inference.shadow": 200,
+    "membership.adversary": "loss",
+    "membership.rounds": 2,
+    "reconstruction.images": 2,
+    "layers.adversary": "forest",
+    "layers.shadow_batches": 120,
+    "layers.held_out": 60,
+    "layers.rounds": 2,
+    "layers.batch_size": 8,
+    "layers.kernel_records": 100,
+    "timeline.checkpoints": 5,
+    "timeline.critic_iterations": 30,
+    "timeline.iterations": 30,
+    "timeline.images": 0,
+    "timeline.batch_size": 10,
+    "timeline.width": 64,
+}
+
+
+def audit_everything(folder: Path, *more: object, rows: int = 900) -> tuple[Path, Ended]:
+    """Ask all six questions about made-up users; return the run's folder and how it ended."""
+    table, out = folder / "people.csv", folder / "run"
+    if not table.exists():
+        frame(rows).to_csv(table, index=False)
+    words: list[object] = ["audit", table, "--label", "income", "--secret", "sex"]
+    words += ["--group", "person", "--trials", 100, "--hidden", 8, "--workers", 1, "--out", out]
+    words += [part for ask in ASKS for part in ("--ask", ask)]
+    words += [part for name, one in TINY.items() for part in ("--set", f"{name}={one}")]
+    return out, run(*words, *more)
