@@ -18,6 +18,8 @@ SHARED = [*(path for one in FOLDERS for path in (SOURCE / one).rglob("*")), SOUR
 FILES = [path for path in SHARED if path.suffix in (".py", ".j2", ".css")]
 ROOMS = ("inference", "guarantee", "inversion")
 
+# An element of JUnit's XML.
+ELEMENTS = {"junit": {"property"}}
 # English words that the shared code may use as such.
 PLAIN = {"user", "property", "attribute", "proportion", "layers"}
 
@@ -44,7 +46,7 @@ def test_shared_code_compares_with_no_question(path: Path) -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    assert not strings & (names() - {"user"})
+    assert not strings & (names() - {"user"} - ELEMENTS.get(path.stem, set()))
 
 
 def modules() -> list[str]:

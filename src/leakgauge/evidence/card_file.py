@@ -7,12 +7,13 @@ from pathlib import Path
 from leakgauge.core.files import checksum_of, write_text
 from leakgauge.evidence.card_model import Card, Page
 from leakgauge.evidence.card_page import card_page
+from leakgauge.evidence.gate import GATE_FILE
 from leakgauge.results.measurements import MEASUREMENTS_FILE, REPORT_FILE, RUN_FILE
 from leakgauge.runs.audit import REFUSED_FILE
 
 CARD_FILE, PAGE_FILE = "audit-card.json", "audit-card.md"
 CELLS = "cells"
-BESIDE = (RUN_FILE, MEASUREMENTS_FILE, REPORT_FILE, REFUSED_FILE, "controls.yaml", "gate.json")
+BESIDE = (RUN_FILE, MEASUREMENTS_FILE, REPORT_FILE, REFUSED_FILE, "controls.yaml", GATE_FILE)
 """Files of a run that a card vouches for, beside all files of its cells; times are none."""
 
 
