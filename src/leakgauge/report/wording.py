@@ -91,14 +91,12 @@ def interval(estimate: Estimate) -> str:
 
 
 def signed(value: float) -> str:
-    """Return a difference with its sign and three decimals.
+    """Return a difference with its sign, and decimals as ``number`` has them.
 
     >>> signed(0.0042), signed(-0.31), signed(0.0)
     ('+0.004', '\u22120.310', '0.000')
     """
-    if value == 0:
-        return number(0.0)
-    return f"{value:+.3f}".replace("-", "\u2212")
+    return ("+" if value > 0 else "") + number(value)
 
 
 def change(difference: Estimate) -> str:

@@ -9,7 +9,7 @@ from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.differences.difference import UNSEEN, Difference
 from leakgauge.report.wording import change
 
-_WIDTH, _ROW, _FRAME = 6.6, 0.42, 0.95
+_WIDTH, _ROW, _FRAME = 5.0, 0.42, 0.95
 """In inches: of the chart, of each row, and of what lies around the rows."""
 _MOST = 2.0
 """Ends beyond so many times the largest value are cut off, so that one interval hides no other."""
@@ -44,7 +44,7 @@ def draw(rows: Sequence[Difference], *, name: str) -> Markup:
         axes.set_yticks(range(len(rows)), [str(n) for n in range(1, len(rows) + 1)])
         axes.tick_params(axis="y", colors=INK)
         axes.grid(visible=False, axis="y")
-        axes.xaxis.set_major_locator(MaxNLocator(7))
+        axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:+g}" if x else "0"))
         axes.set_xlabel("after minus before")
     return svg[0]

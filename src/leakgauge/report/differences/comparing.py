@@ -83,10 +83,12 @@ class _Topic:
         """Return the differences, and what stands on one side only."""
         pairs = pairing.paired_defenses(self.before, self.after, wanted=wanted, against=against)
         only = saying.defenses_on_one_side(self.topic, self.before, self.after, pairs)
+        chosen = bool(wanted or against)
+        about_defenses = chosen or not (self.before.defended and self.after.defended)
         rows: list[Difference] = []
         for number, (one, other) in enumerate(pairs):
-            control = number > 0 and (one, other) == (UNDEFENDED, UNDEFENDED)
-            found, left = self._under(one, other, control=control and not self.before.defended)
+            bare = number > 0 and (one, other) == (UNDEFENDED, UNDEFENDED)
+            found, left = self._under(one, other, control=bare and about_defenses)
             rows += found
             only += left
         return rows, only
