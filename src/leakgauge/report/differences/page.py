@@ -1,15 +1,17 @@
 """The page of a comparison of two audits."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leakgauge.report.differences.chart import draw, says
-from leakgauge.report.differences.compared import Differences
 from leakgauge.report.differences.difference import Difference
 from leakgauge.report.templates import render
 
+if TYPE_CHECKING:  # it calls this module
+    from leakgauge.report.differences.compared import Differences
 
-def render_differences(found: Differences) -> str:
+
+def render_differences(found: "Differences") -> str:
     """Return one self-contained HTML page; equal audits give equal bytes."""
     values = {
         "found": found,
