@@ -14,7 +14,7 @@ ifneq ($(DATA),)
 export LEAKGAUGE_DATA ?= $(DATA)
 endif
 
-.PHONY: demo test test-all check format bench clean
+.PHONY: demo test test-all check format bench wheel wheel-check clean
 
 demo: $(INSTALLED)
 	$(BIN)/leakgauge demo
@@ -42,6 +42,18 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/monitor.py
 	$(BIN)/python benchmarks/inference.py
+
+wheel: $(INSTALLED)
+	rm -rf dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+# The wheel alone, in an environment of its own, far from the sources: takes minutes.
+wheel-check: wheel
+	rm -rf build/wheel-check && $(PYTHON) -m venv build/wheel-check
+	build/wheel-check/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
+	cd build && env -u PYTHONPATH wheel-check/bin/leakgauge demo --out wheel-check/demo
+	test -s build/wheel-check/demo/report.html
+	build/wheel-check/bin/python -m pip install --quiet --dry-run -c constraints.txt "$$(ls dist/*.whl)[all]"
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -30,7 +30,7 @@ def test_help_and_version_load_nothing_heavy(word: str) -> None:
 def test_every_commands_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; from leakgauge.cli import main\n"
-        "for word in ('audit', 'demo', 'run', 'guarantee', 'invert', 'report'):\n"
+        "for word in ('audit', 'compare', 'demo', 'run', 'guarantee', 'invert', 'report'):\n"
         "    sys.argv = ['leakgauge', word, '--help']\n"
         "    try: main()\n"
         "    except SystemExit as end: assert not end.code, end.code"

@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING
 
 from leakgauge.core.lazy import attach
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from leakgauge.api import Data as Data
     from leakgauge.api import Result as Result
     from leakgauge.api import audit as audit
+    from leakgauge.api import compare as compare
     from leakgauge.api import load as load
     from leakgauge.core.checks import InputError as InputError
     from leakgauge.core.types import Dataset as Dataset
@@ -51,6 +52,7 @@ else:
             "Update": "leakgauge.training.update",
             "VIB": "leakgauge.defenses.vib",
             "audit": "leakgauge.api",
+            "compare": "leakgauge.api",
             "from_arrays": "leakgauge.data.arrays",
             "load": "leakgauge.api",
         },

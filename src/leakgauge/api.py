@@ -21,6 +21,7 @@ from leakgauge.runs.audit import AuditRun
 if TYPE_CHECKING:
     from leakgauge.evidence.controls import Control
     from leakgauge.evidence.gate import Gate
+    from leakgauge.report.differences.compared import Differences
     from leakgauge.runs.question import Progress, Question
 
 Defense = Any
@@ -175,6 +176,36 @@ def audit(
     if out is None:
         weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result
+
+
+def compare(
+    before: "Result | str | Path",
+    after: "Result | str | Path",
+    *,
+    defenses: Sequence[Defense] = (),
+    against: Defense = "",
+) -> "Differences":
+    """Return the differences of two finished audits, after minus before, with intervals.
+
+    Args:
+        before: a result of ``audit``, or the folder of a finished audit.
+        after: that of the audit after a change, or with a defense.
+        defenses: of the second audit; empty for all.
+        against: the first audit's defense to compare with; empty for the same one, else none.
+
+    Raises:
+        InputError: an audit is not finished, a defense is unknown, or the audits have no figure in
+            common.
+    """
+    from leakgauge.catalog import questions
+    from leakgauge.runs.differences import compare_runs, read_finished
+
+    one, other = (
+        side.run if isinstance(side, Result) else read_finished(Path(side))
+        for side in (before, after)
+    )
+    names = [str(getattr(each, "name", each)) for each in (*_several(defenses), against)]
+    return compare_runs(one, other, questions(), defenses=names[:-1], against=names[-1])
 
 
 @dataclass(frozen=True, eq=False)

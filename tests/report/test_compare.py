@@ -22,7 +22,8 @@ from leakgauge.report.compare import (
     groups,
     varying,
 )
-from leakgauge.report.compare_page import render_comparison, signed
+from leakgauge.report.compare_page import render_comparison
+from leakgauge.report.wording import signed
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 from leakgauge.results.metrics import over_seeds
 from support.made_runs import HOSTILE

@@ -16,6 +16,7 @@ from leakgauge.report.compare import (
 )
 from leakgauge.report.section import LEVELS, Badge, Chart
 from leakgauge.report.templates import render
+from leakgauge.report.wording import signed
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.metrics import CONFIDENCE, Metric, titles
 
@@ -98,15 +99,6 @@ def _worst(
     name = sweep.headline_of(each, metrics)
     one = None if name is None else group.means.get(name)
     return Worst(badge, group, one, None if name is None else metrics[name])
-
-
-def signed(difference: float) -> str:
-    """Return a difference with its sign and three decimals.
-
-    >>> signed(0.0042), signed(-0.31)
-    ('+0.004', '\u22120.310')
-    """
-    return f"{difference:+.3f}".replace("-", "\u2212")
 
 
 def _charts(

@@ -28,7 +28,10 @@ def environment(package: str = "leakgauge.report") -> jinja2.Environment:
     )
     made.filters |= {
         name: getattr(wording, name)
-        for name in ("number", "short", "percent", "count", "plain", "interval", "label", "marked")
+        for name in (
+            *("number", "short", "percent", "count", "plain", "interval", "label", "marked"),
+            *("signed", "change"),
+        )
     }
     return made
 

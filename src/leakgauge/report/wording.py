@@ -90,6 +90,24 @@ def interval(estimate: Estimate) -> str:
     return f"{number(estimate.low)} to {number(estimate.high)}"
 
 
+def signed(value: float) -> str:
+    """Return a difference with its sign, and decimals as ``number`` has them.
+
+    >>> signed(0.0042), signed(-0.31), signed(0.0)
+    ('+0.004', '\u22120.310', '0.000')
+    """
+    return ("+" if value > 0 else "") + number(value)
+
+
+def change(difference: Estimate) -> str:
+    """Return a difference with the two ends of its interval.
+
+    >>> change(Estimate(0.01, 0.004, 0.02, 100))
+    '+0.010 (+0.004 to +0.020)'
+    """
+    return f"{signed(difference.value)} ({signed(difference.low)} to {signed(difference.high)})"
+
+
 def label(name: str) -> str:
     """Return a key as text for readers.
 

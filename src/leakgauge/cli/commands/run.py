@@ -237,8 +237,7 @@ def _print_answer(
 
 
 def _table(rows: "list[Row]", metrics: "Mapping[str, Metric]") -> Table:
-    from leakgauge.report.compare_page import signed
-    from leakgauge.report.wording import interval, number, plain
+    from leakgauge.report.wording import interval, number, plain, signed
 
     table = Table(title="ours beside the paper's", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("figure", overflow="fold")

@@ -1,0 +1,1 @@
+"""Two audits side by side: their figures in pairs, the differences, and a page of them."""

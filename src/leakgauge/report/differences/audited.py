@@ -1,0 +1,119 @@
+"""What a comparison of two audits needs to know of each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from leakgauge.core.knowledge import ADAPTIVE
+from leakgauge.report.grouping import UNDEFENDED
+from leakgauge.results.measurements import Measurement
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What an audit measured in one place: a question, its game, and the secret.
+
+    Attributes:
+        question: its name.
+        game: the word of ``--ask``, or what the question names its game.
+        secret: what nobody should learn.
+    """
+
+    question: str
+    game: str
+    secret: str
+
+    @property
+    def title(self) -> str:
+        """The topic in a few words.
+
+        >>> Topic("toy", "colour", "sex").title, Topic("toy", "sex", "sex").title
+        ('colour of sex', 'toy of sex')
+        """
+        name = self.question if self.game in ("", self.secret) else self.game
+        return f"{name} of {self.secret}" if self.secret else name
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One of two finished audits.
+
+    Attributes:
+        name: of its folder.
+        answers: the measurements by the key of their answer: a question's name, with a number
+            behind where it was asked several times.
+        settings: of each answer, by the same keys.
+        identities: the sha256 of all that each answer depends on, by the same keys.
+        data: name and fingerprint.
+        versions: of the packages that computed.
+        repeat: the command that repeats it.
+        missing: what was requested and not completed, with the reasons.
+    """
+
+    name: str
+    answers: Mapping[str, Sequence[Measurement]]
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    identities: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    repeat: str = ""
+    missing: Sequence[str] = ()
+
+    @property
+    def topics(self) -> dict[Topic, "Answered"]:
+        """What was measured, in the order of the measurements."""
+        found: dict[Topic, tuple[str, list[Measurement]]] = {}
+        for key, measured in self.answers.items():
+            for one in measured:
+                topic = Topic(one.question, one.game, one.secret)
+                found.setdefault(topic, (key, []))[1].append(one)
+        return {topic: Answered(self, *each) for topic, each in found.items()}
+
+    @property
+    def defenses(self) -> list[str]:
+        """The names of all defenses, in the order of the measurements."""
+        each = (one.defense for measured in self.answers.values() for one in measured)
+        return list(dict.fromkeys(each))
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The figures of one topic of one audit.
+
+    Attributes:
+        audit: whose.
+        key: of the answer.
+        measurements: all figures of the topic.
+    """
+
+    audit: Audited
+    key: str
+    measurements: Sequence[Measurement]
+
+    @property
+    def identity(self) -> str | None:
+        """The sha256 of all that the figures depend on; None where it is unknown."""
+        return self.audit.identities.get(self.key)
+
+    @property
+    def defenses(self) -> list[str]:
+        """The defenses, in the order of the measurements."""
+        return list(dict.fromkeys(one.defense for one in self.measurements))
+
+    @property
+    def defended(self) -> list[str]:
+        """The defenses without the undefended training."""
+        return [name for name in self.defenses if name != UNDEFENDED]
+
+    def under(self, defense: str) -> list[Measurement]:
+        """Return the figures under a defense."""
+        return [one for one in self.measurements if one.defense == defense]
+
+
+def strongest(knowledge: Sequence[str]) -> str:
+    """Return the knowledge that counts: that of an adversary that knows the defense.
+
+    >>> strongest(["static", "adaptive"]), strongest(["static"])
+    ('adaptive', 'static')
+    """
+    return ADAPTIVE if ADAPTIVE in knowledge else knowledge[0]

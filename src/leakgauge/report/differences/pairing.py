@@ -1,0 +1,204 @@
+"""Which figure of an audit is compared with which figure of another one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from leakgauge.report.differences.audited import Answered, Topic, strongest
+from leakgauge.report.grouping import UNDEFENDED, group_tests
+from leakgauge.results.differences import has_interval
+from leakgauge.results.measurements import HEADLINE, SECONDS, Measurement
+from leakgauge.results.metrics import Metric, metric_named
+
+Metrics = Mapping[str, Metric]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same figure of both audits.
+
+    Attributes:
+        before: of the first audit.
+        after: of the second.
+        metric: of both.
+        main: whether the answer stands on it.
+    """
+
+    before: Measurement
+    after: Measurement
+    metric: Metric
+    main: bool
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether both figures have an interval, so that they can be compared."""
+        return has_interval(self.before.estimate) and has_interval(self.after.estimate)
+
+
+def paired_topics(
+    before: Mapping[Topic, Answered], after: Mapping[Topic, Answered]
+) -> list[tuple[Topic, Topic]]:
+    """Return the topics of both audits in pairs.
+
+    A question whose secret differs is paired with itself where either audit has one secret only.
+    """
+    same = [(topic, topic) for topic in after if topic in before]
+    left = [topic for topic in before if topic not in after]
+    new = [topic for topic in after if topic not in before]
+    alike = [
+        (one, other)
+        for one, other in product(left, new)
+        if _kind(one) == _kind(other)
+        and sum(_kind(each) == _kind(one) for each in left) == 1
+        and sum(_kind(each) == _kind(one) for each in new) == 1
+    ]
+    return [*same, *alike]
+
+
+def _kind(topic: Topic) -> tuple[str, str]:
+    return topic.question, "" if topic.game == topic.secret else topic.game
+
+
+def paired_defenses(
+    before: Answered, after: Answered, *, wanted: Sequence[str] = (), against: str = ""
+) -> list[tuple[str, str]]:
+    """Return the defenses to compare, (before, after), the main ones first.
+
+    A defense is compared with itself where both audits have it, and else with no defense. No
+    defense is compared with no defense, which shows what else changed.
+
+    Args:
+        before: figures of the first audit.
+        after: figures of the second.
+        wanted: defenses of the second audit; empty for all.
+        against: defense of the first audit; empty for the one that fits.
+    """
+    chosen = [name for name in after.defenses if name in wanted] if wanted else after.defended
+    pairs = [(_beside(name, before, against), name) for name in chosen or after.defenses[:1]]
+    if UNDEFENDED in before.defenses and UNDEFENDED in after.defenses:
+        pairs.append((UNDEFENDED, UNDEFENDED))
+    return list(dict.fromkeys((one, other) for one, other in pairs if one))
+
+
+def _beside(name: str, before: Answered, against: str) -> str:
+    known = before.defenses
+    if against:
+        return against if against in known else ""
+    if name in known or UNDEFENDED in known:
+        return name if name in known else UNDEFENDED
+    return known[0] if len(known) == 1 else ""
+
+
+def attacks(
+    before: Sequence[Measurement], after: Sequence[Measurement], metrics: Metrics
+) -> tuple[list[Pair], list[Measurement]]:
+    """Return the adversaries' figures in pairs, and the figures that only one side has.
+
+    The answer stands on the headline metric, over all rounds, of the adversary that knows the
+    defense; where both audits chose an adversary by shadow data, on those two.
+
+    Args:
+        before: figures under one defense.
+        after: figures under one defense.
+        metrics: of the question, by name.
+    """
+    sides = [_of_attacks(side, metrics) for side in (before, after)]
+    knows = paired_knowledge(*sides)
+    main = strongest([strongest(pair) for pair in knows]) if knows else ""
+    pairs: list[Pair] = []
+    for pair in knows:
+        one, other = (
+            [each for each in side if each.knowledge == known]
+            for side, known in zip(sides, pair, strict=True)
+        )
+        chief = _chief(one, other, metrics) if strongest(pair) == main else []
+        pairs += [Pair(a, b, metric_named(a.metric, metrics), True) for a, b in chief]
+        told = {(id(a), id(b)) for a, b in chief}
+        pairs += [
+            Pair(a, b, metric_named(a.metric, metrics), False)
+            for a, b in _matched(one, other)
+            if (id(a), id(b)) not in told
+        ]
+    met = {id(each) for pair in pairs for each in (pair.before, pair.after)}
+    return pairs, [each for side in sides for each in side if id(each) not in met]
+
+
+def of_model(
+    before: Sequence[Measurement], after: Sequence[Measurement], metrics: Metrics
+) -> list[Pair]:
+    """Return the last figures of the trained models in pairs; those in tables are the main ones."""
+    one, other = ({each.metric: each for each in side} for side in (before, after))
+    found = [(name, metric_named(name, metrics)) for name in one if name in other]
+    return [
+        Pair(one[name], other[name], metric, metric.tabled and not metric.higher_is_worse)
+        for name, metric in found
+        if metric.of_model
+    ]
+
+
+def paired_knowledge(
+    before: Sequence[Measurement], after: Sequence[Measurement]
+) -> list[tuple[str, str]]:
+    """Return what the adversaries know, (before, after).
+
+    Without a defense there is nothing to know, so such an adversary is compared with both.
+    """
+    one, other = (list(dict.fromkeys(each.knowledge for each in side)) for side in (before, after))
+    bare, bared = (all(each.defense == UNDEFENDED for each in side) for side in (before, after))
+    if bare == bared:
+        return [(each, each) for each in other if each in one]
+    return list(product(one, other))
+
+
+def _of_attacks(side: Sequence[Measurement], metrics: Metrics) -> list[Measurement]:
+    return [
+        one
+        for one in side
+        if one.metric != SECONDS and not metric_named(one.metric, metrics).of_model
+    ]
+
+
+def _chief(
+    before: Sequence[Measurement], after: Sequence[Measurement], metrics: Metrics
+) -> list[tuple[Measurement, Measurement]]:
+    """The figures that the answer stands on."""
+    measured = {one.metric for one in before} & {one.metric for one in after}
+    known = [name for name in metrics if name in measured]
+    names = [name for name in known if metrics[name].headline] or known[:1]
+    led = [(a, b) for a, b in _matched(before, after) if a.round == HEADLINE and a.metric in names]
+    return led or list(_wholes(before, after, names))
+
+
+def _wholes(
+    before: Sequence[Measurement], after: Sequence[Measurement], names: Sequence[str]
+) -> Iterator[tuple[Measurement, Measurement]]:
+    """Yield the figures over all rounds of each adversary that both audits have."""
+    one, other = ({test.adversary: test for test in group_tests(side)} for side in (before, after))
+    for who, name in product(one, names):
+        if who in other:
+            a, b = one[who].whole(name), other[who].whole(name)
+            if a is not None and b is not None:
+                yield a, b
+
+
+def _matched(
+    before: Sequence[Measurement], after: Sequence[Measurement]
+) -> list[tuple[Measurement, Measurement]]:
+    """The same figures of the same adversaries; and the headlines, whose adversary may differ.
+
+    Shadow data choose the adversary of a headline in each audit.
+    """
+    known = {_key(one): one for one in before}
+    pairs = [(known[_key(one)], one) for one in after if _key(one) in known]
+    met = {id(one) for pair in pairs for one in pair}
+    left, new = (
+        [one for one in side if one.round == HEADLINE and id(one) not in met]
+        for side in (before, after)
+    )
+    chosen = [(a, b) for a, b in product(left, new) if a.metric == b.metric]
+    return pairs + [(a, b) for a, b in chosen if sum(a.metric == c.metric for c, _ in chosen) == 1]
+
+
+def _key(one: Measurement) -> tuple[str, str, int | str]:
+    """What names a figure within a test."""
+    return one.adversary, one.metric, one.round

@@ -1,0 +1,174 @@
+"""What a reader must know of a comparison: what changed, what limits it, what has no partner."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leakgauge.report.differences.audited import Answered, Audited, Topic
+from leakgauge.report.differences.difference import Difference
+from leakgauge.report.differences.pairing import Pair
+from leakgauge.report.grouping import UNDEFENDED
+from leakgauge.report.wording import plain
+from leakgauge.results.measurements import Measurement
+
+Topics = Sequence[tuple[Topic, Topic]]
+
+SEEDS = "seeds"
+"""The setting that says over how many seeds a run's figures are means."""
+
+CHANCE = 20
+"""One in so many intervals of 95 % does not hold the truth."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting in which two audits differ.
+
+    Attributes:
+        where: the answer's key, or what else it belongs to.
+        name: of the setting.
+        before: its value in the first audit.
+        after: its value in the second.
+    """
+
+    where: str
+    name: str
+    before: str
+    after: str
+
+
+def changes(before: Audited, after: Audited) -> list[Change]:
+    """Return the settings and versions in which the audits differ."""
+    found = [
+        change
+        for key in after.settings
+        if key in before.settings
+        for change in _changed(key, before.settings[key], after.settings[key])
+    ]
+    return [*found, *_changed("package", before.versions, after.versions)]
+
+
+def _changed(where: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Change]:
+    for name in dict.fromkeys([*one, *other]):
+        values = plain(one.get(name)), plain(other.get(name))
+        if values[0] != values[1]:
+            yield Change(where, name, *values)
+
+
+def warnings(
+    before: Audited, after: Audited, topics: Topics, rows: Sequence[Difference]
+) -> Iterator[str]:
+    """Yield what makes the differences mean something else, each with what to do."""
+    marks = [str(one.data.get("fingerprint", "")) for one in (before, after)]
+    if marks[0] != marks[1]:
+        names = [str(one.data.get("name", "")) for one in (before, after)]
+        yield (
+            f"the data differ ({names[0]}, {marks[0][:12]}, before; {names[1]}, {marks[1][:12]}, "
+            "after): a difference may come from the data; to see the change alone, repeat one "
+            "audit on the data of the other"
+        )
+    for one, other in topics:
+        if one.secret != other.secret:
+            yield (
+                f"{other.title} is compared with {one.title}: two secrets differ in how well they "
+                "can be told without any change; to see the change alone, ask both audits about "
+                "the same --secret"
+            )
+    moved = [one for one in rows if one.control and (one.main or not one.metric.of_model)]
+    if any(one.before.estimate != one.after.estimate for one in moved):
+        yield (
+            "the audits differ without a defense too, so a difference shows the defense and what "
+            "else changed; to see the defense alone, run both with the same settings, --seed and "
+            "data"
+        )
+
+
+def notes(before: Audited, after: Audited, rows: Sequence[Difference]) -> Iterator[str]:
+    """Yield what a reader must know of the intervals."""
+    judged = [one for one in rows if not one.same]
+    if not judged:
+        yield "Both folders hold the same run: equal settings, seed, data and versions."
+        return
+    yield (
+        "An interval is made of those of the two audits, as if they were independent (MOVER). "
+        "Audits of the same seed and data share records and trials, so it is rather too wide."
+    )
+    if not all(_several_seeds(one) for one in (before, after)):
+        yield (
+            "An audit of one seed covers the choice of records and trials, not other trainings: "
+            "two audits that differ in their seed alone may differ by more. Repeat both with "
+            "`--seeds 3` before you decide."
+        )
+    main = [one for one in judged if one.main and not one.control]
+    if len(main) > 1:
+        yield (
+            f"There are {len(main)} main differences. Where nothing changed, about one in "
+            f"{CHANCE} would seem to differ."
+        )
+
+
+def _several_seeds(audit: Audited) -> bool:
+    """Whether all figures are means over seeds, so that their intervals cover trainings."""
+    return bool(audit.settings) and all(
+        isinstance(one.get(SEEDS), int) and one[SEEDS] > 1 for one in audit.settings.values()
+    )
+
+
+def topics_on_one_side(before: Audited, after: Audited, topics: Topics) -> list[str]:
+    """Return what only one audit measured, with the reason where it is known."""
+    paired = [{one for one, _ in topics}, {other for _, other in topics}]
+    sides = ((before, paired[0], "before", after), (after, paired[1], "after", before))
+    return [
+        f"{topic.title}: only {when}; {_why_not(topic, other)}"
+        for audit, met, when, other in sides
+        for topic in audit.topics
+        if topic not in met
+    ]
+
+
+def _why_not(topic: Topic, other: Audited) -> str:
+    words = {topic.question, topic.game} - {""}
+    refused = [text for text in other.missing if text.split(":")[0].split(",")[0] in words]
+    return refused[0] if refused else "the other audit did not ask"
+
+
+def defenses_on_one_side(
+    topic: Topic, before: Answered, after: Answered, pairs: Sequence[tuple[str, str]]
+) -> list[str]:
+    """Return the defenses that are not compared, with what would compare them."""
+    met = [{one for one, _ in pairs}, {other for _, other in pairs}]
+    left = [name for name in before.defended if name not in met[0]]
+    new = [name for name in after.defended if name not in met[1]]
+    sides = [("before", "--against", name) for name in left]
+    sides += [("after", "--defense", name) for name in new]
+    return [
+        f"{topic.title}, {name}: only {when}; to compare it, give {option} {name}"
+        for when, option, name in sides
+    ]
+
+
+def figures_on_one_side(
+    topic: Topic, left: Iterable[Measurement], before: Sequence[Measurement]
+) -> Iterator[str]:
+    """Yield one sentence for each test whose figures only one audit has."""
+    first = {id(one) for one in before}
+    groups: dict[tuple[str, str], list[Measurement]] = {}
+    for one in left:
+        side = "before" if id(one) in first else "after"
+        who = f"{one.adversary}, {_under(one)}"
+        groups.setdefault((side, who), []).append(one)
+    for (side, who), several in groups.items():
+        rounds = ", ".join(dict.fromkeys(str(one.round) for one in several))
+        count = f"{len(several)} figures" if len(several) > 1 else "1 figure"
+        yield f"{topic.title}, {who}: {count} (round {rounds}) only {side}; the other has none such"
+
+
+def figures_without_intervals(topic: Topic, pairs: Sequence[Pair]) -> Iterator[str]:
+    """Yield one sentence for the figures that a single value or a count gives no interval."""
+    names = ", ".join(dict.fromkeys(pair.metric.label for pair in pairs))
+    if names:
+        yield f"{topic.title}: not compared, since they have no interval: {names}"
+
+
+def _under(one: Measurement) -> str:
+    return "no defense" if one.defense == UNDEFENDED else f"{one.defense} {one.knowledge}"

@@ -1,0 +1,84 @@
+"""Reads the folders of two finished audits and compares them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from leakgauge.core.checks import require
+from leakgauge.report.differences.audited import Audited
+from leakgauge.report.differences.compared import Differences
+from leakgauge.report.differences.comparing import compare_audits
+from leakgauge.runs.audit import UNFINISHED, AuditRun
+from leakgauge.runs.page import read_audit
+from leakgauge.runs.question import Question
+from leakgauge.runs.store import read_description
+
+
+def compare_runs(
+    before: AuditRun,
+    after: AuditRun,
+    questions: Mapping[str, Question],
+    *,
+    defenses: Sequence[str] = (),
+    against: str = "",
+) -> Differences:
+    """Return the differences of two audits, after minus before.
+
+    Args:
+        before: the first audit.
+        after: the second.
+        questions: all that are installed, by name.
+        defenses: defenses of the second audit; empty for all.
+        against: defense of the first audit; empty for the one that fits.
+
+    Raises:
+        InputError: an audit is not finished, a question is not installed, a defense is unknown, or
+            the audits have no figure in common.
+    """
+    one, other = _audited(before), _audited(after)
+    asked = {each.question for run in (before, after) for each in run.measurements}
+    for name in sorted(asked):
+        require(name in questions, f"the question {name!r} is not installed; install its package")
+    metrics = {name: questions[name].metrics for name in asked}
+    return compare_audits(one, other, metrics, defenses=defenses, against=against)
+
+
+def read_finished(folder: Path) -> AuditRun:
+    """Return the finished audit of a folder.
+
+    Raises:
+        InputError: there is no such folder, it holds no audit or a grid, or is not finished.
+    """
+    shown = repr(str(folder))
+    require(folder.is_dir(), f"no such folder: {shown}; expected the --out of a finished audit")
+    description = read_description(folder)
+    require(
+        not description.is_grid,
+        f"{shown} holds a grid, whose own page compares its cells; to compare two audits, make "
+        "each by leakgauge audit with its own --out",
+    )
+    return read_audit(folder, description)
+
+
+def _audited(run: AuditRun) -> Audited:
+    """What the comparison needs of an audit.
+
+    Raises:
+        InputError: it is not finished.
+    """
+    left = [key for key, why in run.refused.items() if why == UNFINISHED]
+    require(
+        not left and not run.stopped,
+        f"{str(run.path)!r} is not finished ({', '.join(left)}); repeat its command with --out "
+        f"{run.path} to go on",
+    )
+    told = run.description
+    return Audited(
+        name=run.path.name,
+        answers={key: answer.measurements for key, answer in run.answers.items()},
+        settings={key: told.settings[key] for key in run.answers if key in told.settings},
+        identities=told.identities,
+        data=told.data,
+        versions=told.versions,
+        repeat=told.repeat,
+        missing=run.missing,
+    )
