@@ -12,6 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "leakgauge"
 FLOORS = [
     {"leakgauge", "__main__"},
     {"api"},
+    {"result"},
     {"cli"},
     {"catalog"},
     {"layers", "tokens"},

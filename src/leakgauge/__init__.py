@@ -8,7 +8,6 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from leakgauge.api import Data as Data
-    from leakgauge.api import Result as Result
     from leakgauge.api import audit as audit
     from leakgauge.api import compare as compare
     from leakgauge.api import load as load
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from leakgauge.defenses.quantise import Quantise as Quantise
     from leakgauge.defenses.sign import Sign as Sign
     from leakgauge.defenses.vib import VIB as VIB
+    from leakgauge.result import Result as Result
     from leakgauge.results.measurements import Estimate as Estimate
     from leakgauge.results.measurements import Measurement as Measurement
     from leakgauge.runs.question import Question as Question
@@ -46,7 +46,7 @@ else:
             "Prune": "leakgauge.defenses.prune",
             "Quantise": "leakgauge.defenses.quantise",
             "Question": "leakgauge.runs.question",
-            "Result": "leakgauge.api",
+            "Result": "leakgauge.result",
             "Sign": "leakgauge.defenses.sign",
             "Task": "leakgauge.core.types",
             "Update": "leakgauge.training.update",

@@ -1,4 +1,4 @@
-"""The Python interface: ``load`` data, ``audit`` them, look at the ``Result``."""
+"""The Python interface: ``load`` data, ``audit`` them, ``compare`` two audits."""
 
 import shutil
 import tempfile
@@ -14,13 +14,9 @@ import pandas as pd
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data.source import Source, array_source, frame_source, open_data
-from leakgauge.report.section import Row, Section
-from leakgauge.results.measurements import Measurement
-from leakgauge.runs.audit import AuditRun
+from leakgauge.result import Result
 
 if TYPE_CHECKING:
-    from leakgauge.evidence.controls import Control
-    from leakgauge.evidence.gate import Gate
     from leakgauge.report.differences.compared import Differences
     from leakgauge.runs.question import Progress, Question
 
@@ -106,7 +102,7 @@ def audit(
     progress: "Progress | None" = None,
     controls: bool = False,
     **options: Any,
-) -> "Result":
+) -> Result:
     """Ask what the gradients of training on ``data`` give away.
 
     Args:
@@ -179,8 +175,8 @@ def audit(
 
 
 def compare(
-    before: "Result | str | Path",
-    after: "Result | str | Path",
+    before: Result | str | Path,
+    after: Result | str | Path,
     *,
     defenses: Sequence[Defense] = (),
     against: Defense = "",
@@ -206,113 +202,6 @@ def compare(
     )
     names = [str(getattr(each, "name", each)) for each in (*_several(defenses), against)]
     return compare_runs(one, other, questions(), defenses=names[:-1], against=names[-1])
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """The answers of an audit.
-
-    Attributes:
-        run: the audit with its folder.
-        sections: of the report.
-        controls: a placebo and a planted leak of each question; empty where none were asked for.
-    """
-
-    run: AuditRun
-    sections: Sequence[Section]
-    controls: "Sequence[Control]" = ()
-
-    @property
-    def verdicts(self) -> list[Row]:
-        """One row for each question: verdict, level, headline figure and text."""
-        return [row for section in self.sections for row in section.rows]
-
-    @property
-    def measurements(self) -> list[Measurement]:
-        """All figures, each with its interval."""
-        return self.run.measurements
-
-    @property
-    def missing(self) -> list[str]:
-        """What was requested and not completed, with the reasons."""
-        return self.run.missing
-
-    @property
-    def not_asked(self) -> Sequence[str]:
-        """For each question that the data do not allow, why, and what would allow it."""
-        return self.run.description.notes
-
-    def gate(self, *rules: str) -> "Gate":
-        """Return the decision of rules such as ``"advantage.high > 0.05"``, as ``--fail-if``.
-
-        A broken promise of differential privacy fails without any rule. Nothing is written.
-
-        Raises:
-            InputError: a rule has another form, or is about what was not asked.
-        """
-        from leakgauge.catalog import questions
-        from leakgauge.evidence.gate import judge
-        from leakgauge.evidence.parts import parts_of_audit
-        from leakgauge.evidence.rule import check_rules, parse_rule
-
-        parsed = [parse_rule(text) for text in rules]
-        run = parts_of_audit(self.run, self.sections, questions())
-        check_rules(parsed, run.questions, questions())
-        return judge(parsed, run)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return one row per figure: what was measured, its value, interval and n."""
-        rows = [
-            {
-                "question": one.question,
-                "ask": one.game,
-                "defense": one.defense,
-                "knowledge": one.knowledge,
-                "adversary": one.adversary,
-                "metric": one.metric,
-                "round": one.round,
-                "value": one.estimate.value,
-                "low": one.estimate.low,
-                "high": one.estimate.high,
-                "n": one.estimate.n,
-                "chance": one.chance,
-                "seed": one.seed,
-            }
-            for one in self.measurements
-        ]
-        return pd.DataFrame(rows)
-
-    def to_html(self, path: str | Path | None = None) -> str:
-        """Return the report as one HTML page; with ``path``, write it there too."""
-        from leakgauge.core.files import write_text
-        from leakgauge.runs.page import render_audit
-
-        html = render_audit(self.run, self.sections)
-        if path is not None:
-            write_text(Path(path), html)
-        return html
-
-    def _repr_html_(self) -> str:
-        """The summary, as a notebook shows it."""
-        from html import escape
-
-        rows = "".join(
-            f"<tr><th>{escape(row.ask)}</th><td>{escape(row.verdict)}</td>"
-            f"<td>{_figure(row)}</td><td>{escape(row.text)}</td></tr>"
-            for row in self.verdicts
-        )
-        head = "<tr><th>question</th><th>verdict</th><th>figure</th><th>in words</th></tr>"
-        return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
-
-    def __str__(self) -> str:
-        return "\n".join(f"{row.ask}: {row.verdict} ({_figure(row)})" for row in self.verdicts)
-
-
-def _figure(row: Row) -> str:
-    one = row.estimate
-    if one is None:
-        return "no figure"
-    return f"{row.metric} {one.value:.3f}, {one.low:.3f} to {one.high:.3f}"
 
 
 def _source(data: Any, dataset: Any) -> Source:
