@@ -30,6 +30,7 @@ from leakgauge.evidence.context import Context
 from leakgauge.evidence.controls import failures, read_controls
 from leakgauge.evidence.verify import verify
 from leakgauge.membership.spec import MembershipSpec
+from leakgauge.runs.assessment import Controls
 from leakgauge.runs.page import read_audit
 from leakgauge.runs.sources import task_source
 from leakgauge.runs.store import read_description
@@ -141,6 +142,29 @@ def test_a_reason_stands_where_no_control_exists(folder: Path, tmp_path: Path) -
     found = {(one.key, one.kind): one for one in make_card(copied, questions(), Context()).controls}
     one = found["layers", "planted"]
     assert (one.passed, one.reason) == (None, "labels are no classes")
+
+
+def test_controls_that_a_kill_left_out_say_so(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    """The first control is kept and the second stopped; a card of the rest says what is missing."""
+    copied = tmp_path / "run"
+    shutil.copytree(folder, copied)
+    (copied / module.CONTROLS_FILE).unlink()
+    kept = read_yaml(folder / module.CONTROLS_FILE)["membership"]["placebo"]
+
+    def stop(_store, name, kind, *_rest):
+        if kind == "planted":
+            raise KeyboardInterrupt
+        return module.Control(name, kind), kept
+
+    monkeypatch.setattr(module, "_played", stop)
+    monkeypatch.setattr(module, "_controls_of", lambda _: Controls("", ""))
+    with pytest.raises(KeyboardInterrupt):
+        module.run_controls(copied, {"membership": None}, progress=None, workers=1)
+    placebo, planted = read_controls(copied, read_description(copied), questions())
+    assert placebo.passed
+    assert planted.passed is None
+    assert planted.reason == module.UNFINISHED
+    assert module.UNFINISHED in card_page(make_card(copied, questions(), Context()))
 
 
 def test_a_model_that_exists_has_no_controls() -> None:

@@ -26,6 +26,7 @@ BELOW = "below"
 """The level of a figure so far below chance that its test is not valid."""
 
 UNKNOWN = "its package does not say how to make one"
+UNFINISHED = "it was asked for and is not finished; repeat the command of the run"
 
 
 @dataclass(frozen=True)
@@ -82,12 +83,16 @@ def run_controls(
         KeyboardInterrupt: the user stopped it; what is finished is kept.
     """
     store, listed, found = Store(folder), _listed(folder), []
+    for name in resolved:  # what a kill leaves says of itself that it is not all
+        kinds = {kind: {"reason": UNFINISHED} for kind in KINDS}
+        listed[name] = {**kinds, **listed.get(name, {})}
+    write_yaml(folder / CONTROLS_FILE, listed)
     for name, one in resolved.items():
         made = _controls_of(one)
         for kind in KINDS:
             control, entry = _played(store, name, kind, getattr(made, kind), one, progress, workers)
             found.append(control)
-            listed.setdefault(name, {})[kind] = entry
+            listed[name][kind] = entry
             write_yaml(folder / CONTROLS_FILE, listed)
     return found
 
