@@ -1,0 +1,65 @@
+"""Writes the pages that come from the code, the examples and real audits, before Sphinx reads."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import api_pages
+import command_line
+import gallery
+import schema_pages
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
+from leakgauge.results.measurements import write_text
+
+EXAMPLES = "examples"
+"""The folder of notebooks beside ``docs``, and the folder of their copies."""
+
+logger = logging.getLogger(__name__)
+
+
+def write_pages(app: Sphinx) -> None:
+    """Write ``docs/generated``: reference pages, copies of the examples, and the gallery."""
+    docs = Path(app.srcdir)
+    made = docs / "generated"
+    parts, extra = made / "parts", made / "extra"
+    for folder in (parts, extra, made / "api", made / EXAMPLES):
+        folder.mkdir(parents=True, exist_ok=True)
+    pages = {
+        "parts/command-line.md": command_line.page(),
+        "parts/measurements.md": schema_pages.measurements(),
+        "parts/metrics.md": schema_pages.metrics(),
+        "parts/card.md": schema_pages.card(),
+        **{f"api/{name}": text for name, text in api_pages.pages().items()},
+    }
+    if os.environ.get("LEAKGAUGE_DOCS_GALLERY", "1") == "1":
+        pages["parts/gallery.md"] = gallery.page(extra / gallery.FOLDER, logger.info)
+    else:  # for a quick look at the other pages
+        pages["parts/gallery.md"] = "This build made no reports.\n"
+    for name, text in pages.items():
+        _write(made / name, text)
+    _copy_examples(docs.parent / EXAMPLES, made / EXAMPLES)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a page if it changed, so that Sphinx reads only changed pages again."""
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        write_text(path, text)
+
+
+def _copy_examples(source: Path, target: Path) -> None:
+    found = {one.name for one in source.glob("*.ipynb")}
+    for old in target.glob("*.ipynb"):
+        if old.name not in found:
+            old.unlink()
+    for name in sorted(found):
+        shutil.copy2(source / name, target / name)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Connect the pages to the start of a build."""
+    (Path(app.confdir) / "generated" / "extra").mkdir(parents=True, exist_ok=True)
+    app.connect("builder-inited", write_pages)
+    return {"parallel_read_safe": True}
