@@ -6,10 +6,10 @@ from itertools import groupby
 from typing import Any
 
 import typer.main
-from markdown import plain, table
 
 from leakgauge.cli.app import app, load_commands
 from leakgauge.runs.setting import PANELS
+from markdown_text import plain, table
 
 OTHER = "Other options"
 

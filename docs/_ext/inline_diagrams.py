@@ -23,7 +23,9 @@ class InlineDiagrams(SphinxPostTransform):
             if image["uri"].startswith(FOLDER):
                 text = (Path(self.env.srcdir) / image["uri"]).read_text(encoding="utf-8")
                 drawing = re.sub(r"<style>.*?</style>\s*", "", text, flags=re.DOTALL)
-                image.replace_self(nodes.raw("", f'<div class="diagram">{drawing}</div>', format="html"))
+                image.replace_self(
+                    nodes.raw("", f'<div class="diagram">{drawing}</div>', format="html")
+                )
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

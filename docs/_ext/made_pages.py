@@ -5,13 +5,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
 import api_pages
 import command_line
 import gallery
 import schema_pages
-from sphinx.application import Sphinx
-from sphinx.util import logging
-
 from leakgauge.results.measurements import write_text
 
 EXAMPLES = "examples"

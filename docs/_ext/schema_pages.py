@@ -7,12 +7,12 @@ from dataclasses import is_dataclass
 from typing import Any
 
 import pydantic
-from markdown import plain, table
 
 from leakgauge.catalog import questions
 from leakgauge.evidence.card_model import card_schema
 from leakgauge.results import measurements as results
 from leakgauge.results.metrics import Metric
+from markdown_text import plain, table
 
 
 def card() -> str:
@@ -35,7 +35,9 @@ def metrics() -> str:
     parts = []
     for question in questions().values():
         rows = [_metric(name, one) for name, one in question.metrics.items()]
-        parts.append(f"### {question.title}\n\n`question`: `{question.name}`\n\n{table(head, rows)}")
+        parts.append(
+            f"### {question.title}\n\n`question`: `{question.name}`\n\n{table(head, rows)}"
+        )
     return "\n".join(parts)
 
 
@@ -59,8 +61,8 @@ def _explain(schema: dict[str, Any], of: type) -> None:
 def attributes(docstring: str) -> dict[str, str]:
     """Return the text of each entry below ``Attributes:``.
 
-    >>> attributes("A.\\n\\n    Attributes:\\n        a: one,\\n            long.\\n        b: two.")
-    {'a': 'one, long.', 'b': 'two.'}
+    >>> attributes("A.\\n\\n    Attributes:\\n        a: one,\\n            long.")
+    {'a': 'one, long.'}
     """
     _, _, part = docstring.partition("Attributes:\n")
     part = part.partition("\n\n")[0]
