@@ -45,7 +45,6 @@ napoleon_use_ivar = True
 # Links are checked. Types in signatures are not: those of other packages have no entry here.
 nitpicky = True
 nitpick_ignore_regex = [("py:class", ".*"), ("py:data", ".*")]
-suppress_warnings = ["toc.empty_glob"]
 
 html_theme = "furo"
 html_title = f"leakgauge {version}"

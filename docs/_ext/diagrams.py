@@ -141,7 +141,7 @@ DIAGRAMS = {
 def svg(diagram: Diagram) -> str:
     """Return the drawing."""
     parts: list[str] = []
-    top = MARGIN
+    top = float(MARGIN)
     bottom = top + _box(parts, top, "diagram-private", diagram.source)
     tap, top = bottom + 26, bottom + 52
     parts.append(_arrow(bottom, top))
@@ -154,7 +154,7 @@ def svg(diagram: Diagram) -> str:
     height = _box(parts, top, "diagram-observer", (diagram.observer, *lines))
     parts.append(_tap(bottom + 17 if diagram.behind else tap, top))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top + height + MARGIN}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top + height + MARGIN:g}" '
         f'role="img" font-family="sans-serif" font-size="13">\n<title>{escape(diagram.title)}'
         f"</title>\n{STYLE}" + "\n".join(parts) + "\n</svg>\n"
     )
@@ -165,9 +165,8 @@ def _box(parts: list[str], top: float, kind: str, texts: tuple[str, ...]) -> flo
     lines = list(_lines(texts))
     height = PAD + HEAD + LINE * (len(lines) - 1) + 4
     width = WIDTH - 2 * MARGIN - 24
-    parts.append(
-        f'<rect class="{kind}" x="{MARGIN + 24}" y="{top}" width="{width}" height="{height}" rx="6"/>'
-    )
+    place = f'x="{MARGIN + 24}" y="{top:g}" width="{width}" height="{height:g}"'
+    parts.append(f'<rect class="{kind}" {place} rx="6"/>')
     for number, (text, bold) in enumerate(lines):
         y = top + PAD + 6 + LINE * number + (4 if number else 0)
         parts.append(_text(MARGIN + 24 + PAD, y, text, bold=bold))

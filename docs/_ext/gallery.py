@@ -29,7 +29,7 @@ class Report:
     command: str
 
 
-QUICK = "--rounds 3 --trials 600 --shadow 400 --hidden 16"
+QUICK = "--rounds 2 --trials 500 --shadow 400 --hidden 16"
 REPORTS = (
     Report(
         "questions",
@@ -62,7 +62,7 @@ REPORTS = (
         "guarantee",
         "A guarantee, audited",
         "The epsilon that an auditor can show, beside the exact one.",
-        "leakgauge guarantee randhie --attribute female --clip 2 --noise 0.1 --trials 2000",
+        "leakgauge guarantee randhie --attribute female --clip 2 --noise 0.1 --trials 1000",
     ),
 )
 """The reports, in the order of the page."""

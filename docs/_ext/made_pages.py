@@ -38,9 +38,10 @@ def write_pages(app: Sphinx) -> None:
         pages["parts/gallery.md"] = gallery.page(extra / gallery.FOLDER, logger.info)
     else:  # for a quick look at the other pages
         pages["parts/gallery.md"] = "This build made no reports.\n"
+    names = _copy_examples(docs.parent / EXAMPLES, made / EXAMPLES)
+    pages["parts/examples.md"] = _listed(names)
     for name, text in pages.items():
         _write(made / name, text)
-    _copy_examples(docs.parent / EXAMPLES, made / EXAMPLES)
 
 
 def _write(path: Path, text: str) -> None:
@@ -49,13 +50,20 @@ def _write(path: Path, text: str) -> None:
         write_text(path, text)
 
 
-def _copy_examples(source: Path, target: Path) -> None:
+def _listed(names: list[str]) -> str:
+    """A table of contents of the copies; Sphinx warns of an empty one."""
+    entries = "\n".join(f"generated/{EXAMPLES}/{Path(name).stem}" for name in names)
+    return f"```{{toctree}}\n{entries}\n```\n" if names else "No notebook is there yet.\n"
+
+
+def _copy_examples(source: Path, target: Path) -> list[str]:
     found = {one.name for one in source.glob("*.ipynb")}
     for old in target.glob("*.ipynb"):
         if old.name not in found:
             old.unlink()
     for name in sorted(found):
         shutil.copy2(source / name, target / name)
+    return sorted(found)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
