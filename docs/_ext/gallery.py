@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,4 +102,5 @@ def _make(report: Report, target: Path) -> None:
 
 def _entry(report: Report) -> str:
     link = f'<p><a href="{FOLDER}/{report.name}.html">Open the report</a></p>'
-    return f"## {report.title}\n\n{report.about}\n\n{link}\n\n```console\n$ {report.command}\n```\n"
+    shown = " \\\n    ".join(textwrap.wrap(report.command, 72, break_on_hyphens=False))
+    return f"## {report.title}\n\n{report.about}\n\n{link}\n\n```console\n$ {shown}\n```\n"
