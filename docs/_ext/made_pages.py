@@ -66,8 +66,18 @@ def _copy_examples(source: Path, target: Path) -> list[str]:
     return sorted(found)
 
 
+def _quiet_kernels(folder: Path) -> None:
+    """Run notebooks without the builder's own IPython files, and without the kernel's warnings."""
+    profile = folder / "profile_default"
+    profile.mkdir(parents=True, exist_ok=True)
+    write_text(profile / "ipython_kernel_config.py", "get_config().IPKernelApp.log_level = 40\n")
+    os.environ["IPYTHONDIR"] = str(folder)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the pages to the start of a build."""
-    (Path(app.confdir) / "generated" / "extra").mkdir(parents=True, exist_ok=True)
+    made = Path(app.confdir) / "generated"
+    (made / "extra").mkdir(parents=True, exist_ok=True)
+    _quiet_kernels(made / "ipython")
     app.connect("builder-inited", write_pages)
     return {"parallel_read_safe": True}
