@@ -46,7 +46,7 @@ bench: $(INSTALLED)
 
 # Warnings are errors; notebooks run; a link that leads nowhere fails. Without real data.
 docs: $(DOCS_INSTALLED)
-	rm -rf build/docs build/docs-cache
+	rm -rf build/docs build/docs-cache docs/generated
 	env -u LEAKGAUGE_DATA OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -E -W --keep-going -n \
 		--quiet -d build/docs-cache docs build/docs
 	$(BIN)/python docs/_ext/check_links.py build/docs
@@ -65,7 +65,7 @@ wheel-check: wheel
 	build/wheel-check/bin/python -m pip install --quiet --dry-run -c constraints.txt "$$(ls dist/*.whl)[all]"
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist docs/generated .pytest_cache .mypy_cache .ruff_cache
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
