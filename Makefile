@@ -3,6 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DOCS_INSTALLED := $(VENV)/.docs-installed
 # Two processes of one thread each: faster than one process whose products take both cores.
 # A file's tests stay in one process, so that a module's fixtures are made once; files keep their
 # order, which ends with short ones, so that neither process waits for the other.
@@ -14,7 +15,7 @@ ifneq ($(DATA),)
 export LEAKGAUGE_DATA ?= $(DATA)
 endif
 
-.PHONY: demo test test-all check format bench wheel wheel-check clean
+.PHONY: demo test test-all check format bench docs wheel wheel-check clean
 
 demo: $(INSTALLED)
 	$(BIN)/leakgauge demo
@@ -43,6 +44,14 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/monitor.py
 	$(BIN)/python benchmarks/inference.py
 
+# Warnings are errors; notebooks run; a link that leads nowhere fails. Without real data.
+docs: $(DOCS_INSTALLED)
+	rm -rf build/docs build/docs-cache docs/generated
+	env -u LEAKGAUGE_DATA OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -E -W --keep-going -n \
+		--quiet -d build/docs-cache docs build/docs
+	$(BIN)/python docs/_ext/check_links.py build/docs
+	@echo "documentation: build/docs/index.html"
+
 wheel: $(INSTALLED)
 	rm -rf dist
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
@@ -56,9 +65,13 @@ wheel-check: wheel
 	build/wheel-check/bin/python -m pip install --quiet --dry-run -c constraints.txt "$$(ls dist/*.whl)[all]"
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist docs/generated .pytest_cache .mypy_cache .ruff_cache
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	touch $@
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
 	touch $@

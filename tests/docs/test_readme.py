@@ -169,17 +169,6 @@ def test_the_picture_is_small() -> None:
     assert 0 < PICTURE.stat().st_size < 150_000
 
 
-@pytest.mark.parametrize(
-    "page",
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))],
-    ids=lambda page: page.name,
-)
-def test_links_lead_to_files(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))
-    local = [one for one in targets if not one.startswith("http")]
-    assert [one for one in local if not (page.parent / one).exists()] == []
-
-
 def test_every_command_is_run_or_installs() -> None:
     every = [one for block in COMMANDS for one in block]
     assert set(INSTALLS) <= set(every)

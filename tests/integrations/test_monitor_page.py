@@ -1,4 +1,4 @@
-"""docs/monitor.md: its Python runs as it stands, in one session; its logs are read back."""
+"""docs/how-to/monitor.md: its Python runs as it stands, in one session; its logs are read back."""
 
 import logging
 import re
@@ -12,7 +12,7 @@ import torch
 from leakgauge import Monitor
 from support.loops import QUICK, network, train
 
-PAGE = (Path(__file__).parents[2] / "docs" / "monitor.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "monitor.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of four other packages

@@ -22,7 +22,7 @@ from leakgauge.runs.spec import Spec, declared
 from support import command
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "grid-keys.md"
+PAGE = ROOT / "docs" / "reference" / "grid-keys.md"
 EXPERIMENTS = sorted((ROOT / "experiments").rglob("*.yaml"))
 ASKS = {name: next(iter(question.asks)) for name, question in questions().items()}
 
@@ -213,7 +213,7 @@ def test_the_command_prints_the_schema() -> None:
 
 
 def test_the_page_is_up_to_date() -> None:
-    """``leakgauge schema --markdown > docs/grid-keys.md`` makes it."""
+    """``leakgauge schema --markdown > docs/reference/grid-keys.md`` makes it."""
     assert PAGE.read_text(encoding="utf-8") == command.run("schema", "--markdown").stdout
 
 

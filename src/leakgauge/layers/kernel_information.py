@@ -56,7 +56,7 @@ def information_bounds(
     A layer is deterministic, so that its output tells apart any two records that it does not map
     to one point, and the information is trivial or infinite. Gaussian noise of variance
     ``sigma2`` makes it finite; the figures depend on it, and on the scale of the outputs. Then,
-    with k(d) = exp(-d^2 / (2 a sigma2)), the information lies between
+    with k(d) = exp(-d^2 / (2 a sigma2)), the information lies between::
 
         -(1/n) sum_i log2 (1/n) sum_j k(|t_i - t_j|)
 

@@ -89,7 +89,9 @@ class Measurement:
     Attributes:
         question: name of the question, for example ``"inference"``.
         game: ``"property"``, ``"attribute"``, ...
-        dataset: name of the data, as the report shows it; ``label`` and ``secret`` likewise.
+        dataset: name of the data, as the report shows it.
+        label: name of what the model predicts.
+        secret: name of what nobody should learn.
         defense: the defense's name; ``"none"`` without one.
         knowledge: ``"static"`` or ``"adaptive"``: what the adversary knows of the defense.
         adversary: the adversary's name as the user typed it.

@@ -1,0 +1,34 @@
+"""Puts drawn diagrams into the page, so that they follow its light or dark colours."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+FOLDER = "diagrams/"
+
+
+class InlineDiagrams(SphinxPostTransform):
+    """Replaces an image of ``diagrams/`` by its drawing."""
+
+    default_priority = 5
+    formats = ("html",)
+
+    def run(self, **_: Any) -> None:
+        """Replace each such image of the page."""
+        for image in list(self.document.findall(nodes.image)):
+            if image["uri"].startswith(FOLDER):
+                text = (Path(self.env.srcdir) / image["uri"]).read_text(encoding="utf-8")
+                drawing = re.sub(r"<style>.*?</style>\s*", "", text, flags=re.DOTALL)
+                image.replace_self(
+                    nodes.raw("", f'<div class="diagram">{drawing}</div>', format="html")
+                )
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Add the transform."""
+    app.add_post_transform(InlineDiagrams)
+    return {"parallel_read_safe": True}
