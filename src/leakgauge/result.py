@@ -12,6 +12,8 @@ from leakgauge.results.measurements import Measurement
 from leakgauge.runs.audit import AuditRun
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from leakgauge.evidence.controls import Control
     from leakgauge.evidence.gate import Gate
 
@@ -49,6 +51,15 @@ class Result:
     def not_asked(self) -> Sequence[str]:
         """For each question that the data do not allow, why, and what would allow it."""
         return self.run.description.notes
+
+    @property
+    def pictures(self) -> "dict[str, Tensor]":
+        """The true and rebuilt images, uint8 ``[n, c, h, w]``, by what they are.
+
+        ``"truth"`` first, where it is known, then each attack, with its defense. Empty where no
+        image was rebuilt, or ``redact`` keeps none.
+        """
+        return {name: one for section in self.sections for name, one in section.pictures.items()}
 
     def gate(self, *rules: str) -> "Gate":
         """Return the decision of rules such as ``"advantage.high > 0.05"``, as ``--fail-if``.

@@ -1,12 +1,15 @@
 """The parts of a report that a question gives: summary rows, a section, charts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
 
 from leakgauge.results.measurements import Estimate
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Level = Literal["strong", "clear", "weak", "inconclusive", "none", "below", "unknown"]
 """Amount of leakage, which colours a badge; ``inconclusive`` may hide some, ``below`` is invalid,
@@ -120,6 +123,7 @@ class Section:
         nav: anchors inside and their titles.
         style: CSS of this section.
         private: whether it shows private records.
+        pictures: the images that it shows, uint8 ``[n, c, h, w]``, by what they are.
     """
 
     name: str
@@ -135,6 +139,7 @@ class Section:
     nav: Sequence[tuple[str, str]] = ()
     style: str = ""
     private: bool = False
+    pictures: "Mapping[str, Tensor]" = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,14 @@ def section_of(
         nav=_nav(values),
         style=files(PACKAGE).joinpath("section.css").read_text("utf-8"),
         private=bool(pictures or rows),
+        pictures=_named(pictures, tests),
     )
+
+
+def _named(pictures: Mapping[str, Tensor], tests: list[Test]) -> dict[str, Tensor]:
+    """The pictures by what they are, the truth first."""
+    names = {TRUTH: TRUTH} | {str(at): test.who for at, test in enumerate(tests)}
+    return {name: pictures[key] for key, name in names.items() if key in pictures}
 
 
 def _values(

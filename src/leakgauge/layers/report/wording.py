@@ -37,6 +37,9 @@ def where(rows: Sequence[LayerRow], level: Level, one: Measurement) -> str:
     )
 
 
+_MORE = "name a smaller `under`, or bring more records"
+
+
 def advice_text(advice: Advice, rows: Sequence[LayerRow]) -> str:
     """Return the advice and what an attack that meets it is left with."""
     done = "Hide" if advice.protect == HIDE else f"Use `{advice.protect}` on"
@@ -45,9 +48,15 @@ def advice_text(advice: Advice, rows: Sequence[LayerRow]) -> str:
         f"({interval(advice.after)})"
     )
     if not advice.layers:
+        whole = f"{number(advice.before.value)} ({interval(advice.before)})"
+        if advice.holds:
+            return (
+                f"No layer needs protection to keep the advantage under {advice.under:g}: "
+                f"it is {whole}."
+            )
         return (
-            f"No layer needs protection to keep the advantage under {advice.under:g}: "
-            f"it is {number(advice.before.value)} ({interval(advice.before)})."
+            f"The attacker's own batches show no layer to protect, but on private batches the "
+            f"advantage is {whole}, more than {advice.under:g}: {_MORE}."
         )
     names = ", ".join(f"`{name}`" for name in advice.layers)
     if len(advice.layers) == len(rows):
@@ -59,7 +68,7 @@ def advice_text(advice: Advice, rows: Sequence[LayerRow]) -> str:
     if not advice.holds:
         text += (
             f" The advice does not hold: more than {advice.under:g} is left. The attacker's own "
-            "batches showed less; name a smaller `under`, or bring more records."
+            f"batches showed less; {_MORE}."
         )
     return text
 
