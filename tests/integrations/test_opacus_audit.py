@@ -247,7 +247,7 @@ def test_the_number_of_records_leaks_by_the_divisor(reported: Profile) -> None:
         def run(member: bool, seed: int, divisor: int | None = divisor) -> float:
             return line(member, seed, divisor=divisor, width=30)[0]
 
-        found = audit_runs(run, reported, runs=160)
+        found = audit_runs(run, reported, runs=240)
         assert found.flagged == flagged
         assert (found.bounds[0].low > reported.epsilon) == flagged
 

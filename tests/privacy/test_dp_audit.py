@@ -129,6 +129,8 @@ def test_the_table_json_and_verdict_of_an_audit() -> None:
     assert len(both.bounds) == 4
     assert both.guesses == silent.guesses
     assert both.errors is not None
+    with pytest.raises(InputError, match="different claims"):
+        silent.beside(audit_many_runs(*shift(5.0, 100, 0), gaussian(1.0)))
 
 
 def test_too_few_canaries_say_so() -> None:

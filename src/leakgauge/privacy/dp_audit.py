@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from leakgauge.core.checks import require
 from leakgauge.privacy.estimate import (
     Errors,
     epsilon_clopper_pearson,
@@ -105,7 +106,15 @@ class DpAudit:
         Args:
             other: of the same claim, from many runs where this one is from one run, or the
                 other way round.
+
+        Raises:
+            InputError: the claims differ.
         """
+        require(
+            self.claim == other.claim,
+            f"the audits have different claims, epsilon {self.claim.epsilon:.3g} and "
+            f"{other.claim.epsilon:.3g}; expected two audits of the same training",
+        )
         return replace(
             self,
             bounds=(*self.bounds, *other.bounds),
