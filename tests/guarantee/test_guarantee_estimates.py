@@ -23,8 +23,8 @@ from leakgauge.guarantee import (
     theory_of,
     threshold_in_sample,
 )
-from leakgauge.guarantee.threshold import epsilon_objective, fewest_errors
 from leakgauge.privacy.accounting import delta_gaussian, epsilon_gaussian
+from leakgauge.privacy.threshold import epsilon_objective, fewest_errors
 from support.references import guarantee as literal
 
 Floats = NDArray[np.float64]

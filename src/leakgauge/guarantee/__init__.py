@@ -7,12 +7,6 @@ from leakgauge.core.lazy import attach
 if TYPE_CHECKING:
     from leakgauge.guarantee.canary import Canary as Canary
     from leakgauge.guarantee.canary import craft as craft
-    from leakgauge.guarantee.estimate import Errors as Errors
-    from leakgauge.guarantee.estimate import epsilon_clopper_pearson as epsilon_clopper_pearson
-    from leakgauge.guarantee.estimate import epsilon_gaussian_dp as epsilon_gaussian_dp
-    from leakgauge.guarantee.estimate import epsilon_of_mu as epsilon_of_mu
-    from leakgauge.guarantee.estimate import largest_showable as largest_showable
-    from leakgauge.guarantee.estimate import mu_clopper_pearson as mu_clopper_pearson
     from leakgauge.guarantee.game import AuditResult as AuditResult
     from leakgauge.guarantee.game import audit_pair as audit_pair
     from leakgauge.guarantee.mechanism import DPSGD as DPSGD
@@ -30,9 +24,15 @@ if TYPE_CHECKING:
     from leakgauge.guarantee.statistic import Statistic as Statistic
     from leakgauge.guarantee.theory import Theory as Theory
     from leakgauge.guarantee.theory import theory_of as theory_of
-    from leakgauge.guarantee.threshold import choose_threshold as choose_threshold
-    from leakgauge.guarantee.threshold import errors_at as errors_at
-    from leakgauge.guarantee.threshold import threshold_in_sample as threshold_in_sample
+    from leakgauge.privacy.estimate import Errors as Errors
+    from leakgauge.privacy.estimate import epsilon_clopper_pearson as epsilon_clopper_pearson
+    from leakgauge.privacy.estimate import epsilon_gaussian_dp as epsilon_gaussian_dp
+    from leakgauge.privacy.estimate import epsilon_of_mu as epsilon_of_mu
+    from leakgauge.privacy.estimate import largest_showable as largest_showable
+    from leakgauge.privacy.estimate import mu_clopper_pearson as mu_clopper_pearson
+    from leakgauge.privacy.threshold import choose_threshold as choose_threshold
+    from leakgauge.privacy.threshold import errors_at as errors_at
+    from leakgauge.privacy.threshold import threshold_in_sample as threshold_in_sample
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
@@ -41,7 +41,7 @@ else:
             "Attribute": "leakgauge.guarantee.pair",
             "Canary": "leakgauge.guarantee.canary",
             "Craft": "leakgauge.guarantee.search",
-            "Errors": "leakgauge.guarantee.estimate",
+            "Errors": "leakgauge.privacy.estimate",
             "LayerRatio": "leakgauge.guarantee.statistic",
             "LikelihoodRatio": "leakgauge.guarantee.statistic",
             "Mechanism": "leakgauge.guarantee.mechanism",
@@ -55,15 +55,15 @@ else:
             "attribute_of": "leakgauge.guarantee.pair",
             "audit_pair": "leakgauge.guarantee.game",
             "choose_pairs": "leakgauge.guarantee.pair",
-            "choose_threshold": "leakgauge.guarantee.threshold",
+            "choose_threshold": "leakgauge.privacy.threshold",
             "craft": "leakgauge.guarantee.canary",
-            "epsilon_clopper_pearson": "leakgauge.guarantee.estimate",
-            "epsilon_gaussian_dp": "leakgauge.guarantee.estimate",
-            "epsilon_of_mu": "leakgauge.guarantee.estimate",
-            "errors_at": "leakgauge.guarantee.threshold",
-            "largest_showable": "leakgauge.guarantee.estimate",
-            "mu_clopper_pearson": "leakgauge.guarantee.estimate",
+            "epsilon_clopper_pearson": "leakgauge.privacy.estimate",
+            "epsilon_gaussian_dp": "leakgauge.privacy.estimate",
+            "epsilon_of_mu": "leakgauge.privacy.estimate",
+            "errors_at": "leakgauge.privacy.threshold",
+            "largest_showable": "leakgauge.privacy.estimate",
+            "mu_clopper_pearson": "leakgauge.privacy.estimate",
             "theory_of": "leakgauge.guarantee.theory",
-            "threshold_in_sample": "leakgauge.guarantee.threshold",
+            "threshold_in_sample": "leakgauge.privacy.threshold",
         },
     )

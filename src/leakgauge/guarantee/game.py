@@ -8,17 +8,17 @@ from numpy.typing import NDArray
 from leakgauge.core.checks import require
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.gradients import MAX_BYTES, params_of
-from leakgauge.guarantee.estimate import (
-    epsilon_clopper_pearson,
-    epsilon_gaussian_dp,
-    largest_showable,
-)
 from leakgauge.guarantee.mechanism import DPSGD, Mechanism
 from leakgauge.guarantee.pair import Pair
 from leakgauge.guarantee.release import hypotheses_of, score_releases
 from leakgauge.guarantee.statistic import LikelihoodRatio, Statistic
 from leakgauge.guarantee.theory import Theory, theory_of
-from leakgauge.guarantee.threshold import (
+from leakgauge.privacy.estimate import (
+    epsilon_clopper_pearson,
+    epsilon_gaussian_dp,
+    largest_showable,
+)
+from leakgauge.privacy.threshold import (
     choose_threshold,
     epsilon_objective,
     errors_at,

@@ -68,7 +68,8 @@ class OpacusMechanism:
         self.claimed(1)
         require(
             importlib.util.find_spec("opacus") is not None,
-            "opacus is not installed, so its optimizer cannot be audited; pip install opacus",
+            "opacus is not installed, so its optimizer cannot be audited; install it with: "
+            "pip install 'leakgauge[opacus]'",
         )
 
     def claimed(self, batch: int) -> DPSGD:

@@ -130,8 +130,8 @@ class GuaranteeSpec(Spec):
             InputError: a value is outside its bounds, settings contradict one another, the trials
                 are too few, or the mechanism cannot be loaded.
         """
-        from leakgauge.guarantee.estimate import largest_showable
         from leakgauge.guarantee.run.mechanisms import build_mechanism
+        from leakgauge.privacy.estimate import largest_showable
 
         super().check()
         require(

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from leakgauge.core.checks import require, require_count
-from leakgauge.guarantee.estimate import epsilon_of_mu
 from leakgauge.guarantee.mechanism import DPSGD
 from leakgauge.privacy.accounting import GAUSSIAN, Epsilon, epsilon_classic
+from leakgauge.privacy.estimate import epsilon_of_mu
 
 
 @dataclass(frozen=True)

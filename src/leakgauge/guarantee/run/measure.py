@@ -9,7 +9,6 @@ import numpy as np
 
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.versions import versions
-from leakgauge.guarantee.estimate import Errors, epsilon_gaussian_dp
 from leakgauge.guarantee.game import AuditResult
 from leakgauge.guarantee.metrics import (
     DISTANCE_OVER_CLIP,
@@ -21,6 +20,7 @@ from leakgauge.guarantee.metrics import (
 )
 from leakgauge.guarantee.pair import Pair
 from leakgauge.guarantee.spec import QUESTION, GuaranteeSpec, claimed
+from leakgauge.privacy.estimate import Errors, epsilon_gaussian_dp
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Histogram, Measurement
 
 BINS = 60

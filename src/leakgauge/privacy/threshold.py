@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from leakgauge.guarantee.estimate import Errors, epsilon_of_errors, require_share
+from leakgauge.privacy.estimate import Errors, epsilon_of_errors, require_share
 from leakgauge.results.statistics import Floats, Ints, clopper_pearson_upper
 
 Objective = Callable[[Floats, Floats], Floats]

@@ -1,0 +1,275 @@
+"""What canaries show of a training with differential privacy, beside what its accountant claims."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leakgauge.core.checks import require
+from leakgauge.privacy.estimate import (
+    Errors,
+    epsilon_clopper_pearson,
+    epsilon_gaussian_dp,
+    epsilon_of_mu,
+)
+from leakgauge.privacy.many_runs import Run, errors_of, scores_of
+from leakgauge.privacy.one_run import (
+    Guesses,
+    epsilon_one_run,
+    epsilon_one_run_f_dp,
+    guess,
+    guesses_for,
+    mu_of_accuracy,
+    p_value_f_dp,
+    smallest_seen,
+)
+from leakgauge.privacy.profile import Floats, Profile
+
+ANY = "any mechanism"
+GAUSSIAN = "Gaussian noise"
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """An epsilon that canaries show.
+
+    Attributes:
+        method: how it is computed.
+        holds_for: ``"any mechanism"``, or ``"Gaussian noise"`` where the bound takes the errors to
+            be those of such noise.
+        value: the point estimate.
+        low: epsilon is at least this number, with the audit's confidence.
+        most: the largest ``low`` that this number of canaries or runs can show.
+        n: number of canaries, or of runs that are judged.
+    """
+
+    method: str
+    holds_for: str
+    value: float
+    low: float
+    most: float
+    n: int
+
+
+@dataclass(frozen=True)
+class DpAudit:
+    """The claim of an accountant and what canaries show.
+
+    Attributes:
+        claim: epsilon of the accountant, at several deltas.
+        confidence: one-sided, of each bound and of each test on its own.
+        bounds: epsilon is at least these, at the claim's delta.
+        refuted_by: which tests of the claim fail; empty where none does.
+        p_value: of the claim in one run; None without one.
+        guesses: of one run; None without one.
+        errors: of many runs, at the threshold that contradicts the claim most; None without them.
+        smallest_seen: the smallest epsilon of Gaussian noise at which one run would refute the
+            claim if canaries were guessed as well as expected; None where no guesses suffice, or
+            there is no such run.
+    """
+
+    claim: Profile
+    confidence: float
+    bounds: tuple[LowerBound, ...]
+    refuted_by: tuple[str, ...] = ()
+    p_value: float | None = None
+    guesses: Guesses | None = None
+    errors: Errors | None = None
+    smallest_seen: float | None = None
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the canaries refute the claim, at any delta at which it was read."""
+        return bool(self.refuted_by)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        claimed = f"the claimed epsilon {self.claim.epsilon:.3g} at delta {self.claim.delta:g}"
+        if self.flagged:
+            tests = " and by ".join(self.refuted_by)
+            return f"REFUTED by {tests}: training leaks more than {claimed}."
+        seen = "" if self.guesses is None else self._unseen()
+        return f"Not refuted: canaries do not contradict {claimed}.{seen} This proves no guarantee."
+
+    def _unseen(self) -> str:
+        if self.smallest_seen is None:
+            return " So few canaries could not have contradicted it: plant more."
+        return f" One run would have missed an epsilon below about {self.smallest_seen:.3g}."
+
+    def beside(self, other: "DpAudit") -> "DpAudit":
+        """Return one audit with the bounds of both; it is flagged where one of them is.
+
+        Args:
+            other: of the same claim, from many runs where this one is from one run, or the
+                other way round.
+
+        Raises:
+            InputError: the claims differ.
+        """
+        require(
+            self.claim == other.claim,
+            f"the audits have different claims, epsilon {self.claim.epsilon:.3g} and "
+            f"{other.claim.epsilon:.3g}; expected two audits of the same training",
+        )
+        return replace(
+            self,
+            bounds=(*self.bounds, *other.bounds),
+            refuted_by=(*self.refuted_by, *other.refuted_by),
+            p_value=other.p_value if self.p_value is None else self.p_value,
+            guesses=self.guesses or other.guesses,
+            errors=self.errors or other.errors,
+            smallest_seen=other.smallest_seen if self.guesses is None else self.smallest_seen,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; infinite ones are None."""
+        plain = {**asdict(self), "flagged": self.flagged, "verdict": self.verdict}
+        plain["claim"]["epsilon"] = self.claim.epsilon
+        return _finite(json.loads(json.dumps(plain)))  # type: ignore[no-any-return]
+
+    def __str__(self) -> str:
+        """A table and the verdict."""
+        rows = [
+            ("epsilon", "holds for", "estimate", f"at least ({self.confidence:.0%})", "could show"),
+            ("claimed by the accountant", "", f"{self.claim.epsilon:.3g}", "", ""),
+            *(
+                (one.method, one.holds_for, f"{one.value:.3g}", f"{one.low:.3g}", f"{one.most:.3g}")
+                for one in self.bounds
+            ),
+        ]
+        widths = [max(len(row[k]) for row in rows) for k in range(5)]
+        lines = [
+            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows
+        ]
+        lines.insert(1, "  ".join("-" * width for width in widths))
+        return "\n".join(line.rstrip() for line in (*lines, "", self.verdict))
+
+
+def audit_one_run(
+    scores: Floats,
+    included: NDArray[np.bool_],
+    claim: Profile,
+    *,
+    guesses: int | None = None,
+    confidence: float = 0.99,
+) -> DpAudit:
+    """Return what the canaries of one run show.
+
+    Args:
+        scores: of the canaries ``[m]``; larger ones speak for in.
+        included: which were in ``[m]``, by independent fair coins.
+        claim: of the accountant.
+        guesses: how many canaries are guessed, half of them in. None takes the number at which
+            the smallest violation of the claim is seen. Choose another one before the run.
+        confidence: with which a true claim is not refuted.
+
+    References:
+        Steinke et al., 2023; Mahloujifar et al., 2025.
+    """
+    m, delta = len(scores), claim.delta
+    made = guesses or guesses_for(m, claim.least_false_positives, confidence=confidence)
+    seen = guess(scores, included, made)
+    best = Guesses(m, made, made)
+    p_value = p_value_f_dp(seen, claim.least_false_positives)
+    mu = smallest_seen(m, made, claim.least_false_positives, confidence=confidence)
+    wrong = max(1, made - seen.correct)
+    bounds = (
+        LowerBound(
+            "one run (Steinke et al. 2023)",
+            ANY,
+            max(0.0, float(np.log(max(1, seen.correct) / wrong))),
+            epsilon_one_run(seen, delta, confidence=confidence),
+            epsilon_one_run(best, delta, confidence=confidence),
+            m,
+        ),
+        LowerBound(
+            "one run (Mahloujifar et al. 2025)",
+            GAUSSIAN,
+            epsilon_of_mu(mu_of_accuracy((made - wrong) / made, made / m), delta),
+            epsilon_one_run_f_dp(seen, delta, confidence=confidence),
+            epsilon_one_run_f_dp(best, delta, confidence=confidence),
+            m,
+        ),
+    )
+    refuted = (f"one run (p = {p_value:.2g})",) if p_value < 1 - confidence else ()
+    return DpAudit(
+        claim,
+        confidence,
+        bounds,
+        refuted,
+        p_value,
+        guesses=seen,
+        smallest_seen=None if mu is None else epsilon_of_mu(mu, delta),
+    )
+
+
+def audit_many_runs(
+    out: Floats, inside: Floats, claim: Profile, *, confidence: float = 0.99
+) -> DpAudit:
+    """Return what scores of many runs show; see ``audit_runs``.
+
+    Args:
+        out: scores of independent runs without a record ``[n]``.
+        inside: with it ``[k]``; larger ones speak for in.
+        claim: of the accountant.
+        confidence: with which a true claim is not refuted.
+    """
+    found, delta = errors_of(out, inside, claim, confidence=confidence), claim.delta
+    best = Errors(0, 0, found.claim.negatives, found.claim.positives)
+    bounds = tuple(
+        LowerBound(
+            f"{len(out) + len(inside)} runs ({name})",
+            holds_for,
+            (shown := measure(errors, delta, confidence=confidence)).value,
+            shown.low,
+            measure(best, delta, confidence=confidence).low,
+            shown.n,
+        )
+        for name, holds_for, errors, measure in (
+            ("Clopper-Pearson", ANY, found.epsilon, epsilon_clopper_pearson),
+            ("Nasr et al. 2023", GAUSSIAN, found.gaussian, epsilon_gaussian_dp),
+        )
+    )
+    refuted = claim.refuted_by(found.claim, confidence=confidence)
+    return DpAudit(
+        claim,
+        confidence,
+        bounds,
+        (f"{len(out) + len(inside)} runs",) if refuted else (),
+        errors=found.claim,
+    )
+
+
+def audit_runs(
+    run: Run, claim: Profile, *, runs: int, seed: int = 0, confidence: float = 0.99
+) -> DpAudit:
+    """Return what many runs show, half of them with one record more.
+
+    Args:
+        run: (whether the record is in, seed) -> score of a whole run; larger ones speak for in.
+        claim: of the accountant.
+        runs: number of runs, even. Half of them choose thresholds, the other half is judged.
+        seed: each run gets one of its own.
+        confidence: with which a true claim is not refuted.
+
+    >>> import random
+    >>> flip = lambda member, seed: random.Random(seed).gauss(float(member), 10.0)
+    >>> audit_runs(flip, Profile(1e-5, ((1.0, 1e-5),)), runs=40).flagged
+    False
+
+    References:
+        Jagielski et al., 2020; Nasr et al., 2023.
+    """
+    return audit_many_runs(*scores_of(run, runs, seed=seed), claim, confidence=confidence)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

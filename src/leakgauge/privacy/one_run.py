@@ -1,0 +1,347 @@
+"""Lower bounds of epsilon from a single run, in which many canaries were in or out by own coins.
+
+Each of m canaries is in the data with probability 1/2, independently. The auditor sees what the
+mechanism releases, and guesses of r of them whether they were in. Differential privacy for one
+record bounds how many of these guesses are correct, so that many correct ones refute it. No model
+of the mechanism enters; the bounds hold however canaries disturb each other.
+
+The number of guesses must not depend on which canaries were in.
+
+References:
+    Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS 2023
+    (arXiv 2305.08846).
+    Mahloujifar, Melis and Chaudhuri, Auditing f-Differential Privacy in One Run, ICML 2025
+    (arXiv 2410.22235).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special, stats
+
+from leakgauge.core.checks import require, require_count
+from leakgauge.privacy.estimate import epsilon_of_mu, require_share
+from leakgauge.privacy.profile import (
+    Floats,
+    LeastFalsePositives,
+    gaussian_least_false_positives,
+)
+
+LARGEST_EPSILON = 700.0
+LARGEST_MU = 40.0
+_SIDE = 64
+"""Values that a search tries at once; each round narrows it by this factor."""
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """How many guesses on canaries were correct.
+
+    Attributes:
+        canaries: m, each in with probability 1/2.
+        made: r, number of guesses; on the others the auditor abstained.
+        correct: v.
+
+    Raises:
+        InputError: there are no guesses, or more than canaries, or more correct ones than guesses.
+    """
+
+    canaries: int
+    made: int
+    correct: int
+
+    def __post_init__(self) -> None:
+        require_count(self.canaries, "number of canaries")
+        require_count(self.made, "number of guesses")
+        require(
+            self.made <= self.canaries,
+            f"{self.made} guesses on {self.canaries} canaries; expected at most one on each",
+        )
+        require(
+            0 <= self.correct <= self.made,
+            f"{self.correct} of {self.made} guesses are correct; expected 0 to {self.made}",
+        )
+
+
+def guess(scores: Floats, included: NDArray[np.bool_], made: int) -> Guesses:
+    """Return how many guesses are correct: the highest scores are guessed in, the lowest out.
+
+    Args:
+        scores: of the canaries ``[m]``; larger ones speak for in.
+        included: which were in ``[m]``.
+        made: r, half of them (rounded up) on the highest scores. Equal scores keep their order.
+
+    >>> guess(np.array([0.1, 3.0, -2.0, 0.5]), np.array([True, True, False, True]), 2)
+    Guesses(canaries=4, made=2, correct=2)
+    """
+    require(
+        scores.shape == included.shape and scores.ndim == 1,
+        f"scores are {list(scores.shape)}, memberships {list(included.shape)}; expected both [m]",
+    )
+    require(bool(np.isfinite(scores).all()), "a canary's score is not finite; training diverged")
+    require(made <= len(scores), f"{made} guesses on {len(scores)} canaries; expected at most one")
+    order = np.argsort(scores, kind="stable")
+    out, in_ = order[: made // 2], order[len(order) - (made - made // 2) :]
+    correct = int(included[in_].sum() + (~included[out]).sum())
+    return Guesses(len(scores), made, correct)
+
+
+def p_value_one_run(guesses: Guesses, epsilon: float, delta: float) -> float:
+    """Return an upper bound of the probability of so many correct guesses under (epsilon, delta).
+
+    ``f(v) + 2 m delta max_i (f(v - i) - f(v)) / i``, where f(v) is the probability of v or more
+    successes in r trials of rate ``exp(epsilon) / (1 + exp(epsilon))``.
+
+    Args:
+        guesses: of the run.
+        epsilon: at least 0.
+        delta: in [0, 1).
+
+    >>> round(p_value_one_run(Guesses(10, 10, 10), 0.0, 0.0), 6) == round(0.5**10, 6)
+    True
+
+    References:
+        Steinke et al., 2023, Theorem 5.2 and Algorithm 1.
+    """
+    require(epsilon >= 0, f"epsilon is {epsilon:g}; expected a number of at least 0")
+    require_share(delta)
+    rate, r, v = float(special.expit(epsilon)), guesses.made, guesses.correct
+    tail = float(stats.binom.sf(v - 1, r, rate))
+    if delta == 0 or v == 0:
+        return tail
+    i = np.arange(1, v + 1)  # beyond v the tail stays 1, so that larger i divide more
+    more = (stats.binom.sf(v - i - 1, r, rate) - tail) / i
+    return min(1.0, tail + 2 * guesses.canaries * delta * float(more.max()))
+
+
+def epsilon_one_run(guesses: Guesses, delta: float, *, confidence: float = 0.99) -> float:
+    """Return the epsilon that one run shows at least, with a confidence; 0 where it shows none.
+
+    Args:
+        guesses: of the run.
+        delta: in [0, 1).
+        confidence: one-sided: the bound is too large with probability ``1 - confidence`` at most.
+
+    >>> bound = epsilon_one_run(Guesses(100, 100, 100), 0.0, confidence=0.95)
+    >>> bool(abs(bound - np.log(0.05**0.01 / (1 - 0.05**0.01))) < 1e-6)
+    True
+
+    References:
+        Steinke et al., 2023.
+    """
+    significance = _significance(confidence)
+
+    def excess(epsilon: float) -> float:
+        return p_value_one_run(guesses, epsilon, delta) - significance
+
+    if excess(0.0) >= 0:
+        return 0.0
+    high = 1.0
+    while excess(high) < 0:
+        high *= 2
+        if high > LARGEST_EPSILON:
+            return LARGEST_EPSILON
+    low = float(optimize.brentq(excess, 0.0, high, xtol=1e-9))
+    return max(0.0, low)
+
+
+def refuted(
+    guesses: Guesses, least: LeastFalsePositives, significance: Floats | float
+) -> NDArray[np.bool_]:
+    """Return whether so many correct guesses have a probability below a significance.
+
+    Let p_i be the probability of exactly i correct guesses, a_i = sum of (j / m) p_j over j >= i,
+    b_i the same of ((r - j) / m) p_j. Taking one canary in or out turns a correct guess on it into
+    a wrong one, so f-DP asks ``b_(i-1) >= least(a_i)``. From a_v and b_v of a significance, the
+    recursion finds the smallest possible a_0 + b_0, which is r / m in truth. Above it, the
+    significance is impossible.
+
+    Args:
+        guesses: of the run.
+        least: the claim: the smallest FPR of a test with a given power; of both orders of
+            hypotheses.
+        significance: ``[...]``; broadcasts with what ``least`` returns.
+
+    References:
+        Mahloujifar et al., 2025, Theorem 3.2 and Algorithm 3.
+    """
+    m, r, v = guesses.canaries, guesses.made, guesses.correct
+    level = np.asarray(significance, dtype=float)
+    level = level + np.zeros_like(least(level))  # the shape of the answer
+    right, wrong = level * v / m, level * (r - v) / m
+    for i in range(v - 1, -1, -1):
+        fewer = np.maximum(wrong, least(np.minimum(right, 1.0)))
+        if np.array_equal(fewer, wrong):
+            break  # neither changes any more
+        right = right + (fewer - wrong) * (i / (r - i))
+        wrong = fewer
+    found: NDArray[np.bool_] = np.asarray(right + wrong > r / m)
+    return found
+
+
+def p_value_f_dp(guesses: Guesses, least: LeastFalsePositives) -> float:
+    """Return an upper bound of the probability of so many correct guesses under an f-DP claim.
+
+    Args:
+        guesses: of the run.
+        least: the claim, such as ``Profile.least_false_positives``.
+
+    Returns:
+        Between 1e-12 and 1.
+
+    >>> p_value_f_dp(Guesses(100, 100, 50), gaussian_least_false_positives(1.0))
+    1.0
+    """
+
+    def impossible(log_levels: Floats) -> NDArray[np.bool_]:
+        return refuted(guesses, least, np.exp(log_levels))
+
+    # Levels above the answer are impossible; the search is over levels from large to small.
+    largest = 0.0
+    if not bool(impossible(np.array([largest]))[0]):
+        return 1.0
+    return float(math.exp(-_last_true(lambda x: impossible(-x), -math.log(1e-12))))
+
+
+def mu_one_run(guesses: Guesses, *, confidence: float = 0.99) -> float:
+    """Return the mu of a Gaussian mechanism that one run shows at least, with a confidence.
+
+    Args:
+        guesses: of the run.
+        confidence: as for ``epsilon_one_run``.
+
+    References:
+        Mahloujifar et al., 2025, with the trade-off curve of N(0, 1) against N(mu, 1).
+    """
+    significance = _significance(confidence)
+
+    def impossible(mu: Floats) -> NDArray[np.bool_]:
+        return refuted(guesses, gaussian_least_false_positives(mu), significance)
+
+    if not bool(impossible(np.zeros(1))[0]):
+        return 0.0
+    return _last_true(impossible, LARGEST_MU)
+
+
+def epsilon_one_run_f_dp(guesses: Guesses, delta: float, *, confidence: float = 0.99) -> float:
+    """Return the epsilon of the Gaussian mechanism whose mu one run shows at least.
+
+    It is larger than ``epsilon_one_run``, since it takes the errors to be those of Gaussian noise.
+
+    Args:
+        guesses: of the run.
+        delta: in (0, 1).
+        confidence: as for ``epsilon_one_run``.
+    """
+    return epsilon_of_mu(mu_one_run(guesses, confidence=confidence), delta)
+
+
+def accuracy_of_mu(mu: float, share: float) -> float:
+    """Return the expected share of correct guesses on canaries of a Gaussian mechanism.
+
+    Args:
+        mu: shift of a score by being in, in standard deviations.
+        share: of the canaries that are guessed, half of it on each side; in (0, 1].
+
+    >>> round(accuracy_of_mu(2.0, 1.0), 4)  # all are guessed: Phi(1)
+    0.8413
+    """
+
+    def above(cut: float) -> float:  # by symmetry around mu / 2, cut is measured from there
+        return float(special.ndtr(mu / 2 - cut) + special.ndtr(-mu / 2 - cut)) / 2
+
+    cut = 0.0
+    if share < 1:
+        cut = float(optimize.brentq(lambda at: above(at) - share / 2, 0.0, mu / 2 + 40))
+    return float(special.ndtr(mu / 2 - cut) / (2 * above(cut)))
+
+
+def mu_of_accuracy(accuracy: float, share: float) -> float:
+    """Return the mu at which ``accuracy_of_mu`` is an accuracy; 0 for one half or less.
+
+    >>> round(mu_of_accuracy(accuracy_of_mu(1.3, 0.2), 0.2), 6)
+    1.3
+    """
+    if accuracy <= 0.5:
+        return 0.0
+    if accuracy >= accuracy_of_mu(LARGEST_MU, share):
+        return LARGEST_MU
+    return float(optimize.brentq(lambda mu: accuracy_of_mu(mu, share) - accuracy, 0.0, LARGEST_MU))
+
+
+def guesses_for(canaries: int, least: LeastFalsePositives, *, confidence: float = 0.99) -> int:
+    """Return the number of guesses at which the smallest violation of a claim is seen.
+
+    It looks at the claim alone, so that the bounds hold for this number.
+
+    Args:
+        canaries: m, number of canaries.
+        least: the claim.
+        confidence: of the test.
+
+    Returns:
+        An even number; a quarter of the canaries where no number of guesses refutes the claim.
+
+    >>> guesses_for(500, gaussian_least_false_positives(0.3))
+    124
+    """
+    require_count(canaries, "number of canaries")
+    if canaries < 8:
+        return canaries
+    seen = {}
+    for j in range(12):
+        made = max(8, 2 * round(canaries * 2 ** (-j / 2) / 2))
+        if made <= canaries and made not in seen:
+            mu = smallest_seen(canaries, made, least, confidence=confidence)
+            seen[made] = math.inf if mu is None else mu
+    best = min(seen, key=lambda made: (seen[made], -made))
+    return best if math.isfinite(seen[best]) else max(2, 2 * round(canaries / 8))
+
+
+def smallest_seen(
+    canaries: int, made: int, least: LeastFalsePositives, *, confidence: float = 0.99
+) -> float | None:
+    """Return the smallest mu whose canaries refute a claim at their expected accuracy.
+
+    Args:
+        canaries: m.
+        made: number of guesses.
+        least: the claim.
+        confidence: of the test.
+
+    Returns:
+        None where not even guesses without an error would refute it.
+    """
+    significance = _significance(confidence)
+    low, high = -1, made  # of correct guesses: the fewest that refute
+    if not bool(refuted(Guesses(canaries, made, made), least, significance)):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        if bool(refuted(Guesses(canaries, made, middle), least, significance)):
+            high = middle
+        else:
+            low = middle
+    return mu_of_accuracy(high / made, made / canaries)
+
+
+def _last_true(holds: Callable[[Floats], NDArray[np.bool_]], high: float) -> float:
+    """Return the end of the interval from 0 in which a condition holds, from below."""
+    low = 0.0
+    while high - low > 1e-9 * max(1.0, high):
+        tried = np.linspace(low, high, _SIDE + 1)
+        last = int(np.flatnonzero(~np.append(holds(tried[1:]), False))[0])
+        if last == _SIDE:
+            return high
+        low, high = float(tried[last]), float(tried[last + 1])
+    return low
+
+
+def _significance(confidence: float) -> float:
+    require(
+        0 < confidence < 1, f"confidence is {confidence:g}; expected a share below 1, like 0.99"
+    )
+    return 1 - confidence
