@@ -84,8 +84,8 @@ def run_controls(
     """
     store, listed, found = Store(folder), _listed(folder), []
     for name in resolved:  # what a kill leaves says of itself that it is not all
-        kinds = {kind: {"reason": UNFINISHED} for kind in KINDS}
-        listed[name] = {**kinds, **listed.get(name, {})}
+        unfinished: dict[str, dict[str, str]] = {kind: {"reason": UNFINISHED} for kind in KINDS}
+        listed[name] = unfinished | listed.get(name, {})
     write_yaml(folder / CONTROLS_FILE, listed)
     for name, one in resolved.items():
         made = _controls_of(one)
