@@ -47,7 +47,7 @@ bench: $(INSTALLED)
 # Warnings are errors; notebooks run; a link that leads nowhere fails. Without real data.
 docs: $(DOCS_INSTALLED)
 	rm -rf build/docs build/docs-cache docs/generated
-	env -u LEAKGAUGE_DATA OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -E -W --keep-going -n \
+	env -u LEAKGAUGE_DATA OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -j 2 -E -W --keep-going -n \
 		--quiet -d build/docs-cache docs build/docs
 	$(BIN)/python docs/_ext/check_links.py build/docs
 	@echo "documentation: build/docs/index.html"
