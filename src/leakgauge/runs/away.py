@@ -18,8 +18,6 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from joblib.externals import cloudpickle
-
 from leakgauge.core.checks import InputError
 from leakgauge.core.devices import check_device
 from leakgauge.core.memory import allowed, bounded, in_words
@@ -61,7 +59,7 @@ def orders(jobs: Sequence[Job], *, memory: int | None) -> list[Callable[[], Parc
     away = partial(
         play_away, run=uuid.uuid4().hex, made_with=versions(), folder=os.getcwd(), memory=memory
     )
-    return [partial(away, cloudpickle.dumps(job), code=own_code(job.spec)) for job in jobs]
+    return [partial(away, pickle.dumps(job), code=own_code(job.spec)) for job in jobs]
 
 
 def received(parcel: Parcel, jobs: Mapping[str, Job], store: Store, say: Say) -> Outcome:

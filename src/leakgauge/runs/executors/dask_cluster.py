@@ -4,7 +4,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from leakgauge.core.checks import InputError
@@ -36,7 +36,10 @@ class DaskCluster:
     @property
     def slots(self) -> int:
         """How many processes the cluster has; each plays one cell at a time."""
-        return len(self._client.nthreads())
+        try:
+            return len(self._client.nthreads())
+        except OSError as error:
+            raise InputError(ENDED) from error
 
     def submit(self, job: Callable[[], Any]) -> Hashable:
         """Submit a job and return its future.
@@ -72,7 +75,8 @@ class DaskCluster:
     def cancel(self, tickets: Sequence[Any]) -> None:
         """Forget jobs; one that runs ends on its worker first, and nobody reads its result."""
         if tickets and self._client.status == "running":
-            self._client.cancel(list(tickets), force=True)
+            with suppress(OSError):  # the scheduler is lost, and the jobs with it
+                self._client.cancel(list(tickets), force=True)
 
 
 @contextmanager
