@@ -161,7 +161,7 @@ def test_a_cluster_without_a_worker_is_told_once() -> None:
     cluster = Empty()
     jobs = [partial(abs, 5)]
     assert list(spread_over(cluster, jobs, given_up=given_up, say=told.append)) == [5]
-    assert told == ["the cluster has no worker; the cells wait until it has one"]
+    assert told == ["the cluster has no worker for these cells; they wait until it has one"]
 
 
 def test_a_lost_cell_is_a_refused_one(folder: Path, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def run(
             jobs=jobs,
             address=address,
             max_memory=max_memory,
-            gpu=any(one != "cpu" for one in devices),
+            gpu=any(one.startswith("cuda") for one in devices),
         )
         refused = _with_progress(grid, path, player, notices)
     for outcome in refused:

@@ -137,7 +137,7 @@ def spread_over(
             if not ended:
                 waited, waits = waits, cluster.slots == 0
                 if waits and not waited:
-                    say("the cluster has no worker; the cells wait until it has one")
+                    say("the cluster has no worker for these cells; they wait until it has one")
             for ticket in ended:
                 number = submitted.pop(ticket)
                 try:

@@ -16,6 +16,8 @@ ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # no hint on each start
 }
 
+UNKNOWN = "it cannot import leakgauge, or has another version of it"
+
 
 class RayCluster:
     """The jobs of this process in Ray. See ``Cluster``."""
@@ -58,6 +60,8 @@ class RayCluster:
         try:
             return ray.get(ticket)
         except exceptions.RayTaskError as error:
+            if isinstance(error.cause, RuntimeError) and "failed to import" in str(error.cause):
+                raise ImportError(UNKNOWN) from error
             raise error.cause from error
         except (
             exceptions.WorkerCrashedError,
