@@ -286,12 +286,20 @@ def test_a_missing_extra_is_one_line(
         (["--executor", "slurm"], "--executor is 'slurm'"),
         (["--address", "tcp://localhost:1"], "--address is of a cluster"),
         (["--executor", "dask", "--address", "a:1", "--jobs", "2"], "--jobs is given"),
+        (["--executor", "dask", "--address", "nonsense://a:1"], "--address is 'nonsense://a:1'"),
+        (["--executor", "dask", "--address", "tcp://127.0.0.1:1"], "cannot be reached"),
+        (["--executor", "dask", "--address", "127.0.0.1:99999"], "cannot be reached"),
+        (["--executor", "ray", "--address", "tcp://127.0.0.1:1"], "expected that of a ray cluster"),
+        (["--executor", "ray", "--address", "ray://127.0.0.1:1"], "cannot be reached"),
         (["--executor", "dask", "--address", "a:1", "--max-memory", "1GB"], "LEAKGAUGE_MAX_MEMORY"),
     ],
 )
 def test_options_that_do_not_fit_are_one_line(
     words: list[str], says: str, folder: Path, tmp_path: Path
 ) -> None:
+    name = words[1] if words[1] in ("dask", "ray") else ""
+    if name:
+        pytest.importorskip({"dask": "distributed", "ray": "ray"}[name])
     file = real_grid(folder, "options", {"seed": 0})
     ended = command.run("run", file, "--out", tmp_path / "out", *words)
     assert ended.returncode == 2

@@ -109,7 +109,7 @@ def connect(address: str | None, jobs: int) -> Iterator[Cluster]:
         except (OSError, ValueError) as error:
             reason = str(error).strip().splitlines()[0]
             raise InputError(
-                f"--address {address} cannot be reached ({reason}); expected a Dask scheduler, "
-                "for example tcp://host:8786"
+                f"--address {address} does not answer as a Dask scheduler ({reason}); expected "
+                "one, for example tcp://host:8786"
             ) from error
         yield DaskCluster(opened.enter_context(client))

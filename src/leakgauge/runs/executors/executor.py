@@ -1,6 +1,8 @@
 """Where the cells of a grid are played: processes of this machine, or a cluster."""
 
 import importlib.util
+import re
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -19,6 +21,16 @@ EXECUTORS = (PROCESSES, DASK, RAY)
 
 PACKAGES = {DASK: "distributed", RAY: "ray"}
 """The package that each cluster needs; the extra has the name of the executor."""
+
+
+ADDRESSES = {
+    DASK: ("(?:tcp|tls|ws|wss)://", "tcp://host:8786"),
+    RAY: ("ray://", "ray://host:10001, host:6379 or auto"),
+}
+"""How an address may begin, and examples."""
+
+PATIENCE = 10.0
+"""Seconds within which a cluster must answer."""
 
 
 class Executor(Protocol):
@@ -103,9 +115,31 @@ def make_executor(
             f"--executor {name} needs {PACKAGES[name]}, which is not installed: "
             f"pip install 'leakgauge[{name}]'"
         )
+    if address is not None:
+        _check_address(name, address)
     count = jobs or 1
     memory = allowed() // count if address is None else None
     return Clustered(partial(_connect, name, address, count, gpu), count, memory)
+
+
+def _check_address(name: str, address: str) -> None:
+    """Refuse at once what Dask and Ray would try for minutes."""
+    if name == RAY and address == "auto":
+        return
+    form, examples = ADDRESSES[name]
+    found = re.fullmatch(rf"(?:{form})?\[?([^/\[\]]+)\]?:(\d{{1,5}})", address)
+    require(
+        found is not None,
+        f"--address is {address!r}; expected that of a {name} cluster: {examples}",
+    )
+    assert found is not None
+    try:
+        socket.create_connection((found[1], int(found[2])), timeout=PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"--address {address} cannot be reached ({error}); expected that of a {name} cluster "
+            f"that runs: {examples}"
+        ) from error
 
 
 def _connect(

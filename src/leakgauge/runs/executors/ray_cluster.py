@@ -113,8 +113,8 @@ def connect(address: str | None, jobs: int, *, gpu: bool) -> Iterator[Cluster]:
             ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise InputError(
-            f"--address {address} cannot be reached ({one_line(error)}); expected a Ray cluster, "
-            "for example ray://host:10001, host:6379 or auto"
+            f"--address {address} does not answer as a Ray cluster ({one_line(error)}); expected "
+            "one, for example ray://host:10001, host:6379 or auto"
         ) from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, on_end)
