@@ -196,7 +196,7 @@ def test_work_that_processes_left_is_removed_with_the_cell(folder: Path, tmp_pat
 
 def unfit(job: Job, tmp_path: Path, **changes: Any) -> str:
     (order,) = orders([job], memory=None)
-    order.keywords.update(changes)
+    order.args[1].update(changes)
     with pytest.raises(InputError) as caught:
         received(order(), {job.key: job}, Store(tmp_path), silent)
     assert "\n" not in str(caught.value)
@@ -208,7 +208,7 @@ def unfit(job: Job, tmp_path: Path, **changes: Any) -> str:
 def test_a_worker_with_other_versions_is_refused(folder: Path, tmp_path: Path) -> None:
     job = job_of(folder)
     other = {**job.identity["versions"], "torch": "1.0", "leakgauge": "0.0.1"}
-    text = unfit(job, tmp_path, made_with=other)
+    text = unfit(job, tmp_path, versions=other)
     assert "(there 1.0)" in text
     assert "leakgauge" in text
     assert "numpy" not in text

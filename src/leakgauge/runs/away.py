@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypedDict
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.devices import check_device
@@ -27,6 +28,25 @@ from leakgauge.runs.cell import Job, Outcome, play
 from leakgauge.runs.spec import own_code
 from leakgauge.runs.store import Store
 from leakgauge.runs.work import Say
+
+
+class Terms(TypedDict):
+    """What must hold where a cell is played; plain values, which each version can read.
+
+    Attributes:
+        run: another word for each run: data and code may change between two.
+        versions: of the packages that compute, where the run was started.
+        code: the sha256 of each file of the user's own code, by the setting's text.
+        folder: the working folder there; the worker goes there too, where it exists.
+        memory: bytes that the cell may use; None for what the worker's machine says.
+    """
+
+    run: str
+    versions: Mapping[str, str]
+    code: Mapping[str, str]
+    folder: str
+    memory: int | None
+
 
 LARGEST = 5 * 10**8
 """Bytes of the files of one cell that a worker sends back, at most."""
@@ -56,10 +76,13 @@ def orders(jobs: Sequence[Job], *, memory: int | None) -> list[Callable[[], Parc
         jobs: the cells.
         memory: bytes that a worker may use; None where its own machine decides.
     """
-    away = partial(
-        play_away, run=uuid.uuid4().hex, made_with=versions(), folder=os.getcwd(), memory=memory
-    )
-    return [partial(away, pickle.dumps(job), code=own_code(job.spec)) for job in jobs]
+    run, folder, here = uuid.uuid4().hex, os.getcwd(), versions()
+
+    def terms(job: Job) -> Terms:
+        code = own_code(job.spec)
+        return Terms(run=run, versions=here, code=code, folder=folder, memory=memory)
+
+    return [partial(play_away, pickle.dumps(job), terms(job)) for job in jobs]
 
 
 def received(parcel: Parcel, jobs: Mapping[str, Job], store: Store, say: Say) -> Outcome:
@@ -96,38 +119,28 @@ _run = ""
 """The run that the caches of this worker belong to."""
 
 
-def play_away(
-    content: bytes,
-    *,
-    code: Mapping[str, str],
-    run: str,
-    made_with: Mapping[str, str],
-    folder: str,
-    memory: int | None,
-) -> Parcel:
+def play_away(content: bytes, terms: Terms) -> Parcel:
     """Play one cell in a folder of its own, on the worker that calls this.
 
     Args:
-        content: the pickled ``Job``.
-        code: the sha256 of each file of the user's own code, by the setting's text.
-        run: another word for each run: data and code may change between two.
-        made_with: versions of the packages that compute, where the run was started.
-        folder: the working folder there; the worker goes there too, where it exists.
-        memory: bytes that the cell may use; None for what this machine says.
+        content: the pickled ``Job``, which is read after the versions.
+        terms: under which it is played.
     """
     worker = f"{socket.gethostname()}:{os.getpid()}"
+    wanted = terms["versions"]
     differ = [
-        f"{name} {here} (there {made_with.get(name, 'none')})"
+        f"{name} {here} (there {wanted.get(name, 'none')})"
         for name, here in versions().items()
-        if made_with.get(name) != here
+        if wanted.get(name) != here
     ]
     if differ:
         text = f"has other versions: {', '.join(differ)}; install the versions of this process"
         return Parcel(worker, unfit=text)
-    with _ALONE, _in_folder(folder), bounded(str(memory or allowed())):
+    memory = terms["memory"] or allowed()
+    with _ALONE, _in_folder(terms["folder"]), bounded(str(memory)):
         try:
-            _begin(run, code)
-            job = _fitting(content, code)
+            _begin(terms["run"], terms["code"])
+            job = _fitting(content, terms["code"])
         except InputError as error:
             return Parcel(worker, unfit=str(error))
         with TemporaryDirectory(prefix="leakgauge-") as place:

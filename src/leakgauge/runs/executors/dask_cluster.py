@@ -1,6 +1,7 @@
 """Jobs on the workers of a Dask cluster."""
 
 import logging
+import pickle
 import time
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -17,6 +18,20 @@ ENDED = (
 
 _LOOKS = 20
 """How often ``ended`` looks in a second."""
+
+
+class _Called:
+    """A job that runs where it is unpickled.
+
+    The scheduler unpickles what it is given, and need not have leakgauge; a worker that lacks it
+    says so.
+    """
+
+    def __init__(self, job: Callable[[], Any]) -> None:
+        self._job = job
+
+    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
+        return self._job, ()
 
 
 class DaskCluster:
@@ -48,7 +63,9 @@ class DaskCluster:
         that joins late has some to play, and one that dies takes few with it.
         """
         self._count += 1
-        future: Hashable = self._client.submit(job, key=(self._name, self._count), retries=0)
+        future: Hashable = self._client.submit(
+            pickle.loads, pickle.dumps(_Called(job)), key=(self._name, self._count), retries=0
+        )
         self._done.add(future)
         return future
 
