@@ -399,6 +399,15 @@ def hundred(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return file, out
 
 
+@pytest.fixture(scope="module")
+def twenty_five(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A grid of 25 cells, and where two processes of this machine played it."""
+    file = real_grid(folder, "twenty_five", {**HUNDRED, "ask": "property", "batch_size": 4})
+    out = tmp_path_factory.mktemp("twenty_five") / "out"
+    assert started(file, out, "--jobs", "2").wait(timeout=600) == 0
+    return file, out
+
+
 def started(file: Path, out: Path, *words: str) -> subprocess.Popen:
     return processes.start([sys.executable, "-m", "leakgauge", "run", file, "--out", out, *words])
 
@@ -443,11 +452,11 @@ def test_100_cells_with_two_workers_killed_and_a_third_that_joins(
 @pytest.mark.parametrize("name", ["dask", "ray"])
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_run_goes_on_with_another_executor(
-    name: str, sent: int, code: int, folder: Path, tmp_path: Path
+    name: str, sent: int, code: int, twenty_five: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """Ctrl-C goes to all processes of a terminal."""
     pytest.importorskip({"dask": "distributed", "ray": "ray"}[name])
-    file = real_grid(folder, "twenty", {**HUNDRED, "ask": "property", "batch_size": 4})
+    file, whole = twenty_five
     out = tmp_path / "out"
     with (tmp_path / "told").open("w") as told:
         running = subprocess.Popen(
@@ -465,5 +474,4 @@ def test_a_stopped_run_goes_on_with_another_executor(
     assert text.rstrip().endswith("repeat the command")
     assert 2 <= finished(out) < 25
     assert started(file, out, "--jobs", "2").wait(timeout=600) == 0
-    assert started(file, tmp_path / "whole", "--jobs", "2").wait(timeout=600) == 0
-    assert store(out) == store(tmp_path / "whole")
+    assert store(out) == store(whole)

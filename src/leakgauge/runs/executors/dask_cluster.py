@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import signal
 import time
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -112,14 +113,15 @@ def connect(address: str | None, jobs: int) -> Iterator[Cluster]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # notes of its own on each loss
     with ExitStack() as opened:
         if address is None:
-            cluster = LocalCluster(
-                n_workers=jobs,
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address=None,
-                memory_limit=None,
-                silence_logs=logging.CRITICAL,
-            )
+            with _undisturbed():
+                cluster = LocalCluster(
+                    n_workers=jobs,
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address="127.0.0.1:0",
+                    memory_limit=None,
+                    silence_logs=logging.CRITICAL,
+                )
             opened.enter_context(cluster)
         try:
             client = Client(address or cluster, set_as_default=False)
@@ -130,3 +132,16 @@ def connect(address: str | None, jobs: int) -> Iterator[Cluster]:
                 "one, for example tcp://host:8786"
             ) from error
         yield DaskCluster(opened.enter_context(client))
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold Ctrl-C back from the threads and processes that the block starts, and from theirs.
+
+    It reaches every process of the terminal; only the one that started the run answers.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
