@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing import resource_tracker
 from typing import Any
 
 from leakgauge.core.checks import InputError
@@ -140,6 +141,7 @@ def _undisturbed() -> Iterator[None]:
 
     It reaches every process of the terminal; only the one that started the run answers.
     """
+    resource_tracker.ensure_running()  # the process that starts it is disturbed again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
