@@ -15,7 +15,7 @@ import pytest
 from leakgauge.core.checks import InputError
 from leakgauge.data.source import Source, frame_source
 from leakgauge.runs.audit import describe, resolve, run_audit
-from leakgauge.runs.executors import spread
+from leakgauge.runs.executors.processes import spread
 from leakgauge.runs.page import read_audit
 from leakgauge.runs.question import Answer, Silent
 from leakgauge.runs.runner import Job, play

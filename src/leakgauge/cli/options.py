@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from leakgauge.core.checks import InputError, require, require_count
+from leakgauge.core.checks import require, require_count
+from leakgauge.core.devices import check_device as check_device
 from leakgauge.runs.reading import read_counts
 from leakgauge.runs.setting import PANELS, RUN, Declared, Setting
 from leakgauge.runs.spec import Spec, added, declared, make_spec
@@ -138,23 +139,6 @@ def spec_of(kind: type[Spec], given: Given, **own: Any) -> Spec:
 def run_path(out: Path | None, command: str) -> Path:
     """Return the folder of a run: the one that is named, or a new one."""
     return out or RUNS / f"{command}-{datetime.now():%Y%m%d-%H%M%S-%f}"
-
-
-def check_device(name: str) -> None:
-    """Refuse a device that torch does not have here.
-
-    Raises:
-        InputError: it cannot be used.
-    """
-    import torch
-
-    try:
-        torch.zeros(1, device=name).sum().item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).strip().splitlines()[0][:120]
-        raise InputError(
-            f"--device {name} cannot be used here ({reason}); cpu always can"
-        ) from error
 
 
 def worker_count(given: int | None) -> int | None:

@@ -1,24 +1,22 @@
 """Plays the cells of a grid and keeps their answers."""
 
-import functools
+import contextlib
 import json
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from leakgauge.core.checks import InputError
-from leakgauge.core.threads import one_thread
-from leakgauge.core.versions import versions
-from leakgauge.results.measurements import SECONDS, Measurement
-from leakgauge.runs.executors import TWICE, spread
+from leakgauge.runs.away import Parcel, orders, received
+from leakgauge.runs.cell import Job, Outcome, play
+from leakgauge.runs.executors.executor import Executor
+from leakgauge.runs.executors.processes import Processes
 from leakgauge.runs.grid import Grid
-from leakgauge.runs.question import Question, Silent
-from leakgauge.runs.sources import source_of, unchanged
-from leakgauge.runs.spec import Spec, own_code, plain
-from leakgauge.runs.store import GRID, Description, Store, key_of
+from leakgauge.runs.sources import source_of
+from leakgauge.runs.spec import Spec, plain
+from leakgauge.runs.store import GRID, Description, Store
 from leakgauge.runs.timings import keep_timing, read_timings
 from leakgauge.runs.work import Say, in_silence
 
@@ -26,76 +24,25 @@ Progress = Callable[[int, int, float | None], None]
 """Called with how many cells are done, of how many, and the seconds left, where they are known."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """A cell with all that its figures depend on.
-
-    Attributes:
-        question: that it asks.
-        spec: with everything filled in that the data decide.
-        data: the name of the data, for the measurements.
-        fingerprint: of their content.
-    """
-
-    question: Question
-    spec: Spec
-    data: str
-    fingerprint: str
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """All that the figures depend on, as plain values; not where the data lie."""
-        code = own_code(self.spec)
-        return {
-            "settings": {**plain(self.spec), "data": self.data},
-            "fingerprint": self.fingerprint,
-            "versions": versions(),
-            **({"code": code} if code else {}),
-        }
-
-    @functools.cached_property
-    def key(self) -> str:
-        """The cell's name in a store."""
-        return key_of(self.identity)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a cell ended.
-
-    Attributes:
-        spec: of the cell.
-        key: where its answer stands; empty where its data could not be read.
-        seconds: that it took.
-        times: its figures of time, which the store keeps apart.
-        refusal: why it has no answer; None where it has one.
-        notes: on what was damaged and made anew.
-    """
-
-    spec: Spec
-    key: str
-    seconds: float = 0.0
-    times: tuple[Measurement, ...] = ()
-    refusal: str | None = None
-    notes: tuple[str, ...] = ()
-
-
 def run_grid(
     grid: Grid,
     out: Path,
     *,
     workers: int = 1,
+    executor: Executor | None = None,
     progress: Progress = lambda done, of, left: None,
     say: Say = in_silence,
 ) -> list[Outcome]:
     """Play what the folder does not hold yet; each cell on one thread.
 
-    The store is the same however often the run was killed and however many workers there are.
+    The store is the same however often the run was killed, wherever the cells are played and
+    however many workers there are.
 
     Args:
         grid: unfolded.
         out: the grid's folder.
-        workers: processes.
+        workers: processes, where no executor is given.
+        executor: plays the cells.
         progress: called at the start and after each cell.
         say: gets a note on each file that was damaged and is made anew.
 
@@ -105,6 +52,7 @@ def run_grid(
     Raises:
         InputError: the folder cannot be used.
     """
+    executor = executor or Processes(workers)
     by_cell, refused = _resolved(grid)
     jobs = {job.key: job for job in by_cell.values()}
     store = Store.claim(out, _described(grid, by_cell), say)
@@ -115,48 +63,43 @@ def run_grid(
 
     def report() -> None:
         took = {key: one.seconds for key, one in read_timings(out).items()}
-        left = seconds_left(took, jobs, todo, workers=workers)
+        left = seconds_left(took, jobs, todo, workers=executor.workers)
         progress(len(jobs) - len(todo), len(jobs), left)
 
-    left = list(todo.values())
-
-    def given_up(number: int) -> Outcome:
-        return Outcome(left[number].spec, left[number].key, refusal=TWICE)
-
     report()
-    plays = [partial(play, job, out) for job in left]
-    for outcome in spread(plays, workers=workers, given_up=given_up):
-        del todo[outcome.key]
-        for note in outcome.notes:
-            say(note)
-        if outcome.refusal is None:
-            keep_timing(out, outcome.key, outcome.seconds, outcome.times)
-        else:
-            refused.append(outcome)
-        report()
+    with contextlib.closing(_played(executor, list(todo.values()), store, say)) as played:
+        for outcome in played:
+            del todo[outcome.key]
+            for note in outcome.notes:
+                say(note)
+            if outcome.refusal is None:
+                keep_timing(out, outcome.key, outcome.seconds, outcome.times, outcome.worker)
+            else:
+                refused.append(outcome)
+            report()
     return refused
 
 
-def play(job: Job, out: Path) -> Outcome:
-    """Play one cell and keep its answer; steps that a kill left finished are not done again."""
-    began, key, store = time.perf_counter(), job.key, Store(out)
-    refusal, notes, times = None, list[str](), list[Measurement]()
-    with store.alone(key):
-        if store.kept(key, job.identity, notes.append) is None:
-            try:
-                source = unchanged(job.spec, job.fingerprint)
-                with one_thread():
-                    work = store.work(key, notes.append)
-                    answer = job.question.run(job.spec, source, work, Silent(), workers=1)
-                if answer.stopped:  # a cell is whole or not there; its checkpoints stay
-                    raise KeyboardInterrupt
-                store.keep(key, job.identity, answer, timed=False)
-                times = [one for one in answer.measurements if one.metric == SECONDS]
-            except InputError as error:
-                store.forget(key)
-                refusal = str(error)
-    seconds = time.perf_counter() - began
-    return Outcome(job.spec, key, seconds, tuple(times), refusal, tuple(notes))
+def _played(
+    executor: Executor, jobs: Sequence[Job], store: Store, say: Say
+) -> Generator[Outcome, None, None]:
+    """Play cells where the executor plays them; each is in the store when it is yielded."""
+
+    def given_up(number: int) -> Outcome:
+        return Outcome(jobs[number].spec, jobs[number].key, refusal=executor.lost)
+
+    if not executor.apart:
+        plays = [partial(play, job, store.path) for job in jobs]
+        yield from executor.spread(plays, given_up=given_up, say=say)
+        return
+    by_key = {job.key: job for job in jobs}
+    parcels = executor.spread(
+        orders(jobs, memory=executor.memory),
+        given_up=lambda number: Parcel("", given_up(number)),
+        say=say,
+    )
+    for parcel in parcels:
+        yield received(parcel, by_key, store, say)
 
 
 def seconds_left(

@@ -67,6 +67,12 @@ def text_of(spec: Spec) -> Text | None:
     return Text.of(spec.sep, spec.encoding)
 
 
+def forget() -> None:
+    """Drop the data that this process has read, so that they are read again."""
+    _opened.cache_clear()
+    _from_task.cache_clear()
+
+
 @functools.cache
 def _opened(name: str, side: int, text: Text | None, allow_outside: bool) -> Source:
     return open_data(name, side=side, text=text, allow_outside=allow_outside)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError
 from leakgauge.results.measurements import Measurement
-from leakgauge.runs.executors import spread
+from leakgauge.runs.executors.processes import spread
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder, digest_of
 

@@ -174,6 +174,11 @@ class Store:
         figures = answer.measurements if timed else _timeless(answer.measurements)
         write_measurements(part, figures)
         write_yaml(part / CELL_FILE, {"key": key, **cell, "files": _checksums(part)})
+        self.place(key)
+
+    def place(self, key: str) -> None:
+        """Move the files of a cell, all of them written, from its work to the finished cells."""
+        part = self.work(key).files
         self.folder(key).parent.mkdir(exist_ok=True)
         try:
             os.replace(part, self.folder(key))

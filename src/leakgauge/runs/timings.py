@@ -23,10 +23,12 @@ class Timing:
     Attributes:
         seconds: that the whole cell took.
         figures: the measurements whose metric is a time.
+        worker: the process of a cluster that played it; empty on this machine.
     """
 
     seconds: float
     figures: tuple[Measurement, ...] = ()
+    worker: str = ""
 
 
 _TIMINGS = pydantic.TypeAdapter(dict[str, Timing])
@@ -40,10 +42,12 @@ def read_timings(folder: Path) -> dict[str, Timing]:
         return {}
 
 
-def keep_timing(folder: Path, key: str, seconds: float, figures: Iterable[Measurement]) -> None:
+def keep_timing(
+    folder: Path, key: str, seconds: float, figures: Iterable[Measurement], worker: str = ""
+) -> None:
     """Keep the times of one cell beside those of the others. One process does this."""
     timings: Mapping[str, Timing] = {
         **read_timings(folder),
-        key: Timing(round(seconds, 3), tuple(figures)),
+        key: Timing(round(seconds, 3), tuple(figures), worker),
     }
     write_text(folder / TIMINGS_FILE, _TIMINGS.dump_json(dict(timings)).decode())

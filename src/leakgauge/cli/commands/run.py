@@ -35,19 +35,43 @@ from leakgauge.cli.judging import (
 from leakgauge.cli.stopping import stoppable
 from leakgauge.core.checks import InputError, require, require_count
 from leakgauge.core.memory import bounded
+from leakgauge.runs.executors.executor import EXECUTORS, PROCESSES, make_executor
 
 if TYPE_CHECKING:
     from leakgauge.report.compare import Comparison, Row
     from leakgauge.results.measurements import Estimate
     from leakgauge.results.metrics import Metric
+    from leakgauge.runs.cell import Outcome
+    from leakgauge.runs.executors.executor import Executor
     from leakgauge.runs.grid import Grid
-    from leakgauge.runs.runner import Outcome
 
 File = Annotated[Path, typer.Argument(help="a YAML file that describes a grid of experiments")]
 Size = Annotated[
     str | None, typer.Option(help="one of the file's sizes (default: small, where it has one)")
 ]
-Jobs = Annotated[int, typer.Option(help="cells that are played at once, a process each")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        help="cells that are played at once, a process each (default: 1; with --address the "
+        "cluster decides)"
+    ),
+]
+Where = Annotated[
+    str,
+    typer.Option(
+        "--executor",
+        help="what plays the cells: processes, dask or ray; a cluster's workers need the same "
+        "versions, data and MODULE:NAME code",
+        autocompletion=lambda: list(EXECUTORS),
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        help="cluster of --executor that runs, for example tcp://host:8786 (Dask) or "
+        "ray://host:10001 (default: one with --jobs processes on this machine)"
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="KEY=VALUE,...: values that replace the file's; repeatable"),
@@ -62,6 +86,7 @@ Out = Annotated[
 EXAMPLES = (
     "leakgauge run experiments/demo.yaml",
     "leakgauge run experiments/demo.yaml --size small --set seed=0,1 --jobs 2",
+    "leakgauge run experiments/demo.yaml --executor dask --address tcp://host:8786",
 )
 
 
@@ -70,8 +95,10 @@ def run(
     file: File,
     judging: Judging,
     size: Size = None,
-    jobs: Jobs = 1,
+    jobs: Jobs = None,
     set_: Set = None,
+    executor: Where = PROCESSES,
+    address: Address = None,
     max_memory: options.MaxMemory = None,
     out: Out = None,
     json_: options.Json = False,
@@ -80,17 +107,26 @@ def run(
     from leakgauge.evidence.parts import parts_of_grid
     from leakgauge.runs.page import read_comparison, write_comparison
 
-    require_count(jobs, "--jobs")
+    if jobs is not None:
+        require_count(jobs, "--jobs")
     grid = _grid(file, size, set_ or ())
     judging.check([grid.question], questions())
-    for device in {cell.device for cell in grid.cells}:
+    devices = {cell.device for cell in grid.cells}
+    for device in devices if address is None else ():
         options.check_device(device)
     path = out or options.RUNS / "-".join(part for part in (grid.name, grid.size) if part)
     notices = Console(stderr=True)
     began = time.perf_counter()
     stopped = f"finished cells are kept in {path}; to go on, repeat the command"
     with stoppable(notices, stopped), bounded(max_memory):
-        refused = _with_progress(grid, path, jobs, notices)
+        player = make_executor(
+            executor,
+            jobs=jobs,
+            address=address,
+            max_memory=max_memory,
+            gpu=any(one.startswith("cuda") for one in devices),
+        )
+        refused = _with_progress(grid, path, player, notices)
     for outcome in refused:
         notices.print(Text(f"refused: {_named(outcome, grid)}: {outcome.refusal}"), soft_wrap=True)
     comparison, question = read_comparison(path, questions())
@@ -188,7 +224,9 @@ def _grid(file: Path, size: str | None, sets: "list[str] | tuple[()]") -> "Grid"
         raise InputError(f"{file}: {error}") from error
 
 
-def _with_progress(grid: "Grid", out: Path, jobs: int, notices: Console) -> "list[Outcome]":
+def _with_progress(
+    grid: "Grid", out: Path, executor: "Executor", notices: Console
+) -> "list[Outcome]":
     from leakgauge.runs.runner import run_grid
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -205,7 +243,7 @@ def _with_progress(grid: "Grid", out: Path, jobs: int, notices: Console) -> "lis
         def say(text: str) -> None:
             notices.print(Text(f"note: {text}"), soft_wrap=True)
 
-        return run_grid(grid, out, workers=jobs, progress=progress, say=say)
+        return run_grid(grid, out, executor=executor, progress=progress, say=say)
 
 
 def _named(outcome: "Outcome", grid: "Grid") -> str:

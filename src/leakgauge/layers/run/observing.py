@@ -20,7 +20,7 @@ from leakgauge.gradients import MAX_BYTES, local_updates
 from leakgauge.inference.adversaries.sharing import joined
 from leakgauge.layers.pooling import KernelMax
 from leakgauge.layers.words import QUESTION
-from leakgauge.runs.executors import spread
+from leakgauge.runs.executors.processes import spread
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
 from leakgauge.training.observation import sent_gradients

@@ -27,7 +27,7 @@ from leakgauge.membership.run.training import Recipe
 from leakgauge.membership.run.world import World, given_world, trained_world
 from leakgauge.membership.spec import QUESTION, MembershipSpec
 from leakgauge.results.measurements import HEADLINE, Measurement
-from leakgauge.runs.executors import spread
+from leakgauge.runs.executors.processes import spread
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.stages import Kept
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from leakgauge.core.checks import require
 from leakgauge.data import Source
-from leakgauge.runs.executors import spread
+from leakgauge.runs.executors.processes import spread
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
 from leakgauge.tokens.run.attacking import attacked

@@ -11,6 +11,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from leakgauge.core.checks import require
 from leakgauge.core.memory import allowed, bounded, fitting
+from leakgauge.runs.work import Say
 
 Result = TypeVar("Result")
 
@@ -69,6 +70,27 @@ def spread(
             return
         for number in suspects:
             yield _alone(number, left.pop(number), given_up)
+
+
+class Processes:
+    """Plays jobs in processes of this machine, which share its folders. See ``Executor``."""
+
+    apart = False
+    lost = TWICE
+    memory: int | None = None
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def spread(
+        self,
+        jobs: Sequence[Callable[[], Result]],
+        *,
+        given_up: Callable[[int], Result],
+        say: Say,
+    ) -> Iterator[Result]:
+        """Run the jobs and yield what they return, in the order in which they end."""
+        return spread(jobs, workers=self.workers, given_up=given_up)
 
 
 def _in_processes(
