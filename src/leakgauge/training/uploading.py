@@ -10,7 +10,7 @@ from torch import Tensor
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.tensors import all_finite
 from leakgauge.core.types import Params, Task
-from leakgauge.training.local import Mover, defended, train
+from leakgauge.training.local import defended, gradient_alone, train
 from leakgauge.training.participant import Turn
 from leakgauge.training.protocol import FEDSGD, STEPS, Protocol
 from leakgauge.training.state import Tensors
@@ -40,8 +40,8 @@ def upload_of(
     _refuse_per_record(turn, at_steps=at_steps)
     rows = [one.to(turn.data.y.device) for one in protocol.batches(len(turn.data), rng=turn.rng)]
     gradient: dict[str, Tensor] = {}
-    mover = _gradient_alone(gradient) if protocol.kind == FEDSGD else turn.mover or protocol.mover()
-    with _drawing(turn.model_seed, turn.data.x.device):
+    mover = gradient_alone(gradient) if protocol.kind == FEDSGD else turn.mover or protocol.mover()
+    with drawing(turn.model_seed, turn.data.x.device):
         after = train(
             task,
             received,
@@ -54,11 +54,6 @@ def upload_of(
     _refuse_diverged({**after, **gradient}, turn, protocol, f"{who} diverged in round {number}")
     update = _update(task, received, after, gradient, turn, protocol, rows)
     return update if at_steps else _defended(update, turn)
-
-
-def _gradient_alone(kept: dict[str, Tensor]) -> Mover:
-    """Return what keeps the gradient of a step, and moves nothing."""
-    return lambda leaves: kept.update
 
 
 def _update(
@@ -94,7 +89,7 @@ def _defended(update: Update, turn: Turn) -> Update:
 
 
 @contextmanager
-def _drawing(seed: int, device: torch.device) -> Iterator[None]:
+def drawing(seed: int, device: torch.device) -> Iterator[None]:
     """Let a model draw from torch's own generators by a seed, and restore them afterwards."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
