@@ -16,8 +16,9 @@ from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.training.averaging import average
 from leakgauge.training.catalog import SGD
 from leakgauge.training.local import defended, gradient_alone
+from leakgauge.training.modes import in_training
 from leakgauge.training.state import tensors_of
-from leakgauge.training.trained import in_training, scheduled, trained
+from leakgauge.training.trained import scheduled, trained
 from leakgauge.training.update import Update
 
 if TYPE_CHECKING:

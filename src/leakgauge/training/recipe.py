@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -124,13 +125,17 @@ class Recipe:
         if self.is_plain:
             scale = -1 / (self.rates[0] * len(self))
             return {name: leaf * scale for name, leaf in change.items()}
-        keep, gain = self.rule.response(self.rates)
+        keep, gain = self._response
         return {name: (leaf - (keep - 1) * before[name]) / gain for name, leaf in change.items()}
 
     @property
     def gain(self) -> float:
         """Change of a weight by a constant gradient of 1, below 0."""
-        return self.rule.response(self.rates)[1]
+        return self._response[1]
+
+    @cached_property
+    def _response(self) -> tuple[float, float]:
+        return self.rule.response(self.rates)
 
 
 def named_rule(optimizer: str) -> Rule | None:

@@ -118,7 +118,11 @@ class _Normalised(Rule):
 
 @dataclass(frozen=True)
 class AdamRule(_Normalised):
-    """A step of ``torch.optim.Adam``; ``decoupled`` is that of ``torch.optim.AdamW``."""
+    """A step of ``torch.optim.Adam``; ``decoupled`` is that of ``torch.optim.AdamW``.
+
+    ``softness`` is for simulations alone: it adds, to the square that each coordinate is divided
+    by, its square times the mean square of the row ``[N, *p]``.
+    """
 
     beta1: float = 0.9
     beta2: float = 0.999
@@ -126,6 +130,7 @@ class AdamRule(_Normalised):
     weight_decay: float = 0.0
     amsgrad: bool = False
     decoupled: bool = False
+    softness: float = 0.0
 
     def step(
         self, number: int, params: Params, grads: Params, memory: Memory, lr: float
@@ -144,7 +149,7 @@ class AdamRule(_Normalised):
         largest = kept.get("most", square)
         first, second = 1 - self.beta1**number, 1 - self.beta2**number
         change = {
-            name: -lr / first * leaf / (root(largest[name]) / second**0.5 + self.eps)
+            name: -lr / first * leaf / (self._size(largest[name] / second) + self.eps)
             for name, leaf in mean.items()
         }
         if self.decoupled and self.weight_decay:
@@ -152,6 +157,12 @@ class AdamRule(_Normalised):
                 name: leaf - lr * self.weight_decay * params[name] for name, leaf in change.items()
             }
         return change, kept
+
+    def _size(self, square: Tensor) -> Tensor:
+        if not self.softness:
+            return root(square)
+        mean = square.flatten(1).mean(1).view(-1, *[1] * (square.dim() - 1))
+        return root(square + self.softness**2 * mean)
 
 
 @dataclass(frozen=True)

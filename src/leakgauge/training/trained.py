@@ -1,6 +1,5 @@
 """Trains a client's model as torch does: any optimizer and schedule, in training mode too."""
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -105,12 +104,3 @@ def schedule_rates(
         optimizer.step()
         scheduler.step()
     return tuple(rates)
-
-
-def in_training(task: Task) -> Task:
-    """Return the task on a copy of its model in training mode.
-
-    >>> in_training(Task(torch.nn.Linear(2, 1).eval())).model.training
-    True
-    """
-    return Task(copy.deepcopy(task.model).train(), task.loss)

@@ -10,6 +10,7 @@ from torch import Tensor
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.tensors import all_finite
 from leakgauge.core.types import Params, Task
+from leakgauge.training.catalog import SGD
 from leakgauge.training.local import defended, gradient_alone, train
 from leakgauge.training.participant import Turn
 from leakgauge.training.protocol import FEDSGD, STEPS, Protocol
@@ -67,17 +68,18 @@ def _update(
 ) -> Update:
     trained = [name for name, leaf in task.model.named_parameters() if leaf.requires_grad]
     aside = [name for name in after if name not in trained]
-    plain = protocol.optimizer is None and turn.mover is None
+    lr, optimizer = (None, SGD) if turn.mover is not None else protocol.told
     return Update(
         "gradient" if gradient else "weights",
         gradient or {name: after[name] for name in trained},
         {name: received[name] for name in trained},
-        lr=protocol.lr if plain else None,
+        lr=lr,
         steps=len(rows),
         batch_size=protocol.size(len(turn.data)),
         records=min(len(turn.data), sum(map(len, rows))),
         buffers={name: after[name] for name in aside},
         held={name: received[name] for name in aside},
+        optimizer=optimizer,
     )
 
 
