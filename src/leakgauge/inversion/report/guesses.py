@@ -36,11 +36,11 @@ def guesses_of(facts: Sequence[Mapping[str, Any]], tests: Sequence[Test]) -> lis
     """Return the guesses of all attempts; those with equal guesses together.
 
     Args:
-        facts: of each attempt, from ``read_facts``.
+        facts: of each attempt, from ``read_facts``; empty where none are kept.
         tests: the attempts in the same order.
     """
     found: dict[str, tuple[list[str], Mapping[str, Any]]] = {}
-    for test, fact in zip(tests, facts, strict=True):
+    for test, fact in zip(tests, facts, strict=bool(facts)):
         if fact.get("baselines"):
             key = repr(fact["baselines"])
             found.setdefault(key, ([], fact))[0].append(title(test))

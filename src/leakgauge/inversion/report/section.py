@@ -18,7 +18,7 @@ from leakgauge.inversion.report.ladder import breaking, draw_ladder, ladder_of, 
 from leakgauge.inversion.report.levels import Verdict, by_nearness, worst
 from leakgauge.inversion.report.records import Rows, read_pictures, read_rows
 from leakgauge.inversion.report.wording import joint_sentence, sentence, statement, title
-from leakgauge.inversion.run.facts import read_facts
+from leakgauge.inversion.run.facts import FACTS_FILE, read_facts
 from leakgauge.inversion.run.records import TRUTH
 from leakgauge.inversion.words import NAME
 from leakgauge.report.facts import other_facts, parts
@@ -52,7 +52,8 @@ def section(answer: Answer, folder: Path) -> Section:
     attempts = len(group_tests(answer.measurements))
     pictures, rows = read_pictures(folder, attempts), read_rows(folder, attempts)
     is_update = answer.run.settings.get("update") is not None
-    facts = read_facts(folder, attempts)
+    kept = is_update or (folder / FACTS_FILE).is_file()
+    facts = read_facts(folder, attempts) if kept else []
     labels = facts[0]["labels"] if is_update else None
     return section_of(
         answer,
