@@ -1,5 +1,6 @@
 """``leakgauge invert --update``: what a client sent, made here by plain PyTorch training."""
 
+import copy
 import json
 import os
 import pickle
@@ -390,12 +391,44 @@ def test_public_records_must_say_something(go: Go) -> None:
     assert "Sequential refuses inputs" in refusal(go, one(), task="narrow")
 
 
-def test_a_model_in_train_mode_is_refused(go: Go) -> None:
+def test_a_model_in_train_mode_is_attacked_as_it_trained(go: Go) -> None:
+    """BatchNorm with the statistics of the batch, which the running ones of the update tell."""
     model = nn.Sequential(nn.BatchNorm1d(COLUMNS), nn.Linear(COLUMNS, CLASSES))
+    held = {name: leaf.clone() for name, leaf in model.named_buffers()}
     cross_entropy(model(truth(4, COLUMNS)), torch.arange(4)).backward()
     grads = {name: leaf.grad for name, leaf in model.named_parameters()}
-    update = Update("gradient", grads, weights(model), batch_size=4)
-    assert "call model.eval() first" in refusal(go, update, "--iterations", 2, task="training")
+    update = Update(
+        *("gradient", grads, weights(model)),
+        batch_size=4,
+        buffers=dict(model.named_buffers()),
+        held=held,
+    )
+    found = told(go, update, "--iterations", 2, task="training")
+    helped = told(go, update, "--iterations", 2, "--statistics", "inferred", task="training")
+    assert helped["loss"] > found["loss"]  # It counts the statistics, too.
+    said = refusal(go, one(), "--statistics", "proxy")
+    assert "no BatchNorm in training mode" in said
+    assert "take inferred or proxy" in refusal(go, update, "--statistics", "known")
+
+
+def test_what_flower_s_client_sends_is_attacked(go: Go) -> None:
+    """Momentum and several steps by torch's own SGD; the rate may be unknown."""
+    model = network(table=True)
+    before = copy.deepcopy(model.state_dict())
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    for batch in range(2):
+        optimizer.zero_grad()
+        cross_entropy(model(truth(4, COLUMNS)[2 * batch :][:2]), torch.tensor([0, 1])).backward()
+        optimizer.step()
+    update = Update.from_state_dicts(
+        before, model.state_dict(), lr=0.1, steps=2, batch_size=2, optimizer="sgd:momentum=0.9"
+    )
+    found = told(go, update, "--iterations", 2, "--simulate", task="table")
+    assert found["records"] == 4
+    words = ("--iterations", 2, "--simulate", "--unknown", "rate")
+    blind = told(go, update, *words, task="table")
+    assert any("assumes 0.001 at each step" in text for text in blind["warnings"])
+    assert "leave out --unknown optimizer" in refusal(go, update, "--unknown", "optimizer")
 
 
 def test_pictures_are_scaled_from_the_box() -> None:

@@ -209,3 +209,19 @@ def test_records_of_all_sides_are_apart() -> None:
         owners = users if given is not source else torch.arange(2400)
         groups = [set(owners[part].tolist()) for part in parts]
         assert sum(map(len, groups)) == len(set().union(*groups))
+
+
+def test_participants_train_by_any_optimizer() -> None:
+    """With several local steps it is theirs; the model then ends elsewhere."""
+    from leakgauge.layers.run.preparing import prepare
+    from leakgauge.layers.run.training import rounds
+
+    source, ends = planted(seed=0), []
+    for optimizer in ("sgd", "sgd:momentum=0.9", "sgd:momentum=0"):
+        spec = LayersSpec(**SMALL, rounds=1, local_steps=3, optimizer=optimizer)
+        (last,) = rounds(spec.resolve(source), prepare(spec.resolve(source), source))
+        ends.append(torch.cat([leaf.flatten() for leaf in last.values()]))
+    assert torch.equal(ends[0], ends[2])
+    assert not torch.allclose(ends[0], ends[1])
+    with pytest.raises(InputError, match="optimizer 'adm' is not known"):
+        LayersSpec(**SMALL, optimizer="adm").check()

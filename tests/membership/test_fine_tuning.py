@@ -150,6 +150,16 @@ def test_an_active_attacker_isolates_and_raises_what_it_knows_and_judges(
     assert same(made[1].snapshots[-1], played(prepared, strategy)[-1].uploaded(1))
 
 
+def test_participants_may_pass_over_their_records_several_times(
+    source: Source, tmp_path: Path
+) -> None:
+    """Members of whom a model saw more are told apart better."""
+    once, often = (
+        auroc(source, tmp_path / str(epochs), **FEDERATED, local_epochs=epochs) for epochs in (1, 8)
+    )
+    assert often > once
+
+
 def test_what_was_observed_is_kept(source: Source, tmp_path: Path, monkeypatch) -> None:
     first = auroc(source, tmp_path, **FEDERATED)
     monkeypatch.setattr(
@@ -162,6 +172,7 @@ def test_what_was_observed_is_kept(source: Source, tmp_path: Path, monkeypatch) 
     ("settings", "says"),
     [
         ({"strategy": "isolate"}, "add --set membership.participants=4"),
+        ({"local_epochs": 2}, "add --set membership.participants=4"),
         ({"participants": 3, "attacker": "local", "strategy": "both"}, "a local attacker cannot"),
         ({"participants": 3, "observed": (500,)}, "observed names round 500 of 100"),
         ({"participants": 3, "adversary": ("shadow",)}, "attack 'shadow' trains models of its own"),

@@ -11,6 +11,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.types import Dataset, Task
 from leakgauge.defenses import DPSGD, VIB, Perturb
 from leakgauge.training import Isolate, Participant, Protocol, State
+from leakgauge.training.catalog import parse_optimizer
 from leakgauge.training.federation import federation
 from support.federations import close, dataset, drawn, network, people, played, sgd
 from support.references.federation import fedavg, steps_on_the_union, train_locally
@@ -104,6 +105,10 @@ def test_an_optimizer_is_made_anew_in_each_round() -> None:
         train_locally(model, participant.data, drawn(participant, protocol, number=number), make)
     close(rounds[-1].state.shared, model.state_dict())
     assert rounds[0].sent[0].lr is None
+    named = replace(protocol, optimizer=parse_optimizer("adam", lr=0.01))
+    (update, *_) = (one.sent[0] for one in played([participant], named))
+    assert (update.lr, update.optimizer) == (0.01, "adam")
+    close(update.values, rounds[0].sent[0].values)
 
 
 # Refusals, one line each.

@@ -11,12 +11,19 @@ from leakgauge.inversion.words import (
     DISTINCT,
     EXACT,
     FIRST,
+    FROM_BUFFERS,
+    GRANTED,
     KNOWN,
     METHODS,
     OF_AN_UPDATE,
+    OF_CLIENTS,
+    OPTIMIZER,
+    PROXY,
     RANDOM,
+    RATE,
 )
 from leakgauge.runs.spec import NONE
+from leakgauge.training.catalog import SGD
 
 if TYPE_CHECKING:
     from leakgauge.inversion.spec import InversionSpec
@@ -43,6 +50,30 @@ def check_data(spec: InversionSpec) -> None:
     _check_knowledge(spec)
 
 
+def check_ladder(spec: InversionSpec) -> None:
+    """Refuse settings that a ladder makes itself.
+
+    Raises:
+        InputError: there are some.
+    """
+    if not spec.ladder:
+        return
+    for name in ("train_mode", "unknown", "reshuffle", "simulate", "local_rates"):
+        require(
+            not getattr(spec, name),
+            f"--ladder plays clients with and without --{name.replace('_', '-')}; leave it out",
+        )
+    require(spec.epochs == 1, "--ladder goes with one update of a client; leave out --epochs")
+    require(
+        len(spec.method) < 2 and EXACT not in spec.method and len(spec.defense) == 1,
+        "--ladder plays one search against one defense; name one --method and one --defense",
+    )
+    require(
+        ADAPTIVE not in spec.knowledge,
+        f"--ladder plays attackers that know of no defense; leave out --knowledge {ADAPTIVE}",
+    )
+
+
 def check_update(spec: InversionSpec) -> None:
     """Refuse settings that do not go with the update of a real client.
 
@@ -62,6 +93,17 @@ def check_update(spec: InversionSpec) -> None:
         f"--method names {len(spec.method)} methods; --update takes one, since losses of "
         "different methods cannot be compared: run one command for each",
     )
+    require(
+        spec.statistics != GRANTED,
+        f"--statistics {GRANTED} grants those of true records, which are not known here; take "
+        f"{FROM_BUFFERS} or {PROXY}",
+    )
+    require(
+        OPTIMIZER not in spec.unknown,
+        "an update names its optimizer, which is plain SGD where it names none; leave out "
+        f"--unknown {OPTIMIZER}",
+    )
+    _check_assumed(spec)
     others = ", ".join(name for name in METHODS if name != EXACT)
     require(
         spec.method != (EXACT,),
@@ -74,11 +116,31 @@ def _check_client(spec: InversionSpec) -> None:
     require(
         spec.images is None or spec.images % each == 0,
         f"--images is {spec.images}; expected a multiple of {each}, the records behind one "
-        "update (--batch-size times --local-steps)",
+        "update (--batch-size times --local-steps)"
+        if spec.clients == 1
+        else f"--images is {spec.images}; expected a multiple of {each}, the records behind one "
+        "sum of updates (--batch-size times --local-steps times --clients)",
+    )
+    sums = (spec.local_steps, spec.local_epochs, spec.clients)
+    require(
+        not spec.simulate or max(sums) > 1 or spec.local_optimizer != SGD,
+        "--simulate is about local steps; give --local-steps of 2 or more",
     )
     require(
-        not spec.simulate or spec.local_steps > 1,
-        "--simulate is about local steps; give --local-steps of 2 or more",
+        not spec.reshuffle or spec.local_epochs > 1,
+        "--reshuffle is about several passes; give --local-epochs of 2 or more",
+    )
+    _check_assumed(spec)
+    require(
+        spec.statistics is None or spec.train_mode or spec.ladder,
+        "--statistics is about BatchNorm in training mode; add --train-mode",
+    )
+
+
+def _check_assumed(spec: InversionSpec) -> None:
+    require(
+        spec.assumed_lr is None or RATE in spec.unknown or spec.ladder,
+        f"--assumed-lr is about a rate that the attacker does not know; add --unknown {RATE}",
     )
 
 
@@ -126,6 +188,11 @@ def _check_epochs(spec: InversionSpec) -> None:
         "--epochs takes the local steps of an update for one batch; leave out --simulate",
     )
     require(EXACT not in spec.method, f"--method {EXACT} reads one gradient; leave out --epochs")
+    for name in OF_CLIENTS:
+        require(
+            getattr(spec, name) == type(spec).__dataclass_fields__[name].default,
+            f"--epochs goes with clients of plain SGD; leave out --{name.replace('_', '-')}",
+        )
     require(
         spec.matching != KNOWN or spec.labels == KNOWN or spec.same_batches,
         f"--matching {KNOWN} tells the attacker the place of each record, and inferred labels "

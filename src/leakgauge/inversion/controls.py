@@ -5,7 +5,7 @@ from dataclasses import replace
 from leakgauge.core.knowledge import STATIC
 from leakgauge.data.source import Source
 from leakgauge.inversion.spec import InversionSpec
-from leakgauge.inversion.words import EXACT
+from leakgauge.inversion.words import EXACT, OF_CLIENTS
 from leakgauge.runs.assessment import Controls, Variant
 from leakgauge.runs.spec import NONE
 
@@ -22,7 +22,11 @@ def controls(spec: InversionSpec, source: Source) -> Controls:
     """Return both controls."""
     if spec.update is not None:
         return Controls(REAL, REAL)
-    alone = replace(spec, batch_size=1, local_steps=1, epochs=1, server_lr=None, matching=None)
+    plain = replace(
+        spec, **{name: getattr(InversionSpec, name) for name in OF_CLIENTS}, ladder=False
+    )
+    plain = replace(plain, local_steps=1, reshuffle=False, assumed_lr=None)
+    alone = replace(plain, batch_size=1, epochs=1, server_lr=None, matching=None)
     few = replace(alone, joint=None, gamma=None, rough_iterations=None, same_batches=False)
     few = replace(few, images=FEW, simulate=False, restarts=1, redact=True)
     drowned = Variant(

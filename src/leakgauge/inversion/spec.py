@@ -8,7 +8,8 @@ from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.notation import Key, Notation
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP, NOTATION
-from leakgauge.inversion.checking import check_data, check_update
+from leakgauge.inversion.checking import check_data, check_ladder, check_update
+from leakgauge.inversion.client_spec import ClientSpec
 from leakgauge.inversion.words import (
     DRAWS,
     EXACT,
@@ -27,7 +28,7 @@ from leakgauge.inversion.words import (
 )
 from leakgauge.models.words import NETS
 from leakgauge.runs.setting import ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
-from leakgauge.runs.spec import NONE, Spec
+from leakgauge.runs.spec import NONE
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
@@ -40,7 +41,7 @@ def _keys(method: str) -> Mapping[str, Key]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InversionSpec(Spec):
+class InversionSpec(ClientSpec):
     """Settings of attempts to rebuild records from what clients send.
 
     One spec stands for an attempt with each method, against each defense, with each knowledge of
@@ -105,19 +106,18 @@ class InversionSpec(Spec):
         Whole,
         Setting("height and width of images, in pixels", least=1, most=LARGEST_SIDE, panel=DATA),
     ] = 32
-    batch_size: Annotated[
-        Whole, Setting("records in a client's training step", least=1, panel=TRAINING)
-    ] = 1
-    local_steps: Annotated[
-        Whole, Setting("a client's steps before it sends", least=1, panel=TRAINING)
-    ] = 1
-    local_lr: Annotated[
-        Real,
-        Setting("learning rate of a client's local steps", above=0, panel=TRAINING),
-    ] = 1e-4
     simulate: Annotated[
         Truth,
         Setting("simulate the local steps: slower, but right at any learning rate", panel=ATTACK),
+    ] = False
+    ladder: Annotated[
+        Truth,
+        Setting(
+            "play the attack on clients of rising realism: one gradient in evaluation mode, "
+            "training mode, local steps, momentum, Adam, local epochs, an unknown rate, and a sum "
+            "of clients; labels are granted",
+            panel=ATTACK,
+        ),
     ] = False
     epochs: Annotated[
         Whole,
@@ -252,11 +252,6 @@ class InversionSpec(Spec):
         """
         return adversary.partition(":")[0] in METHODS
 
-    @property
-    def records_per_update(self) -> int:
-        """Records behind one update."""
-        return self.batch_size * self.local_steps
-
     def check(self) -> None:
         """Refuse settings that contradict one another, whatever the data are.
 
@@ -264,12 +259,14 @@ class InversionSpec(Spec):
             InputError: a value is outside its bounds, or settings contradict one another.
         """
         from leakgauge.inversion.run.attempt import attempts_of
+        from leakgauge.inversion.run.ladder import with_ladder
 
         super().check()
+        check_ladder(self)
         if self.update is not None:
             check_update(self)
             return
-        check_data(self)
+        check_data(with_ladder(self))
         attempts_of(self)
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:

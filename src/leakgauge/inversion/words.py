@@ -32,6 +32,16 @@ SERVER_LR = 0.01
 """Learning rate of the server's step after each gradient, over several epochs. AGIC's paper names
 none; this one is ours."""
 
+RATE, OPTIMIZER = UNKNOWNS = ("rate", "optimizer")
+"""What an attacker may not know of a client's training."""
+
+ASSUMED_LR = 0.001
+"""The rate that an attacker assumes who does not know it: torch's default for SGD and Adam."""
+
+GRANTED, FROM_BUFFERS, PROXY = STATISTICS = ("known", "inferred", "proxy")
+"""How an attacker knows the statistics of BatchNorm: granted, read off the running statistics that
+were sent, or those of public records."""
+
 DISTINCT, RANDOM, FIRST = DRAWS = ("distinct", "random", "first")
 """How the attacked records are drawn from the data."""
 
@@ -57,9 +67,26 @@ OF_AN_UPDATE = frozenset(
     {
         *("ask", "data", "update", "task", "method", "images", "iterations", "restarts"),
         *("labels", "simulate", "redact", "device", "seed", "files"),
+        *("unknown", "assumed_lr", "statistics"),
     }
 )
 """The settings that apply to the update of a real client."""
+
+
+MEAN, CLASS_MEAN, PUBLIC, NEAREST = GUESSES = (
+    *("mean", "class mean", "public record", "nearest public record"),
+)
+"""Guesses that use no gradient: the mean of public records (the mean colour of images), that of a
+label's, the public record nearest to that mean, and the one nearest to the truth."""
+
+ORACLES = (NEAREST,)
+"""Guesses that no attacker can make, since the truth chooses them."""
+
+OF_CLIENTS = (
+    *("local_optimizer", "local_epochs", "local_rates", "train_mode", "clients", "unknown"),
+    "statistics",
+)
+"""Settings of clients that do more than plain SGD, or are known less well."""
 
 
 def default_image_count(records_per_update: int) -> int:

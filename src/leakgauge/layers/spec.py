@@ -14,6 +14,9 @@ from leakgauge.models.words import NETS
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
 from leakgauge.runs.spec import Spec
+from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
+from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
+from leakgauge.training.catalog import SGD, parse_optimizer
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source
@@ -132,6 +135,14 @@ class LayersSpec(Spec):
         ),
     ] = 1
     lr: Annotated[Real, Setting("learning rate of the training", above=0, panel=TRAINING)] = 0.01
+    optimizer: Annotated[
+        str,
+        Setting(
+            f"moves the model, at the participants after several local steps: {OPTIMIZERS_HELP}",
+            panel=TRAINING,
+            notation=OPTIMIZERS_NOTATION,
+        ),
+    ] = SGD
     hidden: Annotated[
         tuple[Whole, ...],
         Setting("width of a hidden layer of the network for tables", least=1, panel=TRAINING),
@@ -214,6 +225,7 @@ class LayersSpec(Spec):
             not self.half or self.batch_size >= 2,
             "half of a batch of 1 record is none; raise --batch-size to 2",
         )
+        parse_optimizer(self.optimizer, lr=self.lr)
         check_attacks(self)
         check_protection(self)
 

@@ -18,8 +18,8 @@ def check_federation(spec: MembershipSpec) -> None:
     if spec.participants == 1:
         alone = (spec.attacker, spec.strategy, spec.observed) == (GLOBAL, PASSIVE, ())
         require(
-            alone,
-            "attacker, strategy and observed are about a federation; add "
+            alone and spec.local_epochs == 1,
+            "attacker, strategy, observed and local_epochs are about a federation; add "
             "--set membership.participants=4",
         )
         return

@@ -113,6 +113,14 @@ class MembershipSpec(Spec):
         Whole,
         Setting("participants of a federation; 1: central training", least=1, panel=TRAINING),
     ] = 1
+    local_epochs: Annotated[
+        Whole,
+        Setting(
+            "passes of a participant over its records in each round of a federation",
+            least=1,
+            panel=TRAINING,
+        ),
+    ] = 1
     attacker: Annotated[
         str,
         Setting(

@@ -1,6 +1,6 @@
 """The gradients and updates that clients send, which an attack sees."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -11,8 +11,11 @@ from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.defenses import Defense, Transform, none
 from leakgauge.gradients import batch_gradients, local_updates
+from leakgauge.training.catalog import OPTIMIZERS, SGD
+from leakgauge.training.clients import updates_of
 from leakgauge.training.participant import refuse_learned
 from leakgauge.training.per_record import mean_of_transformed
+from leakgauge.training.recipe import Recipe
 from leakgauge.training.update import Update
 from leakgauge.training.validity import Validity
 
@@ -21,23 +24,47 @@ from leakgauge.training.validity import Validity
 class Client:
     """Settings of a client's local training and of its defense.
 
+    A client that sets no more than the first four trains as the papers on inversion take it: plain
+    SGD on a model in the mode in which it comes. The stock client of Flower is ``Client(32, steps,
+    0.01, optimizer="sgd:momentum=0.9", training=True)``.
+
     Attributes:
         batch_size: B, records of a step.
-        local_steps: S, steps of plain SGD over consecutive batches; with one, the client sends the
-            gradient itself, and ``local_lr`` has no effect.
-        local_lr: learning rate of these steps.
+        local_steps: S, steps over consecutive batches in one pass over its records. One plain step
+            without epochs sends the gradient itself, and ``local_lr`` has no effect.
+        local_lr: learning rate of these steps, where neither optimizer nor rates have their own.
         defense: changes the gradient or update before the client sends it.
+        optimizer: as ``catalog.parse_optimizer`` reads it, made anew for each update.
+        epochs: passes over the same records.
+        reshuffle: whether a pass after the first has its records in a new order.
+        training: whether the model trains in training mode: BatchNorm uses the statistics of each
+            batch, and dropout draws.
+        rates: learning rate of each of the S * epochs steps, where a schedule changes it.
+        summed: N, clients with equal settings of whom the server sees the sum alone, as secure
+            aggregation shows it.
+
+    Raises:
+        InputError: a value does not fit, or the optimizer is not known.
     """
 
     batch_size: int = 1
     local_steps: int = 1
     local_lr: float = 1e-4
     defense: Defense = field(default_factory=none)
+    optimizer: str = SGD
+    epochs: int = 1
+    reshuffle: bool = False
+    training: bool = False
+    rates: tuple[float, ...] = ()
+    summed: int = 1
 
     def __post_init__(self) -> None:
         require_count(self.batch_size, "batch size")
         require_count(self.local_steps, "number of local steps")
+        require_count(self.epochs, "number of local epochs")
+        require_count(self.summed, "number of summed clients")
         require_positive(self.local_lr, "local learning rate")
+        _ = self.recipe
         refuse_learned(self.defense)
         name = self.defense.name
         require(
@@ -47,15 +74,53 @@ class Client:
         )
         per_example = self.defense.per_example
         require(
-            per_example is None or self.local_steps == 1,
-            f"{name!r} changes each record's gradient; with {self.local_steps} local steps only "
+            per_example is None or self.steps == 1,
+            f"{name!r} changes each record's gradient; with {self.steps} local steps only "
             "the update could be changed; take --local-steps 1 or another --defense",
+        )
+        require(
+            per_example is None or self.is_plain,
+            f"{name!r} changes each record's gradient, which no attack here reads off a step of "
+            f"{self.optimizer!r} or in training mode; leave them out, or take another --defense",
         )
 
     @property
-    def records(self) -> int:
-        """Number of records of one update."""
+    def own_records(self) -> int:
+        """Number of records of one client."""
         return self.batch_size * self.local_steps
+
+    @property
+    def records(self) -> int:
+        """Number of records behind what the server sees at once."""
+        return self.own_records * self.summed
+
+    @property
+    def steps(self) -> int:
+        """Number of steps of all passes."""
+        return self.local_steps * self.epochs
+
+    @property
+    def recipe(self) -> Recipe:
+        """The steps; those of an optimizer that cannot be simulated count as plain SGD."""
+        return Recipe.named(
+            self.optimizer, steps=self.steps, lr=self.local_lr, rates=self.rates, exactly=False
+        )
+
+    @property
+    def is_known(self) -> bool:
+        """Whether steps of its optimizer can be simulated."""
+        return self.optimizer.partition(":")[0] in OPTIMIZERS
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it takes plain steps once over its records, alone, in the mode of the model."""
+        ordinary = self.optimizer == SGD and not self.rates and self.summed == 1
+        return ordinary and self.epochs == 1 and not self.training
+
+    @property
+    def sends_gradient(self) -> bool:
+        """Whether it sends the gradient of one step; else it sends a change of weights."""
+        return self.steps == 1 and self.optimizer == SGD and not self.rates
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +131,13 @@ class Sent:
         grads: on the scale of a gradient, leaf ``[T, *p]``.
         validity: distance of the local steps from one gradient, the largest of all clients; None
             where the clients sent gradients.
+        updates: of each client, with the buffers that it sent; empty where a client is plain and
+            sends gradients.
     """
 
     grads: Grads
     validity: Validity | None = None
+    updates: tuple[Update, ...] = ()
 
     def warnings(self, *, simulated: bool = False) -> tuple[str, ...]:
         """Return why an update may not stand for a gradient; see ``Validity.warnings``."""
@@ -78,6 +146,8 @@ class Sent:
 
 def send(task: Task, params: Params, x: Tensor, y: Tensor, client: Client, *, seed: int) -> Sent:
     """Return what T clients send that hold the records ``x [T, S * B, ...]``, ``y [T, S * B]``.
+
+    Of summed clients it is what the server sees of T groups, each with N * S * B records.
 
     Args:
         task: the model and its loss.
@@ -90,6 +160,8 @@ def send(task: Task, params: Params, x: Tensor, y: Tensor, client: Client, *, se
     Raises:
         InputError: the model's gradients cannot be computed.
     """
+    if not client.is_plain:
+        return _gathered(task, updates_of(task, params, x, y, client, seed=seed), x, y, seed=seed)
     if client.local_steps == 1:
         per_example = client.defense.per_example
         grads = (
@@ -103,10 +175,17 @@ def send(task: Task, params: Params, x: Tensor, y: Tensor, client: Client, *, se
     parts_y = y.reshape(len(y), steps, size, *y.shape[2:])
     changes = local_updates(task, params, parts_x, parts_y, lr=client.local_lr)
     updates = [_update(row, params, client) for row in _rows(_defended(changes, client, seed))]
+    return _gathered(task, updates, x, y, seed=seed)
+
+
+def _gathered(task: Task, updates: Sequence[Update], x: Tensor, y: Tensor, *, seed: int) -> Sent:
+    """Return the updates as gradients, with their validity in the mode of the task's model."""
     noise = _stand_in(x[0], y[0], seed)
-    validity = Validity.worst([update.validity(task, *noise) for update in updates])
+    changes = [update for update in updates if update.kind != "gradient"]
+    validity = [update.validity(task, *noise) for update in changes]
     each = [update.as_gradient() for update in updates]
-    return Sent({name: torch.cat([one[name] for one in each]) for name in params}, validity)
+    grads = {name: torch.cat([one[name] for one in each]) for name in each[0]}
+    return Sent(grads, Validity.worst(validity) if validity else None, tuple(updates))
 
 
 def _transformed(

@@ -68,6 +68,11 @@ def plain_sgd(lr: float) -> Mover:
     return over
 
 
+def gradient_alone(kept: dict[str, Tensor]) -> Mover:
+    """Return what keeps the gradient of a step in ``kept``, and moves nothing."""
+    return lambda leaves: kept.update
+
+
 def defended(sent: Params, defense: Defense, noise: torch.Generator) -> dict[str, Tensor]:
     """Return one gradient or change ``[*p]`` after the defense of the mean."""
     changed = defense.update({name: leaf[None] for name, leaf in sent.items()}, [noise])

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
+from leakgauge.training.catalog import SGD
 from leakgauge.training.local import Mover, plain_sgd
-from leakgauge.training.optimizers import Make, Optimizing
+from leakgauge.training.optimizers import Make, Named, Optimizing
 
 FEDAVG, FEDSGD = "fedavg", "fedsgd"
 KINDS = (FEDAVG, FEDSGD)
@@ -95,6 +96,18 @@ class Protocol:
             return self.lr
         made = self.optimizer([torch.zeros(1, requires_grad=True)])
         return float(made.param_groups[0]["lr"])
+
+    @property
+    def told(self) -> tuple[float | None, str]:
+        """The rate and the name of the steps, as an ``Update`` tells them.
+
+        The rate is None where the optimizer is a function without a name of leakgauge's.
+        """
+        if self.optimizer is None:
+            return self.lr, SGD
+        if isinstance(self.optimizer, Named) and self.optimizer.choice.built_in:
+            return self.rate, self.optimizer.choice.text
+        return None, SGD
 
     def mover(self) -> Mover:
         """Return what moves parameters in one round, without a past."""

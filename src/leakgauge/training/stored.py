@@ -10,8 +10,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.training.catalog import SGD
 
 _FORMAT = "leakgauge update 1"
+_WITH_OPTIMIZER = "leakgauge update 2"
+"""Of another optimizer than plain SGD, which readers of the first format would not see."""
 _FIGURES: Mapping[str, Any] = {"lr": float, "steps": int, "batch_size": int, "records": int}
 _ASIDE = ("buffers", "held")
 _GROUPS = ("values", "before", *_ASIDE)
@@ -34,6 +37,9 @@ def write_parts(path: Path, parts: Mapping[str, Any]) -> None:
     for name, convert in _FIGURES.items():
         if parts[name] is not None:
             header[name] = repr(convert(parts[name]))
+    if parts["optimizer"] != SGD or parts["rates"]:
+        header["format"], header["optimizer"] = _WITH_OPTIMIZER, parts["optimizer"]
+        header["rates"] = json.dumps(list(map(float, parts["rates"])))
     try:
         save_file(tensors, path, header)
     except (SafetensorError, OSError) as error:
@@ -49,10 +55,10 @@ def read_parts(path: Path) -> dict[str, Any]:
     what = f"update {str(path)!r}"
     header, tensors = _read(path, what)
     require(
-        header.get("format") == _FORMAT,
+        header.get("format") in (_FORMAT, _WITH_OPTIMIZER),
         f"{what} has no header of ours; write it with Update.save, which keeps kind and lr",
     )
-    _refuse_long((*tensors, header.get("kind", "")), what)
+    _refuse_long((*tensors, header.get("kind", ""), header.get("optimizer", "")), what)
     try:
         parts: dict[str, Any] = {
             name: convert(header[name]) for name, convert in _FIGURES.items() if name in header
@@ -61,6 +67,8 @@ def read_parts(path: Path) -> dict[str, Any]:
         for group in ("values", "before"):
             parts[group] = {name: tensors[f"{group}/{name}"] for name in order}
         parts["kind"] = header["kind"]
+        parts["optimizer"] = header.get("optimizer", SGD)
+        parts["rates"] = tuple(map(float, json.loads(header.get("rates", "[]"))))
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{what} has a damaged header; write it anew") from error
     parts["labels"] = tensors.get("labels")

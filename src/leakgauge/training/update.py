@@ -13,12 +13,13 @@ from leakgauge.core.checks import (
     require,
     require_choice,
     require_count,
-    require_known,
     require_positive,
 )
-from leakgauge.core.tensors import all_finite, require_plain
 from leakgauge.core.types import Grads, Params, Task
+from leakgauge.training.catalog import OPTIMIZERS, SGD, own_rate
+from leakgauge.training.leaves import check_names, check_numbers, check_shapes
 from leakgauge.training.payload import Given, read_payload
+from leakgauge.training.recipe import Recipe
 from leakgauge.training.stored import read_parts, write_parts
 from leakgauge.training.validity import Validity, gradient_change, measure
 
@@ -30,16 +31,15 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 class Update:
     """The update that one client sends, by parameter name; leaf ``[*p]``.
 
-    Where the learning rate is told, local training is plain SGD, without momentum or decay. The
-    update holds the tensors without their history; it does not copy them.
+    The update holds the tensors without their history; it does not copy them.
 
     Attributes:
         kind: ``"gradient"`` of the mean loss of a batch; ``"change"`` of the weights, after minus
             before; or the ``"weights"`` after local training.
         values: the tensors that the client sent.
         before: the client's initial weights, all trainable ones by name.
-        lr: learning rate of local SGD; None where it is not known, or another optimizer made the
-            steps. Then only a gradient has a known scale.
+        lr: learning rate of the local steps; None where it is not known. Then only a gradient has
+            a known scale.
         steps: local steps.
         batch_size: records of a step; ``validity`` uses 1 where it is not known.
         records: number of different records of the client.
@@ -48,6 +48,9 @@ class Update:
         buffers: other tensors that the client sent, such as running statistics.
         held: other tensors of the initial model: running statistics, frozen weights.
             ``in_place`` puts them into a model.
+        optimizer: of the local steps, made anew for this update: a name of ``OPTIMIZERS`` with its
+            settings, such as ``"sgd:momentum=0.9"`` or ``"adam:lr=0.001"``.
+        rates: learning rate of each step, where a schedule changes it.
 
     Raises:
         InputError: the parts do not fit one another, or a value is not finite.
@@ -68,13 +71,15 @@ class Update:
     labels: Tensor | None = None
     buffers: Mapping[str, Tensor] = field(default_factory=dict)
     held: Mapping[str, Tensor] = field(default_factory=dict)
+    optimizer: str = SGD
+    rates: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         require_choice(self.kind, "kind of update", KINDS)
         require(len(self.before) > 0, "the update has no weights before; pass params_of(model)")
-        _check_names(self.values, self.before, "the update", "the weights before")
-        _check_numbers(self.before, "the weights before")
-        _check_numbers(self.values, "the update")
+        check_names(self.values, self.before, "the update", "the weights before")
+        check_numbers(self.before, "the weights before")
+        check_numbers(self.values, "the update")
         own = {name: leaf.detach() for name, leaf in self.before.items()}
         sent = {name: self.values[name].detach().to(leaf.device) for name, leaf in own.items()}
         object.__setattr__(self, "before", own)
@@ -87,6 +92,9 @@ class Update:
             require(self.steps == 1, f"a gradient has one step, not {self.steps}; pass a change")
         if self.lr is not None:
             require_positive(self.lr, "lr")
+        # A file may name no code of its own, which would run where it is read.
+        require_choice(self.optimizer.partition(":")[0], "optimizer of an update", OPTIMIZERS)
+        _ = self.recipe
         for value, name in ((self.batch_size, "batch_size"), (self.records, "records")):
             if value is not None:
                 require_count(value, name)
@@ -108,9 +116,10 @@ class Update:
     def as_gradient(self) -> Grads:
         """Return the gradient at ``before`` of the mean loss of all records, leaf ``[1, *p]``.
 
-        A gradient is returned unchanged. A change or weights become (before - after) /
-        (lr * steps), the mean of the gradients of all steps: exact for one step, else AGIC's
-        one-batch approximation, whose validity ``warnings`` checks.
+        A gradient is returned unchanged. After plain SGD, a change or weights become (before -
+        after) / (lr * steps), the mean of the gradients of all steps: exact for one step, else
+        AGIC's one-batch approximation, whose validity ``warnings`` checks. After another optimizer
+        they become what ``Recipe.as_gradient`` says.
 
         Raises:
             InputError: the learning rate is not known; only a gradient needs none.
@@ -120,6 +129,14 @@ class Update:
             SRDS 2022, Eq. 4.
         """
         return {name: leaf[None] for name, leaf in self._gradient().items()}
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """The local steps; None where no learning rate is known, or a gradient was sent."""
+        known = self.rates or self.lr is not None or own_rate(self.optimizer) is not None
+        if self.kind == "gradient" or not known:
+            return None
+        return Recipe.named(self.optimizer, steps=self.steps, lr=self.lr, rates=self.rates)
 
     @property
     def is_zero(self) -> bool:
@@ -155,7 +172,7 @@ class Update:
         return measure(
             self.before,
             change,
-            lr=self.lr,
+            lr=self._mean_rate(),
             steps=self.steps,
             batch_size=self.batch_size or 1,
             gradient_change=changed,
@@ -186,7 +203,7 @@ class Update:
             InputError: a name is missing or unknown, or a shape differs.
         """
         wanted = {name: value for name, value in model.named_parameters() if value.requires_grad}
-        _check_names(self.before, wanted, "the update", type(model).__name__)
+        check_names(self.before, wanted, "the update", type(model).__name__)
 
     def in_place(self, model: nn.Module) -> nn.Module:
         """Return the model with the tensors ``held`` of the client's initial model.
@@ -201,7 +218,7 @@ class Update:
             return model
         copied = copy.deepcopy(model)
         own = dict(copied.state_dict(keep_vars=True))
-        _check_shapes(self.held, own, "the update", type(model).__name__)
+        check_shapes(self.held, own, "the update", type(model).__name__)
         with torch.no_grad():
             for name, leaf in self.held.items():
                 own[name].copy_(leaf)
@@ -218,6 +235,8 @@ class Update:
         batch_size: int | None = None,
         records: int | None = None,
         model: nn.Module | None = None,
+        optimizer: str = SGD,
+        rates: tuple[float, ...] = (),
     ) -> "Update":
         """Return the update between a model's state dicts before and after local training.
 
@@ -225,10 +244,12 @@ class Update:
             before: as from ``model.state_dict()``; running statistics and integers go to ``held``,
                 not to the weights.
             after: with the same names.
-            lr: learning rate of local SGD; None where it is not known.
+            lr: learning rate of the local steps; None where it is not known.
             steps: local steps.
             batch_size: records of a step.
             records: number of different records of the client.
+            optimizer: of the local steps.
+            rates: of each step, where a schedule changes it.
             model: its trainable parameters are the weights; without it, all tensors but the
                 statistics.
 
@@ -249,6 +270,8 @@ class Update:
             records=records,
             buffers={name: leaf for name, leaf in after.items() if name in aside},
             held={name: leaf for name, leaf in before.items() if name in aside},
+            optimizer=optimizer,
+            rates=rates,
         )
         if model is not None:
             update.check_fits(model)
@@ -295,39 +318,21 @@ class Update:
     def _gradient(self) -> Params:
         if self.kind == "gradient":
             return self.values
-        if self.lr is None:
+        recipe = self.recipe
+        if recipe is None:
             raise InputError(
                 f"lr is missing; an update of kind {self.kind!r} has no scale without the learning "
                 "rate of local SGD, so it stands for no gradient"
             )
-        scale = -1 / (self.lr * self.steps)
-        return {name: leaf * scale for name, leaf in self._difference().items()}
+        return recipe.as_gradient(self.before, self._difference())
+
+    def _mean_rate(self) -> float | None:
+        """Return the rate at which gradients moved the weights; None where it is not known."""
+        recipe = self.recipe
+        if recipe is None or not recipe.rule.linear:
+            return None
+        return recipe.rates[0] if recipe.is_plain else -recipe.gain / self.steps
 
 
 def _is_statistic(name: str, leaf: Tensor) -> bool:
     return name.rpartition(".")[2] in _STATISTICS or not leaf.is_floating_point()
-
-
-def _check_names(leaves: Params, wanted: Params, what: str, whole: str) -> None:
-    """Refuse leaves with other names or shapes than the wanted ones."""
-    for name in wanted:
-        require_known(name, leaves, f"{what} has no {name!r}, which {whole} has")
-    _check_shapes(leaves, wanted, what, whole)
-
-
-def _check_shapes(leaves: Params, wanted: Params, what: str, whole: str) -> None:
-    """Refuse leaves that are not among the wanted ones or have other shapes."""
-    for name, leaf in leaves.items():
-        require_known(name, wanted, f"{what} has {name!r}, not in {whole}")
-        came, expected = list(leaf.shape), list(wanted[name].shape)
-        require(came == expected, f"{what}: {name!r} is {came}; expected {expected} as {whole}")
-
-
-def _check_numbers(leaves: Params, what: str) -> None:
-    for name, leaf in leaves.items():
-        require(leaf.is_floating_point(), f"{what}: {name!r} is {leaf.dtype}; expected floats")
-        require_plain(leaf, f"{what}: {name!r}")
-        require(
-            all_finite([leaf]),
-            f"{what}: {name!r} is not finite (NaN or infinity); did the training diverge?",
-        )

@@ -10,7 +10,8 @@ from torch import Tensor
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.tensors import all_finite
 from leakgauge.core.types import Params, Task
-from leakgauge.training.local import Mover, defended, train
+from leakgauge.training.catalog import SGD
+from leakgauge.training.local import defended, gradient_alone, train
 from leakgauge.training.participant import Turn
 from leakgauge.training.protocol import FEDSGD, STEPS, Protocol
 from leakgauge.training.state import Tensors
@@ -40,8 +41,8 @@ def upload_of(
     _refuse_per_record(turn, at_steps=at_steps)
     rows = [one.to(turn.data.y.device) for one in protocol.batches(len(turn.data), rng=turn.rng)]
     gradient: dict[str, Tensor] = {}
-    mover = _gradient_alone(gradient) if protocol.kind == FEDSGD else turn.mover or protocol.mover()
-    with _drawing(turn.model_seed, turn.data.x.device):
+    mover = gradient_alone(gradient) if protocol.kind == FEDSGD else turn.mover or protocol.mover()
+    with drawing(turn.model_seed, turn.data.x.device):
         after = train(
             task,
             received,
@@ -56,11 +57,6 @@ def upload_of(
     return update if at_steps else _defended(update, turn)
 
 
-def _gradient_alone(kept: dict[str, Tensor]) -> Mover:
-    """Return what keeps the gradient of a step, and moves nothing."""
-    return lambda leaves: kept.update
-
-
 def _update(
     task: Task,
     received: Tensors,
@@ -72,17 +68,18 @@ def _update(
 ) -> Update:
     trained = [name for name, leaf in task.model.named_parameters() if leaf.requires_grad]
     aside = [name for name in after if name not in trained]
-    plain = protocol.optimizer is None and turn.mover is None
+    lr, optimizer = (None, SGD) if turn.mover is not None else protocol.told
     return Update(
         "gradient" if gradient else "weights",
         gradient or {name: after[name] for name in trained},
         {name: received[name] for name in trained},
-        lr=protocol.lr if plain else None,
+        lr=lr,
         steps=len(rows),
         batch_size=protocol.size(len(turn.data)),
         records=min(len(turn.data), sum(map(len, rows))),
         buffers={name: after[name] for name in aside},
         held={name: received[name] for name in aside},
+        optimizer=optimizer,
     )
 
 
@@ -94,7 +91,7 @@ def _defended(update: Update, turn: Turn) -> Update:
 
 
 @contextmanager
-def _drawing(seed: int, device: torch.device) -> Iterator[None]:
+def drawing(seed: int, device: torch.device) -> Iterator[None]:
     """Let a model draw from torch's own generators by a seed, and restore them afterwards."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)

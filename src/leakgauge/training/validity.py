@@ -14,6 +14,8 @@ from torch import Tensor
 
 from leakgauge.core.types import Params, Task
 from leakgauge.gradients import batch_gradients
+from leakgauge.gradients.probing import Method
+from leakgauge.training.modes import repeatable
 
 # The limits lie between figures on CIFAR-10 (slim net, PyTorch's initialisation, 4 and 8 local
 # steps of 1, 4 and 8 records, pixels standardised or not, 4 draws each): the largest at rate 1e-3,
@@ -120,7 +122,11 @@ def measure(
 
 def gradient_change(task: Task, before: Params, after: Params, x: Tensor, y: Tensor) -> float:
     """Return the relative change of the gradient of a batch ``x [B, ...]``, ``y [B]``."""
-    first, last = (batch_gradients(task, params, x[None], y[None]) for params in (before, after))
+    task = repeatable(task)
+    method: Method = "loop" if task.model.training else "auto"  # BatchNorm writes its buffers
+    first, last = (
+        batch_gradients(task, params, x[None], y[None], method=method) for params in (before, after)
+    )
     squared = sum(
         float((last[name] - leaf).double().square().sum()) for name, leaf in first.items()
     )

@@ -10,6 +10,7 @@ SSIM = "ssim"
 LPIPS = "lpips"
 COLUMNS = "columns"
 LABEL_ACCURACY = "label_accuracy"
+GAIN = "gain"
 LOSS = "loss"
 
 WITHOUT = {"no_pooling": (False, True), "no_labels": (True, False), "plain": (False, False)}
@@ -19,6 +20,7 @@ METRICS = {
     PSNR: Metric(title="PSNR", unit="dB", low=-math.inf, high=math.inf, headline=True),
     SSIM: Metric(title="SSIM", low=-1.0),
     LPIPS: Metric(title="LPIPS", high=math.inf, higher_is_worse=False),
+    GAIN: Metric(title="PSNR above the best guess", unit="dB", low=-math.inf, high=math.inf),
     COLUMNS: Metric(title="Columns right", headline=True),
     LABEL_ACCURACY: Metric(title="Labels right"),
     "matching_greedy": Metric(title="Matched, greedy"),
@@ -31,6 +33,7 @@ METRICS = {
     LOSS: Metric(title="Loss", high=math.inf, higher_is_worse=False, tabled=False),
 }
 """By name. The figure of a single column of a table is named ``"columns: NAME"``. What a guess
-scores depends on the data. The loss is what the attacker minimizes, not a distance to the truth.
-The time is that of the search for the records of one update; over several epochs, of the joint
-search alone, for as many records."""
+scores depends on the data. The gain is a difference of pairs: of each image, to the guess of its
+that needs no gradient and is best on the whole. The loss is what the attacker minimizes, not a
+distance to the truth. The time is that of the search for the records of one update; over several
+epochs, of the joint search alone, for as many records."""

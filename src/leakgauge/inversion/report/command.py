@@ -32,7 +32,8 @@ def next_command(settings: Mapping[str, Any], level: Level) -> str:
     known = declared(InversionSpec)
     spec = make_spec(InversionSpec, {key: settings[key] for key in settings if key in known})
     assert isinstance(spec, InversionSpec)
-    if spec.update is not None or set(spec.defense) != {NONE} or spec.epochs > 1:
+    several = spec.epochs > 1 or spec.ladder
+    if spec.update is not None or set(spec.defense) != {NONE} or several:
         return ""
     if level in LEAKS:
         defense = "dpsgd:clip=2,noise=0.1" if spec.local_steps == 1 else "prune:rate=0.99"

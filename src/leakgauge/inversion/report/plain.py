@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from leakgauge.inversion.metrics.table import COLUMNS, LABEL_ACCURACY, LOSS, LPIPS, PSNR, SSIM
+from leakgauge.inversion.metrics.table import COLUMNS, GAIN, LABEL_ACCURACY, LOSS, LPIPS, PSNR, SSIM
+from leakgauge.inversion.report.ladder import Step, breaking, ladder_of
 from leakgauge.inversion.run.facts import read_facts
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.results.measurements import Estimate, Run
@@ -23,7 +24,15 @@ def to_json(answer: Answer, folder: Path) -> Plain:
     if answer.run.settings.get("update") is not None:
         return _of_update(answer.run, tests[0], facts[0])
     each = [_of_attempt(answer.run, *one) for one in zip(tests, facts, strict=True)]
-    return {**each[0], "results": each} if len(each) > 1 else each[0]
+    steps = ladder_of(tests)
+    if len(each) == 1:
+        return each[0]
+    at = breaking(steps)
+    ladder: Plain = {
+        "ladder": [_rung(step) for step in steps],
+        "breaks_at": None if at is None else at.name,
+    }
+    return {**each[0], "results": each, **(ladder if steps else {})}
 
 
 def _of_attempt(run: Run, test: Test, facts: Plain) -> Plain:
@@ -42,9 +51,24 @@ def _of_attempt(run: Run, test: Test, facts: Plain) -> Plain:
         "joint": _joint(test),
         "single_epochs": facts["single_epochs"],
         "chance": facts["chance"],
+        "baselines": facts["baselines"],
+        "best_guess": facts["best_guess"],
+        "gain": _ends(test, GAIN),
         "seconds_per_iteration": _seconds(test, facts["iterations"]),
         "warnings": facts["warnings"],
         "per_image": facts["per_image"],
+    }
+
+
+def _rung(step: Step) -> Plain:
+    return {
+        "rung": step.name,
+        "clients": step.words,
+        **{
+            name: None if one is None else _of(one.estimate)
+            for name, one in ((PSNR, step.psnr), (LPIPS, step.lpips), (GAIN, step.gain))
+        },
+        "broken": step.broken,
     }
 
 
@@ -82,7 +106,11 @@ def _joint(test: Test) -> Plain | None:
 
 def _ends(test: Test, metric: str) -> dict[str, float] | None:
     one = _estimate(test, metric)
-    return None if one is None else {"value": one.value, "low": one.low, "high": one.high}
+    return None if one is None else _of(one)
+
+
+def _of(one: Estimate) -> dict[str, float]:
+    return {"value": one.value, "low": one.low, "high": one.high}
 
 
 def _values(test: Test, prefix: str) -> dict[str, float]:

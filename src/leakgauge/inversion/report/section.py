@@ -13,10 +13,12 @@ from leakgauge.inversion.report.command import next_command
 from leakgauge.inversion.report.curves import draw_curves, line_style
 from leakgauge.inversion.report.effect import effect_of
 from leakgauge.inversion.report.gallery import gallery
+from leakgauge.inversion.report.guesses import Guessed, guesses_of
+from leakgauge.inversion.report.ladder import breaking, draw_ladder, ladder_of, ladder_sentence
 from leakgauge.inversion.report.levels import Verdict, by_nearness, worst
 from leakgauge.inversion.report.records import Rows, read_pictures, read_rows
 from leakgauge.inversion.report.wording import joint_sentence, sentence, statement, title
-from leakgauge.inversion.run.facts import read_facts
+from leakgauge.inversion.run.facts import FACTS_FILE, read_facts
 from leakgauge.inversion.run.records import TRUTH
 from leakgauge.inversion.words import NAME
 from leakgauge.report.facts import other_facts, parts
@@ -50,8 +52,16 @@ def section(answer: Answer, folder: Path) -> Section:
     attempts = len(group_tests(answer.measurements))
     pictures, rows = read_pictures(folder, attempts), read_rows(folder, attempts)
     is_update = answer.run.settings.get("update") is not None
-    labels = read_facts(folder, attempts)[0]["labels"] if is_update else None
-    return section_of(answer, pictures, rows, labels=labels)
+    kept = is_update or (folder / FACTS_FILE).is_file()
+    facts = read_facts(folder, attempts) if kept else []
+    labels = facts[0]["labels"] if is_update else None
+    return section_of(
+        answer,
+        pictures,
+        rows,
+        labels=labels,
+        guesses=guesses_of(facts, group_tests(answer.measurements)),
+    )
 
 
 def section_of(
@@ -60,6 +70,7 @@ def section_of(
     rows: Mapping[str, Rows],
     *,
     labels: Sequence[int] | None = None,
+    guesses: Sequence[Guessed] = (),
 ) -> Section:
     """Return the section of an answer, with these records.
 
@@ -68,16 +79,21 @@ def section_of(
         pictures: uint8 ``[n, c, h, w]`` by ``"truth"`` and by the number of the attempt.
         rows: of a table, by the same names.
         labels: behind the update of a real client, where they may be shown.
+        guesses: without the update, from ``guesses_of``.
     """
     tests = group_tests(answer.measurements)
-    values = _values(answer, tests, pictures, rows)
+    values = _values(answer, tests, pictures, rows, guesses)
     return Section(
         name=NAME,
         title="Can the records be rebuilt?",
         html=render(PACKAGE, "section.html.j2", values),
         rows=[_row(*worst(tests))],
         tests=[replace(_row(*one), test=one[0].who) for one in by_nearness(tests)],
-        lines=[*(Line(sentence(test)) for test in tests), *_labels(answer, labels)],
+        lines=[
+            *(Line(sentence(test)) for test in tests),
+            *(Line(said) for said in [ladder_sentence(ladder_of(tests))] if said),
+            *_labels(answer, labels),
+        ],
         missing=answer.missing,
         effect=effect_of(tests),
         next_command=next_command(answer.run.settings, worst(_undefended(tests))[1].level),
@@ -95,9 +111,14 @@ def _named(pictures: Mapping[str, Tensor], tests: list[Test]) -> dict[str, Tenso
 
 
 def _values(
-    answer: Answer, tests: list[Test], pictures: Mapping[str, Tensor], rows: Mapping[str, Rows]
+    answer: Answer,
+    tests: list[Test],
+    pictures: Mapping[str, Tensor],
+    rows: Mapping[str, Rows],
+    guesses: Sequence[Guessed],
 ) -> dict[str, Any]:
     """What the template shows, by name."""
+    steps = ladder_of(tests)
     curves = {name: draw_curves(tests, name, name=f"{NAME}-{name}") for name in CURVES}
     return {
         "at": NAME,
@@ -111,6 +132,11 @@ def _values(
         "columns": _columns(tests),
         "epochs": _epochs(tests),
         "joints": [text for test in tests if (text := joint_sentence(test))],
+        "guesses": guesses,
+        "ladder": steps,
+        "breaks": breaking(steps),
+        "ladder_says": ladder_sentence(steps),
+        "ladder_chart": draw_ladder(steps, name=f"{NAME}-ladder"),
         "curves": {name: svg for name, svg in curves.items() if svg is not None},
         "legend": _legend(tests),
         "gallery": gallery(pictures),
@@ -168,6 +194,7 @@ def _labels(answer: Answer, labels: Sequence[int] | None) -> list[Line]:
 def _nav(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The anchors inside the section, and their titles."""
     present = {
+        "Ladder": values["ladder"],
         "Records": values["gallery"] or values["rows"],
         "Figures": values["metrics"],
         "Curves": values["curves"],

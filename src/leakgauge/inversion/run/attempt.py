@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.defenses import parse_defense
 from leakgauge.inversion import words
+from leakgauge.inversion.run.ladder import RUNGS, rungs_of, with_ladder
 from leakgauge.inversion.search.adaptive import adapts
 from leakgauge.inversion.search.parse import parse_attack
 from leakgauge.inversion.search.presets import agic, presets_for
@@ -58,6 +59,7 @@ class Attempt:
         method: an attack, as a user names it.
         defense: what clients do before they send, as a user names it.
         knowledge: whether the attacker knows the defense: static or adaptive.
+        rung: of the ladder, one of ``ladder.RUNGS``; empty without a ladder.
 
     Raises:
         InputError: a name is unknown, or the client cannot have this defense.
@@ -67,6 +69,7 @@ class Attempt:
     method: str
     defense: str = NONE
     knowledge: str = STATIC
+    rung: str = ""
 
     def __post_init__(self) -> None:
         _ = self.client, self.settings
@@ -76,7 +79,18 @@ class Attempt:
         """The client that sends."""
         spec = self.spec
         defense = parse_defense(self.defense, batch_size=spec.batch_size)
-        return Client(spec.batch_size, spec.local_steps, spec.local_lr, defense)
+        return Client(
+            spec.batch_size,
+            spec.local_steps,
+            spec.local_lr,
+            defense,
+            optimizer=spec.local_optimizer,
+            epochs=spec.local_epochs,
+            reshuffle=spec.reshuffle,
+            training=spec.train_mode,
+            rates=spec.local_rates,
+            summed=spec.clients,
+        )
 
     @cached_property
     def settings(self) -> Settings:
@@ -122,17 +136,29 @@ class Attempt:
     @property
     def title(self) -> str:
         """The attempt in a few words."""
-        return title_of(self.method, self.defense, self.knowledge)
+        return title_of(self.name, self.defense, self.knowledge)
+
+    @property
+    def name(self) -> str:
+        """The method, with its rung of the ladder."""
+        return f"{self.method}, {RUNGS[self.rung]}" if self.rung else self.method
 
 
 def attempts_of(spec: InversionSpec) -> list[Attempt]:
     """Return the attempts of a spec: by method, then by defense, the static attacker first.
 
-    Before the data decide on a default method, they are those of the strongest search.
+    Those of a ladder are its rungs. Before the data decide on a default method, they are those of
+    the strongest search.
 
     Raises:
         InputError: as for ``Attempt``.
     """
+    if spec.ladder:
+        (method,) = spec.method or (words.STRONGEST,)
+        return [
+            Attempt(one, method, spec.defense[0], STATIC, rung)
+            for rung, one in rungs_of(with_ladder(spec)).items()
+        ]
     return [
         Attempt(spec, method, defense, knowledge)
         for method in dict.fromkeys(spec.method or (words.STRONGEST,))

@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_text, write_text
 from leakgauge.inversion.metrics.table import COLUMNS, LPIPS, PSNR, SSIM
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.scoring import iterations_of
+from leakgauge.results.statistics import mean_estimate
 
 FACTS_FILE = "attempts.json"
 
@@ -24,6 +27,14 @@ def facts_of(attempt: Attempt, rebuilt: Rebuilt) -> dict[str, Any]:
         "iterations": iterations_of(attempt),
         "warnings": list(rebuilt.warnings),
         "chance": dict(rebuilt.chance),
+        "baselines": {
+            name: {
+                metric: _plain(values) for metric, values in scores.items() if metric in EACH_RECORD
+            }
+            for name, scores in rebuilt.baselines.items()
+        },
+        "best_guess": rebuilt.best_guess,
+        "rung": attempt.rung,
         "single_epochs": [
             float(scores[PSNR].mean()) for scores in rebuilt.rounds.values() if PSNR in scores
         ],
@@ -36,6 +47,12 @@ def facts_of(attempt: Attempt, rebuilt: Rebuilt) -> dict[str, Any]:
             for at in range(rebuilt.count)
         ],
     }
+
+
+def _plain(values: Tensor) -> dict[str, float]:
+    """The mean over the records, with its interval."""
+    one = mean_estimate(values.double().numpy())
+    return {"value": one.value, "low": one.low, "high": one.high}
 
 
 def keep_facts(folder: Path, facts: Sequence[dict[str, Any]]) -> None:

@@ -15,6 +15,7 @@ from leakgauge.inversion.epochs.refinement import refine_assignment
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.table import LABEL_ACCURACY, WITHOUT
 from leakgauge.inversion.run.attempt import Attempt
+from leakgauge.inversion.run.baselines import baselines_of
 from leakgauge.inversion.run.rebuilt import Rebuilt
 from leakgauge.inversion.run.rounds import SingleEpoch, play_epochs
 from leakgauge.inversion.run.scenario import Scenario
@@ -92,6 +93,7 @@ def rebuild_over_epochs(
         tuple(dict.fromkeys(text for one in singles for text in one.warnings)),
         rounds={number: one.scores for number, one in enumerate(singles, start=1)},
         chance=chance_of(scenario),
+        baselines=baselines_of(scenario, truth, singles[0].labels, lpips),
     )
 
 

@@ -12,12 +12,15 @@ from leakgauge.core.types import Dataset, Task
 from leakgauge.inversion.labels.inference import Method, infer_labels
 from leakgauge.inversion.run.labelling import are_searched_for, dealing_warnings, method_of
 from leakgauge.inversion.run.received import Received, are_pictures
+from leakgauge.inversion.run.update_knowledge import prior_of, settings_against
+from leakgauge.inversion.search.attack import WITHOUT_DROPOUT, rate_assumed
 from leakgauge.inversion.search.engine import classes_of, reconstruct
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.simulate import LocalSteps
-from leakgauge.inversion.search.targets import Progress
-from leakgauge.inversion.words import INFERRED, KNOWN, LABELS
+from leakgauge.inversion.search.targets import Prior, Progress
+from leakgauge.inversion.words import INFERRED, KNOWN, LABELS, RATE
 from leakgauge.runs.checkpoint import Checkpoint
+from leakgauge.training.modes import repeatable
 from leakgauge.training.update import Update
 
 MOST_PUBLIC = 1024
@@ -40,6 +43,7 @@ class PreparedUpdate:
         local: the steps to simulate, or None.
         warnings: why the update may not mean what the attack takes it for.
         seed: draws the starts.
+        prior: of the statistics of BatchNorm, where they are known.
     """
 
     task: Task
@@ -52,6 +56,7 @@ class PreparedUpdate:
     local: LocalSteps | None
     warnings: tuple[str, ...]
     seed: int
+    prior: Prior | None = None
 
     def rebuild(
         self, progress: Progress | None = None, checkpoint: Checkpoint | None = None
@@ -72,6 +77,7 @@ class PreparedUpdate:
             low=self.low,
             high=self.high,
             local=self.local,
+            prior=self.prior,
             progress=progress,
             checkpoint=checkpoint,
         )
@@ -101,6 +107,8 @@ def rebuild_received(
     *,
     labels: str = INFERRED,
     simulate: bool = False,
+    assumed_lr: float | None = None,
+    statistics: str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Received:
@@ -115,6 +123,8 @@ def rebuild_received(
         labels: ``"inferred"`` or the method that infers them, one of ``words.LABELS``; ``"known"``
             where the update holds them.
         simulate: whether to simulate the local steps.
+        assumed_lr: rate of each local step, where the attacker does not know it.
+        statistics: how the attacker knows those of BatchNorm: ``"inferred"`` or ``"proxy"``.
         seed: draws the starts and the public records that stand in for private ones.
         progress: as for ``reconstruct``.
 
@@ -123,7 +133,15 @@ def rebuild_received(
             needed.
     """
     prepared = prepare_received(
-        task, data, update, settings, labels=labels, simulate=simulate, seed=seed
+        task,
+        data,
+        update,
+        settings,
+        labels=labels,
+        simulate=simulate,
+        assumed_lr=assumed_lr,
+        statistics=statistics,
+        seed=seed,
     )
     return prepared.rebuild(progress)
 
@@ -136,14 +154,19 @@ def prepare_received(
     *,
     labels: str = INFERRED,
     simulate: bool = False,
+    assumed_lr: float | None = None,
+    statistics: str | None = None,
     seed: int = 0,
 ) -> PreparedUpdate:
     """Return what ``rebuild_received`` prepares for its search; arguments as there."""
     require_choice(labels, "--labels", LABELS)
     require(len(data) > 0, "there are no public records; they give a record's shape and range")
     update.check_fits(task.model)
+    if assumed_lr is not None and update.kind != "gradient":
+        update = replace(update, lr=assumed_lr, rates=(assumed_lr,) * update.steps)
     _refuse_silent(update)
-    task = replace(task, model=update.in_place(task.model))
+    trained = replace(task, model=update.in_place(task.model))
+    task = repeatable(trained)
     update = _on_device(update, data.x.device)
     count, shape = record_count(update), tuple(data.x.shape[1:])
     public = data.x.to(next(iter(update.before.values())).dtype)
@@ -152,8 +175,11 @@ def prepare_received(
     warnings = (
         *_warnings(task, update, data, simulate=simulate, seed=seed),
         *dealing_warnings(labels, settings, simulate=simulate),
+        *([] if assumed_lr is None else [rate_assumed(assumed_lr)]),
+        *([] if task is trained else [WITHOUT_DROPOUT]),
     )
-    classes = classes_of(task, update.before, public[:1])
+    # BatchNorm in training mode needs two records.
+    classes = classes_of(task, update.before, public[: 2 if task.model.training else 1])
     if labels == KNOWN:
         given: Tensor | None = _sent_labels(update, count, classes)
     elif are_searched_for(labels, settings):
@@ -162,7 +188,17 @@ def prepare_received(
         given = _inferred(task, update, count, public, method=method_of(labels), seed=seed)
     local = local_steps(update, count) if simulate else None
     return PreparedUpdate(
-        task, update, settings, (count, *shape), given, low, high, local, warnings, seed
+        task,
+        update,
+        settings_against(settings, update, unknown=() if assumed_lr is None else (RATE,)),
+        (count, *shape),
+        given,
+        low,
+        high,
+        local,
+        warnings,
+        seed,
+        prior_of(task, update, settings, public, local, kind=statistics),
     )
 
 
@@ -196,7 +232,7 @@ def local_steps(update: Update, count: int) -> LocalSteps:
     """
     size = update.batch_size
     require(
-        update.steps > 1 and update.lr is not None,
+        update.recipe is not None and (update.steps > 1 or not update.recipe.is_plain),
         f"a {update.kind} of {update.steps} step needs no simulation; leave out --simulate",
     )
     if size is None:
@@ -210,8 +246,15 @@ def local_steps(update: Update, count: int) -> LocalSteps:
         f"{update.steps} steps of {size} records are no whole passes over {count} records, so "
         "they cannot be simulated; leave out --simulate",
     )
-    assert update.lr is not None
-    return LocalSteps(steps, update.lr, update.steps // steps)
+    recipe = update.recipe
+    assert recipe is not None
+    return LocalSteps(
+        steps,
+        recipe.rates[0],
+        update.steps // steps,
+        optimizer=update.optimizer,
+        rates=recipe.rates,
+    )
 
 
 def range_of(public: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ from leakgauge.inversion.labels.inference import label_accuracy
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.table import LABEL_ACCURACY
 from leakgauge.inversion.run.attempt import Attempt
+from leakgauge.inversion.run.baselines import baselines_of
 from leakgauge.inversion.run.labelling import dealing_warnings
 from leakgauge.inversion.run.over_epochs import rebuild_over_epochs
 from leakgauge.inversion.run.rebuilt import Rebuilt
@@ -24,7 +25,8 @@ from leakgauge.inversion.run.scoring import (
     in_units_of_scores,
     scores_of,
 )
-from leakgauge.inversion.run.updates import attack_updates, in_updates
+from leakgauge.inversion.run.updates import attack_updates, in_updates, knowledge_of
+from leakgauge.inversion.search.attack import assumptions
 from leakgauge.inversion.search.targets import Progress
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.training.client import send
@@ -82,14 +84,17 @@ def _rebuild_by_search(
     rows, spec = in_true_order(search.x, x), attempt.spec
     scores = scores_of(scenario, rows, scenario.x, lpips)
     dealt = dealing_warnings(spec.labels, attempt.settings, simulate=spec.simulate)
+    known = knowledge_of(scenario, attempt, scenario.params, sent, x, y)
+    assumed = assumptions(scenario.task, attempt.client, known)
     return Rebuilt(
         in_units_of_scores(scenario, rows),
         in_units_of_scores(scenario, scenario.x),
         {**scores, **_of_labels(search.labels, y)},
         curves_of(scenario, search, x),
         search.seconds_per_iteration,
-        (*sent.warnings(simulated=spec.simulate), *dealt),
+        (*sent.warnings(simulated=spec.simulate), *dealt, *assumed),
         chance=chance_of(scenario),
+        baselines=baselines_of(scenario, x, search.labels, lpips),
     )
 
 
@@ -113,7 +118,14 @@ def _rebuild_exactly(scenario: Scenario, attempt: Attempt) -> Rebuilt:
     scores = scores_of(scenario, rows, scenario.x, None)
     seconds = time.perf_counter() - began
     return Rebuilt(
-        rows, scenario.x, scores, {}, seconds, sent.warnings(), chance=chance_of(scenario)
+        rows,
+        scenario.x,
+        scores,
+        {},
+        seconds,
+        sent.warnings(),
+        chance=chance_of(scenario),
+        baselines=baselines_of(scenario, x, None, None),
     )
 
 

@@ -9,6 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leakgauge.inversion.metrics.table import PSNR
+from leakgauge.inversion.words import ORACLES
+
 Curve = tuple[tuple[float, float], ...]
 """Points (iteration, mean over the records)."""
 
@@ -32,6 +35,7 @@ class Rebuilt:
         seconds_per_iteration: of all records together.
         warnings: why an update may not mean a gradient.
         chance: by metric, the score of a guess that uses no gradient.
+        baselines: by name of a guess that uses no gradient, its scores.
         rounds: scores of single epochs ``{epoch: {metric: [N]}}``; epochs count from 1.
         count: N; it stays where no record may be kept.
     """
@@ -43,12 +47,35 @@ class Rebuilt:
     seconds_per_iteration: float
     warnings: tuple[str, ...] = ()
     chance: Mapping[str, float] = field(default_factory=dict)
+    baselines: Mapping[str, Scores] = field(default_factory=dict)
     rounds: Mapping[int, Scores] = field(default_factory=dict)
     count: int = -1
 
     def __post_init__(self) -> None:
         if self.count < 0:
             object.__setattr__(self, "count", len(self.truth))
+
+    @property
+    def best_guess(self) -> str | None:
+        """The guess that an attacker can make and that has the highest mean PSNR.
+
+        Which one it is is seen by the truth; that favours the guess, not the attack. None where
+        nothing has a PSNR.
+        """
+        means = {
+            name: float(scores[PSNR].double().mean())
+            for name, scores in self.baselines.items()
+            if name not in ORACLES and PSNR in scores
+        }
+        return max(means, key=lambda name: means[name], default=None)
+
+    @property
+    def gain(self) -> Tensor | None:
+        """PSNR of each record above that of its best guess ``[N]``, in dB."""
+        best = self.best_guess
+        if best is None or PSNR not in self.scores:
+            return None
+        return self.scores[PSNR].cpu() - self.baselines[best][PSNR].cpu()
 
     def redacted(self) -> "Rebuilt":
         """The same without any record."""
@@ -58,7 +85,11 @@ class Rebuilt:
         """Return all of it as arrays and plain values."""
         figures = [
             (epoch, name, values)
-            for epoch, scores in ((None, self.scores), *self.rounds.items())
+            for epoch, scores in (
+                (None, self.scores),
+                *self.rounds.items(),
+                *self.baselines.items(),
+            )
             for name, values in scores.items()
         ]
         # A column's name may hold what a file's name may not.
@@ -79,9 +110,9 @@ class Rebuilt:
         """Return what ``to_arrays`` gave; its tensors are on the CPU."""
         arrays, plain = kept
         scores: dict[str, Tensor] = {}
-        rounds: dict[int, dict[str, Tensor]] = {}
+        others: dict[int | str, dict[str, Tensor]] = {}
         for at, (epoch, name) in enumerate(plain["figures"]):
-            place = scores if epoch is None else rounds.setdefault(epoch, {})
+            place = scores if epoch is None else others.setdefault(epoch, {})
             place[name] = _tensor(arrays[f"figure-{at}"])
         return cls(
             x=_tensor(arrays["x"]),
@@ -94,7 +125,8 @@ class Rebuilt:
             seconds_per_iteration=plain["seconds_per_iteration"],
             warnings=tuple(plain["warnings"]),
             chance=plain["chance"],
-            rounds=rounds,
+            baselines={name: one for name, one in others.items() if isinstance(name, str)},
+            rounds={at: one for at, one in others.items() if isinstance(at, int)},
             count=plain["count"],
         )
 

@@ -15,7 +15,7 @@ from leakgauge.inversion.run.facts import keep_facts
 from leakgauge.inversion.run.prepare_update import PreparedUpdate, prepare_received
 from leakgauge.inversion.run.progress import search_progress
 from leakgauge.inversion.run.received import are_pictures, keep_received, measurement_of
-from leakgauge.inversion.words import OF_AN_UPDATE, SMALL_SIDE
+from leakgauge.inversion.words import ASSUMED_LR, OF_AN_UPDATE, RATE, SMALL_SIDE
 from leakgauge.results.measurements import Run
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.question import Answer, Progress
@@ -64,6 +64,8 @@ def prepare_update(spec: InversionSpec, source: Source) -> PreparedUpdate:
         settings,
         labels=spec.labels,
         simulate=spec.simulate,
+        assumed_lr=(spec.assumed_lr or ASSUMED_LR) if RATE in spec.unknown else None,
+        statistics=spec.statistics,
         seed=spec.seed,
     )
 

@@ -14,6 +14,7 @@ from leakgauge.data import Roles, Source
 from leakgauge.data.roles import resolve_roles
 from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.run.attempt import attempts_of
+from leakgauge.inversion.run.ladder import with_ladder
 from leakgauge.inversion.run.receive import prepare_update
 from leakgauge.inversion.run.scenario import scenario_of, weights_file
 from leakgauge.inversion.words import (
@@ -51,6 +52,7 @@ def resolve(spec: InversionSpec, source: Source) -> InversionSpec:
         "your own model has no records here that could be compared with rebuilt ones; name DATA, "
         "or attack a client's update: leakgauge invert --update FILE --task MODULE:FUNCTION",
     )
+    spec = with_ladder(spec)
     spec = replace(spec, method=spec.method or strongest(spec, is_table=source.pixels is None))
     resolved = _with_network(_with_roles(spec, source), source)
     if spec.lpips is not None:
@@ -71,7 +73,9 @@ def strongest(spec: InversionSpec, *, is_table: bool) -> tuple[str, ...]:
         is_table: whether the records are rows of a table.
     """
     searched = spec.iterations is not None or spec.restarts > 1 or spec.simulate
-    divides = is_table and spec.epochs == 1 and set(spec.knowledge) != {ADAPTIVE}
+    divides = (
+        is_table and not spec.ladder and spec.epochs == 1 and set(spec.knowledge) != {ADAPTIVE}
+    )
     if not divides:
         return (STRONGEST,)
     return (EXACT, STRONGEST) if searched or set(spec.defense) != {NONE} else (EXACT,)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.rng import stream, torch_stream
-from leakgauge.core.types import Params, Schema, Task
+from leakgauge.core.types import Dataset, Params, Schema, Task
 from leakgauge.data import Roles, Source, Table, data_folder, encode, make_table
 from leakgauge.data.encoding import encode_label, outputs_for
 from leakgauge.data.image_tables import make_picture_table
@@ -24,6 +24,9 @@ from leakgauge.models import build, initialise, load_weights, mlp
 
 if TYPE_CHECKING:
     from leakgauge.inversion.spec import InversionSpec
+
+MOST_PUBLIC, PUBLIC_BYTES = 4096, 2**26
+"""Public records that are kept for baselines, at most, and their size."""
 
 _ALL_ATTACKED = (
     "all images are attacked, so their own channels' means and spreads stand for the publicly "
@@ -43,6 +46,7 @@ class Scenario:
         low: lowest values of a record, broadcast to it; the attacker searches above them.
         high: highest values of a record, broadcast to it.
         guess: a record ``[...]`` that uses no gradient: the mean of public ones.
+        public: other records of the data, which are not attacked: a sample, encoded as ``x``.
         drawn: how the records were drawn: ``"distinct"``, ``"random"`` or ``"first"``.
         pixels: turns records into images; None for a table.
         schema: of a table; None for images.
@@ -57,6 +61,7 @@ class Scenario:
     low: Tensor
     high: Tensor
     guess: Tensor
+    public: Dataset
     drawn: str
     pixels: Pixels | None
     schema: Schema | None
@@ -111,7 +116,13 @@ def _image_scenario(source: Source, spec: InversionSpec) -> Scenario:
     ).to(spec.device)
     if spec.weights is not None:
         load_weights(model, weights_file(spec.weights))
-    y = encode_label(table, torch.from_numpy(of_others), x.dtype)[attacked]
+    codes = encode_label(table, torch.from_numpy(of_others), x.dtype)
+    some = _sample(len(others), x[0], spec)
+    public = Dataset(
+        pixels.encode(source.pixels[others[some]]).to(spec.device),
+        _outputs_of_labels(spec, table, codes[of_others[some]]).to(spec.device),
+    )
+    y = codes[attacked]
     return Scenario(
         task=Task(model, spec.loss),
         params=params_of(model),
@@ -120,6 +131,7 @@ def _image_scenario(source: Source, spec: InversionSpec) -> Scenario:
         low=pixels.low.to(spec.device),
         high=pixels.high.to(spec.device),
         guess=torch.zeros_like(x[0]),
+        public=public,
         drawn=drawn,
         pixels=pixels,
         schema=None,
@@ -148,6 +160,7 @@ def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
     model = model.to(spec.device)
     if spec.weights is not None:
         load_weights(model, weights_file(spec.weights))
+    some = _sample(len(others), data.x[0], spec)
     return Scenario(
         task=Task(model, spec.loss),
         params=params_of(model),
@@ -156,12 +169,19 @@ def _table_scenario(source: Source, spec: InversionSpec) -> Scenario:
         low=data.x[others].amin(dim=0),
         high=data.x[others].amax(dim=0),
         guess=data.x[others].mean(dim=0),
+        public=Dataset(data.x[others[some]], _outputs_of_labels(spec, table, data.y[others[some]])),
         drawn=drawn,
         pixels=None,
         schema=data.schema,
         classes=tuple(table.classes),
         notes=(*source.notes, *table.notes),
     )
+
+
+def _sample(count: int, record: Tensor, spec: InversionSpec) -> NDArray[np.int64]:
+    """Return positions of some of ``count`` records, as many as fit into ``PUBLIC_BYTES``."""
+    most = min(MOST_PUBLIC, max(1, PUBLIC_BYTES // (4 * record.numel())))
+    return stream(spec.seed, "public").permutation(count)[:most]
 
 
 def _attacked_rows(spec: InversionSpec, table: Table) -> tuple[NDArray[np.int64], str]:

@@ -12,6 +12,7 @@ from leakgauge.inversion.metrics.lpips import Lpips
 from leakgauge.inversion.metrics.similarity import SSIM_WINDOW, align_to_truth, psnr, ssim
 from leakgauge.inversion.metrics.table import (
     COLUMNS,
+    GAIN,
     LABEL_ACCURACY,
     LOSS,
     LPIPS,
@@ -119,6 +120,14 @@ def measurements_of(attempt: Attempt, data: str, rebuilt: Rebuilt) -> list[Measu
         for when, scores in sets
         for name, values in scores.items()
     ]
+    gain = rebuilt.gain
+    if gain is not None:
+        estimate = mean_estimate(gain.double().numpy(), unit="dB")
+        measurements.append(
+            _measurement(
+                attempt, data, (GAIN, ACCUMULATED), estimate, chance=0.0, curve=None, seconds=0.0
+            )
+        )
     seconds = _seconds(attempt, rebuilt)
     each = seconds * attempt.spec.records_per_update / max(rebuilt.count, 1)
     single: dict[str, tuple[Estimate, Curve | None]] = {}
@@ -171,7 +180,7 @@ def _measurement(
         secret="records",
         defense=attempt.defense,
         knowledge=attempt.knowledge,
-        adversary=attempt.method,
+        adversary=attempt.name,
         metric=figure[0],
         round=figure[1],
         seed=attempt.spec.seed,
@@ -181,6 +190,7 @@ def _measurement(
         details={
             "settings": EXACT if attempt.is_exact else repr(attempt.settings),
             "labels": attempt.spec.labels,
+            **({"rung": attempt.rung} if attempt.rung else {}),
             **({} if attempt.spec.epochs == 1 else attempt.rules.words),
         },
         versions=versions(),

@@ -2,14 +2,23 @@
 
 from torch import Tensor
 
+from leakgauge.core.checks import require
 from leakgauge.core.types import Params
 from leakgauge.inversion.run.attempt import Attempt
 from leakgauge.inversion.run.labelling import method_of
 from leakgauge.inversion.run.scenario import Scenario
-from leakgauge.inversion.search.attack import Knowledge, attack
+from leakgauge.inversion.search.attack import Knowledge, attack, attacked_task
 from leakgauge.inversion.search.settings import Settings
+from leakgauge.inversion.search.statistics import (
+    MOST_PROXIES,
+    Statistics,
+    mean_statistics,
+    statistics_of,
+    statistics_of_update,
+    statistics_over_steps,
+)
 from leakgauge.inversion.search.targets import Progress, Reconstruction
-from leakgauge.inversion.words import KNOWN
+from leakgauge.inversion.words import FROM_BUFFERS, KNOWN, PROXY
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.training.client import Client, Sent, send
 
@@ -55,7 +64,7 @@ def attack_updates(
         sent,
         settings or attempt.settings,
         attempt.client,
-        _knowledge(scenario, attempt, y),
+        knowledge_of(scenario, attempt, params, sent, x, y),
         record=tuple(scenario.x.shape[1:]),
         seed=seed,
         first_target=first_target,
@@ -66,7 +75,22 @@ def attack_updates(
     return sent, rebuilt
 
 
-def _knowledge(scenario: Scenario, attempt: Attempt, y: Tensor) -> Knowledge:
+def knowledge_of(
+    scenario: Scenario, attempt: Attempt, params: Params, sent: Sent, x: Tensor, y: Tensor
+) -> Knowledge:
+    """Return what an attempt's attacker knows; true records serve what the settings grant alone.
+
+    Args:
+        scenario: what is attacked.
+        attempt: how.
+        params: where the clients start, leaf ``[*p]``.
+        sent: what they sent.
+        x: records ``[T, N * S * B, ...]``.
+        y: labels ``[T, N * S * B]``.
+
+    Raises:
+        InputError: statistics are asked for that nothing tells.
+    """
     spec = attempt.spec
     return Knowledge(
         scenario.low,
@@ -75,4 +99,29 @@ def _knowledge(scenario: Scenario, attempt: Attempt, y: Tensor) -> Knowledge:
         attempt.is_adaptive,
         spec.simulate,
         method_of(spec.labels),
+        unknown=spec.unknown,
+        assumed_lr=spec.assumed_lr,
+        statistics=_statistics(scenario, attempt, params, sent, x),
+    )
+
+
+def _statistics(
+    scenario: Scenario, attempt: Attempt, params: Params, sent: Sent, x: Tensor
+) -> Statistics | None:
+    """Return the statistics of the batches as the attacker knows them; None where it does not."""
+    kind, client = attempt.spec.statistics, attempt.client
+    if kind is None or not client.training:
+        return None
+    task = attacked_task(scenario.task, client)
+    if kind == FROM_BUFFERS:
+        return mean_statistics([statistics_of_update(task.model, one) for one in sent.updates])
+    if kind == PROXY:
+        public = scenario.public.x
+        require(len(public) > 1, "all records are attacked, so none is a proxy; lower --images")
+        found = statistics_of(task, params, public[None, :MOST_PROXIES])
+        return {
+            name: (m.expand(len(x), -1), v.expand(len(x), -1)) for name, (m, v) in found.items()
+        }
+    return statistics_over_steps(
+        task, params, x, steps=client.local_steps, epochs=client.epochs, clients=client.summed
     )

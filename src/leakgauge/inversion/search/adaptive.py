@@ -120,13 +120,17 @@ def adapted_settings(settings: Settings, defense: Defense, model: nn.Module) -> 
         # The zeros of a changed update are not those of a ReLU.
         settings = replace(settings, objective=replace(settings.objective, relu=False))
     objective = adapted(objective_of(settings, model), defense)
+    rescale = settings.rescale and sized
+    return replace(smoother(settings), objective=objective, rescale=rescale)
+
+
+def smoother(settings: Settings) -> Settings:
+    """Return the search with smoother images, for gradients that have lost more than their size.
+
+    Without a weight of the total variation (records that are no images), none is set.
+    """
     smooth = settings.total_variation
     smooth = max(smooth, TOTAL_VARIATION) if smooth > 0 else 0.0
     return replace(
-        settings,
-        objective=objective,
-        total_variation=smooth,
-        prior_relative=False,
-        prior_first=1.0,
-        rescale=settings.rescale and sized,
+        settings, total_variation=smooth, prior_relative=False, prior_first=1.0, rescale=False
     )

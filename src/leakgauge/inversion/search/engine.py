@@ -18,7 +18,7 @@ from leakgauge.inversion.search.objective import Objective, SquaredError
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
 from leakgauge.inversion.search.starts import draw_starts
-from leakgauge.inversion.search.targets import Progress, Reconstruction, search
+from leakgauge.inversion.search.targets import Prior, Progress, Reconstruction, search
 from leakgauge.runs.checkpoint import Checkpoint
 
 SCALES = tuple(1.05**step for step in sorted(range(-28, 29), key=abs))
@@ -38,6 +38,7 @@ def reconstruct(
     high: Tensor | None = None,
     local: LocalSteps | None = None,
     start: Tensor | None = None,
+    prior: Prior | None = None,
     first_target: int = 0,
     snapshots: int = 0,
     progress: Progress | None = None,
@@ -59,6 +60,7 @@ def reconstruct(
         high: highest values, in the same way.
         local: simulates the client's local steps; None takes the update for one batch's gradient.
         start: ``[T, B, *record]``, where the first restart begins; None draws it.
+        prior: a further term of the loss, with its weight, as ``StatisticsPrior``.
         first_target: number of the first target, so that targets in several calls draw as in one.
         snapshots: number of iterations at which the records are kept.
         progress: called at each iteration.
@@ -119,6 +121,7 @@ def reconstruct(
         first_target=first_target,
         low=low,
         high=high,
+        prior=prior,
         snapshots=snapshots,
         progress=progress,
         checkpoint=checkpoint,

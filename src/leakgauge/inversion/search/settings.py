@@ -38,6 +38,8 @@ class Settings:
         prior_first: what that weight is multiplied by at first; it fades to 1 over half the
             iterations (``schedule.fading``). Smooth at first, the records find their coarse shape
             before noise that hardly changes the gradients stays in them.
+        batch_norm: weight of ``statistics.StatisticsPrior``, where the attacker knows statistics of
+            the batches in BatchNorm layers.
         boxed: whether each step ends between the lowest and highest value that a record can have.
         joint_labels: whether unknown labels are searched for together with the records.
         keep_best: return the point of smallest loss on the way, not the last one.
@@ -71,6 +73,7 @@ class Settings:
     prior_per_record: bool = False
     prior_relative: bool = False
     prior_first: float = 1.0
+    batch_norm: float = 0.01
     boxed: bool = False
     joint_labels: bool = False
     keep_best: bool = True
@@ -105,7 +108,7 @@ class Settings:
             f"prior first is {self.prior_first:g}; expected a number from 1: with less at first, "
             "the first losses would be the smallest",
         )
-        for name in ("warmup", "total_variation", "tolerance"):
+        for name in ("warmup", "total_variation", "batch_norm", "tolerance"):
             value = getattr(self, name)
             require(
                 value >= 0 and isfinite(value),

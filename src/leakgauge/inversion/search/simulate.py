@@ -1,76 +1,122 @@
 """Simulates the update of a client with several local steps (FedAvg), step by step."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from torch import Tensor
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
+from leakgauge.training.catalog import SGD
+from leakgauge.training.recipe import Recipe
+from leakgauge.training.rules import AdamRule
+
+SOFTNESS = 0.5
+"""As that of an attacker who knows a defense by signs."""
 
 
 @dataclass(frozen=True)
 class LocalSteps:
-    """A client's training between two updates: plain SGD over consecutive batches.
+    """A client's training between two updates, over consecutive batches.
 
     Attributes:
         steps: batches in one pass over its records.
         lr: of the client.
         epochs: passes over the same batches, in the same order.
+        optimizer: of the steps, as ``Recipe.named`` reads it.
+        rates: learning rate of each of the steps of all passes, in place of ``lr``.
+        clients: number of clients of whom the mean is seen.
+        softness: of Adam's steps as they are simulated. A first step is the sign of the gradient,
+            which has no slope; g / sqrt(g^2 + (softness * r)^2), with r the root mean square of
+            the layer's, has one. 0 simulates the steps as they are.
 
     Raises:
-        InputError: a number is not above 0.
+        InputError: a number is not above 0, or the optimizer cannot be simulated.
     """
 
     steps: int
     lr: float
     epochs: int = 1
+    optimizer: str = SGD
+    rates: tuple[float, ...] = ()
+    clients: int = 1
+    softness: float = SOFTNESS
 
     def __post_init__(self) -> None:
         require_count(self.steps, "number of local steps")
         require_count(self.epochs, "number of local epochs")
+        require_count(self.clients, "number of summed clients")
         require_positive(self.lr, "local learning rate")
+        _ = self.recipe
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The steps of all passes."""
+        return Recipe.named(
+            self.optimizer, steps=self.steps * self.epochs, lr=self.lr, rates=self.rates
+        )
+
+    @cached_property
+    def soft(self) -> Recipe:
+        """The steps as they are simulated, with a slope where Adam's own have none."""
+        rule = self.recipe.rule
+        if not (self.softness and isinstance(rule, AdamRule)):
+            return self.recipe
+        return Recipe(self.recipe.rates, replace(rule, softness=self.softness))
 
 
 def simulated_gradients(
     task: Task, params: Params, x: Tensor, y: Tensor, local: LocalSteps
 ) -> Grads:
-    """Return the weight change of each of N clients, over minus the learning rate and the steps.
+    """Return the weight change of each of N clients, as ``Recipe.as_gradient`` reads it.
 
-    That is the mean of the gradients of all steps: the scale of ``Update.as_gradient()``, which
-    takes all records for one batch and needs no simulation. Differentiable in ``x`` and ``y``
-    through all steps; each step costs about as much as a whole one-batch iteration.
+    That is the scale of ``Update.as_gradient()``, which takes all records for one batch and needs
+    no simulation: after plain SGD, the mean of the gradients of all steps. Differentiable in ``x``
+    and ``y`` through all steps; each step costs about as much as a whole one-batch iteration.
 
     Args:
-        task: the model and its loss.
+        task: the model and its loss; in training mode BatchNorm takes the statistics of each batch.
         params: where every client starts, leaf ``[*p]``.
-        x: records ``[N, steps * B, ...]``; the first B are the first step's batch, and so on.
-        y: labels ``[N, steps * B]``, or soft ones ``[N, steps * B, classes]``.
-        local: steps and learning rate.
+        x: records ``[N, clients * steps * B, ...]``; those of a client in a row, and the first B of
+            them are its first step's batch, and so on.
+        y: labels ``[N, clients * steps * B]``, or soft ones ``[N, clients * steps * B, classes]``.
+        local: steps, learning rate and optimizer.
 
     Returns:
         Leaf ``[N, *p]``.
 
     Raises:
-        InputError: the records do not fall into ``local.steps`` equal batches.
+        InputError: the records do not fall into equal batches.
 
     References:
         Geiping et al., Inverting Gradients, NeurIPS 2020, section 6.
     """
-    count = x.shape[1]
+    count, parts = x.shape[1], local.steps * local.clients
     require(
-        count % local.steps == 0,
-        f"{count} records do not fall into {local.steps} equal batches; "
-        f"take a multiple of {local.steps}",
+        count % parts == 0,
+        f"{count} records do not fall into {parts} equal batches; take a multiple of {parts}",
     )
+    if local.clients > 1:
+        rows = len(x) * local.clients
+        alone_x = x.reshape(rows, -1, *x.shape[2:])
+        alone_y = y.reshape(rows, -1, *y.shape[2:])
+        grads = _of_clients(task, params, alone_x, alone_y, local)
+        shape = (len(x), local.clients)
+        return {name: leaf.view(*shape, *leaf.shape[1:]).mean(1) for name, leaf in grads.items()}
+    return _of_clients(task, params, x, y, local)
+
+
+def _of_clients(task: Task, params: Params, x: Tensor, y: Tensor, local: LocalSteps) -> Grads:
+    """Return the change of each client by itself, leaf ``[N, *p]``."""
     batches = list(zip(x.chunk(local.steps, 1), y.chunk(local.steps, 1), strict=True))
-    total = dict(differentiable_gradients(task, params, *batches[0], weights_fixed=True))
-    for batch_x, batch_y in (batches * local.epochs)[1:]:
-        # The weights depend on the records by now, so their derivative counts as well.
-        now = {name: params[name] - local.lr * total[name] for name in total}
-        grads = differentiable_gradients(
-            task, now, batch_x, batch_y, stacked_params=True, weights_fixed=False
+
+    def gradient(step: int, now: Params) -> Grads:
+        # After a step the weights depend on the records, so their derivative counts as well.
+        moved = step > 0
+        return differentiable_gradients(
+            task, now, *batches[step % local.steps], stacked_params=moved, weights_fixed=not moved
         )
-        total = {name: total[name] + grads[name] for name in total}
-    done = local.steps * local.epochs
-    return {name: value / done for name, value in total.items()}
+
+    change = local.soft.change(params, gradient)
+    return local.recipe.as_gradient(params, change)

@@ -18,6 +18,9 @@ Distance = Callable[[Tensor, Tensor, Tensor], Tensor]
 """``(x [N, B, ...], y [N, B] or [N, B, classes], targets [N]) -> [N]``: how far the gradients of
 each row are from those of its target."""
 
+Prior = Callable[[Tensor, Tensor], Tensor]
+"""``(x [N, B, ...], targets [N]) -> [N]``: a term of the loss that looks at the records alone."""
+
 Progress = Callable[[int, Tensor], None]
 """``(iteration, loss [T])``: the smallest loss of each target's restarts, at this iteration."""
 
@@ -66,6 +69,7 @@ def search(
     first_target: int = 0,
     low: Tensor | None = None,
     high: Tensor | None = None,
+    prior: Prior | None = None,
     snapshots: int = 0,
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
@@ -85,6 +89,7 @@ def search(
         first_target: as for ``reconstruct``.
         low: as for ``reconstruct``.
         high: as for ``reconstruct``.
+        prior: as for ``reconstruct``.
         snapshots: as for ``reconstruct``.
         progress: as for ``reconstruct``.
         checkpoint: as for ``reconstruct``.
@@ -117,7 +122,7 @@ def search(
         value = distance(x, score, of)
         if settings.total_variation:
             value = value + weight[of] * fading(settings.prior_first, done) * total_variation(x)
-        return value
+        return value if prior is None else value + prior(x, of)
 
     def report(at: int, losses: Tensor) -> None:
         if progress is not None:

@@ -12,6 +12,7 @@ from leakgauge.layers.words import QUESTION
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
 from leakgauge.training import Participant, Protocol, State
+from leakgauge.training.catalog import parse_optimizer
 from leakgauge.training.federation import federation
 from leakgauge.training.protocol import FEDAVG, FEDSGD
 
@@ -63,6 +64,7 @@ def protocol_of(spec: LayersSpec) -> Protocol:
         rounds=spec.rounds,
         kind=FEDAVG if averages else FEDSGD,
         lr=spec.lr,
+        optimizer=parse_optimizer(spec.optimizer, lr=spec.lr),
         steps=spec.local_steps if averages else None,
         batch_size=spec.batch_size,
         weighted=False,

@@ -131,6 +131,7 @@ def _rounds(
         rounds=spec.rounds,
         lr=spec.lr,
         optimizer=parse_optimizer(spec.optimizer, lr=spec.lr),
+        epochs=spec.local_epochs,
         batch_size=spec.batch_size,
     )
     participants = [Participant(data.rows(rows), recipe.defense) for rows in held]

@@ -1,0 +1,154 @@
+"""The local steps behind an update: an optimizer's rule and the rate of each step."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import require, require_positive
+from leakgauge.core.types import Params
+from leakgauge.training.catalog import OPTIMIZERS, SGD, own_rate, parse_optimizer
+from leakgauge.training.rules import Memory, Rule, SgdRule, rule_of
+
+Gradient = Callable[[int, Params], Params]
+"""``(step from 0, weights) -> gradient`` at these weights."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The steps of a client between two updates.
+
+    Attributes:
+        rates: learning rate of each step.
+        rule: of the optimizer, which begins each round without a past, as Flower's clients do.
+
+    Raises:
+        InputError: there is no step, or a rate is not above 0.
+
+    >>> Recipe((0.1, 0.1)).is_plain, len(Recipe((0.1, 0.1)))
+    (True, 2)
+    """
+
+    rates: tuple[float, ...]
+    rule: Rule = field(default_factory=SgdRule)
+
+    def __post_init__(self) -> None:
+        require(len(self.rates) > 0, "local training has no steps; give the rate of each step")
+        for rate in self.rates:
+            require_positive(rate, "local learning rate")
+
+    def __len__(self) -> int:
+        return len(self.rates)
+
+    @classmethod
+    def named(
+        cls,
+        optimizer: str,
+        *,
+        steps: int,
+        lr: float | None = None,
+        rates: Sequence[float] = (),
+        exactly: bool = True,
+    ) -> "Recipe":
+        """Return the steps of an optimizer that a text names.
+
+        Args:
+            optimizer: such as ``"sgd:momentum=0.9"``; see ``catalog.parse_optimizer``.
+            steps: number of steps.
+            lr: of every step, where neither the text nor ``rates`` name rates.
+            rates: of each step, in place of ``lr``.
+            exactly: whether an optimizer that cannot be simulated is refused; else its steps are
+                taken for those of plain SGD.
+
+        Raises:
+            InputError: the optimizer cannot be simulated, or rates are missing or too many.
+        """
+        own = own_rate(optimizer)
+        base = lr if own is None else own
+        require(
+            bool(rates) or base is not None,
+            "the local learning rate is missing; give lr, or the rate of each step",
+        )
+        require(
+            not rates or len(rates) == steps,
+            f"{len(rates)} rates came for {steps} local steps; give one for each step",
+        )
+        every = tuple(map(float, rates)) or (float(base or 0.0),) * steps
+        rule = named_rule(optimizer)
+        if rule is None:
+            require(
+                not exactly,
+                f"no attack simulates steps of {optimizer!r}; name one of {', '.join(OPTIMIZERS)}, "
+                "or leave out --simulate: the update is then taken for one gradient",
+            )
+            rule = SgdRule()
+        return cls(every, rule)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the steps are plain SGD of one rate."""
+        return self.rule == SgdRule() and len(set(self.rates)) == 1
+
+    def change(self, params: Params, gradient: Gradient) -> dict[str, Tensor]:
+        """Return the weights after minus before all steps; differentiable where the gradient is.
+
+        Args:
+            params: weights before, ``[*p]`` or ``[N, *p]``.
+            gradient: returns the gradient of a step at weights.
+        """
+        total: dict[str, Tensor] = {}
+        memory: Memory = {}
+        for number, lr in enumerate(self.rates, start=1):
+            now = {name: leaf + total[name] for name, leaf in params.items()} if total else params
+            grads = gradient(number - 1, now)
+            moved, memory = self.rule.step(number, now, grads, memory, lr)
+            total = {name: total[name] + leaf for name, leaf in moved.items()} if total else moved
+        return total
+
+    def as_gradient(self, before: Params, change: Params) -> dict[str, Tensor]:
+        """Return the constant gradient that makes this change.
+
+        It is exact for one step of SGD with any momentum. After several steps it is a weighted
+        mean of their gradients. After steps of Adam and its like it is no gradient: it has the
+        direction of the steps, with coordinates of about one size.
+
+        Args:
+            before: weights before, leaf ``[*p]``.
+            change: after minus before, leaf ``[*p]`` or ``[N, *p]``.
+
+        >>> one = Recipe((0.5,), SgdRule(weight_decay=0.1))
+        >>> one.as_gradient({"w": torch.tensor(2.0)}, {"w": torch.tensor(-0.6)})["w"].item()
+        1.0
+        """
+        if self.is_plain:
+            scale = -1 / (self.rates[0] * len(self))
+            return {name: leaf * scale for name, leaf in change.items()}
+        keep, gain = self._response
+        return {name: (leaf - (keep - 1) * before[name]) / gain for name, leaf in change.items()}
+
+    @property
+    def gain(self) -> float:
+        """Change of a weight by a constant gradient of 1, below 0."""
+        return self._response[1]
+
+    @cached_property
+    def _response(self) -> tuple[float, float]:
+        return self.rule.response(self.rates)
+
+
+def named_rule(optimizer: str) -> Rule | None:
+    """Return the rule of an optimizer that a text names; None where no rule of it is known.
+
+    Raises:
+        InputError: the text names no optimizer.
+
+    >>> named_rule("sgd:momentum=0.9").momentum
+    0.9
+    """
+    if optimizer.strip() == SGD:
+        return SgdRule()
+    make = parse_optimizer(optimizer, lr=1.0)
+    assert make is not None
+    return rule_of(make([torch.zeros(1, requires_grad=True)]))

@@ -1,0 +1,285 @@
+"""Steps of torch's optimizers as pure functions, which can be differentiated.
+
+``torch.optim`` moves parameters in place and forgets how, so no attack can differentiate through
+it. A rule here computes the same step from values to values, coordinate by coordinate, so leaves
+may have axes of their own in front: ``[*p]`` or ``[N, *p]``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.types import Params
+
+Memory = Mapping[str, Params]
+"""What an optimizer keeps between two steps, such as its momentum, by parameter name."""
+
+
+class Rule(ABC):
+    """A step of an optimizer.
+
+    Attributes:
+        linear: whether the change is a linear function of gradients and weights. Then a constant
+            gradient can be read off the change; else a change says no more than its direction.
+    """
+
+    linear: ClassVar[bool]
+
+    @abstractmethod
+    def step(
+        self, number: int, params: Params, grads: Params, memory: Memory, lr: float
+    ) -> tuple[dict[str, Tensor], Memory]:
+        """Return the change of the parameters, and the memory for the next step.
+
+        Args:
+            number: of the step, from 1.
+            params: before the step.
+            grads: at ``params``.
+            memory: of the step before; empty for the first.
+            lr: learning rate of this step.
+        """
+
+    def response(self, rates: Sequence[float]) -> tuple[float, float]:
+        """Return ``keep, gain``: steps on a constant gradient g end at ``keep * w + gain * g``.
+
+        Of a rule that is not linear, g is 1 in every coordinate.
+
+        Args:
+            rates: learning rate of each step.
+
+        >>> SgdRule(momentum=0.5).response([0.1, 0.1])
+        (1.0, -0.25)
+        """
+        keep = 1 + self._moved(1.0, 0.0, rates)
+        return keep, self._moved(0.0, 1.0, rates)
+
+    def _moved(self, weight: float, slope: float, rates: Sequence[float]) -> float:
+        grads = {"": torch.tensor(slope, dtype=torch.float64)}
+        start = torch.tensor(weight, dtype=torch.float64)
+        total, memory = torch.zeros_like(start), dict[str, Params]()
+        kept: Memory = memory
+        for number, lr in enumerate(rates, start=1):
+            change, kept = self.step(number, {"": start + total}, grads, kept, lr)
+            total = total + change[""]
+        return round(float(total), 15)
+
+
+@dataclass(frozen=True)
+class SgdRule(Rule):
+    """A step of ``torch.optim.SGD``."""
+
+    linear: ClassVar[bool] = True
+
+    momentum: float = 0.0
+    dampening: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+
+    def step(
+        self, number: int, params: Params, grads: Params, memory: Memory, lr: float
+    ) -> tuple[dict[str, Tensor], Memory]:
+        """Return the change and the momentum; see ``Rule.step``."""
+        grads = _decayed(params, grads, self.weight_decay)
+        if not self.momentum:
+            return {name: -lr * leaf for name, leaf in grads.items()}, {}
+        # The first step takes the gradient whole, whatever the dampening.
+        kept = grads if number == 1 else self._mixed(memory["momentum"], grads)
+        ahead = (
+            {name: leaf + self.momentum * kept[name] for name, leaf in grads.items()}
+            if self.nesterov
+            else kept
+        )
+        return {name: -lr * leaf for name, leaf in ahead.items()}, {"momentum": kept}
+
+    def _mixed(self, kept: Params, grads: Params) -> dict[str, Tensor]:
+        return {
+            name: self.momentum * kept[name] + (1 - self.dampening) * leaf
+            for name, leaf in grads.items()
+        }
+
+
+class _Normalised(Rule):
+    """A rule that divides each coordinate by a size of its past gradients."""
+
+    linear: ClassVar[bool] = False
+    weight_decay: float
+
+    def response(self, rates: Sequence[float]) -> tuple[float, float]:
+        """Return what ``Rule.response`` does, without a decay that is part of the gradient."""
+        if getattr(self, "decoupled", False) or not self.weight_decay:
+            return super().response(rates)
+        plain: Rule = replace(self, weight_decay=0.0)  # type: ignore[type-var]
+        return plain.response(rates)
+
+
+@dataclass(frozen=True)
+class AdamRule(_Normalised):
+    """A step of ``torch.optim.Adam``; ``decoupled`` is that of ``torch.optim.AdamW``.
+
+    ``softness`` is for simulations alone: it adds, to the square that each coordinate is divided
+    by, its square times the mean square of the row ``[N, *p]``.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    amsgrad: bool = False
+    decoupled: bool = False
+    softness: float = 0.0
+
+    def step(
+        self, number: int, params: Params, grads: Params, memory: Memory, lr: float
+    ) -> tuple[dict[str, Tensor], Memory]:
+        """Return the change and both means; see ``Rule.step``."""
+        decay = 0.0 if self.decoupled else self.weight_decay
+        grads = _decayed(params, grads, decay)
+        mean = _averaged(memory.get("mean"), grads, self.beta1)
+        square = _averaged(memory.get("square"), _squared(grads), self.beta2)
+        kept = {"mean": mean, "square": square}
+        if self.amsgrad:
+            most = memory.get(
+                "most", {name: torch.zeros_like(leaf) for name, leaf in grads.items()}
+            )
+            kept["most"] = {name: torch.maximum(most[name], leaf) for name, leaf in square.items()}
+        largest = kept.get("most", square)
+        first, second = 1 - self.beta1**number, 1 - self.beta2**number
+        change = {
+            name: -lr / first * leaf / (self._size(largest[name] / second) + self.eps)
+            for name, leaf in mean.items()
+        }
+        if self.decoupled and self.weight_decay:
+            change = {
+                name: leaf - lr * self.weight_decay * params[name] for name, leaf in change.items()
+            }
+        return change, kept
+
+    def _size(self, square: Tensor) -> Tensor:
+        if not self.softness:
+            return root(square)
+        mean = square.flatten(1).mean(1).view(-1, *[1] * (square.dim() - 1))
+        return root(square + self.softness**2 * mean)
+
+
+@dataclass(frozen=True)
+class RmspropRule(_Normalised):
+    """A step of ``torch.optim.RMSprop``."""
+
+    alpha: float = 0.99
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    centered: bool = False
+
+    def step(
+        self, number: int, params: Params, grads: Params, memory: Memory, lr: float
+    ) -> tuple[dict[str, Tensor], Memory]:
+        """Return the change and the means; see ``Rule.step``."""
+        grads = _decayed(params, grads, self.weight_decay)
+        square = _averaged(memory.get("square"), _squared(grads), self.alpha)
+        kept = {"square": square}
+        spread = square
+        if self.centered:
+            mean = kept["mean"] = _averaged(memory.get("mean"), grads, self.alpha)
+            spread = {name: leaf - mean[name].square() for name, leaf in square.items()}
+        ahead = {name: leaf / (root(spread[name]) + self.eps) for name, leaf in grads.items()}
+        if self.momentum:
+            past = memory.get("momentum")
+            ahead = kept["momentum"] = {
+                name: leaf if past is None else self.momentum * past[name] + leaf
+                for name, leaf in ahead.items()
+            }
+        return {name: -lr * leaf for name, leaf in ahead.items()}, kept
+
+
+@dataclass(frozen=True)
+class AdagradRule(_Normalised):
+    """A step of ``torch.optim.Adagrad``."""
+
+    lr_decay: float = 0.0
+    eps: float = 1e-10
+    weight_decay: float = 0.0
+    initial_accumulator_value: float = 0.0
+
+    def step(
+        self, number: int, params: Params, grads: Params, memory: Memory, lr: float
+    ) -> tuple[dict[str, Tensor], Memory]:
+        """Return the change and the sums of squares; see ``Rule.step``."""
+        grads = _decayed(params, grads, self.weight_decay)
+        past = memory.get("sum")
+        total = {
+            name: leaf.square() + (self.initial_accumulator_value if past is None else past[name])
+            for name, leaf in grads.items()
+        }
+        rate = lr / (1 + (number - 1) * self.lr_decay)
+        change = {
+            name: -rate * leaf / (root(total[name]) + self.eps) for name, leaf in grads.items()
+        }
+        return change, {"sum": total}
+
+
+def root(value: Tensor) -> Tensor:
+    """Return the square root, with a slope of 0 where the value is 0.
+
+    The slope of a plain root is infinite there, and every dead ReLU gives such gradients of 0.
+    """
+    above = value > 0
+    return torch.where(above, value, 1.0).sqrt() * above
+
+
+def _decayed(params: Params, grads: Params, decay: float) -> Params:
+    if not decay:
+        return grads
+    return {name: leaf + decay * params[name] for name, leaf in grads.items()}
+
+
+def _squared(grads: Params) -> dict[str, Tensor]:
+    return {name: leaf.square() for name, leaf in grads.items()}
+
+
+def _averaged(past: Params | None, values: Params, beta: float) -> dict[str, Tensor]:
+    """Return the running means, which begin at 0."""
+    if past is None:
+        return {name: (1 - beta) * leaf for name, leaf in values.items()}
+    return {name: beta * past[name] + (1 - beta) * leaf for name, leaf in values.items()}
+
+
+def _adam(group: Mapping[str, Any], *, decoupled: bool) -> Rule:
+    beta1, beta2 = map(float, group["betas"])
+    decay, largest = float(group["weight_decay"]), bool(group["amsgrad"])
+    decoupled = decoupled or bool(group.get("decoupled_weight_decay"))
+    return AdamRule(beta1, beta2, float(group["eps"]), decay, largest, decoupled)
+
+
+def _taken(rule: type[Any]) -> Callable[[Mapping[str, Any]], Rule]:
+    """Return what makes the rule whose fields have the names of the optimizer's settings."""
+    names = [one.name for one in fields(rule)]
+    return lambda group: rule(**{name: group[name] for name in names})
+
+
+_RULES: Mapping[type[torch.optim.Optimizer], Callable[[Mapping[str, Any]], Rule]] = {
+    torch.optim.SGD: _taken(SgdRule),
+    torch.optim.Adam: lambda group: _adam(group, decoupled=False),
+    torch.optim.AdamW: lambda group: _adam(group, decoupled=True),
+    torch.optim.RMSprop: _taken(RmspropRule),
+    torch.optim.Adagrad: _taken(AdagradRule),
+}
+
+
+def rule_of(optimizer: torch.optim.Optimizer) -> Rule | None:
+    """Return the rule of an optimizer of ``torch.optim``; None where no rule of it is known.
+
+    A rule has one group of parameters and does not maximize.
+
+    >>> weight = torch.zeros(1, requires_grad=True)
+    >>> rule_of(torch.optim.SGD([weight], lr=0.1, momentum=0.9))
+    SgdRule(momentum=0.9, dampening=0, weight_decay=0, nesterov=False)
+    """
+    make, groups = _RULES.get(type(optimizer)), optimizer.param_groups
+    if make is None or len(groups) != 1 or groups[0].get("maximize"):
+        return None
+    return make(groups[0])
