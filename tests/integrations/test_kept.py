@@ -189,7 +189,7 @@ def test_wrong_settings_are_refused(tmp_path: Path, made: dict[str, object], sai
 
 
 def test_a_momentum_of_one_is_refused() -> None:
-    with pytest.raises(InputError, match="momentum is 1.0"):
+    with pytest.raises(InputError, match=r"momentum is 1\.0"):
         LocalTraining(momentum=1.0)
 
 
