@@ -15,6 +15,7 @@ QUESTIONS = (
     "leakgauge.inversion.question:QUESTION",
     "leakgauge.layers.question:QUESTION",
     "leakgauge.tokens.question:QUESTION",
+    "leakgauge.federation.question:QUESTION",
 )
 """``module:attribute`` of each question, in the order of the report."""
 

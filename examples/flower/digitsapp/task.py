@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-PER_CLIENT, TEST_SHARE = 80, 0.2
+PER_CLIENT, TEST_SHARE = 20, 0.2
 DIM = 0.6
 """Brightness of the pictures from the second scanner, which the audit takes for a secret."""
 

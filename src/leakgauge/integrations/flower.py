@@ -15,7 +15,7 @@ try:
     from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord
     from flwr.clientapp.typing import ClientAppCallable
     from flwr.serverapp import Grid
-    from flwr.serverapp.strategy import Result, Strategy
+    from flwr.serverapp.strategy import Strategy
 except ImportError as error:
     raise InputError(
         'flwr is not installed; install it with: pip install "leakgauge[flower]"'

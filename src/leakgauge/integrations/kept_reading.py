@@ -22,7 +22,7 @@ from leakgauge.training.update import Update
 Tensors = dict[str, Tensor]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KeptUpdate:
     """One kept update; its tensors stay in their files until they are asked for.
 

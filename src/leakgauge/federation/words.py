@@ -1,0 +1,26 @@
+"""Words of the question about kept updates; imports no torch."""
+
+NAME = "federation"
+"""The question's name."""
+
+RECONSTRUCTION, MEMBERSHIP, PROPERTY = ASKS = ("reconstruction", "membership", "property")
+"""What is asked of each kept update."""
+
+TITLES = {
+    RECONSTRUCTION: "Can records be rebuilt?",
+    MEMBERSHIP: "Is it told whose records were used?",
+    PROPERTY: "Is a property of a client's records told?",
+}
+
+CLIENT = "client"
+"""The secret of the task's Dataset that says whose each record is: 0 nobody's, 1 the first kept
+client's, and so on."""
+
+IMAGES = 16
+"""Records that a search looks for in an update, at most, unless a user says otherwise."""
+
+SHADOW = 120
+"""Clients that a property's attacker simulates, half of them to be judged."""
+
+ATTACKS = ("loss", "label-loss", "gradient-norm")
+"""Attacks on membership that are played where none is named; validation records choose."""
