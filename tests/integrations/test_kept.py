@@ -63,6 +63,7 @@ def test_updates_come_back_as_they_went_in(folder: Path) -> None:
         assert (update.lr, update.steps, update.batch_size, update.records) == (
             RATE, 6, SIZE, EXAMPLES,
         )  # fmt: skip
+        assert list(update.before) == [name for name, _ in net().named_parameters()]
         for name, leaf in sent.as_gradient().items():
             torch.testing.assert_close(update.as_gradient()[name], leaf, rtol=0, atol=0)
         for aside in ("buffers", "held"):

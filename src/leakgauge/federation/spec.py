@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from leakgauge.core.checks import require
 from leakgauge.core.strict import Real, Truth, Whole
-from leakgauge.federation.words import ASKS, IMAGES, SHADOW
+from leakgauge.federation.words import ASKS, IMAGES, LOSSES, SHADOW
 from leakgauge.inversion.words import EXACT, INFERRED, KNOWN, METHODS, STRONGEST
 from leakgauge.inversion.words import LABELS as LABELINGS
 from leakgauge.membership.catalog import ABOUT
@@ -92,15 +92,15 @@ class FederationSpec(Spec):
     adversary: Annotated[
         tuple[str, ...],
         Setting(
-            "attack on membership, as leakgauge audit names it; validation records choose among "
-            "several",
+            f"attack on membership: {', '.join(LOSSES)}, or as leakgauge audit names them; "
+            "validation records choose among several",
             panel=ATTACK,
         ),
     ] = ()
     shadow: Annotated[
         Whole,
         Setting(
-            "clients that the attacker on the property simulates in each round", least=40,
+            "clients that the attacker on the property simulates to learn from", least=40,
             panel=ATTACK,
         ),
     ] = SHADOW  # fmt: skip

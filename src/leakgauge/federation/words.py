@@ -20,7 +20,8 @@ IMAGES = 16
 """Records that a search looks for in an update, at most, unless a user says otherwise."""
 
 SHADOW = 120
-"""Clients that a property's attacker simulates, half of them to be judged."""
+"""Clients that a property's attacker simulates to learn from."""
 
-ATTACKS = ("loss", "label-loss", "gradient-norm")
+LOSSES = ("loss-after", "loss-drop")
+ATTACKS = (*LOSSES, "gradient-norm")
 """Attacks on membership that are played where none is named; validation records choose."""

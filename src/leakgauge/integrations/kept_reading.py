@@ -255,10 +255,11 @@ def _tensors(path: Path, wanted: str) -> Tensors:
 
 
 def _named(tensors: Tensors, model: nn.Module, whose: str) -> Tensors:
-    """Return tensors under the model's names, where theirs are numbers in its order."""
-    if not all(name.isdecimal() for name in tensors):
-        return tensors
+    """Return tensors in the model's order, under its names where theirs are numbers."""
     names = list(model.state_dict())
+    if not all(name.isdecimal() for name in tensors):  # a file does not keep their order
+        known = {name: tensors[name] for name in names if name in tensors}
+        return {**known, **tensors}
     if len(tensors) != len(names):
         raise InputError(
             f"{whose}: {len(tensors)} tensors without names came for {type(model).__name__}, which "

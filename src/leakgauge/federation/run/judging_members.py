@@ -12,10 +12,11 @@ from torch import Tensor
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import derive, stream
 from leakgauge.data.split_members import split_known
+from leakgauge.federation.run.loss_attacks import OWN
 from leakgauge.federation.run.preparing import Prepared
 from leakgauge.federation.words import ATTACKS, MEMBERSHIP, NAME
 from leakgauge.integrations.kept_reading import KeptUpdate
-from leakgauge.membership.adversaries.adversary import log_posterior
+from leakgauge.membership.adversaries.adversary import Attack, log_posterior
 from leakgauge.membership.catalog import parse_attack
 from leakgauge.membership.run.attacking import play
 from leakgauge.membership.run.training import Recipe
@@ -74,7 +75,8 @@ def judge_members(prepared: Prepared, one: KeptUpdate) -> Told:
     snapshots = [with_params(prepared.task, tensors) for tensors in (before, after)]
     recipe = Recipe(prepared.task, MembershipSpec(seed=spec.seed))
     world = given_world(snapshots, prepared.data, split, recipe)
-    attacks = [parse_attack(text) for text in spec.adversary or ATTACKS]
+    names = spec.adversary or ATTACKS
+    attacks: list[Attack] = [OWN[one] if one in OWN else parse_attack(one) for one in names]
     world = world.viewed([attack.needs for attack in attacks])
     found: dict[str, Told] = {}
     favour: dict[str, float] = {}

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from leakgauge.data.source import Source
     from leakgauge.federation.spec import FederationSpec
 
+FOLDS, CLIENTS = 4, 8
+"""Parts of the public records, and simulated clients of each value that the property is judged by,
+at least."""
+
 FEWEST = 10
 """Records of a client, and of nobody, that membership is asked of."""
 
@@ -91,7 +95,7 @@ def resolved(spec: FederationSpec, source: Source) -> Any:
         try:
             _check(ask, prepared)
         except InputError as error:
-            if spec.ask:
+            if spec.ask or (ask == PROPERTY and spec.secret is not None):
                 raise
             reasons[ask] = str(error)
     able = tuple(ask for ask in asked if ask not in reasons)
@@ -170,13 +174,15 @@ def _check_membership(prepared: Prepared) -> None:
 def _check_property(prepared: Prepared) -> None:
     secret = _secret(prepared)
     codes = prepared.data.secrets[secret][prepared.public]
-    counts = torch.bincount(codes, minlength=2)
-    require(
-        int(counts.min()) >= FEWEST,
-        f"the property {secret!r} needs {FEWEST} records that no client has of each of its "
-        f"values; there are {int(counts.min())}",
-    )
+    fewest = int(torch.bincount(codes, minlength=2).min())
     for one in prepared.kept.updates:
+        size = one.examples or prepared.spec.images or 1
+        needed = FOLDS * max(2, -(-CLIENTS // FOLDS)) * size
+        require(
+            fewest >= needed,
+            f"{one.name}: to judge {secret!r} by simulated clients of {size} records that share "
+            f"none, each value needs {needed} records that no client has; there are {fewest}",
+        )
         known = prepared.known(one)
         missing = [
             flag

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -18,7 +19,7 @@ from leakgauge.core.rng import derive, stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Dataset, Task
 from leakgauge.defenses import none
-from leakgauge.federation.run.preparing import Prepared
+from leakgauge.federation.run.preparing import FOLDS, Prepared
 from leakgauge.federation.words import NAME, PROPERTY
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.integrations.training_settings import LocalTraining
@@ -32,11 +33,23 @@ from leakgauge.training.uploading import upload_of
 
 Floats = NDArray[np.float64]
 
+Fold = list[NDArray[np.int64]]
+"""Rows of records, by the value of the property."""
+
+Clients = list[tuple[NDArray[np.int64], int]]
+"""Rows of the records of each client, and the value that they all have."""
+
+Simulated = tuple[NDArray[np.float32], NDArray[np.int64]]
+"""What is read of updates ``[n, D]``, and the value of each ``[n]``."""
+
 COORDINATES = 20_000
 """Coordinates of an update that the attacker reads, drawn at random, at most."""
 
 COMPONENTS = 16
 """Leading components of simulated updates that the attacker reads, at most."""
+
+TINY = 1e-20
+"""The norm of a part that does not change is taken for this."""
 
 SMALLEST = 1e-6
 """Probabilities stay from it, so that no value is ruled out for certain."""
@@ -72,8 +85,9 @@ def name_property(prepared: Prepared, one: KeptUpdate) -> Named:
     """Return the property that an attacker reads from a client's update.
 
     It simulates clients from where the real one started, each with records of one value, trained as
-    the real one was. Half of them teach a logistic regression; the others, made of other public
-    records, show how well it does.
+    the real one was. They teach a logistic regression. Other simulated clients show how well it
+    does: no two of these share a record, and none shares one with a client that it learned from.
+    The records are dealt to folds for that, and each fold is judged by what the others teach.
 
     Raises:
         InputError: a simulated training diverges.
@@ -83,22 +97,23 @@ def name_property(prepared: Prepared, one: KeptUpdate) -> Named:
     real = one.update(prepared.task.model, prepared.training)
     task = Task(real.in_place(prepared.task.model), prepared.task.loss)
     size = one.examples or spec.images or 1
-    simulate = partial(_change, task, real, _protocol(prepared, one, size))
     seed = derive(spec.seed, NAME, PROPERTY, one.number, one.client)
-    halves = _halves(prepared, secret, seed)
-    values = int(prepared.data.secrets[secret].max()) + 1
-    kept = _coordinates(real, seed)
-    sides = [
-        _clients(simulate, half, secret, values, spec.shadow // 2, size, kept, derive(seed, name))
-        for name, half in zip(("learning", "judging"), halves, strict=True)
+    kept, parts = _coordinates(real, seed), len(real.before)
+    simulate = partial(_features, prepared.data, task, real, _protocol(prepared, one, size), kept)
+    dealt = deal(prepared.data, prepared.public, secret, stream(seed, "folds"))
+    teaching = [
+        _simulated(simulate, _overlapping(fold, spec.shadow // FOLDS, size, stream(seed, "t", at)))
+        for at, fold in enumerate(dealt)
     ]
-    fitted = _fitted(*sides[0])
-    flat = _flat({name: real.after()[name] - leaf for name, leaf in real.before.items()})
-    return Named(
-        log_posterior=_log_posterior(fitted, flat[kept].cpu().numpy()[None])[0],
-        truth=sides[1][1],
-        judged=_log_posterior(fitted, sides[1][0]),
-    )
+    judged = [_simulated(simulate, disjoint(fold, size)) for fold in dealt]
+    found = []
+    for at, (features, _) in enumerate(judged):
+        others = [each for other, each in enumerate(teaching) if other != at]
+        if len(features):
+            found.append(_log_posterior(_fitted(others, parts), features))
+    own = _log_posterior(_fitted(teaching, parts), _read(real, kept)[None])[0]
+    truth = np.concatenate([truth for _, truth in judged])
+    return Named(log_posterior=own, truth=truth, judged=np.concatenate(found))
 
 
 def from_arrays(kept: tuple[Mapping[str, Any], Mapping[str, Any]]) -> Named:
@@ -121,51 +136,68 @@ def _protocol(prepared: Prepared, one: KeptUpdate, size: int) -> Protocol:
     )
 
 
-def _change(
-    task: Task, real: Update, protocol: Protocol, data: Dataset, seed: int
-) -> dict[str, Tensor]:
-    """The change of weights of a simulated client with these records."""
+def _features(
+    data: Dataset,
+    task: Task,
+    real: Update,
+    protocol: Protocol,
+    kept: Tensor,
+    rows: NDArray[np.int64],
+) -> NDArray[np.float32]:
+    """The change of weights ``[D]`` of a simulated client with these records, where it is read."""
+    mine = replace(data.rows(torch.from_numpy(rows).to(data.y.device)), users=None)
+    seed = derive(0, rows.tobytes().hex())
+    turn = Turn(mine, none(), stream(seed, "batches"), seed, derive(seed, "model"))
     received = {**real.before, **real.held}
-    turn = Turn(data, none(), stream(seed, "batches"), seed, derive(seed, "model"))
     with one_thread():
         sent = upload_of(task, received, turn, protocol, who="a simulated client", number=1)
-    return {name: sent.after()[name] - leaf for name, leaf in real.before.items()}
+    return _read(sent, kept)
 
 
-def _halves(prepared: Prepared, secret: str, seed: int) -> list[Dataset]:
-    """Public records in two halves of equal shares of the property; no record is in both."""
-    rows, codes = prepared.public, prepared.data.secrets[secret][prepared.public].cpu().numpy()
-    rng = stream(seed, "halves")
-    picked: list[list[int]] = [[], []]
-    for value in np.unique(codes):
-        order = rng.permutation(np.flatnonzero(codes == value))
-        for half, part in enumerate(np.array_split(order, 2)):
-            picked[half] += part.tolist()
-    return [prepared.data.rows(rows[torch.tensor(one, device=rows.device)]) for one in picked]
+def deal(data: Dataset, public: Tensor, secret: str, rng: np.random.Generator) -> list[Fold]:
+    """Return the rows of public records in folds, by the value of the property; shares are equal.
+
+    Args:
+        data: all records.
+        public: rows of those that no client has.
+        secret: the property.
+        rng: deals.
+    """
+    rows = public.cpu().numpy()
+    codes = data.secrets[secret].cpu().numpy()[rows]
+    folds: list[Fold] = [[] for _ in range(FOLDS)]
+    for value in range(int(data.secrets[secret].max()) + 1):
+        order = rng.permutation(rows[codes == value])
+        for fold, part in zip(folds, np.array_split(order, FOLDS), strict=True):
+            fold.append(part)
+    return folds
 
 
-def _clients(
-    simulate: Any,
-    data: Dataset,
-    secret: str,
-    values: int,
-    count: int,
-    size: int,
-    kept: Tensor,
-    seed: int,
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Updates of simulated clients ``[n, D]``, and the value that all records of each have."""
-    rng = stream(seed, "clients")
-    truth = rng.permutation(np.arange(count) % values)
-    codes = data.secrets[secret].cpu().numpy()
-    rows = [np.flatnonzero(codes == value) for value in range(values)]
-    features = []
-    for number, value in enumerate(truth.tolist()):
-        drawn = _drawn(rows[value], size, rng)
-        mine = replace(data.rows(torch.from_numpy(drawn).to(data.y.device)), users=None)
-        flat = _flat(simulate(mine, derive(seed, number)))
-        features.append(flat[kept].float().cpu().numpy())
-    return np.stack(features), truth
+def disjoint(fold: Fold, size: int) -> Clients:
+    """Return the records of as many clients of each value as there are without sharing a record.
+
+    >>> [value for _, value in disjoint([np.arange(7), np.arange(7, 11)], 3)]
+    [0, 0, 1]
+    """
+    return [
+        (rows[at : at + size], value)
+        for value, rows in enumerate(fold)
+        for at in range(0, len(rows) - size + 1, size)
+    ]
+
+
+def _overlapping(fold: Fold, count: int, size: int, rng: np.random.Generator) -> Clients:
+    """Return the records of clients that may share some, each value equally often."""
+    return [
+        (_drawn(fold[number % len(fold)], size, rng), number % len(fold)) for number in range(count)
+    ]
+
+
+def _simulated(simulate: Any, clients: Clients) -> Simulated:
+    """Updates of clients ``[n, D]``, and the value of each ``[n]``."""
+    features = [simulate(rows) for rows, _ in clients]
+    truth = np.array([value for _, value in clients], dtype=np.int64)
+    return np.stack(features) if features else np.zeros((0, 0), np.float32), truth
 
 
 def _drawn(rows: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -175,14 +207,17 @@ def _drawn(rows: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDAr
     return rng.choice(rows, size=size)
 
 
-def _fitted(features: NDArray[np.float32], truth: NDArray[np.int64]) -> Pipeline:
-    parts = min(COMPONENTS, len(features) // 4)
-    return make_pipeline(
-        StandardScaler(),
-        PCA(parts, random_state=0),
-        StandardScaler(),
-        LogisticRegression(max_iter=1000),
-    ).fit(features, truth)
+def _fitted(taught: Sequence[Simulated], parts: int) -> Pipeline:
+    """Fit a logistic regression on components of the coordinates and on the last ``parts``."""
+    features = np.concatenate([features for features, _ in taught])
+    truth = np.concatenate([truth for _, truth in taught])
+    count = min(COMPONENTS, len(features) // 4, features.shape[1] - parts)
+    leading = make_pipeline(StandardScaler(), PCA(count, random_state=0))
+    both = ColumnTransformer(
+        [("coordinates", leading, slice(0, -parts)), ("sizes", "passthrough", slice(-parts, None))]
+    )
+    regression = LogisticRegression(max_iter=1000)
+    return make_pipeline(both, StandardScaler(), regression).fit(features, truth)
 
 
 def _log_posterior(fitted: Pipeline, features: NDArray[Any]) -> Floats:
@@ -197,8 +232,18 @@ def _coordinates(update: Update, seed: int) -> Tensor:
     return torch.from_numpy(np.sort(drawn))
 
 
-def _flat(change: Mapping[str, Tensor]) -> Tensor:
-    return torch.cat([leaf.flatten() for leaf in change.values()])
+def _read(sent: Update, kept: Tensor) -> NDArray[np.float32]:
+    """What the attacker reads of an update ``[D]``: coordinates, then the log norm of each part.
+
+    The direction of a change depends on the labels, too; the size of its parts depends on them
+    less.
+    """
+    after = sent.after()
+    change = [after[name].detach() - sent.before[name] for name in sorted(sent.before)]
+    flat = torch.cat([leaf.flatten() for leaf in change]).cpu()[kept]
+    norms = torch.stack([leaf.norm().cpu() for leaf in change]).clamp(min=TINY).log()
+    found: NDArray[np.float32] = torch.cat([flat, norms]).float().numpy()
+    return found
 
 
 def over_rounds(each: Sequence[Named]) -> Floats:
