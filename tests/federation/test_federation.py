@@ -122,7 +122,7 @@ def scanners(folder: Path, *, differ: bool = True) -> str:
 @pytest.mark.parametrize("differ", [True, False])
 def test_a_property_is_named_where_it_changes_records(tmp_path: Path, differ: bool) -> None:
     name = scanners(tmp_path, differ=differ)
-    words = ("--ask", "property", "--shadow", 100, "--round", 1)
+    words = ("--ask", "property", "--shadow", 100, "--only-round", 1)
     found = told(tmp_path, name, *words)["property"]
     assert len(found["updates"]) == 2
     if differ:
@@ -141,8 +141,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--round", 9], "round 9 was not kept; there are 1, 2"),
-        (["--client", "5"], "no client '5' was kept"),
+        (["--only-round", 9], "round 9 was not kept; there are 1, 2"),
+        (["--only-client", "5"], "no client '5' was kept"),
         (["--method", "exact"], "--method exact is for single gradients"),
         (["--adversary", "rmia"], "--adversary rmia trains models of its own"),
         (["--momentum", 1.5], "--momentum is 1.5"),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakgauge.federation.spec import FederationSpec
-from leakgauge.federation.words import NAME
+from leakgauge.federation.words import ASKS, NAME, TITLES
 from leakgauge.runs import spec as settings
 from leakgauge.runs.question import Answer, Progress, Question
 
@@ -21,11 +21,11 @@ _AS_THEY_ARE = "kept updates are what clients sent; no data of theirs can be cha
 
 
 class FederationQuestion:
-    """Inversion, membership and property of kept updates; no word of ``--ask`` asks it."""
+    """Inversion, membership and property of kept updates; a command of its own asks it."""
 
     name: str = NAME
     title: str = "What do the kept updates give away?"
-    asks: Mapping[str, str] = {}
+    asks: Mapping[str, str] = {ask: f"{TITLES[ask]} (of kept updates)" for ask in ASKS}
     Spec: type[settings.Spec] = FederationSpec
 
     @property

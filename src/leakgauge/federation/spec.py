@@ -1,7 +1,8 @@
 """The settings of the question about kept updates; imports no torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from leakgauge.core.checks import require
 from leakgauge.core.strict import Real, Truth, Whole
@@ -24,6 +25,9 @@ SEARCHES = tuple(one for one in METHODS if one != EXACT)
 class FederationSpec(Spec):
     """What to ask about kept updates, and what clients do where nothing that was kept says it."""
 
+    alone: ClassVar[bool] = True
+    aliases: ClassVar[Mapping[str, str]] = {}
+
     ask: Annotated[
         tuple[str, ...],
         Setting(
@@ -36,10 +40,10 @@ class FederationSpec(Spec):
     kept: Annotated[str, Setting("folder in which updates were kept", option=False, panel=DATA)] = (
         ""
     )
-    round: Annotated[
+    only_round: Annotated[
         tuple[Whole, ...], Setting("round to look at; all where none is named", panel=ASKING)
     ] = ()
-    client: Annotated[
+    only_client: Annotated[
         tuple[str, ...], Setting("client to look at; all where none is named", panel=ASKING)
     ] = ()
     secret: Annotated[
@@ -147,4 +151,5 @@ class FederationSpec(Spec):
         """
         from leakgauge.federation.run.preparing import resolved
 
-        return resolved(self, source)
+        spec: Self = resolved(self, source)
+        return spec

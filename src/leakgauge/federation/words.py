@@ -3,8 +3,23 @@
 NAME = "federation"
 """The question's name."""
 
-RECONSTRUCTION, MEMBERSHIP, PROPERTY = ASKS = ("reconstruction", "membership", "property")
+KEPT = "kept-"
+"""How the words begin that ask about kept updates."""
+
+RECONSTRUCTION, MEMBERSHIP, PROPERTY = ASKS = tuple(
+    f"{KEPT}{one}" for one in ("reconstruction", "membership", "property")
+)
 """What is asked of each kept update."""
+
+
+def plain_word(ask: str) -> str:
+    """Return a word as the command of its own takes it.
+
+    >>> plain_word("kept-property")
+    'property'
+    """
+    return ask.removeprefix(KEPT)
+
 
 TITLES = {
     RECONSTRUCTION: "Can records be rebuilt?",

@@ -137,13 +137,19 @@ class KeepingStrategy(Strategy):
                 client = str(one.metadata.src_node_id)
                 _keep(self._keeper, server_round, client, sent[0], one, config=sent[1], seen=SERVER)
         self._sent = {}
-        return self.strategy.aggregate_train(server_round, received)
+        found: tuple[ArrayRecord | None, MetricRecord | None] = self.strategy.aggregate_train(
+            server_round, received
+        )
+        return found
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return what the wrapped strategy returns."""
-        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+        found: Iterable[Message] = self.strategy.configure_evaluate(
+            server_round, arrays, config, grid
+        )
+        return found
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]

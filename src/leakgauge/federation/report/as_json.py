@@ -4,6 +4,7 @@ from typing import Any
 
 from leakgauge.federation.report.rows import tables
 from leakgauge.federation.report.wording import verdict
+from leakgauge.federation.words import plain_word
 from leakgauge.results.measurements import Measurement
 from leakgauge.runs.question import Answer
 
@@ -13,7 +14,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
     found = {}
     for table in tables(answer.measurements):
         one = verdict(table)
-        found[table.ask] = {
+        found[plain_word(table.ask)] = {
             "verdict": one.words,
             "level": one.level,
             "metric": table.metric,

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leakgauge.federation.metrics import AUROC, LOSS, PROPERTY_AUROC, PSNR
+from leakgauge.federation.metrics import LOSS, PROPERTY_AUROC, PSNR
 from leakgauge.federation.words import ASKS, MEMBERSHIP, PROPERTY, RECONSTRUCTION
 from leakgauge.results.measurements import Measurement
+from leakgauge.results.scores import AUROC
 
 HEADLINES: Mapping[str, tuple[str, ...]] = {
     RECONSTRUCTION: (PSNR, LOSS),

@@ -15,9 +15,9 @@ from leakgauge.core.versions import versions
 from leakgauge.data.source import Source
 from leakgauge.federation.run import judging_members, rebuilding, simulating
 from leakgauge.federation.run.figures import Found, measurements_of
-from leakgauge.federation.run.preparing import Prepared, not_asked, prepare
+from leakgauge.federation.run.preparing import Prepared, count_of, not_asked, prepare
 from leakgauge.federation.spec import FederationSpec
-from leakgauge.federation.words import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
+from leakgauge.federation.words import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION, plain_word
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.inversion.run.progress import search_progress
 from leakgauge.inversion.run.received import are_pictures
@@ -80,20 +80,21 @@ def _play(prepared: Prepared, folder: WorkFolder, progress: Progress) -> _Played
     updates = prepared.kept.updates
     for ask in prepared.spec.ask:
         for number, one in enumerate(updates, start=1):
+            what = f"{plain_word(ask)}, {one.name}"
             if ask == MEMBERSHIP and one.client not in prepared.held:
-                played.missing.append(f"{ask}, {one.name}: the records of this client are unknown")
+                played.missing.append(f"{what}: the records of this client are unknown")
                 continue
             try:
                 parts[ask](one, played.found)
             except InputError as error:
-                played.missing.append(f"{ask}, {one.name}: {error}")
+                played.missing.append(f"{what}: {error}")
             except KeyboardInterrupt:
                 if not any((played.found.rebuilt, played.found.told, played.found.named)):
                     raise
-                played.missing.append(f"{ask}, {one.name} and what follows: you stopped the run")
+                played.missing.append(f"{what} and what follows: you stopped the run")
                 played.stopped = True
                 return played
-            progress.step(f"{NAME}: {ask}", number, len(updates))
+            progress.step(f"{NAME}: {plain_word(ask)}", number, len(updates))
     return played
 
 
@@ -196,13 +197,13 @@ def _described(prepared: Prepared, source: Source) -> Run:
 
 
 def _notes(prepared: Prepared) -> Sequence[str]:
-    notes = [f"{ask} is not asked: {why}" for ask, why in not_asked(prepared).items()]
+    notes = [f"{plain_word(ask)} is not asked: {why}" for ask, why in not_asked(prepared).items()]
     if RECONSTRUCTION not in prepared.spec.ask:
         return notes
     few = sum(
         one.examples is not None and prepared.spec.images is None and one.examples > limit
         for one in prepared.kept.updates
-        for limit in [rebuilding.count_of(prepared, one)]
+        for limit in [count_of(prepared, one)]
     )
     if few:
         notes.append(

@@ -87,12 +87,12 @@ def _of_named(named: Named, prepared: Prepared) -> Mapping[str, Figure]:
 
 def _mean(each: Sequence[Figure]) -> Figure:
     """The mean over updates; the ends are the means of the ends, as if updates erred together."""
-    ends = [
+    value, low, high = (
         float(np.mean([getattr(one, name) for one, _ in each])) for name in ("value", "low", "high")
-    ]
+    )
     first = each[0][0]
     total = sum(one.n for one, _ in each)
-    mean = Estimate(*ends, total, first.confidence, first.unit)
+    mean = Estimate(value, low, high, total, first.confidence, first.unit)
     return mean, float(np.mean([chance for _, chance in each]))
 
 

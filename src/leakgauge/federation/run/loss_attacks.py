@@ -1,19 +1,23 @@
 """Attacks on membership that read the loss before and after a client's training."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 from leakgauge.membership.adversaries.adversary import Floats, Known, Needs
 from leakgauge.membership.adversaries.thresholds import Threshold, fit_threshold
 from leakgauge.membership.observation import Observed
+
+NOTHING = Needs()
+"""What these attacks must be shown beside losses."""
 
 
 @dataclass(frozen=True)
 class LossAfter:
     """A low loss after the training means member (Yeom et al., CSF 2018)."""
 
-    name: ClassVar[str] = "loss-after"
-    needs: ClassVar[Needs] = Needs()
+    name: str = "loss-after"
+    needs: Needs = NOTHING
 
     def fit(self, known: Known, *, seed: int) -> Threshold:
         """Fit the threshold that is best on known records."""
@@ -27,8 +31,8 @@ class LossDrop:
     The model before stands for one that was trained without the client in this round.
     """
 
-    name: ClassVar[str] = "loss-drop"
-    needs: ClassVar[Needs] = Needs()
+    name: str = "loss-drop"
+    needs: Needs = NOTHING
 
     def fit(self, known: Known, *, seed: int) -> Threshold:
         """Fit the threshold that is best on known records."""
@@ -47,5 +51,5 @@ def drop(records: Observed) -> Floats:
     return values
 
 
-OWN = {one.name: one for one in (LossAfter(), LossDrop())}
+OWN: Mapping[str, Any] = {one.name: one for one in (LossAfter(), LossDrop())}
 """By name; they are played beside those of the question of membership."""

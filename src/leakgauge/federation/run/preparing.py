@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.types import Dataset, Task
-from leakgauge.federation.words import ASKS, CLIENT, IMAGES, MEMBERSHIP, PROPERTY, RECONSTRUCTION
+from leakgauge.federation.words import (
+    ASKS,
+    CLIENT,
+    IMAGES,
+    MEMBERSHIP,
+    PROPERTY,
+    RECONSTRUCTION,
+    plain_word,
+)
 from leakgauge.integrations.kept_reading import Kept, KeptUpdate, read_kept
 from leakgauge.integrations.training_settings import LocalTraining
 
@@ -65,7 +73,7 @@ def prepare(spec: FederationSpec, source: Source) -> Prepared:
         InputError: nothing was kept, or the records do not say whose they are.
     """
     whole = read_kept(spec.kept)
-    kept = whole.only(spec.round, spec.client)
+    kept = whole.only(spec.only_round, spec.only_client)
     assert source.task is not None
     assert source.dataset is not None
     data = source.dataset.to(spec.device)
@@ -99,7 +107,8 @@ def resolved(spec: FederationSpec, source: Source) -> Any:
                 raise
             reasons[ask] = str(error)
     able = tuple(ask for ask in asked if ask not in reasons)
-    require(len(able) > 0, "; ".join(f"{ask}: {reason}" for ask, reason in reasons.items()))
+    why = [f"{plain_word(ask)}: {reason}" for ask, reason in reasons.items()]
+    require(len(able) > 0, "; ".join(why))
     secret = _secret(prepared) if PROPERTY in able else spec.secret
     return replace(spec, ask=able, secret=secret, files=prepared.kept.fingerprint)
 
@@ -239,5 +248,5 @@ def _owners(data: Dataset, kept: Kept) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def _listed(prepared: Prepared) -> str:
-    names = cast(list[str], prepared.kept.clients)
+    names = prepared.kept.clients
     return ", ".join(f"{number}: {name}" for number, name in enumerate(names[:6], start=1))
