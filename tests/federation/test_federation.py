@@ -45,7 +45,7 @@ def single_records(folder: Path) -> str:
 def test_single_records_are_rebuilt_in_every_round(tmp_path: Path) -> None:
     """One step on one record is a gradient that holds the record."""
     name = single_records(tmp_path)
-    words = ("--ask", "reconstruction", "--method", "dlg", "--iterations", 60, "--labels")
+    words = ("--ask", "reconstruction", "--method", "idlg", "--iterations", 100, "--labels")
     found = told(tmp_path, name, *words, "inferred")["reconstruction"]
     assert {(one["round"], one["client"]) for one in found["updates"]} == {
         (1, "0"), (1, "1"), (2, "0"), (2, "1"),
