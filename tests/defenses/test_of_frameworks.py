@@ -12,6 +12,9 @@ from leakgauge.core.types import Grads
 from leakgauge.defenses import parse_defense
 from leakgauge.defenses.local_dp import AdaptiveClipping
 
+SURE = 1e9
+"""An epsilon beside which no noise is seen."""
+
 
 def update(rows: int = 3) -> dict[str, torch.Tensor]:
     """Updates of very different size: clipping changes some of them."""
@@ -94,17 +97,59 @@ def test_local_dp_clips_and_adds_the_noise_of_flower() -> None:
     noise = ours - after[0]
     assert noise.std() == pytest.approx(deviation, rel=0.03)
     assert abs(noise.mean()) < 4 * deviation / 200
-    seen: list[float] = []
-    monkeypatch.setattr(
-        np.random, "normal", lambda mean, std, shape: seen.append(std) or np.zeros(shape)
-    )
-    from flwr.clientapp.mod import LocalDpMod
+    assert noised_by_flower(grads["w"][0].numpy()).std() == pytest.approx(deviation, rel=0.03)
 
+
+def noised_by_flower(change: Any) -> Any:
+    """The noise that Flower's own mod adds to a change of weights."""
+    from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+    from flwr.clientapp.mod import LocalDpMod
+    from flwr.supercore.task_identity import TaskIdentity
+
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+    np.random.seed(0)  # noqa: NPY002 - Flower draws from it
+
+    def message(values: Any, **rest: Any) -> Message:
+        record = ArrayRecord({"w": Array(values)})
+        return Message(RecordDict({"arrays": record}), **rest)
+
+    asked = message(np.zeros_like(change), dst_node_id=1, message_type="train")
+    context = Context(1, 1, {}, RecordDict(), {})
     mod = LocalDpMod(1.5, 2.0, 0.7, 0.001)
-    original.add_gaussian_noise_inplace(
-        after, mod.sensitivity * np.sqrt(2 * np.log(1.25 / mod.delta)) / mod.epsilon
-    )
-    assert seen == [pytest.approx(deviation)]
+    out = mod(asked, context, lambda msg, _: message(change, reply_to=msg))
+    clipped = change * 1.5 / np.linalg.norm(change)
+    return out.content["arrays"]["w"].numpy() - clipped
+
+
+def test_the_noise_of_local_dp_is_the_classical_one() -> None:
+    text = "local-dp:clip=1,sensitivity=2,epsilon=0.7,delta=0.001"
+    defense = parse_defense(text, batch_size=1)
+    assert defense.noise_std == pytest.approx(2 * np.sqrt(2 * np.log(1.25 / 0.001)) / 0.7)
+    assert defense.adds_noise
+    still = defense.without_noise().update({"w": torch.full((1, 4), 3.0)}, [torch.Generator()])
+    assert float(still["w"].norm()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("percentile", [0, 37.5, 100])
+def test_percentile_privacy_against_numpy(percentile: float) -> None:
+    grads = {name: leaf for name, leaf in update().items() if name != "s"}
+    ours = sent(f"percentile-privacy:percentile={percentile},gamma=0.3", grads)
+    for row in range(3):
+        flat = np.concatenate([one.ravel() for one in arrays(grads, row)])
+        cutoff = np.percentile(np.abs(flat), percentile)
+        wanted = np.clip(np.where(np.abs(flat) < cutoff, 0, flat), -0.3, 0.3)
+        found = np.concatenate([one.ravel() for one in arrays(ours, row)])
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_svt_sends_a_share_of_large_coordinates() -> None:
+    values = torch.cat([torch.full((1, 100), 0.8), torch.zeros(1, 900)], dim=1)
+    found = sent(f"svt:fraction=0.1,epsilon={SURE},noise={SURE},gamma=0.5,tau=0.1", {"w": values})
+    assert not found["w"][0, 100:].any()
+    kept = found["w"][0, :100] != 0
+    # Of 100 draws with replacement among 100, a share of 1 - 1/e are different.
+    assert float(kept.double().mean()) == pytest.approx(1 - np.exp(-1), abs=0.12)
+    assert torch.allclose(found["w"][0, :100][kept], torch.tensor(0.5))
 
 
 def filtered(name: str, data: dict[str, Any], steps: int, **settings: Any) -> dict[str, Any]:
@@ -133,10 +178,6 @@ def test_percentile_privacy_is_that_of_nvflare(percentile: float, steps: int) ->
         theirs = filtered("percentile", data, steps, percentile=percentile, gamma=0.3)
         for name, leaf in ours.items():
             np.testing.assert_allclose(leaf[row].numpy(), theirs[name], rtol=1e-4, atol=1e-7)
-
-
-SURE = 1e9
-"""An epsilon beside which no noise is seen."""
 
 
 def test_without_noise_svt_sends_what_nvflare_sends() -> None:
