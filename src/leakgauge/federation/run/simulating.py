@@ -42,6 +42,9 @@ Clients = list[tuple[NDArray[np.int64], int]]
 Simulated = tuple[NDArray[np.float32], NDArray[np.int64]]
 """What is read of updates ``[n, D]``, and the value of each ``[n]``."""
 
+JUDGED = 10
+"""Simulated clients of each value and fold that the attacker is judged by, at most."""
+
 COORDINATES = 20_000
 """Coordinates of an update that the attacker reads, drawn at random, at most."""
 
@@ -174,7 +177,7 @@ def deal(data: Dataset, public: Tensor, secret: str, rng: np.random.Generator) -
 
 
 def disjoint(fold: Fold, size: int) -> Clients:
-    """Return the records of as many clients of each value as there are without sharing a record.
+    """Return the records of clients of each value that share none, at most ``JUDGED`` of each.
 
     >>> [value for _, value in disjoint([np.arange(7), np.arange(7, 11)], 3)]
     [0, 0, 1]
@@ -182,7 +185,7 @@ def disjoint(fold: Fold, size: int) -> Clients:
     return [
         (rows[at : at + size], value)
         for value, rows in enumerate(fold)
-        for at in range(0, len(rows) - size + 1, size)
+        for at in range(0, len(rows) - size + 1, size)[:JUDGED]
     ]
 
 
