@@ -176,7 +176,8 @@ def _keep(
     """Keep one reply; say why where that fails, and let the training go on."""
     metrics = {key: one for record in reply.content.metric_records.values()
                for key, one in record.items()}  # fmt: skip
-    counts = [metrics[name] for name in EXAMPLES if name in metrics]
+    named = (metrics.get(name) for name in EXAMPLES)
+    counts = [int(value) for value in named if isinstance(value, int | float)]
     try:
         keeper.keep(
             Exchange(
@@ -184,7 +185,7 @@ def _keep(
                 client,
                 before,
                 _tensors(reply),
-                examples=int(counts[0]) if counts else None,
+                examples=counts[0] if counts else None,
                 metrics=metrics,
                 config=config,
                 source="flower",
