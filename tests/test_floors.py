@@ -15,7 +15,7 @@ FLOORS = [
     {"result"},
     {"cli"},
     {"catalog"},
-    {"layers", "tokens"},
+    {"federation", "layers", "tokens"},
     {"inference", "guarantee", "inversion", "membership"},
     {"integrations"},
     {"evidence"},

@@ -15,6 +15,7 @@ QUESTIONS = (
     "leakgauge.inversion.question:QUESTION",
     "leakgauge.layers.question:QUESTION",
     "leakgauge.tokens.question:QUESTION",
+    "leakgauge.federation.question:QUESTION",
 )
 """``module:attribute`` of each question, in the order of the report."""
 
@@ -49,5 +50,6 @@ def questions() -> Mapping[str, Question]:
 
 
 def asks() -> Mapping[str, Question]:
-    """Return the question behind each word of ``--ask``."""
-    return {word: question for question in questions().values() for word in question.asks}
+    """Return the question behind each word of ``--ask`` of an audit."""
+    audited = [one for one in questions().values() if not one.Spec.alone]
+    return {word: question for question in audited for word in question.asks}

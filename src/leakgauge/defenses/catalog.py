@@ -19,12 +19,20 @@ DEFENSES = {
     "clip": "leakgauge.defenses.clip:Clip",
     "noise": "leakgauge.defenses.noise:Noise",
     "quantise": "leakgauge.defenses.quantise:Quantise",
+    "local-dp": "leakgauge.defenses.local_dp:LocalDP",
+    "fixed-clipping": "leakgauge.defenses.local_dp:FixedClipping",
+    "adaptive-clipping": "leakgauge.defenses.local_dp:AdaptiveClipping",
+    "percentile-privacy": "leakgauge.defenses.percentile:PercentilePrivacy",
+    "svt": "leakgauge.defenses.svt:SVT",
 }
 """Import path of each defense, which is imported on first use."""
 
 EXAMPLES = (
     "prune:rate=0.99, sign, perturb:gamma=0.005,alpha=0.002,steps=5, vib:beta=0.01, "
     "dpsgd:clip=2,noise=0.1, clip:l2=1, noise:std=0.01, quantise:levels=4"
+    ", local-dp:clip=1,sensitivity=1,epsilon=1,delta=1e-05, fixed-clipping:norm=1"
+    ", adaptive-clipping:norm=0.1, percentile-privacy:percentile=10,gamma=0.01,steps=1"
+    ", svt:fraction=0.1,epsilon=0.1,noise=0.1,gamma=1e-05,tau=1e-06"
 )
 """Each defense with its settings, for the help of the command line."""
 
@@ -40,6 +48,11 @@ WHOLE = {
     "dpsgd": "its guarantee needs clipping and noise on every layer",
     "clip": "it limits the norm of the whole gradient",
     "perturb": "its network reads the whole gradient",
+    "local-dp": "it limits the norm of the whole update",
+    "fixed-clipping": "it limits the norm of the whole update",
+    "adaptive-clipping": "it limits the norm of the whole update",
+    "percentile-privacy": "its percentile is of the whole update",
+    "svt": "its budget is of the whole update",
     "vib": "it changes the model, not gradients",
 }
 """The defenses that have no meaning on some layers, and why."""

@@ -85,6 +85,7 @@ def all_allowed(
     several = [
         (question, key, one)
         for question in questions.values()
+        if not question.Spec.alone
         for key, one in _each(wanted, question)
     ]
     for question, key, one in several:

@@ -46,6 +46,8 @@ class Spec:
     side: ClassVar[int] = 32
     aliases: ClassVar[Mapping[str, str]] = {}
     """Names of ``leakgauge audit``'s options that stand for another field here."""
+    alone: ClassVar[bool] = False
+    """Whether only a command of its own asks the question, and no audit."""
 
     ask: Annotated[tuple[str, ...], Setting("what to ask", cells=True, panel=ASKING)] = ()
     data: Annotated[

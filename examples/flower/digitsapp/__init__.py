@@ -1,0 +1,1 @@
+"""A Flower app: three clients learn to read digits."""

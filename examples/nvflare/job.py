@@ -1,0 +1,31 @@
+"""Runs two clients in NVFlare's simulator, and keeps their updates: ``python job.py``."""
+
+from pathlib import Path
+
+from digits import CLIENTS, PER_CLIENT, Net
+from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
+from nvflare.recipe.sim_env import SimEnv
+
+from leakgauge.integrations.nvflare import KeepUpdates
+
+HERE, LR = Path(__file__).parent.resolve(), 0.5
+
+
+def main() -> None:
+    """Play two rounds."""
+    recipe = FedAvgRecipe(
+        name="digits",
+        min_clients=CLIENTS,
+        num_rounds=2,
+        model=Net(),
+        train_script=str(HERE / "client.py"),
+        train_args=f"--lr {LR}",
+    )
+    recipe.add_client_file(str(HERE / "digits.py"))
+    for add in (recipe.add_client_input_filter, recipe.add_client_output_filter):
+        add(KeepUpdates(str(HERE / "kept"), lr=LR, batch_size=PER_CLIENT), tasks=["train"])
+    recipe.execute(SimEnv(num_clients=CLIENTS, workspace_root=str(HERE / "workspace")))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""The metrics of the question about kept updates."""
+
+import math
+
+from leakgauge.results.metrics import Metric
+from leakgauge.results.scores import ADVANTAGE, AUROC
+
+PSNR, LOSS = "psnr", "loss"
+PROPERTY_AUROC, PROPERTY_RIGHT = "property_auroc", "property_right"
+
+METRICS = {
+    PSNR: Metric(title="PSNR", unit="dB", low=-math.inf, high=math.inf, headline=True),
+    LOSS: Metric(title="Loss", high=math.inf, higher_is_worse=False, tabled=False),
+    AUROC: Metric(title="AUROC, membership", chance=0.5, headline=True),
+    ADVANTAGE: Metric(title="Advantage, membership", chance=0.0),
+    PROPERTY_AUROC: Metric(title="AUROC, property", chance=0.5),
+    PROPERTY_RIGHT: Metric(title="Clients named right"),
+}
+"""By name. A figure of one client in one round has the client's name behind: ``"auroc: 2"``."""
+
+
+def of_client(metric: str, client: str) -> str:
+    """Return the name of a client's figure.
+
+    >>> of_client(AUROC, "2")
+    'auroc: 2'
+    """
+    return f"{metric}: {client}"

@@ -1,0 +1,67 @@
+"""What kept updates say on an audit card."""
+
+from leakgauge.federation.metrics import LOSS
+from leakgauge.federation.report.rows import tables
+from leakgauge.federation.report.wording import verdict
+from leakgauge.federation.words import MEMBERSHIP, PROPERTY, RECONSTRUCTION
+from leakgauge.report.section import LEVELS
+from leakgauge.results.scores import smallest_detectable
+from leakgauge.runs.assessment import Assessment, Finding, Threat
+from leakgauge.runs.question import Answer
+
+LIMITS = (
+    "The figures are about the rounds and clients that were kept, and about these attacks.",
+    "A record that was not rebuilt here may be rebuilt by a stronger attack, or from more updates.",
+    "The membership attacker knows some of a client's records; one who knows none may do worse.",
+    "The property attacker simulates clients whose records all have one value.",
+)
+
+_NIST = {
+    RECONSTRUCTION: "NISTAML.032 reconstruction",
+    MEMBERSHIP: "NISTAML.033 membership inference",
+    PROPERTY: "NISTAML.034 property inference",
+}
+_EDPB = {
+    RECONSTRUCTION: "reconstruction",
+    MEMBERSHIP: "membership inference",
+    PROPERTY: "attribute inference",
+}
+_DOES = {
+    RECONSTRUCTION: "It searches for records whose update is like the one that was sent.",
+    MEMBERSHIP: "It compares records by what the model says of them before and after a round.",
+    PROPERTY: "It simulates clients on its own records, and learns to tell their updates apart.",
+}
+
+
+def assessment(answer: Answer) -> Assessment:
+    """Return the threat, and the mean figure of each question."""
+    found = [(table, verdict(table)) for table in tables(answer.measurements)]
+    scored = [(table, one) for table, one in found if table.metric != LOSS]
+    lead = max(scored, key=lambda one: (LEVELS[one[1].level], one[1].strength), default=None)
+    findings = []
+    for table, one in scored:
+        figure, leads = table.mean, lead is not None and lead[0] is table
+        if table.ask == RECONSTRUCTION:
+            said = "the level compares the figure with a guess that sees no update"
+            findings.append(Finding(figure, one.words, one.level, leads, no_smallest=said))
+        else:
+            least = smallest_detectable(figure.estimate, figure.chance)
+            findings.append(Finding(figure, one.words, one.level, leads, least))
+    asks = [table.ask for table, _ in found]
+    return Assessment(
+        threat=Threat(
+            goal="to learn of clients' records from the updates that they sent",
+            knows=[
+                "The kept updates, the model, and what the server sent before.",
+                "The clients' learning rate, batch size and passes, as configured.",
+                "Public records of the same kind.",
+            ],
+            does=[_DOES[ask] for ask in asks],
+            lacks=["Which record was in which batch."],
+            nist=[_NIST[ask] for ask in asks],
+            edpb=[_EDPB[ask] for ask in asks],
+        ),
+        findings=findings,
+        no_worst="the report has the figures of each client and round",
+        limits=LIMITS,
+    )

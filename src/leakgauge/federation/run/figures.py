@@ -1,0 +1,141 @@
+"""From what was found to measurements, by round and client."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from leakgauge.core.knowledge import STATIC
+from leakgauge.core.versions import versions
+from leakgauge.federation.metrics import (
+    LOSS,
+    METRICS,
+    PROPERTY_AUROC,
+    PROPERTY_RIGHT,
+    PSNR,
+    of_client,
+)
+from leakgauge.federation.run.judging_members import Told
+from leakgauge.federation.run.preparing import Prepared
+from leakgauge.federation.run.rebuilding import Rebuilt
+from leakgauge.federation.run.simulating import Named, over_rounds
+from leakgauge.federation.words import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
+from leakgauge.integrations.kept_reading import KeptUpdate
+from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
+from leakgauge.results.scores import ADVANTAGE, AUROC
+from leakgauge.results.statistics import mean_estimate, share_estimate
+from leakgauge.runs.spec import NONE
+
+
+@dataclass
+class Found:
+    """What was found in each kept update."""
+
+    rebuilt: dict[KeptUpdate, Rebuilt] = field(default_factory=dict)
+    told: dict[KeptUpdate, Told] = field(default_factory=dict)
+    named: dict[KeptUpdate, Named] = field(default_factory=dict)
+
+
+Figure = tuple[Estimate, float]
+"""A figure, and its value where nothing leaks."""
+
+
+def measurements_of(prepared: Prepared, found: Found, dataset: str) -> list[Measurement]:
+    """Return the figures of each update, and their means over all updates.
+
+    Args:
+        prepared: what was asked of.
+        found: what was found.
+        dataset: name of the data.
+    """
+    make = partial(_measurement, prepared, dataset)
+    made: list[Measurement] = []
+    for ask, figures in (
+        (RECONSTRUCTION, {one: _of_rebuilt(each) for one, each in found.rebuilt.items()}),
+        (MEMBERSHIP, {one: _of_told(each, prepared) for one, each in found.told.items()}),
+        (PROPERTY, {one: _of_named(each, prepared) for one, each in found.named.items()}),
+    ):
+        for metric in dict.fromkeys(name for each in figures.values() for name in each):
+            known = {one: each[metric] for one, each in figures.items() if metric in each}
+            made.append(make(ask, metric, ACCUMULATED, *_mean(list(known.values()))))
+            made += [
+                make(ask, of_client(metric, one.client), one.number, *figure)
+                for one, figure in known.items()
+            ]
+    made += [make(PROPERTY, PROPERTY_RIGHT, ACCUMULATED, *one) for one in _right(prepared, found)]
+    return made
+
+
+def _of_rebuilt(rebuilt: Rebuilt) -> Mapping[str, Figure]:
+    loss = Estimate(rebuilt.loss, rebuilt.loss, rebuilt.loss, 1)
+    if not len(rebuilt.psnr):
+        return {LOSS: (loss, 0.0)}
+    metric = METRICS[PSNR]
+    near = mean_estimate(rebuilt.psnr, unit=metric.unit, bounds=metric.bounds)
+    return {PSNR: (near, rebuilt.guess), LOSS: (loss, 0.0)}
+
+
+def _of_told(told: Told, prepared: Prepared) -> Mapping[str, Figure]:
+    figures = told.estimates(seed=prepared.spec.seed)
+    return {AUROC: (figures[AUROC], 0.5), ADVANTAGE: (figures[ADVANTAGE], 0.0)}
+
+
+def _of_named(named: Named, prepared: Prepared) -> Mapping[str, Figure]:
+    return {PROPERTY_AUROC: (named.estimates(seed=prepared.spec.seed)[AUROC], 0.5)}
+
+
+def _mean(each: Sequence[Figure]) -> Figure:
+    """The mean over updates; the ends are the means of the ends, as if updates erred together."""
+    value, low, high = (
+        float(np.mean([getattr(one, name) for one, _ in each])) for name in ("value", "low", "high")
+    )
+    first = each[0][0]
+    total = sum(one.n for one, _ in each)
+    mean = Estimate(value, low, high, total, first.confidence, first.unit)
+    return mean, float(np.mean([chance for _, chance in each]))
+
+
+def _right(prepared: Prepared, found: Found) -> Iterator[Figure]:
+    """The share of clients whose most frequent value is named, over all their rounds."""
+    if not found.named or not prepared.held:
+        return
+    codes = prepared.data.secrets[str(prepared.spec.secret)]
+    hits = []
+    for client, rows in prepared.held.items():
+        each = [named for one, named in found.named.items() if one.client == client]
+        if each:
+            true = int(np.bincount(codes[rows].cpu().numpy()).argmax())
+            hits.append(float(int(over_rounds(each).argmax()) == true))
+    if hits:
+        values = len(next(iter(found.named.values())).log_posterior)
+        yield share_estimate(np.array(hits)), 1 / values
+
+
+def _measurement(
+    prepared: Prepared,
+    dataset: str,
+    ask: str,
+    metric: str,
+    when: int | str,
+    estimate: Estimate,
+    chance: float,
+) -> Measurement:
+    spec = prepared.spec
+    who = {RECONSTRUCTION: spec.method, MEMBERSHIP: "chosen", PROPERTY: "simulated clients"}
+    return Measurement(
+        question=NAME,
+        game=ask,
+        dataset=dataset,
+        label="",
+        secret=str(spec.secret) if ask == PROPERTY else "",
+        defense=NONE,
+        knowledge=STATIC,
+        adversary=who[ask],
+        metric=metric,
+        round=when,
+        seed=spec.seed,
+        estimate=estimate,
+        chance=chance,
+        versions=versions(),
+    )

@@ -1,0 +1,105 @@
+"""Judges from a kept update which records its client trained on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from leakgauge.core.checks import InputError
+from leakgauge.core.rng import derive, stream
+from leakgauge.data.split_members import split_known
+from leakgauge.federation.run.loss_attacks import OWN
+from leakgauge.federation.run.preparing import Prepared
+from leakgauge.federation.words import ATTACKS, MEMBERSHIP, NAME
+from leakgauge.integrations.kept_reading import KeptUpdate
+from leakgauge.membership.adversaries.adversary import Attack, log_posterior
+from leakgauge.membership.catalog import parse_attack
+from leakgauge.membership.run.attacking import play
+from leakgauge.membership.run.training import Recipe
+from leakgauge.membership.run.world import given_world, with_params
+from leakgauge.membership.spec import MembershipSpec
+from leakgauge.results.measurements import Estimate
+from leakgauge.results.roc import auroc
+from leakgauge.results.scores import Judged, score
+
+MEMBERS = 400
+"""Records of a client that are looked at, at most, and as many of nobody."""
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What the chosen attack says of the targets of one update.
+
+    Attributes:
+        member: whether each target is the client's ``[n]``.
+        log_odds: of that ``[n]``.
+        adversary: the attack that validation records favour.
+    """
+
+    member: NDArray[np.bool_]
+    log_odds: NDArray[np.float64]
+    adversary: str
+
+    def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return it as arrays and plain values."""
+        return {"member": self.member, "log_odds": self.log_odds}, {"adversary": self.adversary}
+
+    def estimates(self, *, seed: int) -> dict[str, Estimate]:
+        """Return the figures, resampled over the records."""
+        truth = self.member.astype(np.int64)
+        judged = Judged(truth, log_posterior(self.log_odds), np.arange(len(truth)))
+        return score(judged, majority=0.5, rng=stream(seed, NAME, MEMBERSHIP, "bootstrap"))
+
+
+def judge_members(prepared: Prepared, one: KeptUpdate) -> Told:
+    """Return what attacks tell from the model before and after a client's training.
+
+    An attacker knows some of the client's records and some of nobody's; it is judged on others.
+
+    Raises:
+        InputError: the records are too few, or no attack could be played.
+    """
+    spec = prepared.spec
+    seed = derive(spec.seed, NAME, MEMBERSHIP, one.client)  # the same targets in every round
+    rng = stream(seed, "records")
+    members = _some(prepared.held[one.client], rng)
+    others = _some(prepared.public, rng)
+    split = split_known(members, others, rng=rng)
+    update = one.update(prepared.task.model, prepared.training)
+    before = {**update.before, **update.held}
+    after = {**before, **update.after(), **update.buffers}
+    snapshots = [with_params(prepared.task, tensors) for tensors in (before, after)]
+    recipe = Recipe(prepared.task, MembershipSpec(seed=spec.seed))
+    world = given_world(snapshots, prepared.data, split, recipe)
+    names = spec.adversary or ATTACKS
+    attacks: list[Attack] = [OWN[one] if one in OWN else parse_attack(one) for one in names]
+    world = world.viewed([attack.needs for attack in attacks])
+    found: dict[str, Told] = {}
+    favour: dict[str, float] = {}
+    refused = []
+    for attack in attacks:
+        try:
+            said = play(attack, world, prepared_in=world, seed=seed)
+        except InputError as error:
+            refused.append(f"{attack.name}: {error}")
+            continue
+        found[attack.name] = Told(world.targets.member, said.targets, attack.name)
+        favour[attack.name] = float(auroc(world.validation.member, said.validation))
+    if not found:
+        raise InputError("; ".join(refused))
+    return found[max(found, key=lambda name: favour[name])]
+
+
+def from_arrays(kept: tuple[Mapping[str, Any], Mapping[str, Any]]) -> Told:
+    """Return what ``to_arrays`` gave."""
+    arrays, about = kept
+    return Told(arrays["member"].astype(bool), arrays["log_odds"], about["adversary"])
+
+
+def _some(rows: Tensor, rng: np.random.Generator) -> Tensor:
+    order = torch.from_numpy(rng.permutation(len(rows))[:MEMBERS])
+    return rows[order.to(rows.device)]

@@ -1,0 +1,155 @@
+"""The settings of the question about kept updates; imports no torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+
+from leakgauge.core.checks import require
+from leakgauge.core.strict import Real, Truth, Whole
+from leakgauge.federation.words import ASKS, IMAGES, LOSSES, SHADOW
+from leakgauge.inversion.words import EXACT, INFERRED, KNOWN, METHODS, STRONGEST
+from leakgauge.inversion.words import LABELS as LABELINGS
+from leakgauge.membership.catalog import ABOUT
+from leakgauge.membership.catalog import SHADOW as NEEDS_SHADOW
+from leakgauge.runs.setting import ASKING, ATTACK, DATA, TRAINING, Setting
+from leakgauge.runs.spec import Spec
+
+if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
+    from leakgauge.data.source import Source
+
+LABELS = tuple(one for one in LABELINGS if one != KNOWN)
+SEARCHES = tuple(one for one in METHODS if one != EXACT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederationSpec(Spec):
+    """What to ask about kept updates, and what clients do where nothing that was kept says it."""
+
+    alone: ClassVar[bool] = True
+    aliases: ClassVar[Mapping[str, str]] = {}
+
+    ask: Annotated[
+        tuple[str, ...],
+        Setting(
+            f"{', '.join(ASKS)}; by default all that the task's records allow",
+            choices=ASKS,
+            cells=True,
+            panel=ASKING,
+        ),
+    ] = ()
+    kept: Annotated[str, Setting("folder in which updates were kept", option=False, panel=DATA)] = (
+        ""
+    )
+    only_round: Annotated[
+        tuple[Whole, ...], Setting("round to look at; all where none is named", panel=ASKING)
+    ] = ()
+    only_client: Annotated[
+        tuple[str, ...], Setting("client to look at; all where none is named", panel=ASKING)
+    ] = ()
+    secret: Annotated[
+        str | None,
+        Setting("the property: a secret of the task's Dataset, else its first", panel=ASKING),
+    ] = None
+    local_lr: Annotated[
+        Real | None, Setting("learning rate of clients", above=0, panel=TRAINING)
+    ] = None
+    batch_size: Annotated[
+        Whole | None, Setting("records in a client's step", least=1, panel=TRAINING)
+    ] = None
+    local_epochs: Annotated[
+        Whole | None,
+        Setting("passes of a client over its records in a round", least=1, panel=TRAINING),
+    ] = None
+    local_steps: Annotated[
+        Whole | None,
+        Setting("steps of a client in a round, in place of passes", least=1, panel=TRAINING),
+    ] = None
+    momentum: Annotated[
+        Real | None, Setting("momentum of clients' SGD", least=0, panel=TRAINING)
+    ] = None
+    method: Annotated[
+        str,
+        Setting(f"search for records: {', '.join(SEARCHES)}, with settings", panel=ATTACK),
+    ] = STRONGEST
+    images: Annotated[
+        Whole | None,
+        Setting(
+            f"records to look for in an update; by default those of the client, at most {IMAGES}",
+            least=1,
+            panel=ATTACK,
+        ),
+    ] = None
+    iterations: Annotated[
+        Whole | None, Setting("iterations of the search", least=1, panel=ATTACK)
+    ] = None
+    restarts: Annotated[Whole, Setting("restarts of the search", least=1, panel=ATTACK)] = 1
+    labels: Annotated[str, Setting("how labels are inferred", choices=LABELS, panel=ATTACK)] = (
+        INFERRED
+    )
+    simulate: Annotated[
+        Truth,
+        Setting(
+            "simulate the local steps of plain SGD: slower, but right at any learning rate",
+            panel=ATTACK,
+        ),
+    ] = False
+    adversary: Annotated[
+        tuple[str, ...],
+        Setting(
+            f"attack on membership: {', '.join(LOSSES)}, or as leakgauge audit names them; "
+            "validation records choose among several",
+            panel=ATTACK,
+        ),
+    ] = ()
+    shadow: Annotated[
+        Whole,
+        Setting(
+            "clients that the attacker on the property simulates to learn from", least=40,
+            panel=ATTACK,
+        ),
+    ] = SHADOW  # fmt: skip
+    redact: Annotated[Truth, Setting("neither keep nor show any record, true or rebuilt")] = False
+    files: Annotated[str, Setting("sha256 of what was kept", option=False)] = ""
+
+    def check(self) -> None:
+        """Refuse what is wrong for any data.
+
+        Raises:
+            InputError: a value is outside its bounds, a name is unknown, or settings contradict
+                one another.
+        """
+        super().check()
+        require(
+            bool(self.kept) and self.task is not None,
+            "this question is about kept updates: leakgauge federation DIR --task MODULE:FUNCTION",
+        )
+        require(
+            self.local_steps is None or self.local_epochs is None,
+            "--local-steps and --local-epochs name two lengths of a round; leave one out",
+        )
+        require(
+            self.momentum is None or self.momentum < 1,
+            f"--momentum is {self.momentum}; expected a number below 1",
+        )
+        name = self.method.partition(":")[0]
+        require(
+            name != EXACT,
+            f"--method {EXACT} is for single gradients; choose one of {', '.join(SEARCHES)}",
+        )
+        for one in self.adversary:
+            knows = ABOUT.get(one.partition(":")[0], ("",))[0]
+            require(
+                knows != NEEDS_SHADOW,
+                f"--adversary {one} trains models of its own; choose another for kept updates",
+            )
+
+    def resolve(self, source: "Source") -> Self:
+        """Return the settings with what the records and the kept updates fill in.
+
+        Raises:
+            InputError: an update does not fit, or what is asked needs records that are not there.
+        """
+        from leakgauge.federation.run.preparing import resolved
+
+        spec: Self = resolved(self, source)
+        return spec

@@ -1,0 +1,215 @@
+"""Keeps the updates of a Flower federation: a mod for clients, a wrapper for strategies."""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from leakgauge.core.checks import InputError, require
+from leakgauge.integrations.kept import CLIENT, MOST, SERVER, Exchange, Keeper
+from leakgauge.integrations.training_settings import LocalTraining
+
+try:
+    from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord
+    from flwr.clientapp.typing import ClientAppCallable
+    from flwr.serverapp import Grid
+    from flwr.serverapp.strategy import Strategy
+except ImportError as error:
+    raise InputError(
+        'flwr is not installed; install it with: pip install "leakgauge[flower]"'
+    ) from error
+
+LOG = logging.getLogger("leakgauge")
+
+TRAIN, ROUND, PARTITION = "train", "server-round", "partition-id"
+EXAMPLES = ("num-examples", "num_examples", "num-samples")
+"""Names of the number of records in a reply's metrics, where no strategy names another."""
+
+
+class KeepUpdates:
+    """A mod that keeps what a client received and sent: ``ClientApp(mods=[KeepUpdates("kept")])``.
+
+    At the last place in ``mods`` it keeps raw updates; at the first, what leaves the client after
+    all other mods. A client is named by its ``partition-id``, and else by its node. The learning
+    rate, batch size and epochs are read from the message's and the run's configuration.
+
+    The training goes on where an update cannot be kept; the reason is logged.
+
+    Args:
+        folder: for the updates; clients of one machine may share it.
+        rounds: numbers of the rounds to keep; None for all.
+        max_size: of the folder in words, at most.
+        training: what the client does, where no configuration says it.
+        client: the client's name, where its partition's number does not do.
+
+    Raises:
+        InputError: a round is no number above 0, or the size is none.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        rounds: Collection[int] | None = None,
+        max_size: str = MOST,
+        training: LocalTraining | None = None,
+        client: str | None = None,
+    ) -> None:
+        self._keeper = Keeper(folder, rounds, max_size, training or LocalTraining())
+        self._client = client
+
+    def __call__(self, msg: Message, ctx: Context, call_next: ClientAppCallable) -> Message:
+        """Keep the update of a training message, and return the reply unchanged."""
+        number = _round_of(msg)
+        wanted = number is not None and self._keeper.wants(number)
+        if msg.metadata.message_type.partition(".")[0] != TRAIN or not wanted:
+            return call_next(msg, ctx)
+        before, told = _tensors(msg), _config(msg)  # the app may write into the message
+        out = call_next(msg, ctx)
+        if number is not None and not out.has_error():
+            client = self._client or str(ctx.node_config.get(PARTITION, ctx.node_id))
+            config = {**ctx.run_config, **told}
+            _keep(self._keeper, number, client, before, out, config=config, seen=CLIENT)
+        return out
+
+
+class KeepingStrategy(Strategy):
+    """A strategy that also keeps what clients send: ``KeepingStrategy(FedAvg(), "kept")``.
+
+    Everything else is what the wrapped strategy does. A client is named by its node.
+
+    Args:
+        strategy: to wrap.
+        folder: for the updates.
+        rounds: numbers of the rounds to keep; None for all.
+        max_size: of the folder in words, at most.
+        training: what clients do, where no configuration says it: a server is not told their batch
+            size and epochs.
+
+    Raises:
+        InputError: the strategy plays rounds in a way of its own, a round is no number above 0, or
+            the size is none.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        folder: Path | str,
+        *,
+        rounds: Collection[int] | None = None,
+        max_size: str = MOST,
+        training: LocalTraining | None = None,
+    ) -> None:
+        require(
+            type(strategy).start is Strategy.start,
+            f"{type(strategy).__name__} plays rounds by a method start of its own, which a wrapper "
+            "cannot see into; use the mod KeepUpdates on clients",
+        )
+        super().__init__()
+        self.strategy = strategy
+        self._keeper = Keeper(folder, rounds, max_size, training or LocalTraining())
+        self._sent: dict[int, tuple[dict[str, Tensor], dict[str, Any]]] = {}
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return the messages of the wrapped strategy, and note what each node is sent."""
+        messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        self._sent = {}
+        if self._keeper.wants(server_round):
+            known: dict[int, dict[str, Tensor]] = {}  # most messages share one record
+            for one in messages:
+                tensors = known.setdefault(id(one.content), {}) or _tensors(one)
+                known[id(one.content)] = tensors
+                self._sent[one.metadata.dst_node_id] = (tensors, _config(one))
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Keep the replies of a chosen round, and return what the strategy makes of them."""
+        received = list(replies)
+        for one in received:
+            sent = self._sent.get(one.metadata.src_node_id)
+            if sent is not None and not one.has_error():
+                client = str(one.metadata.src_node_id)
+                _keep(self._keeper, server_round, client, sent[0], one, config=sent[1], seen=SERVER)
+        self._sent = {}
+        found: tuple[ArrayRecord | None, MetricRecord | None] = self.strategy.aggregate_train(
+            server_round, received
+        )
+        return found
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return what the wrapped strategy returns."""
+        found: Iterable[Message] = self.strategy.configure_evaluate(
+            server_round, arrays, config, grid
+        )
+        return found
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Return what the wrapped strategy returns."""
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        """Log what is kept, and the summary of the wrapped strategy."""
+        LOG.info("updates are kept in %s", self._keeper.path)
+        self.strategy.summary()
+
+
+def _keep(
+    keeper: Keeper,
+    number: int,
+    client: str,
+    before: Mapping[str, Tensor],
+    reply: Message,
+    *,
+    config: Mapping[str, Any],
+    seen: str,
+) -> None:
+    """Keep one reply; say why where that fails, and let the training go on."""
+    metrics = {key: one for record in reply.content.metric_records.values()
+               for key, one in record.items()}  # fmt: skip
+    named = (metrics.get(name) for name in EXAMPLES)
+    counts = [int(value) for value in named if isinstance(value, int | float)]
+    try:
+        keeper.keep(
+            Exchange(
+                number,
+                client,
+                before,
+                _tensors(reply),
+                examples=counts[0] if counts else None,
+                metrics=metrics,
+                config=config,
+                source="flower",
+                seen=seen,
+            )
+        )
+    except (InputError, OSError) as error:
+        LOG.warning("%s", error)
+
+
+def _tensors(msg: Message) -> dict[str, Tensor]:
+    """Return the tensors of a message, in the order in which they came."""
+    records = list(msg.content.array_records.values())
+    return {name: leaf for record in records for name, leaf in record.to_torch_state_dict().items()}
+
+
+def _config(msg: Message) -> dict[str, Any]:
+    records = msg.content.config_records.values()
+    return {key: value for record in records for key, value in record.items()}
+
+
+def _round_of(msg: Message) -> int | None:
+    """The round that the server told; else the message's group, where that is a number."""
+    told = _config(msg).get(ROUND) if msg.has_content() else None
+    if told is None and msg.metadata.group_id.isdecimal():
+        told = int(msg.metadata.group_id)
+    return told if isinstance(told, int) and told > 0 else None

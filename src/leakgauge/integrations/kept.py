@@ -1,0 +1,215 @@
+"""Keeps the updates of chosen rounds of a real federation in a folder.
+
+The folder is the same for every framework, and any process may write to it::
+
+    models/SHA.safetensors            what the server sent; clients that got the same share a file
+    rounds/0003/CLIENT.safetensors    what the client sent back: weights, or their change
+    rounds/0003/CLIENT.yaml           sealed: round, client, checksums, examples, metrics, settings
+
+The YAML file is written last and whole, so an update that a kill cut off is not there.
+"""
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+from safetensors.torch import save
+from torch import Tensor
+
+from leakgauge.core.checks import InputError, require, require_choice, require_count
+from leakgauge.core.files import replacing, write_yaml
+from leakgauge.core.memory import in_words, read_size
+from leakgauge.integrations.training_settings import LocalTraining, numbers
+
+FORMAT = "leakgauge kept update 1"
+MODELS, ROUNDS = "models", "rounds"
+CLIENT, SERVER = SEEN = ("client", "server")
+KINDS = ("weights", "change")
+
+MOST = "2GB"
+"""The size of a folder of kept updates, at most, unless a user says otherwise."""
+
+LONGEST = 80
+"""Characters of a client's file name, at most, without its ending."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """What a server sent to a client in one round, and what came back.
+
+    Attributes:
+        number: of the round, from 1.
+        client: its name.
+        before: the tensors that it received, by name; leaf ``[*p]``.
+        after: the tensors that it sent.
+        kind: ``"weights"``, or the ``"change"`` of the weights, after minus before.
+        examples: records that it trained on; None where it does not say.
+        metrics: numbers that it sent beside.
+        config: numbers that it was told.
+        source: the framework.
+        seen: where the update was seen: by the ``"client"`` or by the ``"server"``.
+
+    Raises:
+        InputError: kind or place are unknown, or a count is none.
+    """
+
+    number: int
+    client: str
+    before: Mapping[str, Tensor]
+    after: Mapping[str, Tensor]
+    kind: str = KINDS[0]
+    examples: int | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    source: str = "other"
+    seen: str = CLIENT
+
+    def __post_init__(self) -> None:
+        require_count(self.number, "number of the round")
+        require_choice(self.kind, "kind of update", KINDS)
+        require_choice(self.seen, "place where updates are seen", SEEN)
+        require(bool(self.client), "a client has no name; give one, such as '0'")
+        if self.examples is not None:
+            require_count(self.examples, "number of examples")
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Keeps updates in a folder, up to a size; a repeated round replaces what was kept of it.
+
+    Attributes:
+        folder: for the updates; made on first use.
+        rounds: numbers of the rounds to keep; None for all.
+        max_size: of the folder in words, at most; a further update is left out.
+        training: what clients do, where neither their messages nor their settings say it.
+
+    Raises:
+        InputError: a round is no number above 0, or the size is none.
+
+    >>> Keeper("kept", rounds=[1, 5]).wants(5), Keeper("kept", rounds=[1, 5]).wants(2)
+    (True, False)
+    """
+
+    folder: Path | str
+    rounds: Collection[int] | None = None
+    max_size: str = MOST
+    training: LocalTraining = field(default_factory=LocalTraining)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", Path(self.folder))
+        for number in self.rounds or ():
+            require_count(number, "number of a round to keep")
+        read_size(self.max_size)
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return Path(self.folder)
+
+    def wants(self, number: int) -> bool:
+        """Return whether updates of a round are kept."""
+        return self.rounds is None or number in self.rounds
+
+    def keep(self, sent: Exchange) -> Path | None:
+        """Keep an update of a chosen round.
+
+        Returns:
+            Its YAML file; None where the round is not among the chosen ones.
+
+        Raises:
+            InputError: the folder is full, or cannot be written.
+        """
+        if not self.wants(sent.number):
+            return None
+        try:
+            with _alone(self.path):
+                return self._keep(sent)
+        except OSError as error:
+            raise InputError(
+                f"{str(self.path)!r} cannot be written ({error}); choose another folder"
+            ) from error
+
+    def _keep(self, sent: Exchange) -> Path:
+        _remove_parts(self.path)
+        before, after = _bytes_of(sent.before), _bytes_of(sent.after)
+        stem = self.path / ROUNDS / f"{sent.number:04d}" / file_name(sent.client)
+        model = self.path / MODELS / f"{checksum(before)[:32]}.safetensors"
+        update, about = (
+            stem.with_name(f"{stem.name}.{ending}") for ending in ("safetensors", "yaml")
+        )
+        added = len(after) + (0 if model.is_file() else len(before))
+        freed = update.stat().st_size if update.is_file() else 0
+        self._refuse_full(added - freed, sent)
+        about.unlink(missing_ok=True)  # while the tensors change, nothing is kept
+        for path, content in ((model, before), (update, after)):
+            with replacing(path) as part:
+                part.write_bytes(content)
+        write_yaml(about, self._about(sent, model.name, before, after))
+        return about
+
+    def _about(self, sent: Exchange, model: str, before: bytes, after: bytes) -> dict[str, Any]:
+        found = LocalTraining.found_in(sent.config)
+        return {
+            "format": FORMAT,
+            "round": sent.number,
+            "client": sent.client,
+            "source": sent.source,
+            "seen": sent.seen,
+            "kind": sent.kind,
+            "model": {"file": model, "sha256": checksum(before)},
+            "update": {"sha256": checksum(after), "bytes": len(after)},
+            "examples": sent.examples,
+            "metrics": numbers(sent.metrics),
+            "config": numbers(sent.config),
+            "training": asdict(found.updated(self.training)),
+        }
+
+    def _refuse_full(self, more: int, sent: Exchange) -> None:
+        most = read_size(self.max_size)
+        held = sum(path.stat().st_size for path in self.path.rglob("*.safetensors"))
+        require(
+            held + more <= most,
+            f"round {sent.number}, client {sent.client}: not kept, since {str(self.path)!r} holds "
+            f"{in_words(held)} and its limit is {in_words(most)}; raise max_size, or keep fewer "
+            "rounds",
+        )
+
+
+def file_name(client: str) -> str:
+    """Return the name of a client's files, without their ending; no two clients share one.
+
+    >>> file_name("site-1"), file_name("../a b")
+    ('site-1', '-a-b=2c2c791a')
+    """
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", client).lstrip(".")
+    if safe == client and len(safe) <= LONGEST:
+        return safe
+    return f"{safe[: LONGEST - 9]}={checksum(client.encode())[:8]}"
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let one process at a time write: clients of a simulation share a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".lock"):
+        yield
+
+
+def _remove_parts(folder: Path) -> None:
+    """Remove what a killed process left; nobody else writes now."""
+    for part in folder.rglob(".*.part"):
+        part.unlink(missing_ok=True)
+
+
+def _bytes_of(tensors: Mapping[str, Tensor]) -> bytes:
+    return save({name: leaf.detach().cpu().contiguous() for name, leaf in tensors.items()})
+
+
+def checksum(content: bytes) -> str:
+    """Return the sha256 of a file's content, in hex."""
+    return hashlib.sha256(content).hexdigest()

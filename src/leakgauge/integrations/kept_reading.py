@@ -1,0 +1,289 @@
+"""Reads the updates that a ``Keeper`` kept, as ``Update``s and ``Round``s."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load
+from torch import Tensor, nn
+
+from leakgauge.core.checks import InputError, nearest, require
+from leakgauge.core.files import DamagedError, read_yaml
+from leakgauge.integrations.kept import FORMAT, KINDS, MODELS, ROUNDS, checksum
+from leakgauge.integrations.training_settings import FIELDS, LocalTraining
+from leakgauge.training.averaging import average
+from leakgauge.training.federation import Round
+from leakgauge.training.state import State
+from leakgauge.training.update import Update
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class KeptUpdate:
+    """One kept update; its tensors stay in their files until they are asked for.
+
+    Attributes:
+        folder: of all kept updates.
+        number: of the round.
+        client: its name.
+        kind: ``"weights"`` or ``"change"``.
+        examples: records that the client trained on; None where it does not say.
+        training: what it did, as far as it is known.
+        metrics: numbers that it sent beside.
+        config: numbers that it was told.
+        source: the framework.
+        seen: by the ``"client"`` or by the ``"server"``.
+        files: path and checksum of what the client received and of what it sent.
+    """
+
+    folder: Path
+    number: int
+    client: str
+    kind: str
+    examples: int | None
+    training: LocalTraining
+    metrics: Mapping[str, float]
+    config: Mapping[str, float]
+    source: str
+    seen: str
+    files: tuple[tuple[Path, str], tuple[Path, str]]
+
+    @property
+    def name(self) -> str:
+        """Round and client in a few words."""
+        return f"round {self.number}, client {self.client}"
+
+    def tensors(self) -> tuple[Tensors, Tensors]:
+        """Return what the client received, and what it sent.
+
+        Raises:
+            InputError: a file is missing or damaged.
+        """
+        before, after = (_tensors(path, wanted) for path, wanted in self.files)
+        return before, after
+
+    def update(self, model: nn.Module, training: LocalTraining | None = None) -> Update:
+        """Return the update of the model's trainable parameters.
+
+        Args:
+            model: of the client. Tensors without names, as of Flower's ``NumPyClient``, are taken
+                to be in the order of its state dict.
+            training: what is known better than what was kept.
+
+        Raises:
+            InputError: the update does not fit the model, or its settings one another.
+        """
+        known = self.training.updated(training or LocalTraining())
+        before, after = (_named(tensors, model, self.name) for tensors in self.tensors())
+        change = after
+        if self.kind == KINDS[1]:
+            moved = {name: before[name] + leaf for name, leaf in after.items() if name in before}
+            after = {**before, **moved}  # what has no change was not sent
+        steps = known.steps_over(self.examples)
+        size = known.batch_size if steps is not None else None
+        if size is not None and self.examples is not None:
+            size = min(size, self.examples)
+        rate = known.lr
+        if rate is not None:
+            rate *= known.mean_weight(steps or 1)
+        try:
+            update = Update.from_state_dicts(
+                before,
+                after,
+                lr=rate,
+                steps=steps or 1,
+                batch_size=size,
+                records=self.examples,
+                model=model,
+            )
+            if self.kind == KINDS[1] and all(name in change for name in update.before):
+                exact = {name: change[name] for name in update.before}
+                return replace(update, kind="change", values=exact)
+        except InputError as error:
+            raise InputError(f"{self.name}: {error}") from error
+        return update
+
+
+@dataclass(frozen=True)
+class Kept:
+    """All kept updates of a folder, by round and client.
+
+    Attributes:
+        folder: of them.
+        updates: in the order of rounds, then of clients.
+    """
+
+    folder: Path
+    updates: tuple[KeptUpdate, ...]
+
+    @property
+    def rounds(self) -> list[int]:
+        """The numbers of the rounds, ascending."""
+        return sorted({one.number for one in self.updates})
+
+    @property
+    def clients(self) -> list[str]:
+        """The names of the clients, in their order."""
+        return sorted({one.client for one in self.updates}, key=_order)
+
+    @property
+    def fingerprint(self) -> str:
+        """The sha256 of all checksums and settings."""
+        lines = [
+            repr((one.number, one.client, one.kind, one.examples, one.training, one.files[0][1]))
+            + one.files[1][1]
+            for one in self.updates
+        ]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    def only(self, rounds: Sequence[int] = (), clients: Sequence[str] = ()) -> "Kept":
+        """Return the updates of some rounds and clients; of all where none is named.
+
+        Raises:
+            InputError: a round or a client is not among them.
+        """
+        for one in rounds:
+            require(
+                one in self.rounds,
+                f"round {one} was not kept; there are {', '.join(map(str, self.rounds))}",
+            )
+        for client in clients:
+            require(
+                client in self.clients,
+                f"no client {client!r} was kept{nearest(client, self.clients)}",
+            )
+        chosen = tuple(
+            one
+            for one in self.updates
+            if (not rounds or one.number in rounds) and (not clients or one.client in clients)
+        )
+        require(len(chosen) > 0, "no kept update is of these rounds and of these clients")
+        return Kept(self.folder, chosen)
+
+    def round(self, number: int, model: nn.Module, training: LocalTraining | None = None) -> Round:
+        """Return a round as a federation here plays it; clients are numbered as in ``clients``.
+
+        The state after it is what the server sent in the next round where that was kept, and else
+        the mean of the uploads, weighed by examples, as FedAvg takes it.
+
+        Args:
+            number: of the round.
+            model: of the clients.
+            training: as for ``KeptUpdate.update``.
+
+        Raises:
+            InputError: the round was not kept, or does not fit the model.
+        """
+        at = {name: position for position, name in enumerate(self.clients)}
+        here = {at[one.client]: one for one in self.only(rounds=[number]).updates}
+        received = {who: _named(one.tensors()[0], model, one.name) for who, one in here.items()}
+        sent = {who: one.update(model, training) for who, one in here.items()}
+        later = [one for one in self.updates if one.number == number + 1]
+        if later:
+            return Round(number, dict(received), sent, _state(later[0], model))
+        uploads = [{**one.after(), **one.buffers} for one in sent.values()]
+        weights = [one.examples or 1 for one in here.values()]
+        return Round(number, dict(received), sent, State(average(uploads, weights)))
+
+
+def read_kept(folder: Path | str) -> Kept:
+    """Return the updates that a ``Keeper`` kept in a folder.
+
+    Raises:
+        InputError: there are none, or the description of one is damaged.
+    """
+    path = Path(folder)
+    require(
+        path.is_dir(), f"no such folder: {str(folder)!r}; expected one that keeps updates of rounds"
+    )
+    found = [_described(path, about) for about in sorted((path / ROUNDS).glob("*/*.yaml"))]
+    require(
+        len(found) > 0,
+        f"{str(folder)!r} keeps no update ({ROUNDS}/ROUND/CLIENT.yaml is missing); let a "
+        "federation keep some first",
+    )
+    found.sort(key=lambda one: (one.number, _order(one.client)))
+    return Kept(path, tuple(found))
+
+
+def _described(folder: Path, about: Path) -> KeptUpdate:
+    kept = read_yaml(about)
+    require(
+        kept.get("format") == FORMAT,
+        f"{str(about)!r} is no description of a kept update; expected format {FORMAT!r}",
+    )
+    try:
+        model: Mapping[str, str] = kept["model"]
+        files = (
+            (folder / MODELS / Path(model["file"]).name, model["sha256"]),
+            (about.with_suffix(".safetensors"), kept["update"]["sha256"]),
+        )
+        training = LocalTraining(**{name: kept["training"][name] for name in FIELDS})
+        return KeptUpdate(
+            folder=folder,
+            number=kept["round"],
+            client=kept["client"],
+            kind=kept["kind"],
+            examples=kept["examples"],
+            training=training,
+            metrics=kept["metrics"],
+            config=kept["config"],
+            source=kept["source"],
+            seen=kept["seen"],
+            files=files,
+        )
+    except (KeyError, TypeError) as error:
+        raise DamagedError(f"{str(about)!r} is damaged ({error}); keep the round anew") from error
+
+
+def _tensors(path: Path, wanted: str) -> Tensors:
+    try:
+        content = path.read_bytes()
+        require(
+            checksum(content) == wanted,
+            f"{str(path)!r} is damaged or was changed: it does not match its checksum",
+        )
+        return dict(load(content))
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read ({error.strerror})") from error
+    except SafetensorError as error:
+        raise InputError(f"{str(path)!r} is no safetensors file ({error})") from error
+
+
+def _named(tensors: Tensors, model: nn.Module, whose: str) -> Tensors:
+    """Return tensors in the model's order, under its names where theirs are numbers."""
+    names = list(model.state_dict())
+    if not all(name.isdecimal() for name in tensors):  # a file does not keep their order
+        known = {name: tensors[name] for name in names if name in tensors}
+        return {**known, **tensors}
+    if len(tensors) != len(names):
+        raise InputError(
+            f"{whose}: {len(tensors)} tensors without names came for {type(model).__name__}, which "
+            f"has {len(names)}; let the task build the clients' model"
+        )
+    ordered = sorted(tensors, key=int)
+    return {name: tensors[at] for name, at in zip(names, ordered, strict=True)}
+
+
+def _state(one: KeptUpdate, model: nn.Module) -> State:
+    return State(_named(one.tensors()[0], model, one.name))
+
+
+def _order(client: str) -> tuple[int, int, str]:
+    """Numbers first, by their size."""
+    return (0, int(client), "") if client.isdecimal() else (1, 0, client)
+
+
+def as_json(one: KeptUpdate) -> dict[str, Any]:
+    """Return what is known of an update as plain values."""
+    return {
+        "round": one.number,
+        "client": one.client,
+        "examples": one.examples,
+        "seen": one.seen,
+        "source": one.source,
+    }

@@ -1,0 +1,138 @@
+"""Keeps the updates of an NVFlare federation: a filter of what clients receive and send."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import InputError, require_choice
+from leakgauge.integrations.kept import CLIENT, KINDS, MOST, SEEN, Exchange, Keeper
+from leakgauge.integrations.training_settings import LocalTraining, numbers
+
+try:
+    from nvflare.apis.dxo import DXO, DataKind, MetaKey
+    from nvflare.apis.dxo_filter import DXOFilter
+    from nvflare.apis.filter import FilterChainType, FilterContextKey
+    from nvflare.apis.fl_context import FLContext
+    from nvflare.apis.shareable import Shareable
+except ImportError as error:
+    raise InputError(
+        'nvflare is not installed; install it with: pip install "leakgauge[nvflare]"'
+    ) from error
+
+EXAMPLES = ("num_examples", "num-examples", "num_samples")
+"""Names of the number of records in the meta data of a result."""
+
+_KINDS = {DataKind.WEIGHTS: KINDS[0], DataKind.WEIGHT_DIFF: KINDS[1]}
+
+_received: dict[tuple[str, str], dict[str, Tensor]] = {}
+"""What clients received last, by job and name: their two filters are two objects of one process."""
+
+
+class KeepUpdates(DXOFilter):
+    """Keeps updates; it stands in both directions, and changes nothing.
+
+    On clients: ``recipe.add_client_input_filter(KeepUpdates("kept"), tasks=["train"])`` and
+    ``recipe.add_client_output_filter(KeepUpdates("kept"), tasks=["train"])``. On the server with
+    ``seen="server"``: ``add_server_output_filter`` and ``add_server_input_filter``. Of several
+    output filters of a client, the last sees what leaves. NVFlare counts rounds from 0, and so the
+    first is kept as round 1.
+
+    The training goes on where an update cannot be kept; the reason is logged.
+
+    Args:
+        folder: for the updates; an absolute path, since NVFlare changes the working folder.
+        rounds: numbers of the rounds to keep, from 1; None for all.
+        max_size: of the folder in words, at most.
+        seen: ``"client"`` or ``"server"``: where the filter stands.
+        lr: learning rate of clients.
+        batch_size: records of a client's step.
+        epochs: passes of a client over its records in a round.
+        momentum: of clients' SGD.
+        examples: records of a client, where its results do not say it.
+
+    Raises:
+        InputError: a value does not fit.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        rounds: Sequence[int] | None = None,
+        max_size: str = MOST,
+        seen: str = CLIENT,
+        lr: float | None = None,
+        batch_size: int | None = None,
+        epochs: int | None = None,
+        momentum: float | None = None,
+        examples: int | None = None,
+    ) -> None:
+        kinds = list(_KINDS)
+        super().__init__(supported_data_kinds=kinds, data_kinds_to_filter=kinds)
+        require_choice(seen, "seen", SEEN)
+        # NVFlare writes a job from attributes of the names of the arguments.
+        self.folder, self.rounds, self.max_size, self.seen = str(folder), rounds, max_size, seen
+        self.lr, self.batch_size, self.epochs, self.momentum = lr, batch_size, epochs, momentum
+        self.examples = examples
+        self._keeper()
+
+    def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> None:
+        """Note what was received, or keep what is sent; nothing is changed."""
+        client = self._client(fl_ctx)
+        key = str(fl_ctx.get_job_id()), client
+        if self.get_prop(FilterContextKey.CHAIN_TYPE) == FilterChainType.TASK_DATA_CHAIN:
+            _received[key] = _tensors(dxo.data)
+            return
+        meta = {**dict(dxo.meta or {})}
+        number = meta.get(MetaKey.CURRENT_ROUND, shareable.get_header(MetaKey.CURRENT_ROUND))
+        if number is None or key not in _received or not self._keeper().wants(int(number) + 1):
+            return
+        counts = [int(meta[name]) for name in EXAMPLES if name in meta]
+        steps = meta.get(MetaKey.NUM_STEPS_CURRENT_ROUND)
+        told = {} if steps is None or self.epochs is not None else {"local-steps": steps}
+        try:
+            self._keeper().keep(
+                Exchange(
+                    int(number) + 1,
+                    client,
+                    _received[key],
+                    _tensors(dxo.data),
+                    kind=_KINDS[dxo.data_kind],
+                    examples=counts[0] if counts else self.examples,
+                    metrics=_metrics(meta),
+                    config=told,
+                    source="nvflare",
+                    seen=self.seen,
+                )
+            )
+        except (InputError, OSError) as error:
+            self.log_warning(fl_ctx, str(error))
+
+    def _keeper(self) -> Keeper:
+        training = LocalTraining(
+            lr=self.lr, batch_size=self.batch_size, epochs=self.epochs, momentum=self.momentum
+        )
+        return Keeper(Path(self.folder), self.rounds, self.max_size, training)
+
+    def _client(self, fl_ctx: FLContext) -> str:
+        """The client's name: this side's own, or that of the other side."""
+        if self.seen == CLIENT:
+            return str(fl_ctx.get_identity_name() or "client")
+        peer = fl_ctx.get_peer_context()
+        return str((peer.get_identity_name() if peer is not None else "") or "client")
+
+
+def _tensors(data: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return copies of the arrays or tensors of a result."""
+    return {name: torch.as_tensor(value).detach().cpu().clone() for name, value in data.items()}
+
+
+def _metrics(meta: Mapping[str, Any]) -> dict[str, int | float]:
+    """The numbers of the meta data, also of the metrics in it."""
+    found = numbers(meta)
+    for value in meta.values():
+        if isinstance(value, Mapping):
+            found |= numbers(value)
+    return found

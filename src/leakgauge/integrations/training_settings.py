@@ -1,0 +1,121 @@
+"""The settings of a client's local training, as configurations of frameworks name them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from leakgauge.core.checks import require, require_count, require_positive
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "lr": ("lr", "learning-rate", "local-lr"),
+    "batch_size": ("batch-size", "local-batch-size"),
+    "epochs": ("local-epochs", "epochs", "num-epochs", "aggregation-epochs"),
+    "steps": ("local-steps", "num-steps"),
+    "momentum": ("momentum",),
+}
+"""By setting, the keys that name it; ``_`` counts as ``-``, and the first key wins."""
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """What a client does in a round, as far as it is known.
+
+    Attributes:
+        lr: learning rate.
+        batch_size: records of a step.
+        epochs: passes over its records.
+        steps: number of steps; None where epochs, records and batch size say it.
+        momentum: of SGD, without dampening or Nesterov; None is taken for 0.
+
+    Raises:
+        InputError: a number does not fit.
+
+    >>> LocalTraining.found_in({"local_epochs": 2, "learning-rate": 0.1, "rounds": 3})
+    LocalTraining(lr=0.1, batch_size=None, epochs=2, steps=None, momentum=None)
+    """
+
+    lr: float | None = None
+    batch_size: int | None = None
+    epochs: int | None = None
+    steps: int | None = None
+    momentum: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.lr is not None:
+            require_positive(self.lr, "learning rate")
+        for name in ("batch_size", "epochs", "steps"):
+            if (value := getattr(self, name)) is not None:
+                require_count(value, name.replace("_", " "))
+        require(
+            self.momentum is None or 0 <= self.momentum < 1,
+            f"momentum is {self.momentum}; expected a number from 0 to below 1",
+        )
+
+    @classmethod
+    def found_in(cls, config: Mapping[str, Any]) -> "LocalTraining":
+        """Return the settings that a configuration names, without values that cannot be one."""
+        given = {key.lower().replace("_", "-"): value for key, value in numbers(config).items()}
+        found = cls()
+        for name, keys in NAMES.items():
+            value = next((given[key] for key in keys if key in given), None)
+            whole = name in ("batch_size", "epochs", "steps")
+            if value is None or (whole and value != int(value)):
+                continue
+            number: Any = int(value) if whole else float(value)
+            if number > 0 and (name != "momentum" or number < 1):
+                found = replace(found, **{name: number})
+        return found
+
+    def updated(self, declared: "LocalTraining") -> "LocalTraining":
+        """Return these settings with those that ``declared`` names in their place.
+
+        >>> LocalTraining(lr=0.1, epochs=2).updated(LocalTraining(lr=0.5)).lr
+        0.5
+        """
+        return replace(self, **{k: v for k, v in asdict(declared).items() if v is not None})
+
+    def steps_over(self, examples: int | None) -> int | None:
+        """Return the steps of a round over so many records; None where that is not known.
+
+        >>> LocalTraining(epochs=2, batch_size=32).steps_over(100)
+        8
+        """
+        if self.steps is not None:
+            return self.steps
+        if self.epochs is None or self.batch_size is None or examples is None:
+            return None
+        return self.epochs * math.ceil(examples / self.batch_size)
+
+    def mean_weight(self, steps: int) -> float:
+        """Return the mean weight of a step's gradient in the change of the weights, over ``lr``.
+
+        With momentum m the gradient of step i counts 1 + m + ... + m^(S - i) times; without it,
+        once.
+
+        Args:
+            steps: S.
+
+        >>> LocalTraining(momentum=0.5).mean_weight(2)
+        1.25
+        """
+        momentum = self.momentum or 0.0
+        counts = [(1 - momentum**left) / (1 - momentum) for left in range(1, steps + 1)]
+        return sum(counts) / steps
+
+
+def numbers(config: Mapping[str, Any]) -> dict[str, int | float]:
+    """Return the finite numbers of a configuration; texts may hold paths or passwords.
+
+    >>> numbers({"lr": 0.1, "token": "abc", "loss": float("nan"), "debug": True})
+    {'lr': 0.1}
+    """
+    return {
+        str(key): value
+        for key, value in config.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    }
+
+
+FIELDS = tuple(one.name for one in fields(LocalTraining))
+"""The names of the settings."""

@@ -1,0 +1,128 @@
+"""NVFlare's filter with real messages, and the example in its simulator."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from leakgauge.core.checks import InputError
+from leakgauge.integrations.kept_reading import read_kept
+
+pytest.importorskip("nvflare", reason='needs pip install "leakgauge[nvflare]"')
+
+from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
+from nvflare.apis.filter import FilterChainType, FilterContextKey
+from nvflare.apis.fl_constant import ReservedKey
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable
+
+from leakgauge.integrations.nvflare import KeepUpdates
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "nvflare"
+
+
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Linear(3, 2)
+
+
+def context(name: str, peer: str = "") -> FLContext:
+    ctx = FLContext()
+    ctx.set_prop(ReservedKey.IDENTITY_NAME, name, private=False)
+    ctx.set_prop(ReservedKey.RUN_NUM, "job", private=False)
+    if peer:
+        ctx.set_peer_context(context(peer))
+    return ctx
+
+
+def message(
+    data: dict[str, Any], number: int, *, kind: str = DataKind.WEIGHTS, **meta: Any
+) -> Shareable:
+    dxo = DXO(kind, data, {MetaKey.CURRENT_ROUND: number, **meta})
+    return dxo.to_shareable()
+
+
+def pass_through(kept: KeepUpdates, chain: str, sent: Shareable, ctx: FLContext) -> Shareable:
+    kept.set_prop(FilterContextKey.CHAIN_TYPE, chain)
+    return kept.process(sent, ctx)
+
+
+@pytest.mark.parametrize("kind", [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF])
+def test_two_filters_keep_what_a_client_received_and_sent(tmp_path: Path, kind: str) -> None:
+    before = {name: leaf.numpy() for name, leaf in net().state_dict().items()}
+    after = {name: leaf + 0.5 for name, leaf in before.items()}
+    sent = (
+        after if kind == DataKind.WEIGHTS else {k: np.full_like(v, 0.5) for k, v in before.items()}
+    )
+    settings = {"lr": 0.1, "batch_size": 4}
+    into, out = (KeepUpdates(str(tmp_path), **settings) for _ in range(2))
+    for number in (0, 1):
+        ctx = context("site-1")
+        pass_through(into, FilterChainType.TASK_DATA_CHAIN, message(before, number), ctx)
+        meta = {MetaKey.NUM_STEPS_CURRENT_ROUND: 2, "num_examples": 7}
+        back = pass_through(
+            out, FilterChainType.TASK_RESULT_CHAIN, message(sent, number, kind=kind, **meta), ctx
+        )
+        assert all((from_shareable(back).data[k] == v).all() for k, v in sent.items())
+    kept = read_kept(tmp_path)
+    assert ([one.name for one in kept.updates]) == [
+        "round 1, client site-1",
+        "round 2, client site-1",
+    ]
+    one = kept.updates[0]
+    assert (one.examples, one.source, one.kind) == (
+        7,
+        "nvflare",
+        "weights" if sent is after else "change",
+    )
+    update = one.update(net())
+    assert (update.lr, update.steps, update.batch_size) == (0.1, 2, 4)
+    for name, leaf in update.after().items():
+        np.testing.assert_allclose(leaf.numpy(), after[name], rtol=1e-6)
+
+
+def test_the_server_names_clients_by_the_other_side(tmp_path: Path) -> None:
+    tensors = {name: leaf.numpy() for name, leaf in net().state_dict().items()}
+    kept = KeepUpdates(str(tmp_path), seen="server", rounds=[1])
+    for client in ("site-1", "site-2"):
+        ctx = context("server", client)
+        pass_through(kept, FilterChainType.TASK_DATA_CHAIN, message(tensors, 0), ctx)
+        pass_through(kept, FilterChainType.TASK_RESULT_CHAIN, message(tensors, 0), ctx)
+    found = read_kept(tmp_path)
+    assert (found.clients, found.updates[0].seen) == (["site-1", "site-2"], "server")
+
+
+def test_wrong_settings_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="seen is 'middle'"):
+        KeepUpdates(str(tmp_path), seen="middle")
+    with pytest.raises(InputError, match="learning rate"):
+        KeepUpdates(str(tmp_path), lr=-1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_the_example_runs_and_its_updates_are_audited(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "app")
+    words: list[list[str]] = [
+        ["job.py"],
+        ["-m", "leakgauge", "federation", "kept", "--task", "digits:task", "--iterations", "5"],
+    ]
+    for each in words:
+        done = subprocess.run(
+            [sys.executable, *each],
+            cwd=tmp_path / "app",
+            capture_output=True,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+    assert len(read_kept(tmp_path / "app" / "kept").updates) == 4
+    assert "kept-membership" in done.stdout
