@@ -111,7 +111,8 @@ def connect(address: str | None, jobs: int) -> Iterator[Cluster]:
     """
     from distributed import Client, LocalCluster
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # notes of its own on each loss
+    for name in ("distributed", "distributed.client"):  # traces of its own on each loss
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     with ExitStack() as opened:
         if address is None:
             with _undisturbed():
