@@ -115,9 +115,11 @@ class Result:
         """The summary, as a notebook shows it."""
         from html import escape
 
+        from leakgauge.report.wording import marked
+
         rows = "".join(
             f"<tr><th>{escape(row.ask)}</th><td>{escape(row.verdict)}</td>"
-            f"<td>{_figure(row)}</td><td>{escape(row.text)}</td></tr>"
+            f"<td>{_figure(row)}</td><td>{marked(row.text)}</td></tr>"
             for row in self.verdicts
         )
         head = "<tr><th>question</th><th>verdict</th><th>figure</th><th>in words</th></tr>"
