@@ -20,9 +20,9 @@ def table(tmp_path_factory) -> Path:
     return path
 
 
-def card_of(folder: Path, *words: object) -> dict[str, Any]:
+def card_of(folder: Path, *words: object, code: int = 0) -> dict[str, Any]:
     ended = run(*words, "--out", folder)
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == code, ended.stderr
     ended = run("card", folder, "--out", folder / "evidence")
     assert ended.returncode == 0, ended.stderr
     card = folder / "evidence/audit-card.json"
@@ -49,7 +49,7 @@ def test_a_card_of_a_broken_promise_says_so(table: Path, tmp_path: Path) -> None
     """Noise of which a tenth is claimed: see ``leakgauge.guarantee.controls.no_noise``."""
     words = ["guarantee", table, "--attribute", "sex", "--label", "income", "--canary", "random"]
     words += ["--trials", 400, "--hidden", 4, "--clip", 1, "--noise", 100, "--mechanism"]
-    card = card_of(tmp_path / "run", *words, "leakgauge.guarantee.controls:no_noise")
+    card = card_of(tmp_path / "run", *words, "leakgauge.guarantee.controls:no_noise", code=3)
     (one,) = card["questions"]
     assert one["epsilons"][0]["outcome"] == "refuted"
     assert one["results"][0]["verdict"] == "The promise does not hold"

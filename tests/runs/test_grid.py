@@ -14,7 +14,7 @@ from leakgauge.catalog import questions
 from leakgauge.core.checks import InputError
 from leakgauge.inference.question import QUESTION
 from leakgauge.inference.spec import InferenceSpec
-from leakgauge.runs import runner
+from leakgauge.runs import cell as cell_module
 from leakgauge.runs.grid import Grid, unfold
 from leakgauge.runs.grid_file import read_grid_file
 from leakgauge.runs.paper import PaperRow
@@ -129,7 +129,7 @@ def test_the_key_changes_with_the_data_and_the_versions(monkeypatch: pytest.Monk
     key = job(first, "t.csv", "f").key
     assert job(replace(first, data="/there/t.csv"), "t.csv", "f").key == key
     assert job(first, "t.csv", "g").key != key
-    monkeypatch.setattr(runner, "versions", lambda: {"torch": "0"})
+    monkeypatch.setattr(cell_module, "versions", lambda: {"torch": "0"})
     assert job(first, "t.csv", "f").key != key
 
 
@@ -138,7 +138,7 @@ def test_the_key_is_the_sha256_of_the_identity() -> None:
     whole = {
         "settings": {**plain(first.spec), "data": "t.csv"},
         "fingerprint": "f",
-        "versions": runner.versions(),
+        "versions": cell_module.versions(),
     }
     literal = json.dumps(whole, sort_keys=True).encode()
     assert first.key == hashlib.sha256(literal).hexdigest()

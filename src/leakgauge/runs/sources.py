@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+from pathlib import Path
 
 import pandas as pd
 
@@ -27,7 +28,7 @@ def source_of(spec: Spec) -> Source:
     if spec.task is not None:
         require(text_of(spec) is None, "--sep and --encoding are about a TABLE; leave them out")
         return _from_task(spec.task, spec.seed)
-    return _opened(spec.data, spec.side, text_of(spec), spec.allow_outside)
+    return _opened(spec.data, spec.side, text_of(spec), spec.allow_outside, _place(spec.data))
 
 
 def task_source(task: Task, dataset: Dataset, *, name: str = "task") -> Source:
@@ -74,8 +75,20 @@ def forget() -> None:
 
 
 @functools.cache
-def _opened(name: str, side: int, text: Text | None, allow_outside: bool) -> Source:
+def _opened(
+    name: str, side: int, text: Text | None, allow_outside: bool, place: tuple[str, int, int] | None
+) -> Source:
     return open_data(name, side=side, text=text, allow_outside=allow_outside)
+
+
+def _place(name: str) -> tuple[str, int, int] | None:
+    """Where a file or folder lies, its time and size: a name can mean other data later on."""
+    path = Path(name)
+    try:
+        stat = path.stat()
+    except (OSError, ValueError):
+        return None
+    return str(path.resolve()), stat.st_mtime_ns, stat.st_size
 
 
 @functools.lru_cache(maxsize=4)

@@ -27,8 +27,8 @@ class Topic:
     def title(self) -> str:
         """The topic in a few words.
 
-        >>> Topic("toy", "colour", "sex").title, Topic("toy", "sex", "sex").title
-        ('colour of sex', 'toy of sex')
+        >>> Topic("game", "colour", "sex").title, Topic("game", "sex", "sex").title
+        ('colour of sex', 'game of sex')
         """
         name = self.question if self.game in ("", self.secret) else self.game
         return f"{name} of {self.secret}" if self.secret else name
