@@ -122,7 +122,7 @@ def scanners(folder: Path, *, differ: bool = True) -> str:
 @pytest.mark.parametrize("differ", [True, False])
 def test_a_property_is_named_where_it_changes_records(tmp_path: Path, differ: bool) -> None:
     name = scanners(tmp_path, differ=differ)
-    words = ("--ask", "property", "--shadow", 100, "--only-round", 1)
+    words = ("--ask", "property", "--shadow", 60, "--only-round", 1)
     found = told(tmp_path, name, *words)["property"]
     assert len(found["updates"]) == 2
     if differ:
