@@ -44,8 +44,8 @@ def causal_task(model: nn.Module, *, padding: int | None = None) -> Task:
     """Return the task of a causal language model: to predict each next token.
 
     Its records are tokens ``[n, T]`` int64, and its targets the same tokens, as labels are in
-    transformers; a target of -100 does not count. The loss is the mean over all tokens of a batch
-    that count.
+    transformers; a target of -100 or of padding does not count. The loss is the mean over all
+    tokens of a batch that count. Padding at the end needs no mask: no token looks ahead.
 
     Args:
         model: such as ``AutoModelForCausalLM``, or one with adapters.
@@ -61,7 +61,13 @@ def causal_task(model: nn.Module, *, padding: int | None = None) -> Task:
         f"{type(model).__name__} has no output layer over tokens; expected a model such as "
         "AutoModelForCausalLM",
     )
-    return Task(Logits(model, padding=padding), next_token_loss)
+    if padding is None:
+        return Task(Logits(model, padding=None), next_token_loss)
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        return next_token_loss(outputs, targets.masked_fill(targets == padding, IGNORED))
+
+    return Task(Logits(model, padding=None), loss)
 
 
 def classification_task(model: nn.Module, *, padding: int | None = None) -> Task:
@@ -71,7 +77,8 @@ def classification_task(model: nn.Module, *, padding: int | None = None) -> Task
 
     Args:
         model: such as ``AutoModelForSequenceClassification``, or one with adapters.
-        padding: the token that fills up short sequences at their end. A decoder reads the last
+        padding: the token that fills up short sequences at their end; it is masked. A mask depends
+            on the data, so gradients come from a loop (``--allow-loop``). A decoder reads the last
             token before it, and needs ``config.pad_token_id`` for that.
 
     Raises:

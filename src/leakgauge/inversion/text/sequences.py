@@ -136,7 +136,7 @@ class _Search:
             rows = tokens[:, None].expand(-1, min(length, 4))[: 4 * _width(self.model)]
             inputs = inputs_of(self.model, layer, rows).flatten(0, 1)
             room = [(one, dimensions(one.of(inputs))) for one in spans]
-            kept.append([one for one, free in room if 0 < one.rank < free])
+            kept.append(_chosen([one for one, free in room if 0 < one.rank < free]))
             if not kept[-1]:
                 one, free = max(room, key=lambda pair: pair[1])
                 return ([], []), (
@@ -253,6 +253,18 @@ class _Search:
             f"{rank}) up to {self.tolerance:g}: the gradient was changed, or not taken at these "
             "weights"
         )
+
+
+def _chosen(spans: list[Span]) -> list[Span]:
+    """The spans to check by: those of the inputs themselves, unless these may lack dimensions.
+
+    The second halves of adapters show the inputs through the first halves. That of the queries
+    lacks the first token, whose attention is fixed, so the one with the most dimensions counts.
+    """
+    direct = [one for one in spans if one.through is None]
+    safe = [one for one in direct if not one.full]
+    through = [one for one in spans if one.through is not None]
+    return safe or ([max(through, key=lambda one: one.rank)] if through else direct)
 
 
 def _explained(rows: list[list[int]]) -> list[list[int]]:
