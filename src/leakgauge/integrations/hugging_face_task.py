@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -123,7 +124,8 @@ def adapted(
         target_modules=names,
         fan_in_fan_out=conv,
     )
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers by old names
         torch.manual_seed(seed)
         try:
             made: nn.Module = peft.get_peft_model(own, config)
