@@ -9,7 +9,7 @@ try:
     from transformers import TrainerCallback
 except ImportError as error:
     raise InputError(
-        'transformers is not installed; install it with: pip install "leakgauge[hf]"'
+        "transformers is not installed; install it with: pip install 'leakgauge[hf]'"
     ) from error
 
 

@@ -120,6 +120,7 @@ def _label_counts(classes: int) -> Summary:
 
 def _feature_means(data: Dataset, rows: Tensor) -> Floats:
     flat = data.x.cpu().flatten(1)
+    flat = flat if flat.is_floating_point() else flat.double()
     size = max(1, CHUNK // (flat.shape[1] * rows.shape[1]))
     means = [flat[some].mean(dim=1) for some in torch.split(rows, size)]
     found: Floats = torch.cat(means).double().numpy()

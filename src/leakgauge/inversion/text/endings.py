@@ -1,0 +1,232 @@
+"""The last tokens of a causal model's sequences, and the check of a whole recovered batch."""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from leakgauge.core.types import Grads, Task
+from leakgauge.inversion.text.layers import embedding_name, head_name
+from leakgauge.inversion.text.recovered import RecoveredText
+
+UNKNOWN = -1
+"""In the place of a token that could not be read."""
+
+SURE = 0.9
+"""From this value on, of 1, least squares names the last token of a sequence."""
+
+ORDERS = 256
+"""Largest number of orders of the labels that are tried by their gradient."""
+
+MOST_ROWS = 16
+"""Largest number of sequences of which one is left out, or taken once more, on trial."""
+
+ENTRIES = 16
+"""Number of a gradient's entries that are enough for each unknown number."""
+
+FLAT = 1e-6
+"""A direction is hidden whose singular value is below this, of the largest."""
+
+Rows = list[list[int]]
+Counts = Mapping[tuple[int, ...], int]
+
+
+def complete(
+    task: Task, grads: Grads, found: RecoveredText, *, labels: Tensor | None
+) -> RecoveredText:
+    """Return recovered sequences with their last tokens, and the distance of their gradient.
+
+    Args:
+        task: on a model that is free to use.
+        grads: the observed gradient, leaf ``[1, *p]``.
+        found: sequences, of a causal task without their last tokens.
+        labels: of a task of classes, if they are known ``[B]``.
+    """
+    device = next(task.model.parameters()).device
+    rows = [list(one) for one in found.sequences]
+    with torch.no_grad():
+        outputs = task.model(torch.tensor([rows[0]], device=device))
+    if outputs.dim() == 3:
+        residual, best = _best_batch(task, grads, rows, found.allowed)
+        named = tuple(tuple(row) for row in best)
+        return _with_note(replace(found, sequences=named, residual=residual))
+    if labels is None or len(labels) != len(rows):
+        return found
+    orders = itertools.islice(itertools.permutations(labels.tolist()), ORDERS)
+    targets = [torch.tensor(one, device=device) for one in dict.fromkeys(orders)]
+    distances = [_residual(task, grads, rows, own) for own in targets]
+    known = [one for one in distances if one is not None]
+    return _with_note(replace(found, residual=min(known) if known else None))
+
+
+def _best_batch(task: Task, grads: Grads, rows: Rows, allowed: float) -> tuple[float | None, Rows]:
+    """The sequences with their last tokens, as a batch whose gradient is near the observed one.
+
+    While it is not, a sequence is left out or taken once more that brings it nearest.
+    """
+    residual, batch = _ended(task, grads, rows)
+    while residual >= allowed and len(rows) <= MOST_ROWS:
+        fewer = [rows[:i] + rows[i + 1 :] for i in range(len(rows))] if len(rows) > 1 else []
+        options = [*fewer, *([*rows, row] for row in rows)]
+        tried = [(*_ended(task, grads, one), one) for one in options]
+        nearest, ended, chosen = min(tried, key=lambda one: one[0])
+        if nearest >= residual:
+            break
+        residual, batch, rows = nearest, ended, chosen
+    return residual if math.isfinite(residual) else None, batch
+
+
+def _ended(task: Task, grads: Grads, rows: Rows) -> tuple[float, Rows]:
+    """The sequences with their last tokens, and the residual of their gradient, or infinity.
+
+    Copies of a sequence are taken to have the same last token.
+    """
+    name = head_name(task.model)
+    leaf = f"{name}.weight"
+    counts = Counter(tuple(row) for row in rows)
+    if name is None:
+        ends = [UNKNOWN] * len(counts)
+    elif leaf in grads and leaf != embedding_name(task.model):
+        ends = _ends_by_head(task, grads[leaf][0], task.model.get_submodule(name), counts)
+    else:
+        ends = _ends_by_slopes(task, grads, task.model.get_submodule(name), counts)
+    named = dict(zip(counts, ends, strict=True))
+    batch = [[*row, named[tuple(row)]] for row in rows]
+    residual = _residual(task, grads, batch)
+    return (math.inf if residual is None else residual), batch
+
+
+def _ends_by_head(task: Task, gradient: Tensor, head: nn.Module, rows: Counts) -> list[int]:
+    """The last tokens, from the gradient ``[V, d]`` of the output layer.
+
+    It is the mean over predicted tokens of (probability - target) times the layer's input. All
+    targets but the last ones are known by then, so these solve a linear system.
+    """
+    known, last = torch.zeros_like(gradient, dtype=torch.float64), []
+    for row, count in rows.items():
+        with torch.no_grad():
+            inputs, logits = _into(task, head, row)
+        errors = logits.double().softmax(dim=-1)
+        errors[torch.arange(len(row) - 1), torch.tensor(row[1:], dtype=torch.int64)] -= 1
+        known += count * errors.T @ inputs.double()
+        last.append(count * inputs[-1].double())
+    left = known - _tokens(rows) * gradient.double()
+    shares = torch.linalg.lstsq(torch.stack(last).T, left.T).solution
+    values, tokens = shares.max(dim=1)
+    pairs = zip(values.tolist(), tokens.tolist(), strict=True)
+    return [token if value > SURE else UNKNOWN for value, token in pairs]
+
+
+def _ends_by_slopes(task: Task, grads: Grads, head: Any, rows: Counts) -> list[int]:
+    """The last tokens, from the gradients of the layers between, as those of adapters.
+
+    What the known targets leave of the gradient is, for each sequence, the slopes of the output
+    layer's last input times d unknown numbers. These are the error that the output layer sends
+    back, which names a row of its weight. Of many layers the last ones are enough.
+    """
+    weight = head.weight.detach().double()
+    first = embedding_name(task.model)
+    leaves, unknown = {}, weight.numel() // len(weight) * len(rows)
+    for name, leaf in reversed(list(task.model.named_parameters())):
+        if name in grads and name != first and leaf is not head.weight:
+            leaves[name] = leaf
+        if sum(one.numel() for one in leaves.values()) > ENTRIES * unknown:
+            break
+    if not leaves:
+        return [UNKNOWN] * len(rows)
+    own, n, d = list(leaves.values()), _tokens(rows), weight.shape[1]
+
+    def flat(values: Sequence[Tensor | None]) -> Tensor:
+        pairs = zip(values, own, strict=True)
+        parts = [torch.zeros_like(leaf) if one is None else one for one, leaf in pairs]
+        return torch.cat([one.flatten() for one in parts]).double()
+
+    left = flat([grads[name][0] for name in leaves])
+    slopes: list[Tensor] = []
+    expected = []
+    for row, count in rows.items():
+        with torch.enable_grad():
+            inputs, logits = _into(task, head, row)
+            if len(row) > 1:
+                targets = torch.tensor(row[1:], device=logits.device)
+                loss = functional.cross_entropy(logits[:-1], targets, reduction="sum") / n
+                left = left - count * flat(torch.autograd.grad(loss, own, **_MORE))
+            each = [torch.autograd.grad(value, own, **_MORE) for value in inputs[-1]]
+        slopes.append(count * torch.stack([flat(one) for one in each]))
+        expected.append(logits[-1].detach().double().softmax(dim=0) @ weight)
+    stacked = torch.cat(slopes)
+    sent = torch.linalg.lstsq(stacked.T, left[:, None], rcond=FLAT, driver="gelsd").solution
+    named = torch.stack(expected) - n * sent.reshape(len(rows), d)
+    ends = []
+    for of_row, one in zip(slopes, named, strict=True):
+        # A last layer norm hides one direction; only the others are compared.
+        directions, values, _ = torch.linalg.svd(of_row, full_matrices=False)
+        seen = directions[:, values > FLAT * values[0]]
+        apart, token = ((weight - one) @ seen).norm(dim=1).min(dim=0)
+        sure = bool(apart < (1 - SURE) * (weight[token] @ seen).norm())
+        ends.append(int(token) if sure else UNKNOWN)
+    return ends
+
+
+def _tokens(rows: Counts) -> int:
+    return sum(count * len(row) for row, count in rows.items())
+
+
+_MORE: dict[str, Any] = {"retain_graph": True, "allow_unused": True}
+
+
+def _into(task: Task, head: Any, row: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Inputs ``[t, d]`` and outputs ``[t, V]`` of the output layer for one sequence."""
+    seen: list[Tensor] = []
+    handle = head.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    try:
+        logits = task.model(torch.tensor([list(row)], device=head.weight.device))
+    finally:
+        handle.remove()
+    return seen[0][0], logits[0]
+
+
+def _residual(
+    task: Task, grads: Grads, rows: Sequence[Sequence[int]], labels: Tensor | None = None
+) -> float | None:
+    """Distance of the gradient of a batch from the observed one, of 1; None if it has gaps."""
+    longest = max(len(row) for row in rows)
+    uneven = any(len(row) != longest for row in rows)
+    if any(token < 0 for row in rows for token in row) or (labels is not None and uneven):
+        return None
+    leaves = {name: leaf for name, leaf in task.model.named_parameters() if name in grads}
+    device = next(iter(leaves.values())).device
+    padded = [[*row, *[0] * (longest - len(row))] for row in rows]
+    ignored = [[*row, *[-100] * (longest - len(row))] for row in rows]
+    targets = torch.tensor(ignored, device=device) if labels is None else labels
+    with torch.enable_grad():
+        loss = task.mean_loss(task.model(torch.tensor(padded, device=device)), targets)
+    own = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    apart, whole = 0.0, 0.0
+    for name, value in zip(leaves, own, strict=True):
+        seen = grads[name][0].double()
+        apart += float((seen if value is None else seen - value.double()).square().sum())
+        whole += float(seen.square().sum())
+    return (apart / whole) ** 0.5 if whole else None
+
+
+def _with_note(found: RecoveredText) -> RecoveredText:
+    if any(UNKNOWN in row for row in found.sequences):
+        return replace(
+            found, stopped=found.stopped or "the gradient does not say the last token of a sequence"
+        )
+    if found.stopped or found.residual is None or found.confirmed:
+        return found
+    return replace(
+        found,
+        stopped=(
+            "the sequences found have another gradient than the batch (distance "
+            f"{found.residual:.2g} of 1): one is missing, wrong, or in the batch several times"
+        ),
+    )

@@ -1,0 +1,110 @@
+"""What was recovered of a text, and how much of it is true."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from leakgauge.core.checks import require
+
+CONFIRMED = 1e-3
+"""The recovered batch has the observed gradient, up to this relative distance."""
+
+
+@dataclass(frozen=True)
+class RecoveredText:
+    """Sequences that were read from one gradient; no figure in it knows the truth.
+
+    Attributes:
+        sequences: tokens of each sequence, each found once, however often it is in the batch. A
+            token that could not be read is -1.
+        candidates: the tokens that pass the first check, by position.
+        ranks: dimensions of the span of the first and the second layer's inputs.
+        distance: the largest distance of a token of ``sequences`` from the spans, of 1.
+        residual: distance of the gradient of ``sequences`` from the observed one, relative to the
+            latter; None where it was not computed.
+        allowed: the residual of the true batch is below this.
+        stopped: why something is missing, in one line; empty where nothing is known to be.
+    """
+
+    sequences: tuple[tuple[int, ...], ...] = ()
+    candidates: tuple[tuple[int, ...], ...] = ()
+    ranks: tuple[int, ...] = ()
+    distance: float = 0.0
+    residual: float | None = None
+    allowed: float = CONFIRMED
+    stopped: str = ""
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the recovered batch, as a whole, has the observed gradient."""
+        return self.residual is not None and self.residual < self.allowed
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """How much of a batch was recovered.
+
+    Attributes:
+        tokens: share of the true tokens that were found at their place.
+        sequences: share of the true sequences that were found without an error.
+        by_position: share of tokens found, by position.
+        n: number of true tokens.
+    """
+
+    tokens: float
+    sequences: float
+    by_position: tuple[float, ...]
+    n: int
+
+
+def score_text(
+    found: Sequence[Sequence[int]], truth: Sequence[Sequence[int]], *, skip: int | None = None
+) -> TextScore:
+    """Return how much of the true sequences was found; for scoring only.
+
+    Each true sequence is compared with one found sequence; the pairs are those with the most equal
+    tokens in all. A sequence that was found once counts for each of its copies.
+
+    Args:
+        found: token sequences, as in ``RecoveredText.sequences``.
+        truth: the sequences of the batch.
+        skip: the token of padding, which does not count at the end of a true sequence.
+
+    Raises:
+        InputError: there is no true token.
+
+    >>> score_text([[1, 2, 3], [4, 5, 0]], [[4, 5, 6], [1, 2, 3]])
+    TextScore(tokens=0.8333333333333334, sequences=0.5, by_position=(1.0, 1.0, 0.5), n=6)
+    """
+    real = [_without_end(tuple(int(token) for token in one), skip) for one in truth]
+    lengths = [len(one) for one in real]
+    require(sum(lengths) > 0, "there is no true token to compare with")
+    distinct = sorted(set(real))
+    copies = np.array([real.count(one) for one in distinct])
+    equal = np.zeros((len(distinct), max(len(found), len(distinct))))
+    for row, one in enumerate(distinct):
+        for column, other in enumerate(found):
+            equal[row, column] = sum(a == int(b) for a, b in zip(one, other, strict=False))
+    rows, columns = linear_sum_assignment(-equal * copies[:, None])
+    hits, total, whole = np.zeros(max(lengths)), np.zeros(max(lengths)), 0
+    for row, column in zip(rows, columns, strict=True):
+        one, weight = distinct[row], copies[row]
+        other = tuple(int(token) for token in found[column]) if column < len(found) else ()
+        whole += weight * (other == one)
+        for place, token in enumerate(one):
+            total[place] += weight
+            hits[place] += weight * (place < len(other) and other[place] == token)
+    return TextScore(
+        float(hits.sum() / total.sum()),
+        float(whole / len(real)),
+        tuple((hits / total).tolist()),
+        int(total.sum()),
+    )
+
+
+def _without_end(tokens: tuple[int, ...], skip: int | None) -> tuple[int, ...]:
+    while skip is not None and tokens and tokens[-1] == skip:
+        tokens = tokens[:-1]
+    return tokens

@@ -1,0 +1,294 @@
+"""DAGER: the sequences of a batch, from the spans of two attention layers."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.core.types import Grads, Params, Task
+from leakgauge.gradients.probing import private, trainable
+from leakgauge.inversion.text.endings import complete
+from leakgauge.inversion.text.layers import (
+    AttentionLayer,
+    attention_layers,
+    embedding_name,
+    inputs_of,
+)
+from leakgauge.inversion.text.recovered import CONFIRMED, RecoveredText
+from leakgauge.inversion.text.spans import Span, dimensions
+
+TOLERANCE = 1e-3
+"""A vector is in a span whose distance, relative to its length, is below this."""
+
+
+def dager(
+    task: Task,
+    params: Params,
+    grads: Grads,
+    *,
+    length: int,
+    labels: Tensor | None = None,
+    tolerance: float = TOLERANCE,
+    noise: float = 0.0,
+    most: int = 65_536,
+    padding: int | None = None,
+) -> RecoveredText:
+    """Return the token sequences of a batch, by DAGER's two span checks.
+
+    The gradient of an attention layer's maps spans the layer's inputs. The first check asks of
+    each token, at each position, whether its embedding is in the span of the first layer. The
+    second one asks of sequences of these tokens whether their inputs of the second layer are in
+    its span: of a causal model prefix by prefix, of another for all combinations.
+
+    A model with an output layer over tokens is taken to be trained on the next token: its last
+    tokens reach no attention layer, and come from the output layer. The result is then checked:
+    its own gradient must be the observed one. So it is for a model of classes with ``labels``.
+
+    The gradients of adapters (LoRA) are read, too: that of the first half spans inputs, of which
+    it has no more dimensions than the adapter has ranks; that of the second half spans what the
+    first half makes of the inputs.
+
+    Args:
+        task: its model is of transformers, as from ``integrations.hugging_face_task``.
+        params: all trainable parameters by name, where the gradient was taken.
+        grads: one gradient of the mean loss of a batch, leaf ``[1, *p]``.
+        length: the largest number of tokens in a sequence.
+        labels: classes ``[B]`` int64, if the attacker knows them; to check the result.
+        tolerance: largest distance from a span, relative to a vector's length.
+        noise: standard deviation of the noise in each entry, if the attacker knows of any.
+        most: largest number of sequences that are tried at once.
+        padding: a token that is not looked for.
+
+    Raises:
+        InputError: the model or its gradients do not fit, or are not finite.
+    """
+    require_count(length, "length")
+    require_count(most, "most")
+    require_positive(tolerance, "tolerance")
+    known = trainable(task.model, params)
+    _check(grads, known)
+    own = private(task, known)
+    own.model.eval()
+    first, second = attention_layers(own.model)[:2]
+    search = _Search(
+        own.model,
+        (first, second),
+        (
+            first.spans(grads, known, noise=noise),
+            second.spans(grads, known, noise=noise),
+        ),
+        tolerance,
+        most,
+    )
+    result = search.run(length, padding)
+    if not result.sequences:
+        return result
+    lengths = [(float(one.double().square().sum()), one.numel()) for one in grads.values()]
+    norm = sum(square for square, _ in lengths) ** 0.5
+    allowed = 1.1 * noise * sum(count for _, count in lengths) ** 0.5 / norm if norm else 0.0
+    result = replace(result, allowed=max(CONFIRMED, allowed))
+    return complete(own, grads, result, labels=labels)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    model: nn.Module
+    layers: tuple[AttentionLayer, AttentionLayer]
+    spans: tuple[list[Span], list[Span]]
+    tolerance: float
+    most: int
+
+    def run(self, length: int, padding: int | None) -> RecoveredText:
+        vocabulary = dict(self.model.named_parameters(remove_duplicate=False))[
+            embedding_name(self.model)
+        ]
+        device = vocabulary.device
+        tokens = torch.arange(len(vocabulary), device=device)
+        spans, stopped = self.usable(tokens, length)
+        ranks = tuple(max((one.rank for one in own), default=0) for own in self.spans)
+        if stopped:
+            return RecoveredText(ranks=ranks, stopped=stopped)
+        own = replace(self, spans=spans)
+        passed = own.first(tokens, length, padding)
+        found = RecoveredText(candidates=tuple(tuple(one) for one in passed), ranks=ranks)
+        if not passed:
+            return replace(found, stopped=self.nothing_in(spans[0], 1))
+        prefixwise = own.is_causal(tokens)
+        sequences, stopped = own.by_prefix(passed) if prefixwise else own.by_product(passed)
+        if not sequences and not stopped:
+            stopped = self.nothing_in(spans[1], 2)
+            sequences = [[one for (one,) in passed]] if all(len(one) == 1 for one in passed) else []
+        named = tuple(tuple(one) for one in sequences)
+        return replace(found, sequences=named, stopped=stopped, distance=own.worst(named, device))
+
+    def usable(self, tokens: Tensor, length: int) -> tuple[tuple[list[Span], list[Span]], str]:
+        """Return the spans that leave room outside, and why there are none."""
+        kept: list[list[Span]] = []
+        for number, (layer, spans) in enumerate(zip(self.layers, self.spans, strict=True), 1):
+            if not spans:
+                return ([], []), (
+                    f"attention layer {number} ({layer.name}) has no gradient: its maps are frozen "
+                    "or their gradient is zero"
+                )
+            rows = tokens[:, None].expand(-1, min(length, 4))[: 4 * _width(self.model)]
+            inputs = inputs_of(self.model, layer, rows).flatten(0, 1)
+            room = [(one, dimensions(one.of(inputs))) for one in spans]
+            kept.append(_chosen([one for one, free in room if 0 < one.rank < free]))
+            if not kept[-1]:
+                one, free = max(room, key=lambda pair: pair[1])
+                return ([], []), (
+                    f"the gradient of attention layer {number} has rank {one.rank}, and its inputs "
+                    f"have {free} dimensions: every token lies in the span, so the span check says "
+                    "nothing; the batch has as many tokens as the layer has dimensions, or the "
+                    "gradient has noise"
+                )
+        return (kept[0], kept[1]), ""
+
+    def inside(self, number: int, inputs: Tensor) -> Tensor:
+        """Return which inputs ``[..., d]`` of a layer lie in its spans ``[...]``, bool."""
+        found = [
+            one.distance(inputs) < max(self.tolerance, one.slack) for one in self.spans[number]
+        ]
+        return torch.stack(found).all(dim=0)
+
+    def distance(self, number: int, inputs: Tensor) -> Tensor:
+        found = [one.distance(inputs) for one in self.spans[number]]
+        return torch.stack(found).amax(dim=0)
+
+    def first(self, tokens: Tensor, length: int, padding: int | None) -> list[list[int]]:
+        """Return the tokens that pass the first check, by position, up to where none does."""
+        places = [
+            self.inside(0, inputs_of(self.model, self.layers[0], part[:, None].expand(-1, length)))
+            for part in torch.split(tokens, max(1, 2**22 // (length * _width(self.model))))
+        ]
+        passed = torch.cat(places)
+        if padding is not None:
+            passed[padding] = False
+        by_position = [tokens[passed[:, place]].tolist() for place in range(length)]
+        return list(itertools.takewhile(bool, by_position))
+
+    def is_causal(self, tokens: Tensor) -> bool:
+        """Return whether a token leaves the inputs of earlier positions as they are, on trial."""
+        pair = torch.stack([tokens[[1, 1]], tokens[[1, 2]]])
+        one, other = inputs_of(self.model, self.layers[1], pair)[:, 0]
+        return torch.allclose(one, other, rtol=1e-4, atol=1e-6)
+
+    def by_prefix(self, passed: list[list[int]]) -> tuple[list[list[int]], str]:
+        """Return the sequences whose every prefix passes the second check."""
+        device = next(self.model.parameters()).device
+        prefixes = torch.zeros(1, 0, dtype=torch.int64, device=device)
+        found: list[list[int]] = []
+        for place, names in enumerate(passed):
+            ends = torch.tensor(names, device=device)
+            n = len(prefixes)
+            if n * len(ends) > self.most:
+                return found + prefixes.tolist(), (
+                    f"{n} prefixes with {len(ends)} next tokens each are more than {self.most} "
+                    f"sequences, at position {place}; raise most"
+                )
+            longer = torch.cat(
+                [prefixes.repeat_interleave(len(ends), 0), ends.repeat(n)[:, None]], dim=1
+            )
+            inputs = inputs_of(self.model, self.layers[1], longer, last=True)
+            good = self.inside(1, inputs)
+            ended = ~good.reshape(n, -1).any(dim=1)
+            found += prefixes[ended].tolist() if place else []
+            prefixes = longer[good]
+            if not len(prefixes):
+                break
+        return _explained(found + prefixes.tolist()), ""
+
+    def by_product(self, passed: list[list[int]]) -> tuple[list[list[int]], str]:
+        """Return the sequences, of all combinations, whose every token passes the second check.
+
+        The length is that of the longest sequences that pass.
+        """
+        device = next(self.model.parameters()).device
+        found: list[list[int]] = []
+        for stop in range(len(passed), 0, -1):
+            names = [torch.tensor(one, device=device) for one in passed[:stop]]
+            count = 1
+            for one in names:
+                count *= len(one)
+            if count > self.most:
+                return found, (
+                    f"{count} combinations of tokens are more than {self.most} sequences; raise "
+                    "most"
+                )
+            all_of = torch.cartesian_prod(*names).reshape(count, stop)
+            inputs = inputs_of(self.model, self.layers[1], all_of)
+            found += all_of[self.inside(1, inputs).all(dim=1)].tolist()
+            if found:
+                break
+        return found, ""
+
+    def worst(self, sequences: Sequence[Sequence[int]], device: torch.device) -> float:
+        found = 0.0
+        for one in sequences:
+            row = torch.tensor([list(one)], device=device)
+            for number, layer in enumerate(self.layers):
+                inputs = inputs_of(self.model, layer, row)
+                found = max(found, float(self.distance(number, inputs).max()))
+        return found
+
+    def nothing_in(self, spans: list[Span], number: int) -> str:
+        full = [one for one in spans if one.full]
+        if full:
+            return (
+                f"no token lies in the span of layer {number}: its gradient has the full rank "
+                f"{full[0].rank} that an adapter allows, and the batch has more tokens"
+            )
+        rank = max(one.rank for one in spans)
+        if number > 1 and rank < max(one.rank for one in self.spans[0]):
+            return (
+                f"no sequence lies in the span of layer 2, whose rank {rank} is below that of "
+                "layer 1: a last layer has a gradient only where the loss reads it, and small "
+                "gradients round to zero"
+            )
+        return (
+            f"no {'token' if number == 1 else 'sequence'} lies in the span of layer {number} (rank "
+            f"{rank}) up to {self.tolerance:g}: the gradient was changed, or not taken at these "
+            "weights"
+        )
+
+
+def _chosen(spans: list[Span]) -> list[Span]:
+    """The spans to check by: those of the inputs themselves, unless these may lack dimensions.
+
+    The second halves of adapters show the inputs through the first halves. That of the queries
+    lacks the first token, whose attention is fixed, so the one with the most dimensions counts.
+    """
+    direct = [one for one in spans if one.through is None]
+    safe = [one for one in direct if not one.full]
+    through = [one for one in spans if one.through is not None]
+    return safe or ([max(through, key=lambda one: one.rank)] if through else direct)
+
+
+def _explained(rows: list[list[int]]) -> list[list[int]]:
+    """The sequences without repetitions of a token that begins another one.
+
+    Without positions in its embedding, a model gives a repeated first token the same inputs.
+    """
+    begun = {row[0] for row in rows if len(set(row)) > 1}
+    return [row for row in rows if len(set(row)) > 1 or row[0] not in begun]
+
+
+def _width(model: nn.Module) -> int:
+    return dict(model.named_parameters(remove_duplicate=False))[embedding_name(model)].shape[1]
+
+
+def _check(grads: Grads, known: Params) -> None:
+    for name, value in grads.items():
+        require(name in known, f"{name!r} has a gradient, but is no trainable parameter")
+        require(
+            list(value.shape) == [1, *known[name].shape],
+            f"the gradient of {name!r} is {list(value.shape)}; expected "
+            f"{[1, *known[name].shape]}: one gradient, its stack's axis first",
+        )
+        require(
+            bool(value.isfinite().all()),
+            f"the gradient of {name!r} is not finite everywhere; check the update",
+        )
