@@ -26,5 +26,5 @@ def test_a_missing_package_is_named(
     monkeypatch.delitem(sys.modules, f"leakgauge.integrations.{module}", raising=False)
     with pytest.raises(InputError) as said:
         importlib.import_module(f"leakgauge.integrations.{module}")
-    command = f'pip install "leakgauge[{extra}]"'
+    command = f"pip install 'leakgauge[{extra}]'"
     assert str(said.value) == f"{package} is not installed; install it with: {command}"

@@ -18,7 +18,7 @@ try:
     from flwr.serverapp.strategy import Strategy
 except ImportError as error:
     raise InputError(
-        'flwr is not installed; install it with: pip install "leakgauge[flower]"'
+        "flwr is not installed; install it with: pip install 'leakgauge[flower]'"
     ) from error
 
 LOG = logging.getLogger("leakgauge")

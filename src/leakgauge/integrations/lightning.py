@@ -11,7 +11,7 @@ try:
     from lightning.pytorch.callbacks import Callback
 except ImportError as error:
     raise InputError(
-        'lightning is not installed; install it with: pip install "leakgauge[lightning]"'
+        "lightning is not installed; install it with: pip install 'leakgauge[lightning]'"
     ) from error
 
 

@@ -19,7 +19,7 @@ try:
     from nvflare.apis.shareable import Shareable
 except ImportError as error:
     raise InputError(
-        'nvflare is not installed; install it with: pip install "leakgauge[nvflare]"'
+        "nvflare is not installed; install it with: pip install 'leakgauge[nvflare]'"
     ) from error
 
 EXAMPLES = ("num_examples", "num-examples", "num_samples")
