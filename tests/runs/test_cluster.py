@@ -370,6 +370,7 @@ def test_dask_loses_a_worker_and_uses_one_that_joins_late(
     assert store(out) == store(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_ray_leaves_the_store_of_one_process(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray")
