@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from leakgauge.core.checks import require, require_positive
+from leakgauge.core.extras import install_command
 from leakgauge.core.types import Grads
 from leakgauge.guarantee.mechanism import DPSGD
 
@@ -69,7 +70,7 @@ class OpacusMechanism:
         require(
             importlib.util.find_spec("opacus") is not None,
             "opacus is not installed, so its optimizer cannot be audited; install it with: "
-            "pip install 'leakgauge[opacus]'",
+            f"{install_command('opacus')}",
         )
 
     def claimed(self, batch: int) -> DPSGD:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
+from leakgauge.core.extras import not_installed
 from leakgauge.integrations.kept import CLIENT, MOST, SERVER, Exchange, Keeper
 from leakgauge.integrations.training_settings import LocalTraining
 
@@ -17,9 +18,7 @@ try:
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy
 except ImportError as error:
-    raise InputError(
-        "flwr is not installed; install it with: pip install 'leakgauge[flower]'"
-    ) from error
+    raise not_installed("flwr", "flower") from error
 
 LOG = logging.getLogger("leakgauge")
 

@@ -3,14 +3,13 @@
 from typing import Any
 
 from leakgauge.core.checks import InputError
+from leakgauge.core.extras import not_installed
 from leakgauge.integrations.watcher import Watcher
 
 try:
     from transformers import TrainerCallback
 except ImportError as error:
-    raise InputError(
-        "transformers is not installed; install it with: pip install 'leakgauge[hf]'"
-    ) from error
+    raise not_installed("transformers", "hf") from error
 
 
 class HuggingFaceMonitor(TrainerCallback):

@@ -11,10 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from leakgauge.core.checks import InputError, require, require_count
+from leakgauge.core.extras import not_installed
 from leakgauge.core.types import Task
-
-EXTRA = "pip install 'leakgauge[hf]'"
-"""The command that installs transformers and peft."""
 
 IGNORED = -100
 """The label of a token that the loss leaves out, as in transformers."""
@@ -171,4 +169,4 @@ def _extra(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise InputError(f"{name} is not installed; install it with: {EXTRA}") from error
+        raise not_installed(name, "hf") from error

@@ -5,14 +5,13 @@ from typing import Any
 import torch
 
 from leakgauge.core.checks import InputError
+from leakgauge.core.extras import not_installed
 from leakgauge.integrations.watcher import Watcher, tensors
 
 try:
     from lightning.pytorch.callbacks import Callback
 except ImportError as error:
-    raise InputError(
-        "lightning is not installed; install it with: pip install 'leakgauge[lightning]'"
-    ) from error
+    raise not_installed("lightning", "lightning") from error
 
 
 class LightningMonitor(Callback):

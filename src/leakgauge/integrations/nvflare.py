@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require_choice
+from leakgauge.core.extras import not_installed
 from leakgauge.integrations.kept import CLIENT, KINDS, MOST, SEEN, Exchange, Keeper
 from leakgauge.integrations.training_settings import LocalTraining, numbers
 
@@ -18,9 +19,7 @@ try:
     from nvflare.apis.fl_context import FLContext
     from nvflare.apis.shareable import Shareable
 except ImportError as error:
-    raise InputError(
-        "nvflare is not installed; install it with: pip install 'leakgauge[nvflare]'"
-    ) from error
+    raise not_installed("nvflare", "nvflare") from error
 
 EXAMPLES = ("num_examples", "num-examples", "num_samples")
 """Names of the number of records in the meta data of a result."""

@@ -6,11 +6,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from leakgauge.core.checks import require
+from leakgauge.core.extras import not_installed
 
-require(
-    importlib.util.find_spec("opacus") is not None,
-    "opacus is not installed; install it with: pip install 'leakgauge[opacus]'",
-)
+if importlib.util.find_spec("opacus") is None:
+    raise not_installed("opacus", "opacus")
 
 
 @contextmanager

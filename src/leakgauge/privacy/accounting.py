@@ -22,6 +22,7 @@ import numpy as np
 from scipy import optimize, special, stats
 
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
+from leakgauge.core.extras import install_command
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -30,7 +31,7 @@ Accountant = Literal["rdp", "pld"]
 
 CLASSIC = "classic"
 GAUSSIAN = "gaussian"
-EXTRA = "pip install 'leakgauge[dp]'"
+EXTRA = install_command("dp")
 """The command that installs dp-accounting; the closed forms need only SciPy."""
 
 RECORD_LEVEL = (

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from leakgauge.core.checks import InputError, require, require_choice
+from leakgauge.core.extras import install_command
 from leakgauge.core.memory import OPTION, VARIABLE, allowed
 from leakgauge.runs.executors.cluster import Cluster, Clustered
 from leakgauge.runs.work import Say
@@ -113,7 +114,7 @@ def make_executor(
     if importlib.util.find_spec(PACKAGES[name]) is None:
         raise InputError(
             f"--executor {name} needs {PACKAGES[name]}, which is not installed: "
-            f"pip install 'leakgauge[{name}]'"
+            f"{install_command(name)}"
         )
     if address is not None:
         _check_address(name, address)
