@@ -148,6 +148,7 @@ def _print_answer(
 ) -> None:
     """Print one line a test, the worst first, one sentence, and where the report is."""
     from leakgauge.report.page import strongest
+    from leakgauge.report.wording import quoted
 
     console = wide_console()
     if verbose:
@@ -155,7 +156,7 @@ def _print_answer(
     console.print(_table(sections))
     worst = strongest(sections)
     if worst is not None:
-        console.print(Text("\n" + worst.text.replace("`", "'")), soft_wrap=True)
+        console.print(Text("\n" + quoted(worst.text)), soft_wrap=True)
     console.print(Text(f"report: {report}  ({seconds:.0f} s)"), soft_wrap=True)
 
 

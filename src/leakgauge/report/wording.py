@@ -118,6 +118,15 @@ def label(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
+def quoted(text: str) -> str:
+    """Return a sentence for a terminal: names between backticks stand between quotes.
+
+    >>> quoted("the secret `sex`")
+    "the secret 'sex'"
+    """
+    return text.replace("`", "'")
+
+
 def marked(text: str) -> Markup:
     """Return text as escaped HTML, with `backticks` as code and no break before per cent signs.
 

@@ -74,6 +74,8 @@ def _print(found: "Differences", out: Path | None, *, verbose: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from leakgauge.report.wording import quoted
+
     notices, console = Console(stderr=True), Console()
     if not console.is_terminal:
         console = Console(width=WIDEST)  # a pipe has no width to wrap at
@@ -84,7 +86,7 @@ def _print(found: "Differences", out: Path | None, *, verbose: bool) -> None:
         console.print(Text(line, style="dim"), soft_wrap=True)
     _print_tables(console, list(found.rows) if verbose else found.main)
     for line in (*found.notes, *(f"not compared: {line}" for line in found.only)):
-        console.print(Text(line.replace("`", "'")), soft_wrap=True)
+        console.print(Text(quoted(line)), soft_wrap=True)
     if out is not None:
         console.print(Text(f"report: {out}"), soft_wrap=True)
 

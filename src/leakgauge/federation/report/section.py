@@ -1,14 +1,11 @@
 """The section of kept updates in a report; it reads measurements and computes none."""
 
-import base64
-import io
 import json
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -20,9 +17,11 @@ from leakgauge.federation.report.rows import Table, tables
 from leakgauge.federation.report.wording import Verdict, verdict
 from leakgauge.federation.run.answering import NOTES_FILE
 from leakgauge.federation.words import PROPERTY, TITLES
+from leakgauge.inversion.report.gallery import png_address
 from leakgauge.report.facts import other_facts
 from leakgauge.report.section import LEVELS, Line, Row, Section
 from leakgauge.report.templates import render
+from leakgauge.report.wording import quoted
 from leakgauge.results.measurements import PICTURES_FILE
 from leakgauge.runs.question import Answer, Question
 
@@ -69,7 +68,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         title=question.title,
         html=html,
         rows=rows,
-        lines=[Line(_quoted(one.text), one.level, one.words, TITLES[t.ask]) for t, one in found],
+        lines=[Line(quoted(one.text), one.level, one.words, TITLES[t.ask]) for t, one in found],
         missing=answer.missing,
         warnings=list(answer.run.warnings),
         nav=_nav(at, pictures=bool(pictures), posteriors=any("posterior" in one for one in notes)),
@@ -121,7 +120,8 @@ def _gallery(pictures: dict[str, Tensor]) -> list[tuple[str, str, list[str]]]:
     for name in sorted(pictures, key=_order):
         number, _, rest = name.partition("/")
         client, _, kind = rest.rpartition("/")
-        rows.append((f"round {number}, client {client}", kind, [_png(x) for x in pictures[name]]))
+        shown = [png_address(x) for x in pictures[name]]
+        rows.append((f"round {number}, client {client}", kind, shown))
     return rows
 
 
@@ -129,14 +129,6 @@ def _order(name: str) -> tuple[int, str, str]:
     number, _, rest = name.partition("/")
     client, _, kind = rest.rpartition("/")
     return int(number), client, kind
-
-
-def _png(picture: Tensor) -> str:
-    """A data address of ``[c, h, w]`` uint8."""
-    pixels: Any = picture.permute(1, 2, 0).numpy()
-    stream = io.BytesIO()
-    Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels).save(stream, "PNG")
-    return "data:image/png;base64," + base64.b64encode(stream.getvalue()).decode()
 
 
 def _nav(at: str, *, pictures: bool, posteriors: bool) -> Sequence[tuple[str, str]]:
@@ -149,7 +141,3 @@ def _nav(at: str, *, pictures: bool, posteriors: bool) -> Sequence[tuple[str, st
         ("settings", "Settings", True),
     )
     return [(f"{at}-{anchor}", text) for anchor, text, present in parts if present]
-
-
-def _quoted(text: str) -> str:
-    return text.replace("`", "'")

@@ -5,14 +5,11 @@ from dataclasses import dataclass
 from leakgauge.federation.metrics import LOSS, METRICS, PROPERTY_RIGHT, PSNR
 from leakgauge.federation.report.rows import Table
 from leakgauge.federation.words import MEMBERSHIP
+from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB
 from leakgauge.report.levels import HEADLINES, level_of, strength_of
 from leakgauge.report.section import Level
 from leakgauge.report.wording import interval, number, percent, short
 from leakgauge.results.measurements import Measurement
-
-RECOGNISED_DB, LIKE_DB = 20.0, 27.0
-"""PSNR from which rebuilt pictures can be recognised, and from which they look like the truth, as
-the question of reconstruction reads them."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +55,9 @@ def level_of_rebuilt(one: Measurement) -> Level:
     estimate = one.estimate
     if estimate.low <= one.chance:
         return "none" if estimate.value <= one.chance else "inconclusive"
-    if estimate.value >= LIKE_DB:
+    if estimate.value >= CLOSE_DB:
         return "strong"
-    return "clear" if estimate.value >= RECOGNISED_DB else "weak"
+    return "clear" if estimate.value >= CLEAR_DB else "weak"
 
 
 _PICTURES = {
@@ -81,7 +78,7 @@ def _of_pictures(table: Table) -> Verdict:
         f"{short(one.estimate.low)} to {short(one.estimate.high)}); a guess that sees no update "
         f"has {short(one.chance)} dB. {_highest(table)}"
     )
-    width = max(LIKE_DB - one.chance, 1.0)
+    width = max(CLOSE_DB - one.chance, 1.0)
     strength = min(max((one.estimate.value - one.chance) / width, 0.0), 1.0)
     return Verdict(level, _PICTURES[level], text, strength)
 

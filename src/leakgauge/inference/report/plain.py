@@ -23,6 +23,7 @@ from leakgauge.inference.run.over_seeds import BY_SEED
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Line
 from leakgauge.report.utility import useless_models, utilities, utility_line
+from leakgauge.report.wording import quoted
 from leakgauge.results.measurements import (
     ACCUMULATED,
     CHOSEN,
@@ -105,7 +106,7 @@ def lines(run: Run, measurements: Sequence[Measurement]) -> list[Line]:
     """Return the paragraphs that the terminal prints."""
     tests = adversary_tests(measurements)
     verdict_lines = [
-        Line(_quoted(one.text), one.level, one.headline, one.title)
+        Line(quoted(one.text), one.level, one.headline, one.title)
         for one in verdicts(run, measurements)
     ]
     texts = [
@@ -114,7 +115,7 @@ def lines(run: Run, measurements: Sequence[Measurement]) -> list[Line]:
         *(information_lines(run, tests) if len(tests) <= FEW else []),
         *map(best_defense, defense_tables(tests, measurements)),
     ]
-    return [*verdict_lines, *(Line(_quoted(text)) for text in texts)]
+    return [*verdict_lines, *(Line(quoted(text)) for text in texts)]
 
 
 def promise_lines(run: Run) -> list[str]:
@@ -135,10 +136,6 @@ def information_lines(run: Run, tests: Sequence[Test]) -> list[str]:
         f"The success of {title(one.test)} implies {one.least}." for one in all_implied(run, tests)
     ]
     return [*texts, NO_CERTIFICATE] if texts else []
-
-
-def _quoted(text: str) -> str:
-    return text.replace("`", "'")
 
 
 def _test(run: Run, test: Test) -> dict[str, Any]:

@@ -19,11 +19,11 @@ def gallery(pictures: Mapping[str, Tensor]) -> list[list[str]]:
     """
     order = [name for name in pictures if name == TRUTH]
     order += sorted((name for name in pictures if name != TRUTH), key=int)
-    return [[_png(picture) for picture in pictures[name]] for name in order]
+    return [[png_address(picture) for picture in pictures[name]] for name in order]
 
 
-def _png(picture: Tensor) -> str:
-    """A data address of ``[c, h, w]`` uint8."""
+def png_address(picture: Tensor) -> str:
+    """Return the data address of a picture ``[c, h, w]`` uint8 as a PNG."""
     pixels: Any = picture.permute(1, 2, 0).numpy()
     stream = io.BytesIO()
     Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels).save(stream, "PNG")

@@ -23,6 +23,7 @@ from leakgauge.layers.report.wording import about_measures, advice_text, where
 from leakgauge.report.levels import HEADLINES, level_of
 from leakgauge.report.section import Line
 from leakgauge.report.utility import useless_models, utilities, utility_line
+from leakgauge.report.wording import quoted
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.model_metrics import UTILITY
 from leakgauge.results.scores import ADVANTAGE, AUROC
@@ -77,12 +78,12 @@ def lines(answer: Answer) -> list[Line]:
     found = []
     if one is not None:
         level = level_of(one.estimate, one.chance)
-        text = _quoted(where(rows, level, one))
+        text = quoted(where(rows, level, one))
         found.append(Line(text, level, HEADLINES[level], f"layers, property {one.secret!r}"))
     if advice is not None:
-        found.append(Line(_quoted(f"Advice: {advice_text(advice, rows)}")))
+        found.append(Line(quoted(f"Advice: {advice_text(advice, rows)}")))
     texts = [about_measures(measurements), *map(utility_line, utilities(measurements))]
-    return [*found, *(Line(_quoted(text)) for text in texts if text)]
+    return [*found, *(Line(quoted(text)) for text in texts if text)]
 
 
 def _layer(row: LayerRow) -> Plain:
@@ -124,7 +125,3 @@ def _tested(one: Measurement | None) -> Plain | None:
     if one is None:
         return None
     return {**_figure(one.estimate), "n": one.estimate.n, **one.details}
-
-
-def _quoted(text: str) -> str:
-    return text.replace("`", "'")

@@ -18,6 +18,7 @@ from leakgauge.membership.report.verdict import about_white_box, verdict
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Line
 from leakgauge.report.utility import useless_models, utilities, utility_line
+from leakgauge.report.wording import quoted
 from leakgauge.results.measurements import ACCUMULATED, Measurement
 from leakgauge.results.scores import ADVANTAGE, AUROC, smallest_detectable
 from leakgauge.runs.question import Answer
@@ -55,8 +56,8 @@ def lines(answer: Answer) -> list[Line]:
         "" if about is None else about.text,
     ]
     return [
-        *(Line(_quoted(one.text), one.level, one.headline, one.title) for one in judged),
-        *(Line(_quoted(text)) for text in texts if text),
+        *(Line(quoted(one.text), one.level, one.headline, one.title) for one in judged),
+        *(Line(quoted(text)) for text in texts if text),
     ]
 
 
@@ -110,7 +111,3 @@ def _figure(one: Measurement | None) -> dict[str, float]:
         "high": estimate.high,
         "chance": one.chance,
     }
-
-
-def _quoted(text: str) -> str:
-    return text.replace("`", "'")

@@ -5,6 +5,7 @@ from typing import Any
 
 from leakgauge.report.section import Level, Line
 from leakgauge.report.utility import useless_models, utilities, utility_line
+from leakgauge.report.wording import quoted
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.model_metrics import UTILITY
 from leakgauge.runs.question import Answer
@@ -74,10 +75,10 @@ def lines(answer: Answer) -> list[Line]:
             continue
         level = _level(course)
         detail = QUESTION if not course.is_defended else f"{QUESTION}, {course.defense}"
-        made.append(Line(_quoted(verdict(course, level)), level, headline(level), detail))
+        made.append(Line(quoted(verdict(course, level)), level, headline(level), detail))
         texts = [trend(course), *(beside_attack(one, course) for one in course.curves)]
-        made += [Line(_quoted(text)) for text in texts if text]
-    return [*made, *(Line(_quoted(utility_line(one))) for one in utilities(answer.measurements))]
+        made += [Line(quoted(text)) for text in texts if text]
+    return [*made, *(Line(quoted(utility_line(one))) for one in utilities(answer.measurements))]
 
 
 def _level(course: Course) -> Level:
@@ -122,7 +123,3 @@ def _of(one: Measurement | None) -> Mapping[str, float] | None:
 
 def _figure(estimate: Estimate) -> Plain:
     return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-
-
-def _quoted(text: str) -> str:
-    return text.replace("`", "'")
