@@ -173,7 +173,8 @@ def test_momentum_scales_the_change_to_a_mean_gradient() -> None:
         optimizer.zero_grad()
         (3 * weight).backward()
         optimizer.step()
-    scale = 0.1 * LocalTraining(momentum=0.9).mean_weight(7) * 7
+    counts = [sum(0.9**past for past in range(left)) for left in range(1, 8)]
+    scale = 0.1 * sum(counts)  # step i of 7 counts 1 + m + ... + m^(7 - i) times
     torch.testing.assert_close(-weight.detach() / scale, torch.tensor([3.0]))
 
 

@@ -87,18 +87,16 @@ class KeptUpdate:
         size = known.batch_size if steps is not None else None
         if size is not None and self.examples is not None:
             size = min(size, self.examples)
-        rate = known.lr
-        if rate is not None:
-            rate *= known.mean_weight(steps or 1)
         try:
             update = Update.from_state_dicts(
                 before,
                 after,
-                lr=rate,
+                lr=known.lr,
                 steps=steps or 1,
                 batch_size=size,
                 records=self.examples,
                 model=model,
+                optimizer=known.optimizer,
             )
             if self.kind == KINDS[1] and all(name in change for name in update.before):
                 exact = {name: change[name] for name in update.before}

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.training.catalog import SGD
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "lr": ("lr", "learning-rate", "local-lr"),
@@ -87,21 +88,14 @@ class LocalTraining:
             return None
         return self.epochs * math.ceil(examples / self.batch_size)
 
-    def mean_weight(self, steps: int) -> float:
-        """Return the mean weight of a step's gradient in the change of the weights, over ``lr``.
+    @property
+    def optimizer(self) -> str:
+        """The optimizer as ``training.catalog`` reads it.
 
-        With momentum m the gradient of step i counts 1 + m + ... + m^(S - i) times; without it,
-        once.
-
-        Args:
-            steps: S.
-
-        >>> LocalTraining(momentum=0.5).mean_weight(2)
-        1.25
+        >>> LocalTraining(momentum=0.5).optimizer, LocalTraining().optimizer
+        ('sgd:momentum=0.5', 'sgd')
         """
-        momentum = self.momentum or 0.0
-        counts = [(1 - momentum**left) / (1 - momentum) for left in range(1, steps + 1)]
-        return sum(counts) / steps
+        return f"{SGD}:momentum={self.momentum}" if self.momentum else SGD
 
 
 def numbers(config: Mapping[str, Any]) -> dict[str, int | float]:
