@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -99,7 +100,7 @@ class Client:
         """Number of steps of all passes."""
         return self.local_steps * self.epochs
 
-    @property
+    @cached_property
     def recipe(self) -> Recipe:
         """The steps; those of an optimizer that cannot be simulated count as plain SGD."""
         return Recipe.named(

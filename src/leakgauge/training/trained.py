@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.types import Dataset, Params, Task
-from leakgauge.defenses import Defense
 from leakgauge.training.catalog import parse_optimizer
 from leakgauge.training.local import Mover, Step, plain_sgd, train
 from leakgauge.training.state import Tensors
@@ -22,7 +21,6 @@ def trained(
     *,
     over: Mover,
     model_seed: int,
-    defense: Defense | None = None,
 ) -> dict[str, Tensor]:
     """Return a model's parameters and buffers after a step on each batch.
 
@@ -33,10 +31,9 @@ def trained(
         batches: rows of ``data`` ``[B]``, one tensor for each step.
         over: makes the steps.
         model_seed: of a model that draws random numbers in training, such as dropout.
-        defense: changes every step's gradient; None for none.
     """
     with drawing(model_seed, data.x.device):
-        return train(task, tensors, data, batches, over=over, defense=defense, noise_seed=0)
+        return train(task, tensors, data, batches, over=over, defense=None, noise_seed=0)
 
 
 def scheduled(optimizer: str, rates: Sequence[float]) -> Mover:

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -130,7 +131,7 @@ class Update:
         """
         return {name: leaf[None] for name, leaf in self._gradient().items()}
 
-    @property
+    @cached_property
     def recipe(self) -> Recipe | None:
         """The local steps; None where no learning rate is known, or a gradient was sent."""
         known = self.rates or self.lr is not None or own_rate(self.optimizer) is not None

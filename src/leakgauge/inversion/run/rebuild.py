@@ -25,7 +25,7 @@ from leakgauge.inversion.run.scoring import (
     in_units_of_scores,
     scores_of,
 )
-from leakgauge.inversion.run.updates import attack_updates, in_updates, knowledge_of
+from leakgauge.inversion.run.updates import attack_updates, in_updates
 from leakgauge.inversion.search.attack import assumptions
 from leakgauge.inversion.search.targets import Progress
 from leakgauge.runs.checkpoint import Checkpoint
@@ -70,7 +70,7 @@ def _rebuild_by_search(
     checkpoint: Checkpoint | None,
 ) -> Rebuilt:
     x, y = (in_updates(values, attempt.client) for values in (scenario.x, scenario.y))
-    sent, search = attack_updates(
+    sent, search, known = attack_updates(
         scenario,
         attempt,
         scenario.params,
@@ -84,7 +84,6 @@ def _rebuild_by_search(
     rows, spec = in_true_order(search.x, x), attempt.spec
     scores = scores_of(scenario, rows, scenario.x, lpips)
     dealt = dealing_warnings(spec.labels, attempt.settings, simulate=spec.simulate)
-    known = knowledge_of(scenario, attempt, scenario.params, sent, x, y)
     assumed = assumptions(scenario.task, attempt.client, known)
     return Rebuilt(
         in_units_of_scores(scenario, rows),

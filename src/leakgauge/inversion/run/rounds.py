@@ -133,7 +133,7 @@ def _play_round(
     )
     after = digest_of(params)
     part = checkpoint.part(f"rough-{update + 1}", after=after)
-    sent, rough = play(settings=attempt.rough, checkpoint=part)
+    sent, rough, _ = play(settings=attempt.rough, checkpoint=part)
     if attempt.rough == attempt.settings:
         return sent, rough, rough
     # An epoch by itself is scored at full length.

@@ -63,5 +63,5 @@ def prior_of(
         else statistics_of(task, update.before, public[None, :MOST_PROXIES])
     )
     steps, epochs = (1, 1) if local is None else (local.steps, local.epochs)
-    of = StatisticsPrior(task, update.before, known, steps, epochs)
-    return lambda x, rows: settings.batch_norm * of(x, rows)
+    weight = settings.batch_norm
+    return StatisticsPrior(task, update.before, known, steps, epochs, weight=weight)

@@ -12,7 +12,7 @@ from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.statistics import (
     MOST_PROXIES,
     Statistics,
-    mean_statistics,
+    stacked_statistics,
     statistics_of,
     statistics_of_update,
     statistics_over_steps,
@@ -41,8 +41,8 @@ def attack_updates(
     snapshots: int = 0,
     progress: Progress | None,
     checkpoint: Checkpoint | None = None,
-) -> tuple[Sent, Reconstruction]:
-    """Return what clients with these records send, and what is rebuilt from it.
+) -> tuple[Sent, Reconstruction, Knowledge]:
+    """Return what clients with these records send, what is rebuilt, and what the attacker knows.
 
     Args:
         scenario: what is attacked.
@@ -58,13 +58,14 @@ def attack_updates(
         checkpoint: keeps the state of the search on the way.
     """
     sent = send(scenario.task, params, x, y, attempt.client, seed=attempt.spec.seed)
+    known = knowledge_of(scenario, attempt, params, sent, x, y)
     rebuilt = attack(
         scenario.task,
         params,
         sent,
         settings or attempt.settings,
         attempt.client,
-        knowledge_of(scenario, attempt, params, sent, x, y),
+        known,
         record=tuple(scenario.x.shape[1:]),
         seed=seed,
         first_target=first_target,
@@ -72,7 +73,7 @@ def attack_updates(
         progress=progress,
         checkpoint=checkpoint,
     )
-    return sent, rebuilt
+    return sent, rebuilt, known
 
 
 def knowledge_of(
@@ -114,7 +115,7 @@ def _statistics(
         return None
     task = attacked_task(scenario.task, client)
     if kind == FROM_BUFFERS:
-        return mean_statistics([statistics_of_update(task.model, one) for one in sent.updates])
+        return stacked_statistics([statistics_of_update(task.model, one) for one in sent.updates])
     if kind == PROXY:
         public = scenario.public.x
         require(len(public) > 1, "all records are attacked, so none is a proxy; lower --images")

@@ -209,8 +209,5 @@ def _prior(
     if known.statistics is None or not settings.batch_norm:
         return None
     alone = not (known.simulate or client.sends_gradient)
-    steps, epochs, clients = client.local_steps, client.epochs, client.summed
-    of = StatisticsPrior(
-        task, params, known.statistics, *((1, 1, 1) if alone else (steps, epochs, clients))
-    )
-    return lambda x, rows: settings.batch_norm * of(x, rows)
+    parts = (1, 1, 1) if alone else (client.local_steps, client.epochs, client.summed)
+    return StatisticsPrior(task, params, known.statistics, *parts, weight=settings.batch_norm)

@@ -149,6 +149,7 @@ class StatisticsPrior:
         steps: batches in one pass over a client's records.
         epochs: passes over the same batches.
         clients: clients of whom the mean is seen.
+        weight: of the distance.
 
     References:
         Yin et al., "See through Gradients: Image Batch Recovery via GradInversion", CVPR 2021,
@@ -161,6 +162,7 @@ class StatisticsPrior:
     steps: int = 1
     epochs: int = 1
     clients: int = 1
+    weight: float = 1.0
 
     def __post_init__(self) -> None:
         require(
@@ -170,10 +172,10 @@ class StatisticsPrior:
         )
 
     def __call__(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Return the distance of records ``x [N, clients * steps * B, ...]`` of targets, ``[N]``.
+        """Return the weighted distance of each target's records, ``[N]``.
 
         Args:
-            x: the guess.
+            x: the guess ``[N, clients * steps * B, ...]``.
             rows: the target of each ``[N]``.
         """
         ours = statistics_over_steps(
@@ -184,10 +186,10 @@ class StatisticsPrior:
             for name, pair in ours.items()
             for mine, theirs in zip(pair, self.known[name], strict=True)
         ]
-        return torch.stack(terms).sum(0) / len(self.known)
+        return self.weight * (torch.stack(terms).sum(0) / len(self.known))
 
 
-def mean_statistics(several: Sequence[Statistics]) -> dict[str, tuple[Tensor, Tensor]]:
+def stacked_statistics(several: Sequence[Statistics]) -> dict[str, tuple[Tensor, Tensor]]:
     """Return statistics of several targets ``[1, C]`` as one stack ``[T, C]``."""
     return {
         name: (
