@@ -18,14 +18,9 @@ with warnings.catch_warnings():
 
 from leakgauge import InputError, Monitor
 from leakgauge.integrations.opacus import watching
+from support.opacus_warnings import QUIET
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Secure RNG turned off"),
-    pytest.mark.filterwarnings("ignore:Using a non-full backward hook"),
-    pytest.mark.filterwarnings("ignore:Full backward hook"),
-    pytest.mark.filterwarnings("ignore:Optimal order"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = QUIET
 
 
 def private(noise: float = 1.0) -> tuple[PrivacyEngine, nn.Module, Any, Any]:

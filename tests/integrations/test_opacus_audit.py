@@ -20,14 +20,9 @@ with warnings.catch_warnings():
 from leakgauge import InputError
 from leakgauge.integrations.opacus import Audit, audit_runs, each_release, profile_of
 from leakgauge.privacy.profile import Profile
+from support.opacus_warnings import QUIET
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Secure RNG turned off"),
-    pytest.mark.filterwarnings("ignore:Using a non-full backward hook"),
-    pytest.mark.filterwarnings("ignore:Full backward hook"),
-    pytest.mark.filterwarnings("ignore:Optimal order"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = QUIET
 
 RECORDS, PARAMETERS = 200, 794
 

@@ -15,6 +15,7 @@ References:
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -316,16 +317,12 @@ def smallest_seen(
         None where not even guesses without an error would refute it.
     """
     significance = _significance(confidence)
-    low, high = -1, made  # of correct guesses: the fewest that refute
-    if not bool(refuted(Guesses(canaries, made, made), least, significance)):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        if bool(refuted(Guesses(canaries, made, middle), least, significance)):
-            high = middle
-        else:
-            low = middle
-    return mu_of_accuracy(high / made, made / canaries)
+
+    def refutes(correct: int) -> bool:
+        return bool(refuted(Guesses(canaries, made, correct), least, significance))
+
+    fewest = bisect_left(range(made + 1), True, key=refutes)
+    return None if fewest > made else mu_of_accuracy(fewest / made, made / canaries)
 
 
 def _last_true(holds: Callable[[Floats], NDArray[np.bool_]], high: float) -> float:

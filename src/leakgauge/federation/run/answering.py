@@ -18,12 +18,13 @@ from leakgauge.federation.run.figures import Found, measurements_of
 from leakgauge.federation.run.preparing import Prepared, count_of, not_asked, prepare
 from leakgauge.federation.spec import FederationSpec
 from leakgauge.federation.words import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION, plain_word
-from leakgauge.integrations.kept_reading import KeptUpdate
+from leakgauge.integrations.kept_reading import KeptUpdate, as_json
 from leakgauge.inversion.run.progress import search_progress
 from leakgauge.inversion.run.received import are_pictures
 from leakgauge.results.measurements import PICTURES_FILE, Run
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.spec import plain
+from leakgauge.runs.stages import Kept
 from leakgauge.runs.work import WorkFolder
 
 MOST_PICTURES = 8
@@ -70,13 +71,7 @@ def answer(spec: FederationSpec, source: Source, folder: WorkFolder, progress: P
 
 def _play(prepared: Prepared, folder: WorkFolder, progress: Progress) -> _Played:
     played = _Played()
-    parts: dict[str, Callable[[KeptUpdate, Found], None]] = {
-        RECONSTRUCTION: lambda one, found: found.rebuilt.update(
-            {one: _rebuilt(prepared, one, folder, progress)}
-        ),
-        MEMBERSHIP: lambda one, found: found.told.update({one: _told(prepared, one, folder)}),
-        PROPERTY: lambda one, found: found.named.update({one: _named(prepared, one, folder)}),
-    }
+    found = played.found
     updates = prepared.kept.updates
     for ask in prepared.spec.ask:
         for number, one in enumerate(updates, start=1):
@@ -85,11 +80,16 @@ def _play(prepared: Prepared, folder: WorkFolder, progress: Progress) -> _Played
                 played.missing.append(f"{what}: the records of this client are unknown")
                 continue
             try:
-                parts[ask](one, played.found)
+                if ask == RECONSTRUCTION:
+                    found.rebuilt[one] = _rebuilt(prepared, one, folder, progress)
+                elif ask == MEMBERSHIP:
+                    found.told[one] = _told(prepared, one, folder)
+                else:
+                    found.named[one] = _named(prepared, one, folder)
             except InputError as error:
                 played.missing.append(f"{what}: {error}")
             except KeyboardInterrupt:
-                if not any((played.found.rebuilt, played.found.told, played.found.named)):
+                if not any((found.rebuilt, found.told, found.named)):
                     raise
                 played.missing.append(f"{what} and what follows: you stopped the run")
                 played.stopped = True
@@ -101,37 +101,39 @@ def _play(prepared: Prepared, folder: WorkFolder, progress: Progress) -> _Played
 def _rebuilt(
     prepared: Prepared, one: KeptUpdate, folder: WorkFolder, progress: Progress
 ) -> rebuilding.Rebuilt:
-    name = _name(RECONSTRUCTION, one)
-    kept = folder.arrays(name)
-    if kept is None:
+    def make() -> Kept:
         iterations = rebuilding.settings(prepared).iterations
         search = search_progress(progress, f"{NAME}: {one.name}", iterations)
         made = rebuilding.rebuild(prepared, one, search)
-        kept = made.to_arrays(redact=prepared.spec.redact)
-        folder.keep_arrays(name, *kept)
-    return rebuilding.from_arrays(kept)
+        return made.to_arrays(redact=prepared.spec.redact)
+
+    return rebuilding.from_arrays(_once(folder, RECONSTRUCTION, one, make))
 
 
 def _told(prepared: Prepared, one: KeptUpdate, folder: WorkFolder) -> judging_members.Told:
-    name = _name(MEMBERSHIP, one)
-    kept = folder.arrays(name)
-    if kept is None:
-        kept = judging_members.judge_members(prepared, one).to_arrays()
-        folder.keep_arrays(name, *kept)
+    kept = _once(
+        folder,
+        MEMBERSHIP,
+        one,
+        lambda: judging_members.judge_members(prepared, one).to_arrays(),
+    )
     return judging_members.from_arrays(kept)
 
 
 def _named(prepared: Prepared, one: KeptUpdate, folder: WorkFolder) -> simulating.Named:
-    name = _name(PROPERTY, one)
-    kept = folder.arrays(name)
-    if kept is None:
-        kept = simulating.name_property(prepared, one).to_arrays()
-        folder.keep_arrays(name, *kept)
+    kept = _once(folder, PROPERTY, one, lambda: simulating.name_property(prepared, one).to_arrays())
     return simulating.from_arrays(kept)
 
 
-def _name(ask: str, one: KeptUpdate) -> str:
-    return f"{ask}/{one.number:04d}/{one.client}"
+def _once(folder: WorkFolder, ask: str, one: KeptUpdate, make: Callable[[], Kept]) -> Kept:
+    """What the folder holds of a question about an update; else it is made, and kept."""
+    name = f"{ask}/{one.number:04d}/{one.client}"
+    kept = folder.arrays(name)
+    if kept is not None:
+        return kept
+    made = make()
+    folder.keep_arrays(name, *made)
+    return made
 
 
 def _warnings(found: Found) -> list[str]:
@@ -162,8 +164,7 @@ def _keep_notes(folder: WorkFolder, prepared: Prepared, found: Found) -> None:
     """What the report says of each update beside its figures."""
     rows = []
     for one in prepared.kept.updates:
-        row: dict[str, Any] = {"round": one.number, "client": one.client}
-        row |= {"examples": one.examples, "seen": one.seen, "source": one.source}
+        row = as_json(one)
         if one in found.rebuilt and len(found.rebuilt[one].labels):
             row["labels"] = found.rebuilt[one].labels.tolist()
         if one in found.told:

@@ -18,10 +18,9 @@ from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.inversion.metrics.similarity import psnr
 from leakgauge.inversion.run.attempt import settings_of
 from leakgauge.inversion.run.prepare_update import range_of, rebuild_received
-from leakgauge.inversion.run.received import are_pictures
+from leakgauge.inversion.run.received import are_large, are_pictures
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.targets import Progress
-from leakgauge.inversion.words import SMALL_SIDE
 
 Floats = NDArray[np.float64]
 
@@ -107,10 +106,12 @@ def rebuild(prepared: Prepared, one: KeptUpdate, progress: Progress | None) -> R
 def settings(prepared: Prepared) -> Settings:
     """Return the settings of the search."""
     spec, x = prepared.spec, prepared.data.x
-    pictures = are_pictures(x)
-    large = pictures and max(x.shape[2:]) > SMALL_SIDE
     return settings_of(
-        spec.method, spec.iterations, spec.restarts, are_images=pictures, large=large
+        spec.method,
+        spec.iterations,
+        spec.restarts,
+        are_images=are_pictures(x),
+        large=are_large(x),
     )
 
 

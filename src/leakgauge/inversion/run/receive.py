@@ -14,8 +14,8 @@ from leakgauge.inversion.run.attempt import settings_of
 from leakgauge.inversion.run.facts import keep_facts
 from leakgauge.inversion.run.prepare_update import PreparedUpdate, prepare_received
 from leakgauge.inversion.run.progress import search_progress
-from leakgauge.inversion.run.received import are_pictures, keep_received, measurement_of
-from leakgauge.inversion.words import ASSUMED_LR, OF_AN_UPDATE, RATE, SMALL_SIDE
+from leakgauge.inversion.run.received import are_large, are_pictures, keep_received, measurement_of
+from leakgauge.inversion.words import ASSUMED_LR, OF_AN_UPDATE, RATE
 from leakgauge.results.measurements import Run
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.question import Answer, Progress
@@ -49,13 +49,12 @@ def prepare_update(spec: InversionSpec, source: Source) -> PreparedUpdate:
         update = replace(update, records=spec.images)
     task, data = source.task, source.dataset.to(spec.device)
     (method,) = spec.method
-    pictures = are_pictures(data.x)
     settings = settings_of(
         method,
         spec.iterations,
         spec.restarts,
-        are_images=pictures,
-        large=pictures and max(data.x.shape[2:]) > SMALL_SIDE,
+        are_images=are_pictures(data.x),
+        large=are_large(data.x),
     )
     return prepare_received(
         Task(task.model.to(spec.device), task.loss),

@@ -15,7 +15,7 @@ from leakgauge.core.versions import versions
 from leakgauge.inversion.metrics.table import LOSS
 from leakgauge.inversion.run.records import MOST_RECORDS
 from leakgauge.inversion.search.settings import Settings
-from leakgauge.inversion.words import NAME
+from leakgauge.inversion.words import NAME, SMALL_SIDE
 from leakgauge.results.measurements import ACCUMULATED, PICTURES_FILE, Estimate, Measurement
 from leakgauge.runs.spec import NONE
 
@@ -66,6 +66,15 @@ def are_pictures(x: Tensor) -> bool:
     (True, False)
     """
     return x.dim() == 4 and x.shape[1] in (1, 3) and min(x.shape[2:]) >= 2
+
+
+def are_large(x: Tensor) -> bool:
+    """Return whether ``x [n, ...]`` holds pictures that a method's settings take for large ones.
+
+    >>> are_large(torch.zeros(1, 3, 65, 8)), are_large(torch.zeros(1, 3, 64, 8))
+    (True, False)
+    """
+    return are_pictures(x) and max(x.shape[2:]) > SMALL_SIDE
 
 
 def measurement_of(

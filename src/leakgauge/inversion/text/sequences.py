@@ -1,6 +1,7 @@
 """DAGER: the sequences of a batch, from the spans of two attention layers."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -102,9 +103,7 @@ class _Search:
     most: int
 
     def run(self, length: int, padding: int | None) -> RecoveredText:
-        vocabulary = dict(self.model.named_parameters(remove_duplicate=False))[
-            embedding_name(self.model)
-        ]
+        vocabulary = _embedding(self.model)
         device = vocabulary.device
         tokens = torch.arange(len(vocabulary), device=device)
         spans, stopped = self.usable(tokens, length)
@@ -210,9 +209,7 @@ class _Search:
         found: list[list[int]] = []
         for stop in range(len(passed), 0, -1):
             names = [torch.tensor(one, device=device) for one in passed[:stop]]
-            count = 1
-            for one in names:
-                count *= len(one)
+            count = math.prod(map(len, names))
             if count > self.most:
                 return found, (
                     f"{count} combinations of tokens are more than {self.most} sequences; raise "
@@ -276,8 +273,13 @@ def _explained(rows: list[list[int]]) -> list[list[int]]:
     return [row for row in rows if len(set(row)) > 1 or row[0] not in begun]
 
 
+def _embedding(model: nn.Module) -> Tensor:
+    """The embedding of each token ``[V, d]``."""
+    return dict(model.named_parameters(remove_duplicate=False))[embedding_name(model)]
+
+
 def _width(model: nn.Module) -> int:
-    return dict(model.named_parameters(remove_duplicate=False))[embedding_name(model)].shape[1]
+    return _embedding(model).shape[1]
 
 
 def _check(grads: Grads, known: Params) -> None:
