@@ -1,6 +1,7 @@
 """Kept updates whose leak is planted or absent, through the command."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,25 @@ def federation(folder: Path, name: str, *words: object, function: str = "task") 
     return run("federation", "kept", "--task", f"{name}:{function}", *words, cwd=folder)
 
 
-def told(folder: Path, name: str, *words: object) -> dict[str, Any]:
-    ended = federation(folder, name, *words, "--json", "--out", "run")
+def told(folder: Path, name: str, *words: object, out: str = "run") -> dict[str, Any]:
+    ended = federation(folder, name, *words, "--json", "--out", out)
     assert ended.returncode == 0, ended.stderr
     found: dict[str, Any] = json.loads(ended.stdout)
     return found
 
 
-def single_records(folder: Path) -> str:
-    """Two clients with one record each, one step, two rounds."""
+ONE_STEP = Protocol(rounds=2, lr=0.1, batch_size=1)
+MOMENTUM = Protocol(
+    rounds=1,
+    lr=2.0,
+    batch_size=1,
+    epochs=4,
+    optimizer=partial(torch.optim.SGD, lr=2.0, momentum=0.9),
+)
+
+
+def single_records(folder: Path, protocol: Protocol = ONE_STEP) -> str:
+    """Two clients with one record each."""
     x, public = normal(2, 12, name="x"), normal(40, 12, name="public")
     y = torch.arange(40) % 4
     return keep_federation(
@@ -35,9 +46,9 @@ def single_records(folder: Path) -> str:
         SMOOTH,
         [(x[:1], y[:1]), (x[1:], y[1:2])],
         (public, y),
-        Protocol(rounds=2, lr=0.1, batch_size=1),
+        protocol,
         {},
-        config={"lr": 0.1, "local-epochs": 1, "batch-size": 1},
+        config={"lr": protocol.lr, "local-epochs": protocol.epochs, "batch-size": 1},
     )
 
 
@@ -51,6 +62,22 @@ def test_single_records_are_rebuilt_in_every_round(tmp_path: Path) -> None:
         (1, "0"), (1, "1"), (2, "0"), (2, "1"),
     }  # fmt: skip
     assert all(one["value"] > 30 > one["chance"] + 10 for one in found["updates"])
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "let the clients train with it" in page
+    assert "--defense" not in page, "this command has no such option"
+
+
+@pytest.mark.calibration
+def test_steps_with_momentum_are_simulated(tmp_path: Path) -> None:
+    """Long steps are far from one gradient: only their simulation finds every record."""
+    name = single_records(tmp_path, MOMENTUM)
+    words = ("--ask", "reconstruction", "--only-round", 1, "--iterations", 300)
+    psnr = []
+    for out, more in (("one", ()), ("steps", ("--simulate",))):
+        found = told(tmp_path, name, *words, *more, "--momentum", 0.9, out=out)["reconstruction"]
+        psnr.append([one["value"] for one in found["updates"]])
+    as_one, steps = psnr
+    assert min(as_one) < 30 < 60 < min(steps), psnr
 
 
 def test_a_finished_part_is_not_played_again(tmp_path: Path) -> None:
@@ -147,7 +174,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         (["--adversary", "rmia"], "--adversary rmia trains models of its own"),
         (["--momentum", 1.5], "--momentum is 1.5"),
         (["--secret", "scaner"], "no secret 'scaner' in the task's Dataset; did you mean"),
-        (["--simulate", "--momentum", 0.5, "--ask", "reconstruction"], "leave out --simulate"),
+        (["--simulate", "--images", 3, "--ask", "reconstruction"], "leave out --simulate"),
         (["--local-steps", 2, "--local-epochs", 2], "name two lengths of a round"),
     ],
 )

@@ -89,7 +89,8 @@ class FederationSpec(Spec):
     simulate: Annotated[
         Truth,
         Setting(
-            "simulate the local steps of plain SGD: slower, but right at any learning rate",
+            "simulate the local steps, with momentum or without: slower, but right at any learning "
+            "rate",
             panel=ATTACK,
         ),
     ] = False

@@ -108,5 +108,5 @@ def next_steps(sections: Sequence[Section]) -> list[str]:
         ]
     effects = [section.effect.text for section in sections if section.effect is not None]
     if not effects and top.level in LEAKS:
-        effects = ["No defense was tried. Name one with `--defense` to see what it is worth."]
+        effects = list(dict.fromkeys(section.untried for section in sections))
     return steps + effects

@@ -119,6 +119,7 @@ class Section:
         missing: requested parts that were not completed, one sentence each.
         warnings: what makes the figures mean something else, each with what to do.
         effect: effect of the best defense; None without defenses.
+        untried: the next step where a leak is shown and no defense was tried.
         next_command: the command that improves this answer; empty for none.
         nav: anchors inside and their titles.
         style: CSS of this section.
@@ -135,6 +136,7 @@ class Section:
     missing: Sequence[str] = ()
     warnings: Sequence[str] = ()
     effect: DefenseEffect | None = None
+    untried: str = "No defense was tried. Name one with `--defense` to see what it is worth."
     next_command: str = ""
     nav: Sequence[tuple[str, str]] = ()
     style: str = ""

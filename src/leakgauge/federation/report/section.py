@@ -30,6 +30,11 @@ PACKAGE = "leakgauge.federation.report"
 PARTS = ("updates", "rounds", "clients", "public")
 """Sizes, in the order of the report."""
 
+_UNTRIED = (
+    "Updates that were sent are judged as they are. To see what a defense is worth, let the "
+    "clients train with it, and audit what they send then."
+)
+
 
 def section(answer: Answer, question: Question, folder: Path) -> Section:
     """Return the section of an answer. The same measurements give the same bytes.
@@ -71,6 +76,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
         lines=[Line(quoted(one.text), one.level, one.words, TITLES[t.ask]) for t, one in found],
         missing=answer.missing,
         warnings=list(answer.run.warnings),
+        untried=_UNTRIED,
         nav=_nav(at, pictures=bool(pictures), posteriors=any("posterior" in one for one in notes)),
         style=files(PACKAGE).joinpath("section.css").read_text("utf-8"),
         private=bool(pictures),

@@ -212,10 +212,10 @@ def _notes(prepared: Prepared) -> Sequence[str]:
             "mean gradient is like the update's (--images)"
         )
     several = (one for one in prepared.kept.updates if _steps(prepared, one) > 1)
-    if any(prepared.known(one).momentum for one in several):
+    if not prepared.spec.simulate and any(prepared.known(one).momentum for one in several):
         notes.append(
             "clients use momentum: their change of weights is scaled to a mean gradient as if the "
-            "gradient were the same at each step"
+            "gradient were the same at each step; --simulate takes the steps themselves"
         )
     if not prepared.held:
         notes.append("the clients' records are not known here, so rebuilt ones are not scored")

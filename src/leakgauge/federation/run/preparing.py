@@ -21,6 +21,7 @@ from leakgauge.federation.words import (
 )
 from leakgauge.integrations.kept_reading import Kept, KeptUpdate, read_kept
 from leakgauge.integrations.training_settings import LocalTraining
+from leakgauge.inversion.run.prepare_update import local_steps
 
 if TYPE_CHECKING:
     from leakgauge.data.source import Source
@@ -155,14 +156,20 @@ def _check_reconstruction(prepared: Prepared) -> None:
             prepared.known(one).lr is not None,
             f"{one.name}: nothing that was kept tells the clients' learning rate; give --local-lr",
         )
-        require(
-            not (prepared.spec.simulate and prepared.known(one).momentum),
-            f"{one.name}: steps with momentum cannot be simulated; leave out --simulate",
-        )
+        if prepared.spec.simulate:
+            _check_steps(prepared, one)
     require(
         not prepared.data.y.is_floating_point(),
         "labels are numbers, which no search infers from an update",
     )
+
+
+def _check_steps(prepared: Prepared, one: KeptUpdate) -> None:
+    update = one.update(prepared.task.model, prepared.training)
+    try:
+        local_steps(update, count_of(prepared, one))
+    except InputError as error:
+        raise InputError(f"{one.name}: {error}") from error
 
 
 def _check_membership(prepared: Prepared) -> None:
