@@ -52,7 +52,7 @@ def drawn(comparison: Comparison) -> list[Chart]:
 def test_defenses_stand_by_advantage_and_by_the_auroc_of_the_task() -> None:
     tradeoff, *rounds = drawn(of_grid(list(DEFENSES)))
     assert tradeoff.caption.startswith("Advantage (upwards) against AUROC of the task")
-    assert tradeoff.note == "1: sign; 2: prune:rate=0.9"
+    assert tradeoff.names == ["none", "sign", "prune:rate=0.9"]
     assert "none, static: advantage 0.866, AUROC of the task 0.905" in tradeoff.says
     assert len(rounds) == 5  # one undefended, and a static and an adaptive one of each defense
     assert len({one.caption for one in rounds}) == 5
@@ -74,5 +74,6 @@ def test_the_page_has_both() -> None:
     page = render_comparison(
         comparison, METRICS, charts=lambda found, each: QUESTION.charts(found, each)
     )
-    for words in ("plain sum of the rounds so far", "adaptive", "1: sign; 2: prune:rate=0.9"):
+    assert "<li>none</li><li>sign</li><li>prune:rate=0.9</li>" in page
+    for words in ("plain sum of the rounds so far", "adaptive"):
         assert words in visible(page)

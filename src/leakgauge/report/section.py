@@ -154,6 +154,7 @@ class Chart:
         svg: the chart; None without data.
         legend: HTML below it.
         note: a sentence below it.
+        names: what its numbers 1, 2, ... stand for.
     """
 
     caption: str
@@ -161,3 +162,4 @@ class Chart:
     svg: Markup | None
     legend: Markup = Markup("")  # noqa: RUF009 - immutable
     note: str = ""
+    names: Sequence[str] = ()

@@ -63,13 +63,12 @@ def _against_utility(groups: Sequence[Group]) -> list[Chart]:
 
 def _tradeoff(title: str, groups: Sequence[Group], position: int) -> Chart:
     defenses = list(dict.fromkeys(plain(one.settings["defense"]) for one in groups))
-    numbers = {name: at for at, name in enumerate((one for one in defenses if one != NONE), 1)}
     points = []
     for one in groups:
         name = plain(one.settings["defense"])
         kind = NONE if name == NONE else one.knowledge
         figures = one.figures
-        mark = str(numbers.get(name, 0))
+        mark = str(defenses.index(name) + 1)
         points.append(Point(mark, kind, figures[TASK_AUROC], figures[ADVANTAGE]))
     across = METRICS[TASK_AUROC].title
     svg = draw(points, across=across, chance=0.0, constants=(), name=f"utility-{position}")
@@ -77,7 +76,7 @@ def _tradeoff(title: str, groups: Sequence[Group], position: int) -> Chart:
         caption=_caption(f"Advantage (upwards) against {across} (rightwards)", title),
         says="; ".join(_said(one) for one in groups),
         svg=svg,
-        note="; ".join(f"{at}: {name}" for name, at in numbers.items()),
+        names=defenses,
     )
 
 

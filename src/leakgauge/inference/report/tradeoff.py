@@ -1,6 +1,7 @@
 """The chart of defenses: leakage against the model's utility."""
 
 import math
+import statistics
 from collections.abc import Sequence
 
 from markupsafe import Markup
@@ -62,8 +63,10 @@ def draw(
             axes.axvline(constant, color=MUTED, linewidth=1.2, linestyle=(0, (1, 2)))
         for point in points:
             _draw_point(axes, point)
-        sides = [x for p in points for x in (p.utility.low, p.utility.high)] + [*constants]
-        pad = max(0.01, 0.08 * (max(sides) - min(sides)))
+        # One wide interval would squeeze all points, so it may run out of the picture.
+        room = statistics.median([p.utility.high - p.utility.low for p in points])
+        sides = [p.utility.value for p in points] + [*constants]
+        pad = max(0.01, room, 0.08 * (max(sides) - min(sides)))
         axes.set_xlim(min(sides) - pad, max(sides) + pad)
         lowest = min(chance, *(p.leakage.low for p in points))
         axes.set_ylim(math.floor(10 * (lowest - 0.04)) / 10, 1.04)
