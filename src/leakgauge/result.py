@@ -48,6 +48,14 @@ class Result:
         return self.run.missing
 
     @property
+    def warnings(self) -> list[str]:
+        """What makes figures mean something else, each once, with what to do.
+
+        The command line prints the same lines.
+        """
+        return list(dict.fromkeys(text for one in self.sections for text in one.warnings))
+
+    @property
     def not_asked(self) -> Sequence[str]:
         """For each question that the data do not allow, why, and what would allow it."""
         return self.run.description.notes

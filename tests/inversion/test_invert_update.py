@@ -6,6 +6,7 @@ import os
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -244,7 +245,9 @@ def test_simulation_finds_what_one_batch_does_not() -> None:
 def test_a_large_rate_warns_unless_it_is_simulated(go: Go) -> None:
     x, y = truth(4, *PICTURE), torch.tensor([0, 1, 2, 3])
     far = trained(x, y, lr=0.5, size=1)
-    (warning,) = told(go, far, "--iterations", 2)["warnings"]
+    found = told(go, far, "--iterations", 2)
+    (warning,) = found["warnings"]
+    assert warning in unescape(Path(found["report"]).read_text("utf-8"))
     assert "simulate the local steps" in warning
     assert "warning: the weights drift by" in go(far, "--iterations", 2)[2]
     known = replace(far, labels=y)

@@ -1,4 +1,6 @@
-"""The pictures of a result: what they show agrees with the data and with the figures."""
+"""What a result gives beside figures: pictures, which agree with them, and warnings."""
+
+from html import unescape
 
 import numpy as np
 import pytest
@@ -29,3 +31,12 @@ def test_a_result_has_the_true_and_the_rebuilt_images() -> None:
 def test_redacted_results_have_no_pictures() -> None:
     redacted = {**SMALL, "reconstruction.redact": True, "reconstruction.iterations": 3}
     assert lg.audit(DATA, "reconstruction", settings=redacted).pictures == {}
+
+
+def test_python_users_read_warnings_once() -> None:
+    steps = {"reconstruction.local_steps": 2, "reconstruction.simulate": True}
+    result = lg.audit(DATA, "reconstruction", settings={**SMALL, **steps}, defenses=["sign"])
+    assert len(result.warnings) == len(set(result.warnings))
+    (dealt,) = [text for text in result.warnings if "ascending order" in text]
+    assert dealt in unescape(result.to_html())
+    assert lg.audit(DATA, "reconstruction", settings=SMALL).warnings == []

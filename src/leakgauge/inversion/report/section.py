@@ -95,6 +95,7 @@ def section_of(
             *_labels(answer, labels),
         ],
         missing=answer.missing,
+        warnings=list(answer.run.warnings),
         effect=effect_of(tests),
         next_command=next_command(answer.run.settings, worst(_undefended(tests))[1].level),
         nav=_nav(values),

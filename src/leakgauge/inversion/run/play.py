@@ -70,14 +70,16 @@ def run(spec: InversionSpec, source: Source, folder: WorkFolder, progress: Progr
         progress.note(NO_WEIGHTS)
     outcome = _play(spec, scenario, lpips, folder, progress)
     _keep(folder, spec, scenario, outcome.played)
-    for warning in dict.fromkeys(text for _, one in outcome.played for text in one.warnings):
+    warnings = list(dict.fromkeys(text for _, one in outcome.played for text in one.warnings))
+    for warning in warnings:
         progress.warn(warning)
     measurements = [
         measurement
         for attempt, rebuilt in outcome.played
         for measurement in measurements_of(attempt, source.name, rebuilt)
     ]
-    return Answer(described, measurements, outcome.missing, outcome.stopped)
+    run = replace(described, warnings=warnings)
+    return Answer(run, measurements, outcome.missing, outcome.stopped)
 
 
 def _play(

@@ -96,7 +96,7 @@ def run_update(
     facts["labels"] = None if spec.redact else received.labels.tolist()
     keep_facts(folder.files, [facts])
     measurement = measurement_of(received, spec, settings, name=described.data["name"])
-    return Answer(described, (measurement,))
+    return Answer(replace(described, warnings=list(received.warnings)), (measurement,))
 
 
 def _described(spec: InversionSpec, source: Source, prepared: PreparedUpdate) -> Run:
