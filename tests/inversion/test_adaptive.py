@@ -251,6 +251,23 @@ def test_settings_take_images_as_smoother_against_a_defense() -> None:
     assert adapted_settings(table, parse_defense("sign", batch_size=1), model).total_variation == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("noise:std=0.02", "none"),
+        ("dpsgd:clip=1,noise=0.02", "clip:l2=1"),
+    ],
+)
+def test_faint_noise_is_ignored_and_strong_noise_is_not(text: str, same: str) -> None:
+    model, plain = nn.Linear(50, 2, bias=False), preset("inverting-gradients")
+    noisy, quiet = (parse_defense(one, batch_size=1) for one in (text, same))
+    # The noise has the norm 0.02 * 10 = 0.2: a fifth of an update of norm 1, and two of norm 0.1.
+    faint, strong = ({"weight": torch.full((1, 2, 50), value)} for value in (0.1, 0.01))
+    assert adapted_settings(plain, noisy, model, faint) == adapted_settings(plain, quiet, model)
+    assert adapted_settings(plain, noisy, model, strong) == adapted_settings(plain, noisy, model)
+    assert adapted_settings(plain, noisy, model, faint) != adapted_settings(plain, noisy, model)
+
+
 @pytest.mark.parametrize("text", ["prune:rate=0.9", "sign"])
 def test_zeros_of_a_known_defense_do_not_stretch_layers(text: str) -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2))

@@ -119,7 +119,7 @@ def test_several_methods_and_epochs_are_told(go: Go) -> None:
     assert len(found["per_image"]) == 4
 
 
-@pytest.mark.parametrize("defense", ["prune:rate=0.9", "sign", "noise:std=0.01"])
+@pytest.mark.parametrize("defense", ["prune:rate=0.9", "sign", "noise:std=0.3"])
 def test_a_defense_is_attacked_without_and_with_knowing_it(go: Go, defense: str) -> None:
     found = told(go, "--method", "agic", "--defense", defense)["results"]
     assert [one["knowledge"] for one in found] == ["static", "static", "adaptive"]

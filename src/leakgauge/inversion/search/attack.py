@@ -111,7 +111,7 @@ def attack(
             rng=stream(seed, "labels"),
         ).labels
     if known.defense:
-        settings = adapted_settings(settings, client.defense, task.model)
+        settings = adapted_settings(settings, client.defense, task.model, grads)
     settings = settings_for(settings, local, unknown=known.unknown)
     return reconstruct(
         task,
