@@ -235,6 +235,19 @@ def test_an_attacker_who_knows_of_noise_weighs_the_whole_update_alike() -> None:
         torch.testing.assert_close(adaptive[0].losses[at, 0], relative)
 
 
+def test_noise_is_measured_against_what_the_client_sent() -> None:
+    """A change of weights is a rate times as long as the gradient that it is read as."""
+    faint = parse_defense("noise:std=0.001", batch_size=1)
+    one, steps = Client(1, defense=faint), Client(1, 2, 1e-4, defense=faint)
+    first = {}
+    for client in (one, steps):
+        x, y = people(2, client.records)
+        told_of = [told(x, y, COSINE, client, labels=y, defense=d)[0] for d in (False, True)]
+        first[client.steps] = [found.losses[:, 0].tolist() for found in told_of]
+    assert first[1][0] == first[1][1], "faint noise in a gradient"
+    assert first[2][0] != first[2][1], "the same noise drowns a short change"
+
+
 @pytest.mark.parametrize("text", ["sign", "prune:rate=0.9,whole=1"])
 def test_an_attacker_who_knows_of_signs_or_pruning_changes_its_objective_once(text: str) -> None:
     x, y = people(2, 1)

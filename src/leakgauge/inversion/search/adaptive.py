@@ -23,7 +23,6 @@ TOTAL_VARIATION = 0.05
 """Smallest weight of the total variation against a defended update. Of 0.003 to 0.1, on eight
 training images of CIFAR-10 and an untrained slim net, it or the next was best for each defense."""
 
-
 FAINT = 0.25
 """Largest share of the update's norm at which noise is ignored. Eight training images of CIFAR-10
 and an untrained slim net: the static attack came nearer up to a share of 0.2, the adaptive one from
@@ -109,14 +108,15 @@ def noise_share(defense: Defense, sent: Grads) -> float:
 
     Args:
         defense: as the client applied it.
-        sent: the updates, leaf ``[T, *p]``.
+        sent: the updates as clients sent them, leaf ``[T, *p]``.
 
     >>> from leakgauge.defenses import Noise
     >>> noise_share(Noise(0.1).build(batch_size=1), {"w": torch.tensor([[0.6, 0.8]])})
     0.1414...
     """
-    rows = torch.cat([flat_leaf(leaf).double() for leaf in sent.values()], dim=1)
-    return float((defense.noise_std * rows.shape[1] ** 0.5 / rows.norm(dim=1)).mean())
+    rows = [flat_leaf(leaf) for leaf in sent.values()]
+    norms = torch.stack([row.double().square().sum(1) for row in rows]).sum(0).sqrt()
+    return float((defense.noise_std * sum(row.shape[1] for row in rows) ** 0.5 / norms).mean())
 
 
 def adapted_settings(
@@ -131,7 +131,7 @@ def adapted_settings(
         settings: of the static attack.
         defense: as the client applied it.
         model: the attacked one; it decides the layer weights.
-        sent: the updates, leaf ``[T, *p]``; None never takes noise for faint.
+        sent: the updates as clients sent them, leaf ``[T, *p]``; None never takes noise for faint.
 
     Returns:
         ``settings`` themselves where knowledge of the defense changes nothing. Without a weight of

@@ -111,7 +111,7 @@ def attack(
             rng=stream(seed, "labels"),
         ).labels
     if known.defense:
-        settings = adapted_settings(settings, client.defense, task.model, grads)
+        settings = adapted_settings(settings, client.defense, task.model, _as_sent(sent))
     settings = settings_for(settings, local, unknown=known.unknown)
     return reconstruct(
         task,
@@ -177,6 +177,13 @@ def assumptions(task: Task, client: Client, known: Knowledge) -> tuple[str, ...]
     if client.training and any(map(draws, in_training(task).model.modules())):
         said.append(WITHOUT_DROPOUT)
     return tuple(said)
+
+
+def _as_sent(sent: Sent) -> Grads:
+    """Return the gradients or changes on the scale on which the defense changed them."""
+    if not sent.updates:
+        return sent.grads
+    return {name: torch.stack([one.values[name] for one in sent.updates]) for name in sent.grads}
 
 
 def _read(sent: Sent, local: LocalSteps | None, known: Knowledge) -> Grads:
