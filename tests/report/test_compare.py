@@ -20,6 +20,7 @@ from leakgauge.report.compare import (
     Played,
     beside_paper,
     groups,
+    telling,
     varying,
 )
 from leakgauge.report.compare_page import render_comparison
@@ -292,6 +293,37 @@ def test_what_comes_with_the_data_parts_no_charts_and_has_no_column() -> None:
     page = render_comparison(comparison(cells), METRICS)
     assert re.findall(r'<th scope="col">([^<]+)</th>', page) == ["Data", "Seeds", "AUROC"]
     assert "label of" not in page
+
+
+def test_charts_of_two_grids_are_told_apart_in_few_words() -> None:
+    """Each grid has one question alone, and its own prior; only the question is named."""
+    grids = {
+        ask: {f"{ask}{size}": played(record(0.8), ask=ask, prior=prior, batch_size=size)
+              for size in (4, 16)}
+        for ask, prior in (("property", "empirical"), ("proportion", "uniform"))
+    }  # fmt: skip
+    cells = {key: one for grid in grids.values() for key, one in grid.items()}
+    two = comparison(cells, grids=[list(grid) for grid in grids.values()])
+    page = render_comparison(two, METRICS)
+    captions = re.findall(r"<figcaption>([^<]+)</figcaption>", page)
+    assert captions == [f"AUROC along batch size: ask {ask}" for ask in grids]
+
+
+def test_a_title_names_more_where_few_settings_would_merge_charts() -> None:
+    """Question and batch size tell all cells apart, and yet two losses are no one line."""
+    cells = {
+        f"{ask}{size}": played(record(0.8), ask=ask, batch_size=size, loss=loss)
+        for ask, loss, sizes in (("user", "a", (1, 4)), ("user", "b", (16, 64)),
+                                 ("property", "b", (1, 4)))
+        for size in sizes
+    }  # fmt: skip
+    each = groups(cells, METRICS)
+    apart = telling([one.settings for one in each])
+    assert apart == ["ask", "batch_size"]
+    found = sweep.sweep_charts(each, [], METRICS, apart=apart)
+    assert [one.title for one in found] == [
+        "ask user, loss a", "ask user, loss b", "ask property, loss b",
+    ]  # fmt: skip
 
 
 def test_nothing_is_drawn_where_only_the_seed_varies() -> None:

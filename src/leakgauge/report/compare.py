@@ -17,6 +17,9 @@ from leakgauge.results.metrics import Metric, metric_named, over_seeds
 
 STATIC = "static"
 
+MAIN = ("data", "ask", "adversary", "defense")
+"""Settings that a page names before others."""
+
 
 @dataclass(frozen=True)
 class Played:
@@ -185,6 +188,35 @@ def follows(name: str, other: str, settings: Sequence[Mapping[str, Any]]) -> boo
     """
     pairs = {json.dumps([one[other], one[name]], sort_keys=True) for one in settings}
     return len(pairs) == len({json.dumps(one[other], sort_keys=True) for one in settings})
+
+
+def main_first(names: Sequence[str]) -> list[str]:
+    """Return names of settings, the main ones first.
+
+    >>> main_first(["batch_size", "ask", "data"])
+    ['data', 'ask', 'batch_size']
+    """
+    first = [name for name in MAIN if name in names]
+    return first + [name for name in names if name not in first]
+
+
+def telling(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return names of settings that tell cells apart, the main ones first.
+
+    A setting that tells no more cells apart than those before it is left out.
+
+    >>> telling([{"ask": "user", "lr": 1, "k": 1}, {"ask": "property", "lr": 2, "k": 1}])
+    ['ask']
+    """
+    names: list[str] = []
+    for name in main_first(varying(settings)):
+        if _kinds(settings, [*names, name]) > _kinds(settings, names):
+            names.append(name)
+    return names
+
+
+def _kinds(settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
+    return len({json.dumps([one[name] for name in names], sort_keys=True) for one in settings})
 
 
 def by_knowledge(

@@ -12,6 +12,8 @@ from leakgauge.report.compare import (
     beside_paper,
     follows,
     groups,
+    main_first,
+    telling,
     varying,
 )
 from leakgauge.report.section import LEVELS, Badge, Chart
@@ -24,7 +26,6 @@ OwnCharts = Callable[[Comparison, Sequence[Group]], Sequence[Chart]]
 
 Judge = Callable[[Group], Badge | None]
 
-_FIRST = ("data", "ask", "adversary", "defense")
 _ROLES = ("label", "secret", "group", "drop", "bins")
 
 
@@ -59,6 +60,7 @@ def render_comparison(
         "own": charts(comparison, each),
         "groups": each,
         "names": _columns(settings),
+        "telling": telling(settings),
         "metrics": _measured(each, metrics),
         "metric_names": titles(metrics),
         "signed": signed,
@@ -105,11 +107,10 @@ def _charts(
     comparison: Comparison, each: Sequence[Group], metrics: Mapping[str, Metric]
 ) -> list[dict[str, Any]]:
     """Return the charts of each grid in which a setting varies."""
-    shown = []
+    shown, apart = [], telling([group.settings for group in each])
     for number, keys in enumerate(comparison.grids, start=1):
-        drawn = sweep.sweep_charts(
-            [group for group in each if set(group.keys) & set(keys)], comparison.paper, metrics
-        )
+        cells = [group for group in each if set(group.keys) & set(keys)]
+        drawn = sweep.sweep_charts(cells, comparison.paper, metrics, apart=apart)
         limits = sweep.limits_of(drawn)
         shown += [
             {
@@ -127,11 +128,10 @@ def _charts(
 
 def _columns(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the settings that vary, the main ones first, without those the data determine."""
-    names = varying(settings)
-    first = [name for name in _FIRST if name in names]
-    rest = [name for name in names if name not in first]
-    return first + [
-        name for name in rest if not (name in _ROLES and follows(name, "data", settings))
+    return [
+        name
+        for name in main_first(varying(settings))
+        if not (name in _ROLES and follows(name, "data", settings))
     ]
 
 

@@ -106,7 +106,11 @@ class SweepChart:
 
 
 def sweep_charts(
-    cells: Sequence[Group], paper: Sequence[PaperFigure], metrics: Mapping[str, Metric]
+    cells: Sequence[Group],
+    paper: Sequence[PaperFigure],
+    metrics: Mapping[str, Metric],
+    *,
+    apart: Sequence[str] = (),
 ) -> list[SweepChart]:
     """Return the charts of one grid; none where only the seed varies.
 
@@ -114,6 +118,7 @@ def sweep_charts(
         cells: the grid's cells, grouped over their seeds.
         paper: the paper's figures.
         metrics: by name; charts show the first headline metric that the grid measured.
+        apart: the settings that tell the cells of all grids of the page apart, for the titles.
     """
     settings = [group.settings for group in cells]
     names = varying(settings)
@@ -124,10 +129,11 @@ def sweep_charts(
     metric = headline_of(cells, metrics)
     if metric is None:
         return []
+    titled = _titled(settings, others, [one for one in apart if one in others or one not in names])
     by_title: dict[str, list[Mark]] = {}
     for group in cells:
         if metric in group.figures:
-            by_title.setdefault(_title(group.settings, others), []).append(
+            by_title.setdefault(title_of(group.settings, titled), []).append(
                 Mark(
                     group.settings[axis],
                     group.knowledge,
@@ -252,7 +258,24 @@ def _numbers(sweep: SweepChart) -> list[str]:
     return [str(i) for i in range(1, len(sweep.values) + 1)]
 
 
-def _title(settings: Mapping[str, Any], names: Sequence[str]) -> str:
+def _titled(
+    settings: Sequence[Mapping[str, Any]], others: Sequence[str], few: Sequence[str]
+) -> list[str]:
+    """Return the few settings for titles, and more where they do not tell the others apart."""
+    wanted = len({title_of(one, others) for one in settings})
+    names = list(few)
+    for name in others:
+        if len({title_of(one, names) for one in settings}) < wanted and name not in names:
+            names.append(name)
+    return names
+
+
+def title_of(settings: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Return the values of these settings in words.
+
+    >>> title_of({"ask": "user", "batch_size": 8, "lr": 1}, ["ask", "batch_size"])
+    'ask user, batch size 8'
+    """
     return ", ".join(f"{name.replace('_', ' ')} {plain(settings[name])}" for name in names)
 
 

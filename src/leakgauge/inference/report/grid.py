@@ -13,9 +13,10 @@ from leakgauge.inference.report.headline import leading
 from leakgauge.inference.report.titles import adversary_tests
 from leakgauge.inference.report.tradeoff import draw
 from leakgauge.inference.run.over_seeds import combined
-from leakgauge.report.compare import Comparison, Group, varying
+from leakgauge.report.compare import Comparison, Group, telling
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Chart
+from leakgauge.report.sweep import title_of
 from leakgauge.report.wording import number, plain
 from leakgauge.results.scores import ADVANTAGE, AUROC, TASK_AUROC
 from leakgauge.runs.spec import NONE
@@ -50,10 +51,10 @@ def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
 def _against_utility(groups: Sequence[Group]) -> list[Chart]:
     """Advantage against the AUROC of the task (Li et al., CCS 2024, Figure 6)."""
     measured = [one for one in groups if {ADVANTAGE, TASK_AUROC} <= set(one.means)]
-    names = [name for name in varying([one.settings for one in measured]) if name != "defense"]
+    names = telling([_undefended(one.settings) for one in measured])
     by_title: dict[str, list[Group]] = {}
     for one in measured:
-        by_title.setdefault(_title(one.settings, names), []).append(one)
+        by_title.setdefault(title_of(one.settings, names), []).append(one)
     return [
         _tradeoff(title, several, position)
         for position, (title, several) in enumerate(by_title.items())
@@ -95,7 +96,7 @@ def _over_rounds(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]
         return []
     tests = [test for _, test in found]
     floor = of_tests.common_floor(tests, AUROC)
-    names = varying([one.settings for one, _ in found])
+    names = telling([one.settings for one, _ in found])
     several = len({one.knowledge for one, _ in found}) > 1
     return [
         Chart(
@@ -103,7 +104,7 @@ def _over_rounds(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]
                 "AUROC by round",
                 ", ".join(
                     part
-                    for part in (_title(one.settings, names), one.knowledge if several else "")
+                    for part in (title_of(one.settings, names), one.knowledge if several else "")
                     if part
                 ),
             ),
@@ -136,8 +137,8 @@ def _rounds_said(test: Test) -> str:
     )
 
 
-def _title(settings: Mapping[str, Any], names: Sequence[str]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {plain(settings[name])}" for name in names)
+def _undefended(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != "defense"}
 
 
 def _caption(what: str, title: str) -> str:
