@@ -219,6 +219,15 @@ def _kinds(settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
     return len({json.dumps([one[name] for name in names], sort_keys=True) for one in settings})
 
 
+def title_of(settings: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Return the values of these settings in words.
+
+    >>> title_of({"ask": "user", "batch_size": 8, "lr": 1}, ["ask", "batch_size"])
+    'ask user, batch size 8'
+    """
+    return ", ".join(f"{name.replace('_', ' ')} {plain(settings[name])}" for name in names)
+
+
 def by_knowledge(
     cells: Sequence[Played], metrics: Mapping[str, Metric]
 ) -> dict[str, dict[str, Measurement]]:

@@ -12,7 +12,7 @@ from matplotlib.ticker import NullLocator
 from matplotlib.transforms import ScaledTranslation, Transform
 
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
-from leakgauge.report.compare import STATIC, Group, PaperFigure, follows, varying
+from leakgauge.report.compare import STATIC, Group, PaperFigure, follows, title_of, varying
 from leakgauge.report.wording import number, plain
 from leakgauge.results.measurements import ACCUMULATED, Estimate
 from leakgauge.results.metrics import Metric
@@ -268,15 +268,6 @@ def _titled(
         if len({title_of(one, names) for one in settings}) < wanted and name not in names:
             names.append(name)
     return names
-
-
-def title_of(settings: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Return the values of these settings in words.
-
-    >>> title_of({"ask": "user", "batch_size": 8, "lr": 1}, ["ask", "batch_size"])
-    'ask user, batch size 8'
-    """
-    return ", ".join(f"{name.replace('_', ' ')} {plain(settings[name])}" for name in names)
 
 
 def _paper(group: Group, metric: str, paper: Sequence[PaperFigure]) -> float | None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -18,7 +17,7 @@ from leakgauge.guarantee.report.charts import (
 )
 from leakgauge.guarantee.report.sentences import BIASED, KEPT, VIOLATED
 from leakgauge.guarantee.spec import QUESTION
-from leakgauge.report.compare import Comparison, Group, Played, varying
+from leakgauge.report.compare import Comparison, Group, Played, telling, title_of, varying
 from leakgauge.report.section import Badge, Chart
 from leakgauge.report.wording import count, plain, short
 
@@ -83,7 +82,7 @@ def _epsilon_chart(
 
 
 def _of_scores(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
-    names = varying([group.settings for group in groups])
+    names = telling([group.settings for group in groups])
     return [
         _scores_chart(comparison.cells[group.keys[0]], names, number)
         for number, group in enumerate(groups)
@@ -92,7 +91,7 @@ def _of_scores(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
 
 def _scores_chart(played: Played, names: Sequence[str], number: int) -> Chart:
     audited = audited_guarantee(played.settings, played.measurements)
-    title = _title(played.settings, names)
+    title = title_of(played.settings, names)
     trials, low = count(played.settings["trials"]), short(audited.epsilon.estimate.low)
     return Chart(
         caption=f"Scores under both values{f': {title}' if title else ''}",
@@ -115,7 +114,7 @@ def _alongs(groups: Sequence[Group], axis: str) -> dict[str, list[Group]]:
         rest = {name: value for name, value in group.settings.items() if name != axis}
         sharing.setdefault(json.dumps(rest, sort_keys=True), []).append(group)
     return {
-        _title(along[0].settings, names): sorted(along, key=lambda group: group.settings[axis])
+        title_of(along[0].settings, names): sorted(along, key=lambda group: group.settings[axis])
         for along in sharing.values()
         if len(along) > 1
     }
@@ -130,7 +129,3 @@ def _point(cells: Mapping[str, Played], group: Group, axis: str) -> AxisPoint:
         group.figures[IN_SAMPLE],
         {name: float(np.mean([one[name] for one in theories])) for name in theories[0]},
     )
-
-
-def _title(settings: Mapping[str, Any], names: Sequence[str]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {plain(settings[name])}" for name in names)

@@ -13,10 +13,9 @@ from leakgauge.inference.report.headline import leading
 from leakgauge.inference.report.titles import adversary_tests
 from leakgauge.inference.report.tradeoff import draw
 from leakgauge.inference.run.over_seeds import combined
-from leakgauge.report.compare import Comparison, Group, telling
+from leakgauge.report.compare import Comparison, Group, telling, title_of
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Chart
-from leakgauge.report.sweep import title_of
 from leakgauge.report.wording import number, plain
 from leakgauge.results.scores import ADVANTAGE, AUROC, TASK_AUROC
 from leakgauge.runs.spec import NONE

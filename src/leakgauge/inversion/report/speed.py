@@ -9,9 +9,9 @@ from matplotlib.ticker import NullLocator
 
 from leakgauge.inversion.report.curves import drawn_style, line_style
 from leakgauge.report.charts import chart
-from leakgauge.report.compare import Group, varying
+from leakgauge.report.compare import Group, title_of, varying
 from leakgauge.report.section import Chart
-from leakgauge.report.wording import plain, short
+from leakgauge.report.wording import short
 from leakgauge.results.measurements import SECONDS
 
 Way = tuple[str, bool]
@@ -57,7 +57,7 @@ def _alike(groups: Sequence[Group]) -> dict[str, Times]:
         own = group.settings
         rest = {name: value for name, value in own.items() if name not in _FREE}
         key = json.dumps([rest, group.knowledge], sort_keys=True)
-        titles[key] = ", ".join(f"{name.replace('_', ' ')} {plain(own[name])}" for name in names)
+        titles[key] = title_of(own, names)
         way = str(own["method"]), bool(own["simulate"])
         times = found.setdefault(key, {}).setdefault(way, {})
         times[int(own["local_steps"])] = group.means[SECONDS].estimate.value

@@ -3,14 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup
 
 from leakgauge.report.charts import ACCENT, INK, chart
-from leakgauge.report.compare import Comparison, Group, varying
+from leakgauge.report.compare import Comparison, Group, title_of, varying
 from leakgauge.report.section import Chart
-from leakgauge.report.wording import number, percent, plain
+from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.metrics import over_seeds
 from leakgauge.tokens.metrics import GAP, INFORMATION, METRICS, MODEL
@@ -117,14 +116,10 @@ def _alongs(groups: Sequence[Group]) -> dict[str, list[Group]]:
         rest = {name: value for name, value in group.settings.items() if name != AXIS}
         sharing.setdefault(json.dumps(rest, sort_keys=True), []).append(group)
     return {
-        _title(along[0].settings, names): along
+        title_of(along[0].settings, names): along
         for along in sharing.values()
         if len({group.settings[AXIS] for group in along}) > 1
     }
-
-
-def _title(settings: Mapping[str, Any], names: Sequence[str]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {plain(settings[name])}" for name in names)
 
 
 def _measured(comparison: Comparison, along: Sequence[Group]) -> list[str]:
