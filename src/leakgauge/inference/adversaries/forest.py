@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.utils import check_array
 from torch import Tensor
 
 from leakgauge.core.checks import require_positive
@@ -120,22 +119,5 @@ class FittedForest:
 
     def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
         """Return log posteriors ``[n, m]`` for gradients with leaves ``[n, *p]``."""
-        share = share_of_votes(self.model, self.view(seen).cpu().numpy())
+        share = self.model.predict_proba(self.view(seen).cpu().numpy())
         return with_prior(smoothed_votes(share, self.settings.trees), self.log_prior)
-
-
-def share_of_votes(
-    forest: RandomForestClassifier, features: NDArray[np.floating]
-) -> NDArray[np.float64]:
-    """Return the forest's ``predict_proba`` ``[n, m]`` on features ``[n, D]``, faster.
-
-    Trials come in small chunks. On those scikit-learn takes far longer to schedule each tree than
-    the trees take to judge.
-
-    Raises:
-        ValueError: a feature is not a finite number.
-    """
-    checked = check_array(features, dtype=np.float32)
-    votes = [tree.tree_.predict(checked) for tree in forest.estimators_]
-    shares: NDArray[np.float64] = np.mean(votes, axis=0)
-    return shares
