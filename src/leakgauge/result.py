@@ -53,7 +53,9 @@ class Result:
 
         The command line prints the same lines.
         """
-        return list(dict.fromkeys(text for one in self.sections for text in one.warnings))
+        from leakgauge.report.page import warnings_of
+
+        return warnings_of(self.sections)
 
     @property
     def not_asked(self) -> Sequence[str]:

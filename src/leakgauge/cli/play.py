@@ -85,6 +85,7 @@ def play(
     from leakgauge.cli.options import check_device
     from leakgauge.evidence.controls import failures, plain_control, run_controls
     from leakgauge.evidence.parts import parts_of_audit
+    from leakgauge.report.page import warnings_of
     from leakgauge.runs.audit import describe, resolve, run_audit
     from leakgauge.runs.page import sections_of, write_report
 
@@ -113,7 +114,7 @@ def play(
             with bounded(max_memory), bars(notices) as progress:
                 checked = run_controls(path, answered, progress=progress, workers=workers)
     early = {text for one in audit.answers.values() for text in one.run.warnings}
-    for text in dict.fromkeys(text for one in sections for text in one.warnings):
+    for text in warnings_of(sections):
         if text not in early:
             notices.print(Text(f"warning: {text}", style="yellow"), soft_wrap=True)
     for text in failures(checked):

@@ -186,8 +186,7 @@ def follows(name: str, other: str, settings: Sequence[Mapping[str, Any]]) -> boo
     >>> follows("data", "label", [{"data": "a", "label": 1}, {"data": "b", "label": 1}])
     False
     """
-    pairs = {json.dumps([one[other], one[name]], sort_keys=True) for one in settings}
-    return len(pairs) == len({json.dumps(one[other], sort_keys=True) for one in settings})
+    return _kinds(settings, [other, name]) == _kinds(settings, [other])
 
 
 def main_first(names: Sequence[str]) -> list[str]:
@@ -208,11 +207,23 @@ def telling(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     >>> telling([{"ask": "user", "lr": 1, "k": 1}, {"ask": "property", "lr": 2, "k": 1}])
     ['ask']
     """
-    names: list[str] = []
-    for name in main_first(varying(settings)):
-        if _kinds(settings, [*names, name]) > _kinds(settings, names):
-            names.append(name)
-    return names
+    return told_apart(settings, [], main_first(varying(settings)))
+
+
+def told_apart(
+    settings: Sequence[Mapping[str, Any]], names: Sequence[str], more: Sequence[str]
+) -> list[str]:
+    """Return ``names``, and each of ``more`` that tells further cells apart.
+
+    >>> cells = [{"ask": "user", "lr": 1, "k": 1}, {"ask": "user", "lr": 2, "k": 1}]
+    >>> told_apart(cells, ["ask"], ["k", "lr"])
+    ['ask', 'lr']
+    """
+    found = list(names)
+    for name in more:
+        if _kinds(settings, [*found, name]) > _kinds(settings, found):
+            found.append(name)
+    return found
 
 
 def _kinds(settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
@@ -226,6 +237,20 @@ def title_of(settings: Mapping[str, Any], names: Sequence[str]) -> str:
     'ask user, batch size 8'
     """
     return ", ".join(f"{name.replace('_', ' ')} {plain(settings[name])}" for name in names)
+
+
+def along_axis(groups: Sequence[Group], axis: str) -> dict[str, list[Group]]:
+    """Return groups that differ in the axis alone, ascending, by a title of what they share."""
+    names = [name for name in varying([group.settings for group in groups]) if name != axis]
+    sharing: dict[str, list[Group]] = {}
+    for group in groups:
+        rest = {name: value for name, value in group.settings.items() if name != axis}
+        sharing.setdefault(json.dumps(rest, sort_keys=True), []).append(group)
+    return {
+        title_of(along[0].settings, names): sorted(along, key=lambda group: group.settings[axis])
+        for along in sharing.values()
+        if len({group.settings[axis] for group in along}) > 1
+    }
 
 
 def by_knowledge(

@@ -48,6 +48,7 @@ def render_comparison(
     settings = [group.settings for group in each]
     same = settings[0] if settings else {}
     badges = [badge(group) for group in each]
+    apart = telling(settings)
     values = {
         "worst": _worst(each, badges, metrics),
         "verdicts": Counter(one.words for one in badges if one is not None),
@@ -56,11 +57,11 @@ def render_comparison(
         "done": len(comparison.cells),
         "rows": beside_paper(comparison, metrics),
         "confidence": CONFIDENCE,
-        "charts": _charts(comparison, each, metrics),
+        "charts": _charts(comparison, each, metrics, apart),
         "own": charts(comparison, each),
         "groups": each,
         "names": _columns(settings),
-        "telling": telling(settings),
+        "telling": apart,
         "metrics": _measured(each, metrics),
         "metric_names": titles(metrics),
         "signed": signed,
@@ -104,10 +105,13 @@ def _worst(
 
 
 def _charts(
-    comparison: Comparison, each: Sequence[Group], metrics: Mapping[str, Metric]
+    comparison: Comparison,
+    each: Sequence[Group],
+    metrics: Mapping[str, Metric],
+    apart: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """Return the charts of each grid in which a setting varies."""
-    shown, apart = [], telling([group.settings for group in each])
+    """Return the charts of each grid in which a setting varies; ``apart`` as in sweep_charts."""
+    shown = []
     for number, keys in enumerate(comparison.grids, start=1):
         cells = [group for group in each if set(group.keys) & set(keys)]
         drawn = sweep.sweep_charts(cells, comparison.paper, metrics, apart=apart)

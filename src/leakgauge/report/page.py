@@ -56,7 +56,7 @@ def render_page(page: Page) -> str:
         "next_steps": next_steps(page.sections),
         "next_commands": [one.next_command for one in page.sections if one.next_command],
         "missing": missing_of(page),
-        "warnings": list(dict.fromkeys(one for each in page.sections for one in each.warnings)),
+        "warnings": warnings_of(page.sections),
         "private": any(section.private for section in page.sections),
         "versions": page.versions,
     }
@@ -67,6 +67,11 @@ def secrets_of(page: Page) -> list[str]:
     """Return the secrets of the summary's rows, or that of the first figure, each once."""
     rows = [row.secret for section in page.sections for row in section.rows if row.secret]
     return list(dict.fromkeys(rows or [one.secret for one in page.measurements[:1]]))
+
+
+def warnings_of(sections: Sequence[Section]) -> list[str]:
+    """Return what makes figures mean something else, each once."""
+    return list(dict.fromkeys(text for section in sections for text in section.warnings))
 
 
 def missing_of(page: Page) -> list[str]:

@@ -12,7 +12,15 @@ from matplotlib.ticker import NullLocator
 from matplotlib.transforms import ScaledTranslation, Transform
 
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
-from leakgauge.report.compare import STATIC, Group, PaperFigure, follows, title_of, varying
+from leakgauge.report.compare import (
+    STATIC,
+    Group,
+    PaperFigure,
+    follows,
+    title_of,
+    told_apart,
+    varying,
+)
 from leakgauge.report.wording import number, plain
 from leakgauge.results.measurements import ACCUMULATED, Estimate
 from leakgauge.results.metrics import Metric
@@ -129,7 +137,8 @@ def sweep_charts(
     metric = headline_of(cells, metrics)
     if metric is None:
         return []
-    titled = _titled(settings, others, [one for one in apart if one in others or one not in names])
+    few = [name for name in apart if name in others or name not in names]
+    titled = told_apart(settings, few, others)
     by_title: dict[str, list[Mark]] = {}
     for group in cells:
         if metric in group.figures:
@@ -256,18 +265,6 @@ def _is_log(sweep: SweepChart) -> bool:
 
 def _numbers(sweep: SweepChart) -> list[str]:
     return [str(i) for i in range(1, len(sweep.values) + 1)]
-
-
-def _titled(
-    settings: Sequence[Mapping[str, Any]], others: Sequence[str], few: Sequence[str]
-) -> list[str]:
-    """Return the few settings for titles, and more where they do not tell the others apart."""
-    wanted = len({title_of(one, others) for one in settings})
-    names = list(few)
-    for name in others:
-        if len({title_of(one, names) for one in settings}) < wanted and name not in names:
-            names.append(name)
-    return names
 
 
 def _paper(group: Group, metric: str, paper: Sequence[PaperFigure]) -> float | None:

@@ -1,6 +1,5 @@
 """Charts of audited guarantees for the page of a grid."""
 
-import json
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,7 +16,7 @@ from leakgauge.guarantee.report.charts import (
 )
 from leakgauge.guarantee.report.sentences import BIASED, KEPT, VIOLATED
 from leakgauge.guarantee.spec import QUESTION
-from leakgauge.report.compare import Comparison, Group, Played, telling, title_of, varying
+from leakgauge.report.compare import Comparison, Group, Played, along_axis, telling, title_of
 from leakgauge.report.section import Badge, Chart
 from leakgauge.report.wording import count, plain, short
 
@@ -60,7 +59,7 @@ def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
 def _along_axes(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
     made: list[Chart] = []
     for axis in _AXES:
-        for title, along in _alongs(groups, axis).items():
+        for title, along in along_axis(groups, axis).items():
             points = [_point(comparison.cells, group, axis) for group in along]
             legend = Markup("") if made else _legend(_KEYS_OF_EPSILON)
             made.append(_epsilon_chart(points, axis, title, legend, number=len(made)))
@@ -104,20 +103,6 @@ def _scores_chart(played: Played, names: Sequence[str], number: int) -> Chart:
 def _legend(keys: Mapping[str, str]) -> Markup:
     entry = Markup('<span class="key {}">{}</span>')
     return Markup("").join(entry.format(*one) for one in keys.items())
-
-
-def _alongs(groups: Sequence[Group], axis: str) -> dict[str, list[Group]]:
-    """Groups that differ only in the axis, ascending, by a title of what they share."""
-    sharing: dict[str, list[Group]] = {}
-    names = [name for name in varying([group.settings for group in groups]) if name != axis]
-    for group in groups:
-        rest = {name: value for name, value in group.settings.items() if name != axis}
-        sharing.setdefault(json.dumps(rest, sort_keys=True), []).append(group)
-    return {
-        title_of(along[0].settings, names): sorted(along, key=lambda group: group.settings[axis])
-        for along in sharing.values()
-        if len(along) > 1
-    }
 
 
 def _point(cells: Mapping[str, Played], group: Group, axis: str) -> AxisPoint:

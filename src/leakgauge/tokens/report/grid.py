@@ -1,13 +1,12 @@
 """Heat maps over batch sizes and checkpoints for the page of a grid (appendix C of the paper)."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from leakgauge.report.charts import ACCENT, INK, chart
-from leakgauge.report.compare import Comparison, Group, title_of, varying
+from leakgauge.report.compare import Comparison, Group, along_axis
 from leakgauge.report.section import Chart
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Measurement
@@ -43,7 +42,7 @@ def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
         groups: the cells by their settings, over seeds.
     """
     made: list[Chart] = []
-    for title, along in _alongs(groups).items():
+    for title, along in along_axis(groups, AXIS).items():
         for metric in _measured(comparison, along):
             squares = _squares(comparison, along, metric)
             name = f"{QUESTION}-heat-{len(made)}"
@@ -106,20 +105,6 @@ def _in_words(label: str, squares: Map) -> str:
         f"{label} is largest, {number(top.value)}, with batches of {size} at sub-epoch "
         f"{step}{accuracy}."
     )
-
-
-def _alongs(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Groups that differ only in the batch size, by a title of what they share."""
-    names = [name for name in varying([group.settings for group in groups]) if name != AXIS]
-    sharing: dict[str, list[Group]] = {}
-    for group in groups:
-        rest = {name: value for name, value in group.settings.items() if name != AXIS}
-        sharing.setdefault(json.dumps(rest, sort_keys=True), []).append(group)
-    return {
-        title_of(along[0].settings, names): along
-        for along in sharing.values()
-        if len({group.settings[AXIS] for group in along}) > 1
-    }
 
 
 def _measured(comparison: Comparison, along: Sequence[Group]) -> list[str]:
