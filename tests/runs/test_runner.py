@@ -225,6 +225,32 @@ def command(monkeypatch: pytest.MonkeyPatch, *args: object) -> int:
     return int(ended.value.code or 0)
 
 
+def test_it_prints_the_mean_of_each_setting(
+    folder: Path,
+    undisturbed: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, content in undisturbed.items():  # nothing is done again
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    assert command(monkeypatch, "run", folder / "six.yaml", "--out", tmp_path) == 0
+    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    found = [one for cell in finished(tmp_path) for one in read_measurements(cell.parent)]
+    for defense, knowledge in (("none", "static"), ("sign", "static"), ("sign", "adaptive")):
+        values = [
+            one.estimate.value
+            for one in found
+            if (one.defense, one.knowledge) == (defense, knowledge)
+            and (one.metric, one.round) == ("auroc", "accumulated")
+        ]
+        (line,) = [one for one in printed if one.startswith(f"defense {defense} {knowledge}")]
+        assert len(values) == 2
+        assert f" AUROC {sum(values) / 2:.3f} " in line
+        assert line.endswith(" 2")
+
+
 def test_json_and_report(
     folder: Path,
     undisturbed: dict[str, bytes],

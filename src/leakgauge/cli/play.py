@@ -17,6 +17,7 @@ from leakgauge.cli.judging import Judging, exit_with, gate_as_json, print_gate, 
 from leakgauge.cli.options import run_path
 from leakgauge.cli.progress import bars
 from leakgauge.cli.stopping import INTERRUPTED, stoppable
+from leakgauge.cli.styles import STYLES
 from leakgauge.core.memory import bounded
 from leakgauge.runs.question import answering
 
@@ -26,14 +27,6 @@ if TYPE_CHECKING:
     from leakgauge.runs.asking import Asked
     from leakgauge.runs.audit import AuditRun
     from leakgauge.runs.question import Question
-
-STYLES = {
-    "strong": "bold red",
-    "clear": "red",
-    "weak": "yellow",
-    "inconclusive": "magenta",
-    "none": "green",
-}
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ def _table(rows: "list[Difference]") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from leakgauge.cli.play import STYLES
+    from leakgauge.cli.styles import STYLES
     from leakgauge.report.wording import number, short, signed
 
     table = Table(box=None, padding=(0, 2, 0, 0))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -19,11 +18,11 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
-from rich.table import Table
 from rich.text import Text
 
 from leakgauge.catalog import questions
 from leakgauge.cli import options
+from leakgauge.cli.grid_tables import cells_table, paper_table
 from leakgauge.cli.judging import (
     Judging,
     exit_with,
@@ -38,12 +37,13 @@ from leakgauge.core.memory import bounded
 from leakgauge.runs.executors.executor import EXECUTORS, PROCESSES, make_executor
 
 if TYPE_CHECKING:
-    from leakgauge.report.compare import Comparison, Row
+    from leakgauge.report.compare import Comparison
     from leakgauge.results.measurements import Estimate
     from leakgauge.results.metrics import Metric
     from leakgauge.runs.cell import Outcome
     from leakgauge.runs.executors.executor import Executor
     from leakgauge.runs.grid import Grid
+    from leakgauge.runs.question import Question
 
 File = Annotated[Path, typer.Argument(help="a YAML file that describes a grid of experiments")]
 Size = Annotated[
@@ -137,7 +137,7 @@ def run(
             told = as_json(comparison, question.metrics, path, report)
             print(json.dumps({**told, **gate_as_json(gate)}, allow_nan=False))
         else:
-            _print_answer(comparison, question.metrics, report, time.perf_counter() - began)
+            _print_answer(comparison, question, report, time.perf_counter() - began)
             print_gate(gate, wide_console())
     exit_with(gate, refused=bool(refused))
 
@@ -257,14 +257,15 @@ def _named(outcome: "Outcome", grid: "Grid") -> str:
 
 
 def _print_answer(
-    comparison: "Comparison", metrics: "Mapping[str, Metric]", report: Path, seconds: float
+    comparison: "Comparison", question: "Question", report: Path, seconds: float
 ) -> None:
     from leakgauge.report.compare import beside_paper
 
-    console = Console()
-    rows = beside_paper(comparison, metrics)
-    if rows:
-        console.print(_table(rows, metrics))
+    console = wide_console()
+    rows = beside_paper(comparison, question.metrics)
+    table = paper_table(rows, question.metrics) if rows else cells_table(comparison, question)
+    if table is not None:
+        console.print(table)
     console.print(
         Text(
             f"{len(comparison.cells)} of {comparison.asked} cells; report: {report}  "
@@ -272,27 +273,6 @@ def _print_answer(
         ),
         soft_wrap=True,
     )
-
-
-def _table(rows: "list[Row]", metrics: "Mapping[str, Metric]") -> Table:
-    from leakgauge.report.wording import interval, number, plain, signed
-
-    table = Table(title="ours beside the paper's", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("figure", overflow="fold")
-    for name in ("metric", "ours", "95 % interval", "seeds", "paper", "difference"):
-        table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=True)
-    for row in rows:
-        ours, difference, metric = row.ours, row.difference, row.stated.metric
-        table.add_row(
-            Text(row.stated.title),
-            metrics[metric].title if metric in metrics else metric,
-            "not run" if ours is None else number(ours.value),
-            "" if ours is None else interval(ours),
-            "0" if ours is None else str(ours.n),
-            plain(row.stated.value),
-            "" if difference is None else signed(difference),
-        )
-    return table
 
 
 def _ends(estimate: "Estimate") -> dict[str, float]:

@@ -1,0 +1,72 @@
+"""The tables that ``leakgauge run`` prints of a grid."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from leakgauge.cli.styles import STYLES
+
+if TYPE_CHECKING:
+    from leakgauge.report.compare import Comparison, Row
+    from leakgauge.results.metrics import Metric
+    from leakgauge.runs.question import Question
+
+MOST_ROWS = 40
+"""A longer table would push the rest off the screen; the report has all rows."""
+
+
+def paper_table(rows: "Sequence[Row]", metrics: "Mapping[str, Metric]") -> Table:
+    """Return a table of figures beside those of a paper."""
+    from leakgauge.report.wording import interval, number, plain, signed
+
+    table = Table(title="ours beside the paper's", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("figure", overflow="fold")
+    for name in ("metric", "ours", "95 % interval", "seeds", "paper", "difference"):
+        table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=True)
+    for row in rows:
+        ours, difference, metric = row.ours, row.difference, row.stated.metric
+        table.add_row(
+            Text(row.stated.title),
+            metrics[metric].title if metric in metrics else metric,
+            "not run" if ours is None else number(ours.value),
+            "" if ours is None else interval(ours),
+            "0" if ours is None else str(ours.n),
+            plain(row.stated.value),
+            "" if difference is None else signed(difference),
+        )
+    return table
+
+
+def cells_table(comparison: "Comparison", question: "Question") -> Table | None:
+    """Return a table of the headline figure by settings; None where no cell has one."""
+    from leakgauge.report.compare import groups, telling, title_of
+    from leakgauge.report.sweep import headline_of
+    from leakgauge.report.wording import interval, number
+
+    each = groups(comparison.cells, question.metrics)
+    metric = headline_of(each, question.metrics)
+    if metric is None:
+        return None
+    told = telling([group.settings for group in each]) or ["data"]
+    measured = [group for group in each if metric in group.figures]
+    knowing = len({group.knowledge for group in measured}) > 1
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("settings", overflow="fold")
+    for name in (*["adversary"] * knowing, "verdict", "figure", "95 % interval", "seeds"):
+        table.add_column(name, no_wrap=True)
+    for group in measured[:MOST_ROWS]:
+        badge, figure = question.badge(group), group.figures[metric]
+        table.add_row(
+            Text(title_of(group.settings, told)),
+            *[Text(group.knowledge)] * knowing,
+            Text("") if badge is None else Text(badge.words, style=STYLES.get(badge.level, "")),
+            Text(f"{question.metrics[metric].label} {number(figure.value)}"),
+            Text(interval(figure)),
+            str(len(group.keys)),
+        )
+    if len(measured) > MOST_ROWS:
+        table.add_row(Text(f"and {len(measured) - MOST_ROWS} more, in the report"))
+    return table
