@@ -73,6 +73,12 @@ def store(out: Path) -> dict[str, bytes]:
     return {str(one.relative_to(out)): one.read_bytes() for one in files if one.is_file()}
 
 
+def put(files: dict[str, bytes], out: Path) -> None:
+    for name, content in files.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_bytes(content)
+
+
 def finished(out: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in out.glob("cells/*/measurements.jsonl")}
 
@@ -232,9 +238,7 @@ def test_it_prints_the_mean_of_each_setting(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for name, content in undisturbed.items():  # nothing is done again
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(content)
+    put(undisturbed, tmp_path)  # nothing is done again
     assert command(monkeypatch, "run", folder / "six.yaml", "--out", tmp_path) == 0
     printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     found = [one for cell in finished(tmp_path) for one in read_measurements(cell.parent)]
@@ -264,9 +268,7 @@ def test_json_and_report(
     shutil.copy(folder / "people.csv", tmp_path)
     monkeypatch.chdir(tmp_path)
     out = Path("leakgauge-runs", "six")
-    for name, content in undisturbed.items():  # the data lie elsewhere, and nothing is done again
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        (out / name).write_bytes(content)
+    put(undisturbed, out)  # the data lie elsewhere, and nothing is done again
     assert command(monkeypatch, "run", file, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["name"], told["size"], told["out"], told["asked"]) == ("six", "", str(out), 6)
