@@ -17,7 +17,7 @@ from leakgauge.cli.judging import Judging, exit_with, gate_as_json, print_gate, 
 from leakgauge.cli.options import run_path
 from leakgauge.cli.progress import bars
 from leakgauge.cli.stopping import INTERRUPTED, stoppable
-from leakgauge.cli.styles import STYLES
+from leakgauge.cli.styles import STYLES, verdict_text
 from leakgauge.core.memory import bounded
 from leakgauge.runs.question import answering
 
@@ -199,7 +199,7 @@ def _table(sections: "Sequence[Section]") -> Table:
         cells = {
             "question": Text(asked_about(row, rows)),
             "test": Text(row.test),
-            "verdict": Text(row.verdict, style=STYLES.get(row.level, "")),
+            "verdict": verdict_text(row.verdict, row.level),
             "figure": Text(figure),
             "95 % interval": Text("" if row.estimate is None else interval(row.estimate)),
         }

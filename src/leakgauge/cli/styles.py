@@ -1,5 +1,7 @@
 """Colours of verdicts on a terminal."""
 
+from rich.text import Text
+
 STYLES = {
     "strong": "bold red",
     "clear": "red",
@@ -7,3 +9,8 @@ STYLES = {
     "inconclusive": "magenta",
     "none": "green",
 }
+
+
+def verdict_text(words: str, level: str) -> Text:
+    """Return a verdict in the colour of its level."""
+    return Text(words, style=STYLES.get(level, ""))

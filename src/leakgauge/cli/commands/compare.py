@@ -108,7 +108,7 @@ def _table(rows: "list[Difference]") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from leakgauge.cli.styles import STYLES
+    from leakgauge.cli.styles import verdict_text
     from leakgauge.report.wording import number, short, signed
 
     table = Table(box=None, padding=(0, 2, 0, 0))
@@ -125,7 +125,7 @@ def _table(rows: "list[Difference]") -> "Table":
             number(one.after.estimate.value),
             signed(found.value),
             f"{signed(found.low)} to {signed(found.high)}",
-            Text(one.verdict, style=STYLES.get(one.badge.level, "")),
+            verdict_text(one.verdict, one.badge.level),
             "" if one.smallest is None else f"from {short(one.smallest)}",
         )
     return table
