@@ -7,7 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from leakgauge.cli.styles import STYLES
+from leakgauge.cli.styles import verdict_text
 
 if TYPE_CHECKING:
     from leakgauge.report.compare import Comparison, Row
@@ -40,33 +40,35 @@ def paper_table(rows: "Sequence[Row]", metrics: "Mapping[str, Metric]") -> Table
     return table
 
 
-def cells_table(comparison: "Comparison", question: "Question") -> Table | None:
-    """Return a table of the headline figure by settings; None where no cell has one."""
+def cells_table(comparison: "Comparison", question: "Question") -> Table:
+    """Return a table of verdicts and headline figures by settings.
+
+    Settings differ in their headline metric where a question has one for pictures and one for
+    tables; what has none, as a guarantee, has its verdict alone.
+    """
     from leakgauge.report.compare import groups, telling, title_of
     from leakgauge.report.sweep import headline_of
     from leakgauge.report.wording import interval, number
 
     each = groups(comparison.cells, question.metrics)
-    metric = headline_of(each, question.metrics)
-    if metric is None:
-        return None
     told = telling([group.settings for group in each]) or ["data"]
-    measured = [group for group in each if metric in group.figures]
-    knowing = len({group.knowledge for group in measured}) > 1
+    knowing = len({group.knowledge for group in each}) > 1
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("settings", overflow="fold")
     for name in (*["adversary"] * knowing, "verdict", "figure", "95 % interval", "seeds"):
         table.add_column(name, no_wrap=True)
-    for group in measured[:MOST_ROWS]:
-        badge, figure = question.badge(group), group.figures[metric]
+    for group in each[:MOST_ROWS]:
+        badge, metric = question.badge(group), headline_of([group], question.metrics)
+        figure = None if metric is None else group.figures[metric]
+        label = "" if metric is None else question.metrics[metric].label
         table.add_row(
             Text(title_of(group.settings, told)),
             *[Text(group.knowledge)] * knowing,
-            Text("") if badge is None else Text(badge.words, style=STYLES.get(badge.level, "")),
-            Text(f"{question.metrics[metric].label} {number(figure.value)}"),
-            Text(interval(figure)),
+            Text("") if badge is None else verdict_text(badge.words, badge.level),
+            Text("" if figure is None else f"{label} {number(figure.value)}"),
+            Text("" if figure is None else interval(figure)),
             str(len(group.keys)),
         )
-    if len(measured) > MOST_ROWS:
-        table.add_row(Text(f"and {len(measured) - MOST_ROWS} more, in the report"))
+    if len(each) > MOST_ROWS:
+        table.add_row(Text(f"and {len(each) - MOST_ROWS} more, in the report"))
     return table

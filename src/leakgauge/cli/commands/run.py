@@ -263,9 +263,9 @@ def _print_answer(
 
     console = wide_console()
     rows = beside_paper(comparison, question.metrics)
-    table = paper_table(rows, question.metrics) if rows else cells_table(comparison, question)
-    if table is not None:
-        console.print(table)
+    console.print(
+        paper_table(rows, question.metrics) if rows else cells_table(comparison, question)
+    )
     console.print(
         Text(
             f"{len(comparison.cells)} of {comparison.asked} cells; report: {report}  "
