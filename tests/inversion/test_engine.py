@@ -11,7 +11,7 @@ from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads, Task
 from leakgauge.inversion.double_backward.gradients import differentiable_gradients
 from leakgauge.inversion.search import engine
-from leakgauge.inversion.search.engine import reconstruct, rescaled
+from leakgauge.inversion.search.engine import objective_of, reconstruct, rescaled
 from leakgauge.inversion.search.layer_weights import DepthWeights, LayerWeights
 from leakgauge.inversion.search.objective import Cosine, SquaredError
 from leakgauge.inversion.search.presets import PRESETS, agic, preset, presets_for
@@ -400,6 +400,45 @@ def test_a_prior_that_fades_weighs_more_at_first_alone() -> None:
         torch.testing.assert_close(loss - plain, weight * total_variation(records_))
 
 
+@pytest.mark.parametrize("agree", [False, True])
+def test_a_relative_prior_fades_no_further_than_the_objective(agree: bool) -> None:
+    """The last loss, term by term, of gradients that come to agree, and of some that do not."""
+    halves = torch.tensor([-1.0, -1.0, -1.0, 1.0, 1.0, 1.0])
+    truth = halves * (0.5 if agree else 9.0)  # Outside of the box, out of reach.
+
+    def distance(x: torch.Tensor, y: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
+        return (x - truth).square().mean((1, 2, 3, 4))
+
+    chosen = preset("leakgauge", iterations=200, total_variation=0.01, prior_first=5.0)
+    chosen = replace(chosen, keep_best=False, rescale=False)
+    start = draw_starts(chosen, (1, 1, 6, 6), targets=1, seed=0, like=torch.zeros(1))
+    given = {"labels": torch.zeros(1, 1, dtype=torch.int64), "low": LOW, "high": HIGH, "seed": 0}
+    found = search(distance, chosen, start, **given)
+    first, last = (float(distance(x, None, None)) for x in (start[0], found.x))
+    assert (5 * last < first) == agree
+    weight = 0.01 * max(first, 5 * last)
+    wished = last + weight * float(total_variation(found.x[0]))
+    assert float(found.loss) == pytest.approx(wished, rel=1e-5)
+    assert float(total_variation(found.x[0])) > 0.1
+
+
+def test_the_slope_of_a_relative_prior_takes_its_weight_as_given() -> None:
+    task = task_of()
+    x, y = records(1, 2)
+    wanted = seen(task, x, y)
+    chosen = preset("leakgauge", iterations=1, total_variation=0.5, prior_first=3.0, lr=0.01)
+    chosen = replace(chosen, prior_per_record=False, rescale=False, keep_best=False)
+    chosen = replace(chosen, schedule="constant", boxed=False)
+    given = {"shape": (2, 1, 6, 6), "low": LOW, "high": HIGH, "seed": 0}
+    found = reconstruct(task, params_of(task), wanted, chosen, labels=y, **given)
+    begin = draw_starts(chosen, (2, 1, 6, 6), targets=1, seed=0, like=x)[:, 0].requires_grad_()
+    measure = objective_of(chosen, task.model)
+    distance = measure(differentiable_gradients(task, params_of(task), begin, y), wanted)
+    loss = distance + 1.5 * distance.item() * total_variation(begin[0]).mean()
+    (slope,) = torch.autograd.grad(loss.sum(), begin)
+    torch.testing.assert_close(found.x, begin.detach() - 0.01 * slope.sign())
+
+
 def test_a_relative_prior_is_a_share_of_where_each_target_begins() -> None:
     """Of the mean over its restarts, so that these can be compared; no other target counts."""
     task = task_of()
@@ -427,7 +466,7 @@ def test_a_relative_prior_is_a_share_of_where_each_target_begins() -> None:
         dim=1,
     )
     rough = total_variation(begin.flatten(0, 1)).view(3, 2)
-    wished = distances + 0.5 * distances.mean(1, keepdim=True) * rough
+    wished = distances + 0.5 * distances.mean(1, keepdim=True).maximum(distances) * rough
     assert plain.losses[:, 0].ne(found.losses[:, 0]).all()
     kept = found.restart_losses.argmin(1)
     torch.testing.assert_close(found.losses[:, 0], wished[torch.arange(3), kept])

@@ -111,17 +111,20 @@ def search(
     def distance(x: Tensor, score: Tensor | None, of: Tensor) -> Tensor:
         return objective(x, known[of] if score is None else score.softmax(-1), of)
 
-    times = (held or count) if settings.prior_per_record else 1
-    weight = start.new_full((targets,), settings.total_variation * times)
-    if settings.prior_relative and settings.total_variation:
-        begin = distance(start.flatten(0, 1), scores, rows_of).detach()
-        weight = weight * begin.view(targets, restarts).nan_to_num(0, 0, 0).mean(1)
+    weight = settings.total_variation * ((held or count) if settings.prior_per_record else 1)
+    begin = start.new_ones(targets)
+    if settings.prior_relative and weight:
+        distances = distance(start.flatten(0, 1), scores, rows_of).detach()
+        begin = distances.view(targets, restarts).nan_to_num(0, 0, 0).mean(1)
 
     def loss(x: Tensor, score: Tensor | None, rows: Tensor, done: float) -> Tensor:
         of = rows_of[rows]
         value = distance(x, score, of)
-        if settings.total_variation:
-            value = value + weight[of] * fading(settings.prior_first, done) * total_variation(x)
+        if weight:
+            unit = begin[of] * fading(settings.prior_first, done)
+            if settings.prior_relative:
+                unit = torch.maximum(unit, settings.prior_first * value.detach())
+            value = value + weight * unit * total_variation(x)
         return value if prior is None else value + prior(x, of)
 
     def report(at: int, losses: Tensor) -> None:
