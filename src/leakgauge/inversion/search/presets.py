@@ -92,8 +92,9 @@ where it is a baseline; ``inverting-gradients`` is that of Geiping et al. 2020; 
 2022) weights the layers, here as for an untrained network and small images (see ``agic``).
 
 ``leakgauge`` is ours: weights over all layers, signs, larger steps, a cosine schedule and a total
-variation that is relative to the objective, and fades no faster than it. Its numbers were chosen on
-training images of CIFAR-10, 16 for the slim network and 3 for a ResNet20-4 drawn by ``he``."""
+variation that is relative to the objective, and fades no further than it. Its numbers were chosen
+on training images of CIFAR-10, 16 for the slim network and 3 for a ResNet20-4 drawn by ``he``; how
+the total variation fades on 16 each for slim and ResNet20, and on 4 for ResNet20-4."""
 
 
 def presets_for(*, trained: bool, large: bool) -> Mapping[str, Settings]:
