@@ -404,13 +404,14 @@ def test_a_prior_that_fades_weighs_more_at_first_alone() -> None:
 def test_a_relative_prior_fades_no_further_than_the_objective(agree: bool) -> None:
     """The last loss, term by term, of gradients that come to agree, and of some that do not."""
     halves = torch.tensor([-1.0, -1.0, -1.0, 1.0, 1.0, 1.0])
-    truth = halves * (0.5 if agree else 9.0)  # Outside of the box, out of reach.
+    truth = halves * (0.5 if agree else 9.0)  # 9 is outside of the box.
 
     def distance(x: torch.Tensor, y: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
         return (x - truth).square().mean((1, 2, 3, 4))
 
-    chosen = preset("leakgauge", iterations=200, total_variation=0.01, prior_first=5.0)
-    chosen = replace(chosen, keep_best=False, rescale=False)
+    chosen = preset(
+        "leakgauge", iterations=200, total_variation=0.01, prior_first=5.0, keep_best=False
+    )
     start = draw_starts(chosen, (1, 1, 6, 6), targets=1, seed=0, like=torch.zeros(1))
     given = {"labels": torch.zeros(1, 1, dtype=torch.int64), "low": LOW, "high": HIGH, "seed": 0}
     found = search(distance, chosen, start, **given)
@@ -426,9 +427,18 @@ def test_the_slope_of_a_relative_prior_takes_its_weight_as_given() -> None:
     task = task_of()
     x, y = records(1, 2)
     wanted = seen(task, x, y)
-    chosen = preset("leakgauge", iterations=1, total_variation=0.5, prior_first=3.0, lr=0.01)
-    chosen = replace(chosen, prior_per_record=False, rescale=False, keep_best=False)
-    chosen = replace(chosen, schedule="constant", boxed=False)
+    chosen = preset(
+        "leakgauge",
+        iterations=1,
+        total_variation=0.5,
+        prior_first=3.0,
+        prior_per_record=False,
+        lr=0.01,
+        schedule="constant",
+        boxed=False,
+        keep_best=False,
+        rescale=False,
+    )
     given = {"shape": (2, 1, 6, 6), "low": LOW, "high": HIGH, "seed": 0}
     found = reconstruct(task, params_of(task), wanted, chosen, labels=y, **given)
     begin = draw_starts(chosen, (2, 1, 6, 6), targets=1, seed=0, like=x)[:, 0].requires_grad_()

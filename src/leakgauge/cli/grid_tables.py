@@ -59,14 +59,15 @@ def cells_table(comparison: "Comparison", question: "Question") -> Table:
         table.add_column(name, no_wrap=True)
     for group in each[:MOST_ROWS]:
         badge, metric = question.badge(group), headline_of([group], question.metrics)
-        figure = None if metric is None else group.figures[metric]
-        label = "" if metric is None else question.metrics[metric].label
+        figure = ["", ""]
+        if metric is not None:
+            found = group.figures[metric]
+            figure = [f"{question.metrics[metric].label} {number(found.value)}", interval(found)]
         table.add_row(
             Text(title_of(group.settings, told)),
             *[Text(group.knowledge)] * knowing,
             Text("") if badge is None else verdict_text(badge.words, badge.level),
-            Text("" if figure is None else f"{label} {number(figure.value)}"),
-            Text("" if figure is None else interval(figure)),
+            *map(Text, figure),
             str(len(group.keys)),
         )
     if len(each) > MOST_ROWS:

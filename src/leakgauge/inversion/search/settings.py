@@ -37,9 +37,9 @@ class Settings:
             gradients of any two images of one class are apart, and the best weight with them.
         prior_first: what that weight is multiplied by at first; it fades to 1 over half the
             iterations (``schedule.fading``). Smooth at first, the records find their coarse shape
-            before noise that hardly changes the gradients stays in them. A relative weight fades no
-            further than the objective falls: to ``prior_first`` times its multiple of what the
-            objective is then. Where gradients never come to agree, the records stay smooth.
+            before noise that hardly changes the gradients stays in them. A relative weight never
+            falls below ``prior_first * total_variation`` times the present objective: where
+            gradients do not come to agree, the records stay smooth.
         batch_norm: weight of ``statistics.StatisticsPrior``, where the attacker knows statistics of
             the batches in BatchNorm layers.
         boxed: whether each step ends between the lowest and highest value that a record can have.
