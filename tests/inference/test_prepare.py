@@ -10,7 +10,7 @@ import torch
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.data import Roles, Source
-from leakgauge.data.image_tables import encode_pictures, make_picture_table
+from leakgauge.data.encoding import encode_pictures, make_picture_table
 from leakgauge.data.roles import resolve_roles
 from leakgauge.defenses import LearnPerturb, parse_defense
 from leakgauge.inference import Matching, PcaEncoder, Plda

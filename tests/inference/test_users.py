@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Task
-from leakgauge.data.split_users import split_users
+from leakgauge.data.split import split_users
 from leakgauge.defenses import GaussianNoise, none
 from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.encoder import Encoder

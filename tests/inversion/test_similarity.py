@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream, torch_stream
-from leakgauge.data.image_tables import encode_pictures, make_picture_table
+from leakgauge.data.encoding import encode_pictures, make_picture_table
 from leakgauge.data.named import DATA_VARIABLE
 from leakgauge.data.pixels import CIFAR10, CIFAR100, IMAGENET, PLAIN, Pixels
 from leakgauge.data.table import Roles

@@ -8,9 +8,14 @@ from scipy import special, stats
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
-from leakgauge.results.differences import difference, has_interval, no_difference
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.statistics import clopper_pearson, mean_estimate
+from leakgauge.results.statistics import (
+    clopper_pearson,
+    difference,
+    has_interval,
+    mean_estimate,
+    no_difference,
+)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, r2_score, roc_auc
 
 from leakgauge.core.rng import stream
 from leakgauge.results import utility
-from leakgauge.results.bootstrap import draw_blocks
+from leakgauge.results.intervals import draw_blocks
 from leakgauge.results.utility import balanced_accuracy, class_auroc, macro_f1, r2
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.func import vmap
 from torch.nn import functional
 
 from leakgauge.core.checks import InputError, require
@@ -212,3 +213,20 @@ def _like(outputs: Tensor, targets: Tensor, name: str) -> Tensor:
         "expected one target for each output",
     )
     return targets.reshape(outputs.shape).to(outputs.dtype)
+
+
+def record_losses(
+    loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, y: Tensor, *, vectorised: bool
+) -> Tensor:
+    """Return the losses ``[B]`` of records.
+
+    Args:
+        loss: mean loss of a batch, as ``Task.mean_loss``.
+        outputs: ``[B, ...]``.
+        y: targets ``[B, ...]``.
+        vectorised: by ``vmap``, which refuses a loss that branches on its data; else by a loop.
+    """
+    outputs, y = outputs[:, None], y[:, None]
+    if vectorised:
+        return vmap(loss)(outputs, y)
+    return torch.stack([loss(*one) for one in zip(outputs, y, strict=True)])

@@ -2,11 +2,43 @@
 
 import inspect
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin
 
 from leakgauge.core.checks import InputError, nearest, require
-from leakgauge.core.notation import NEEDED, Key
+
+NEEDED = "needed"
+"""Stands for the default of a key that has none."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key behind a name.
+
+    Attributes:
+        kind: float, int, bool or str.
+        default: its default value; ``NEEDED`` where it must be given.
+    """
+
+    kind: type
+    default: Any
+
+
+@dataclass(frozen=True)
+class Notation:
+    """The names that a setting takes, and the keys behind each.
+
+    Attributes:
+        names: returns the names; quick, loads no torch.
+        keys: returns the keys of a name; may load torch.
+        own: whether ``MODULE:NAME[:key=value,...]`` is allowed too.
+    """
+
+    names: Callable[[], Sequence[str]]
+    keys: Callable[[str], Mapping[str, Key]]
+    own: bool = False
+
 
 Kinds = Mapping[str, type]
 """The type of each setting by name: float, int, bool or str."""

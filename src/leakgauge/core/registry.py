@@ -10,8 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from leakgauge.core.checks import InputError, nearest, require
-from leakgauge.core.notation import Key, Notation
-from leakgauge.core.parsing import keys_of, kinds_of, read_settings, required_of
+from leakgauge.core.parsing import Key, Notation, keys_of, kinds_of, read_settings, required_of
 from leakgauge.core.user_code import function_of, one_line
 
 

@@ -1,12 +1,12 @@
 """The types that all other packages share: tasks, datasets, columns, gradients."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
-from leakgauge.core.checks import InputError, nearest
+from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.core.losses import LOSSES, Loss
 
 Params = Mapping[str, Tensor]
@@ -161,3 +161,34 @@ class Dataset:
             secrets={name: codes.to(device) for name, codes in self.secrets.items()},
             users=None if self.users is None else self.users.to(device),
         )
+
+
+def all_finite(leaves: Iterable[Tensor]) -> bool:
+    """Return whether no number in the tensors is NaN or infinite.
+
+    The sum alone tells it, at a fifth of the cost, but where finite numbers add up to infinity.
+
+    >>> all_finite([torch.tensor([3e38, 3e38])]), all_finite([torch.tensor([1.0, torch.nan])])
+    (True, False)
+    """
+    return all(bool(leaf.sum().isfinite()) or bool(leaf.isfinite().all()) for leaf in leaves)
+
+
+def require_plain(value: Tensor, name: str) -> None:
+    """Refuse a tensor without values of its own, or of numbers that arithmetic does not take.
+
+    >>> require_plain(torch.zeros(2, device="meta"), "'w'")
+    Traceback (most recent call last):
+    leakgauge.core.checks.InputError: 'w' is on the device meta and has no values; save real weights
+    """
+    require(
+        value.device.type != "meta",
+        f"{name} is on the device meta and has no values; save real weights",
+    )
+    require(
+        value.layout == torch.strided, f"{name} is a {value.layout} tensor; save it by to_dense()"
+    )
+    require(
+        not value.is_floating_point() or value.dtype.itemsize > 1,
+        f"{name} is {value.dtype}; save it as float32",
+    )

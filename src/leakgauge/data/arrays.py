@@ -14,8 +14,7 @@ from torch import Tensor
 from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.core.types import Dataset, Schema
 from leakgauge.data.columns import categories, kind_of
-from leakgauge.data.npz import read_npz
-from leakgauge.data.read import existing, read_table
+from leakgauge.data.read import existing, read_npz, read_table
 
 Array = npt.NDArray[Any]
 

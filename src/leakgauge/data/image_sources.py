@@ -14,8 +14,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from leakgauge.core.checks import InputError, nearest, require, require_count
 from leakgauge.data.image_files import Pixels, decode, is_image, resized
-from leakgauge.data.npz import read_npz
-from leakgauge.data.read import existing, read_table, unreadable
+from leakgauge.data.read import existing, read_npz, read_table, unreadable
 
 FILE_COLUMN = "file"
 PIXEL_ARRAY = "x"

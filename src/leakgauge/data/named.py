@@ -9,8 +9,7 @@ import pandas as pd
 from leakgauge.core.checks import InputError, require
 from leakgauge.data.heritage import heritage
 from leakgauge.data.image_sources import Images, read_image_arrays, read_image_parquet
-from leakgauge.data.npz import array_table, read_npz
-from leakgauge.data.read import read_table
+from leakgauge.data.read import array_table, read_npz, read_table
 from leakgauge.data.table import Roles
 
 DATA_VARIABLE = "LEAKGAUGE_DATA"

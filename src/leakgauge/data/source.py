@@ -23,8 +23,7 @@ from leakgauge.data.image_sources import (
     read_image_parquet,
 )
 from leakgauge.data.named import IMAGES, ROLES, TABLES
-from leakgauge.data.npz import array_table, read_npz
-from leakgauge.data.read import STDIN, Read, Text, read_noted
+from leakgauge.data.read import STDIN, Read, Text, array_table, read_noted, read_npz
 from leakgauge.data.table import Roles
 from leakgauge.data.tidying import numbered
 

@@ -16,12 +16,12 @@ from leakgauge.data.columns import (
     categories,
     kind_of,
     numbers,
+    numeric_label,
     quantile_bins,
     quoted,
     refuse_infinite,
     refuse_repeated,
 )
-from leakgauge.data.numeric_label import numeric_label
 from leakgauge.data.proxies import identifiers, proxies, users_without_group
 from leakgauge.data.tidying import alike
 

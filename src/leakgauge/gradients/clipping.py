@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from leakgauge.core.checks import InputError, require_positive
+from leakgauge.core.losses import record_losses
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients import MAX_BYTES
 from leakgauge.gradients.batching import BLOCK_BYTES, Job, stacked, start
@@ -26,7 +27,6 @@ from leakgauge.gradients.probing import (
     gradient_function,
     vectorisable_kernels,
 )
-from leakgauge.gradients.record_losses import record_losses
 
 LAYER_BYTES = 2**27
 """Memory of the factors of a block of records; small blocks are slow."""

@@ -9,7 +9,7 @@ from torch import nn
 
 from leakgauge.core.checks import require
 from leakgauge.models.initialisation import initialise
-from leakgauge.models.lenet_dlg import plain_stack
+from leakgauge.models.lenets import plain_stack
 from leakgauge.models.perceptron import mlp
 
 ALEX_CHANNELS = (32, 64, 128, 128, 128)

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, nearest, require
-from leakgauge.core.tensors import require_plain
+from leakgauge.core.types import require_plain
 
 Model = TypeVar("Model", bound=nn.Module)
 

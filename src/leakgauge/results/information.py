@@ -5,8 +5,7 @@ import math
 import numpy as np
 from scipy import special
 
-from leakgauge.results.bootstrap import bootstrap_interval
-from leakgauge.results.jackknife import jackknife_interval
+from leakgauge.results.intervals import bootstrap_interval, jackknife_interval
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.scores import Judged
 from leakgauge.results.statistics import Floats

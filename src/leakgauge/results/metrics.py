@@ -8,6 +8,7 @@ import numpy as np
 
 from leakgauge.core.checks import require
 from leakgauge.results.measurements import Estimate, Measurement
+from leakgauge.results.scores import ACCURACY, BALANCED_ACCURACY, MACRO_F1, R2, TASK_AUROC
 from leakgauge.results.statistics import SHARE, student_t
 
 CONFIDENCE = 0.95
@@ -124,3 +125,17 @@ def over_seeds(measurements: Sequence[Measurement], metric: Metric) -> Estimate:
     low = max(mean - max(reach, below), min(metric.low, float(values.min())))
     high = min(mean + max(reach, above), max(metric.high, float(values.max())))
     return Estimate(mean, low, high, count, CONFIDENCE, "seeds")
+
+
+UTILITY = {
+    ACCURACY: Metric(title="Accuracy", higher_is_worse=False, of_model=True),
+    BALANCED_ACCURACY: Metric(title="Balanced accuracy", higher_is_worse=False, of_model=True),
+    R2: Metric(title="R²", low=-math.inf, chance=0.0, higher_is_worse=False, of_model=True),
+    MACRO_F1: Metric(title="Macro F1", higher_is_worse=False, of_model=True),
+}
+"""By name; one of them fits a run's labels."""
+
+OF_CLASSES = {
+    TASK_AUROC: Metric(title="AUROC of the task", chance=0.5, higher_is_worse=False, of_model=True),
+}
+"""By name; beside one of ``UTILITY`` where the labels are classes."""

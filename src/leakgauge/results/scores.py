@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from leakgauge.core.checks import require
-from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
-from leakgauge.results.jackknife import jackknife_interval
+from leakgauge.results.intervals import bootstrap_interval, draw_blocks, jackknife_interval
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.resampling import resampled_auroc, resampled_tpr
-from leakgauge.results.roc import area, best_rate, cumulative
+from leakgauge.results.roc import area, best_rate, cumulative, resampled_auroc, resampled_tpr
 from leakgauge.results.statistics import Floats, Ints
 
 AUROC = "auroc"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
+from leakgauge.results.intervals import bootstrap_interval, draw_blocks
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.roc import auroc
 from leakgauge.results.statistics import SHARE, Floats, Ints

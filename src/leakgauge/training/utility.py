@@ -9,7 +9,7 @@ from torch import Tensor
 from leakgauge.core.losses import of_numbers
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.defenses import deployed
-from leakgauge.results import bootstrap, scores, utility
+from leakgauge.results import intervals, scores, utility
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import Ints
 from leakgauge.training.sgd import outputs_of
@@ -106,7 +106,7 @@ def _classes(
 ) -> Utility:
     correct = (predicted == y).cpu().numpy()
     counts = torch.bincount(y)
-    accuracy = bootstrap.share(correct, block, rng=rng)
+    accuracy = intervals.share(correct, block, rng=rng)
     truth, named = y.cpu().numpy(), predicted.cpu().numpy()
     balanced = utility.balanced_accuracy(truth, named, block, rng=rng)
     chance = float(counts.max()) / len(correct)

@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -123,3 +124,36 @@ def joined(parts: Sequence[Factors]) -> Factors:
     names = parts[0].tensors()
     each = [part.tensors() for part in parts]
     return parts[0].replaced({name: torch.cat([one[name] for one in each]) for name in names})
+
+
+@dataclass(frozen=True, eq=False)
+class WholeGradients(Factors):
+    """Gradients of records in the parameters of a layer.
+
+    Attributes:
+        grads: by full parameter name, leaf ``[n, *p]``, the weight first.
+    """
+
+    grads: Grads
+
+    def __len__(self) -> int:
+        return len(next(iter(self.grads.values())))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the first parameter's gradient; a vector is one row."""
+        first = next(iter(self.grads.values()))
+        out = first.shape[1] if first.dim() > 2 else 1
+        return out, first[0].numel() // out
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the gradients."""
+        return dict(self.grads)
+
+    def replaced(self, tensors: Mapping[str, Tensor]) -> Self:
+        """Return the same layer with other values."""
+        return replace(self, grads=tensors)
+
+    def gradient(self) -> Grads:
+        """Return the gradients by name."""
+        return self.grads

@@ -7,14 +7,12 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import require_known
+from leakgauge.core.losses import record_losses
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.gradients.factored.base import Factors
-from leakgauge.gradients.factored.caught import Caught
-from leakgauge.gradients.factored.products import is_able, product
-from leakgauge.gradients.factored.whole import WholeGradients
+from leakgauge.gradients.factored.base import Factors, WholeGradients
+from leakgauge.gradients.factored.products import Caught, is_able, product
 from leakgauge.gradients.gradients import per_example_gradients
 from leakgauge.gradients.probing import private, trainable, vectorisable_kernels
-from leakgauge.gradients.record_losses import record_losses
 from leakgauge.gradients.walk import Layer, walk
 
 TOLERANCE = 1e-3

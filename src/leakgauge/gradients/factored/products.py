@@ -1,16 +1,47 @@
 """Which layers have factors, and how they are made of inputs and output gradients."""
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from leakgauge.gradients.factored.base import Factors
-from leakgauge.gradients.factored.caught import Caught
 from leakgauge.gradients.factored.convolution import ConvolutionFactors
-from leakgauge.gradients.factored.embedding import EmbeddingFactors
-from leakgauge.gradients.factored.linear import LinearFactors
+from leakgauge.gradients.factored.linear import EmbeddingFactors, LinearFactors
 from leakgauge.gradients.walk import Layer
+
+
+@dataclass(eq=False)
+class Caught:
+    """The calls of one layer.
+
+    Attributes:
+        layer: the layer.
+        inputs: of each call.
+        outputs: of each call; the model goes on with copies, which it may change in place.
+    """
+
+    layer: Layer
+    inputs: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
+
+    @classmethod
+    def at(cls, module: nn.Module, layer: Layer) -> "Caught":
+        """Return what catches the calls of a module, which is a copy of our own."""
+        caught = cls(layer)
+        module.register_forward_hook(caught._take)
+        return caught
+
+    def is_sound(self, count: int) -> bool:
+        """Return whether it ran once, on ``count`` records."""
+        return len(self.outputs) == 1 and len(self.inputs[0]) == count
+
+    def _take(self, module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        self.inputs.append(given[0].detach())
+        self.outputs.append(output)
+        return output.clone()
+
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 

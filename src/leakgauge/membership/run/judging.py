@@ -12,15 +12,14 @@ from leakgauge.membership.metrics import TPR_AT_01_FPR
 from leakgauge.membership.run.cell import Cell
 from leakgauge.membership.run.judged import Judged
 from leakgauge.membership.spec import QUESTION
-from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
+from leakgauge.results.intervals import bootstrap_interval, draw_blocks
 from leakgauge.results.measurements import (
     HEADLINE,
     Estimate,
     Histogram,
     Measurement,
 )
-from leakgauge.results.resampling import resampled_tpr
-from leakgauge.results.roc import auroc, tpr_at_fpr
+from leakgauge.results.roc import auroc, resampled_tpr, tpr_at_fpr
 from leakgauge.results.scores import AUROC, chance, each_value, roc, score
 from leakgauge.results.scores import Judged as Trials
 from leakgauge.results.statistics import Ints

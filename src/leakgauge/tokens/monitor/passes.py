@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from leakgauge.gradients.factored.base import Factors
-from leakgauge.gradients.factored.caught import Caught
-from leakgauge.gradients.factored.products import product
+from leakgauge.gradients.factored.products import Caught, product
 from leakgauge.gradients.walk import Layer
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
-from leakgauge.results.jackknife import jackknife_interval
+from leakgauge.results.intervals import jackknife_interval
 from leakgauge.results.scores import Judged, figures, score
 
 Judgements = tuple[np.ndarray, np.ndarray, np.ndarray]
