@@ -6,7 +6,7 @@ import pytest
 
 from leakgauge.core.rng import stream
 from leakgauge.data import Roles, make_table
-from leakgauge.data.proxies import told
+from leakgauge.data.proxies import column_auroc
 
 N = 2000
 
@@ -72,4 +72,4 @@ def test_features_that_say_something_are_no_proxies() -> None:
 def test_a_category_does_not_tell_by_its_own_row() -> None:
     """A mean over a category's rows holds the row itself; in small categories it would tell."""
     pairs = pd.Series(np.repeat(np.arange(100), 2)).astype("category")
-    assert told(pairs, stream(2, "pairs").integers(2, size=200)) < 0.6
+    assert column_auroc(pairs, stream(2, "pairs").integers(2, size=200)) < 0.6

@@ -81,7 +81,7 @@ def test_no_user_has_records_in_two_places(seed):
     assert len(known.target_members) == len(known.target_non_members)
 
 
-def test_too_few_records_or_users_are_refused():
+def test_too_few_records_or_users_for_participants_are_refused():
     rng = np.random.default_rng(0)
     with pytest.raises(InputError, match="49 records leave 9 for each of 4 participants"):
         split_participants(49, 4, rng=rng)

@@ -312,13 +312,13 @@ def test_pool_is_held_once_and_shared(monkeypatch):
     task, params, x, y = made("mlp", 8)
     rows = torch.randint(0, 8, (50, 4), generator=generator())
     asked = []
-    inner = batching.Job.direct
+    inner = batching.GradientJob.direct
 
     def spy(self, batches, count, batch):
         asked.append(count)
         return inner(self, batches, count, batch)
 
-    monkeypatch.setattr(batching.Job, "direct", spy)
+    monkeypatch.setattr(batching.GradientJob, "direct", spy)
     each = sum(value.numel() * 8 for value in params.values())
     list(iter_batch_gradients(task, params, x, y, rows, pooled=True, max_bytes=16 * each))
     # The check on one batch, of its records as memory allows; each once for all of 13 chunks.

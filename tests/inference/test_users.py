@@ -28,7 +28,7 @@ from leakgauge.inference.games.users import UserInference
 from leakgauge.inference.run import Settings, make_stage
 from leakgauge.models import mlp
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.scores import Judged, score
+from leakgauge.results.scores import ScoredTrials, score
 from leakgauge.training.observation import sent_gradients
 from support.defenses import gaussian
 from support.synthetic import small_task
@@ -91,7 +91,7 @@ def attacked(
     assert np.isfinite(said).all()
     assert np.exp(said).sum(axis=1) == pytest.approx(1)
     users = None if trials.users is None else trials.users.numpy()
-    judged = Judged(trials.secret.numpy(), said, trials.block.numpy(), users)
+    judged = ScoredTrials(trials.secret.numpy(), said, trials.block.numpy(), users)
     return score(judged, majority=1 / m, rng=stream(seed, "boot"))["auroc"]
 
 

@@ -17,9 +17,9 @@ def two_classes(n: int, shift: float, rng: np.random.Generator, *, ties: bool = 
     return truth, score, log_posterior
 
 
-def judged(truth, log_posterior, block=None) -> scores.Judged:
+def judged(truth, log_posterior, block=None) -> scores.ScoredTrials:
     block = np.arange(len(truth)) if block is None else block
-    return scores.Judged(truth, log_posterior, block)
+    return scores.ScoredTrials(truth, log_posterior, block)
 
 
 @pytest.mark.parametrize("ties", [False, True])

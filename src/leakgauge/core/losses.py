@@ -60,17 +60,17 @@ _OF_NUMBERS = (
 )
 
 
-def of_numbers(loss: Loss) -> bool:
+def is_numeric_loss(loss: Loss) -> bool:
     """Return whether a loss is known to compare numbers, as the mean squared error does.
 
-    >>> of_numbers(mse), of_numbers(nn.HuberLoss()), of_numbers(bce)
+    >>> is_numeric_loss(mse), is_numeric_loss(nn.HuberLoss()), is_numeric_loss(bce)
     (True, True, False)
     """
     modules = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)
     return isinstance(loss, modules) or any(loss is one for one in _OF_NUMBERS)
 
 
-def of_classes(loss: Loss, classes: int, *, like: Tensor) -> bool:
+def is_class_loss(loss: Loss, classes: int, *, like: Tensor) -> bool:
     """Return whether a loss draws each record to its class alone, as cross entropy does.
 
     It is tried: at equal outputs, the slope must be negative at the class and nowhere else.
@@ -80,9 +80,8 @@ def of_classes(loss: Loss, classes: int, *, like: Tensor) -> bool:
         classes: number of outputs.
         like: has the type and the device of the outputs.
 
-    >>> several = torch.zeros(1)
-    >>> of_classes(functional.cross_entropy, 3, like=several), of_classes(mse, 3, like=several)
-    (True, False)
+    >>> [is_class_loss(loss, 3, like=torch.zeros(1)) for loss in (functional.cross_entropy, mse)]
+    [True, False]
     """
     outputs = like.new_zeros(2, classes).requires_grad_()
     targets = torch.tensor([0, classes - 1], device=like.device)

@@ -14,7 +14,7 @@ import torch
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset
-from leakgauge.data.image_files import Pixels
+from leakgauge.data.image_files import PixelArray
 from leakgauge.data.source import Source
 from leakgauge.data.split import Ints
 
@@ -119,7 +119,7 @@ def random_label(source: Source, label: str, *, seed: int) -> Source:
     return _named(source, f"labels {seed}", frame=source.frame.assign(**{label: drawn}))
 
 
-def shown(source: Source, secret: str) -> tuple[Source, str]:
+def with_planted_secret(source: Source, secret: str) -> tuple[Source, str]:
     """Return data in which a secret lies open, and how it was done, in a sentence.
 
     A table gets a column that is the secret; images get a stamp of its brightness; the records of a
@@ -175,7 +175,7 @@ def _moved(
     return values.iloc[order].set_axis(values.index)
 
 
-def _stamped(pixels: Pixels, codes: Ints, values: int) -> Pixels:
+def _stamped(pixels: PixelArray, codes: Ints, values: int) -> PixelArray:
     changed = pixels.copy()
     height, width = (max(1, side // STAMP) for side in pixels.shape[2:])
     levels = np.linspace(0, 255, max(values, 2)).astype(np.uint8)

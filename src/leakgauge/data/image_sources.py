@@ -13,7 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from leakgauge.core.checks import InputError, nearest, require, require_count
-from leakgauge.data.image_files import Pixels, decode, is_image, resized
+from leakgauge.data.image_files import PixelArray, decode, is_image, resized
 from leakgauge.data.read import existing, read_npz, read_table, unreadable
 
 FILE_COLUMN = "file"
@@ -35,7 +35,7 @@ class Images:
     """
 
     frame: pd.DataFrame
-    pixels: Pixels
+    pixels: PixelArray
     notes: tuple[str, ...] = ()
 
 
@@ -251,7 +251,7 @@ def _named(
     return named
 
 
-def _checked(images: npt.NDArray[Any], what: str) -> tuple[Pixels, list[str]]:
+def _checked(images: npt.NDArray[Any], what: str) -> tuple[PixelArray, list[str]]:
     """Return images ``[n, h, w, c]``, c 1 or 3, and notes."""
     shape = images.shape
     expected = "expected uint8 [n, h, w] or [n, h, w, c] with 1, 3 or 4 channels"

@@ -41,20 +41,20 @@ def proxies(
     warnings = []
     for secret, values in secrets.items():
         for column in features.columns.drop(secret, errors="ignore"):
-            if (auroc := told(features[column], values)) > TELLS:
+            if (auroc := column_auroc(features[column], values)) > TELLS:
                 warnings.append(
                     f"the feature {column!r} alone tells the secret {secret!r} (AUROC "
                     f"{auroc:.3f}), so gradients give away what that column says; use --drop "
                     f"{column} to see what the others give away"
                 )
-        if (auroc := told(pd.Series(y), values)) > TELLS:
+        if (auroc := column_auroc(pd.Series(y), values)) > TELLS:
             warnings.append(
                 f"the label {name!r} alone tells the secret {secret!r} (AUROC {auroc:.3f}): "
                 "whoever sees gradients sees labels, so no defense of the features hides it; "
                 "choose another --label or --secret"
             )
     for column in features.columns.drop(list(secrets), errors="ignore"):
-        how_well, measure = _label_told(features[column], y)
+        how_well, measure = _label_dependence(features[column], y)
         if how_well > TELLS:
             warnings.append(
                 f"the feature {column!r} alone tells the label {name!r} ({measure} "
@@ -92,15 +92,15 @@ def users_without_group(
     ]
 
 
-def told(column: "pd.Series[Any]", codes: Ints) -> float:
+def column_auroc(column: "pd.Series[Any]", codes: Ints) -> float:
     """Return how well a column alone tells codes: the least AUROC over their values.
 
     A category counts by the share of each code in its other rows; numbers of many different values
     by their order.
 
-    >>> told(pd.Series([0.0, 1.0] * 50), np.array([1, 0] * 50))
+    >>> column_auroc(pd.Series([0.0, 1.0] * 50), np.array([1, 0] * 50))
     1.0
-    >>> told(pd.Series([0.0, 1.0] * 50), np.array([1, 0, 0, 1] * 25)) < 0.6
+    >>> column_auroc(pd.Series([0.0, 1.0] * 50), np.array([1, 0, 0, 1] * 25)) < 0.6
     True
     """
     rows = np.linspace(0, len(codes) - 1, min(len(codes), ROWS)).astype(np.int64)
@@ -121,11 +121,11 @@ def told(column: "pd.Series[Any]", codes: Ints) -> float:
     return max(auroc, 1 - auroc)
 
 
-def _label_told(column: "pd.Series[Any]", y: npt.NDArray[Any]) -> tuple[float, str]:
+def _label_dependence(column: "pd.Series[Any]", y: npt.NDArray[Any]) -> tuple[float, str]:
     """Return how well a column alone tells the label's codes or numbers, and the measure."""
     if np.issubdtype(y.dtype, np.floating):
         return rank_correlation(column, y), "rank correlation"
-    return told(column, y), "AUROC"
+    return column_auroc(column, y), "AUROC"
 
 
 def rank_correlation(column: "pd.Series[Any]", y: Floats) -> float:

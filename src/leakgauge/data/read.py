@@ -37,7 +37,7 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Read:
+class ReadTable:
     """A table as it was read.
 
     Attributes:
@@ -50,7 +50,7 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Text:
+class TextFormat:
     """How the text of a table is read.
 
     Attributes:
@@ -68,11 +68,11 @@ class Text:
         )
 
     @classmethod
-    def of(cls, sep: str | None, encoding: str | None) -> "Text | None":
+    def of(cls, sep: str | None, encoding: str | None) -> "TextFormat | None":
         """Return what settings say, None if they say nothing; ``tab`` and ``\\t`` are a tab.
 
-        >>> Text.of("tab", None)
-        Text(sep='\\t', encoding=None)
+        >>> TextFormat.of("tab", None)
+        TextFormat(sep='\\t', encoding=None)
         """
         if not sep and not encoding:
             return None
@@ -89,7 +89,7 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     return read_noted(path).frame
 
 
-def read_noted(path: str | os.PathLike[str], text: Text | None = None) -> Read:
+def read_noted(path: str | os.PathLike[str], text: TextFormat | None = None) -> ReadTable:
     """Return the table in a file with a header, or on the standard input (``-``), with notes.
 
     ``.csv``, ``.tsv`` and ``.txt`` may be packed (``.gz``, ``.bz2``, ``.xz``, or ``.zip`` with one
@@ -114,13 +114,13 @@ def read_noted(path: str | os.PathLike[str], text: Text | None = None) -> Read:
         name, what = file.name, repr(str(file))
         content = _readable(file.read_bytes, what)
     name, content = _unpacked(name, content, what)
-    frame, notes = _readable(lambda: _parsed(name, content, what, text or Text()), what)
+    frame, notes = _readable(lambda: _parsed(name, content, what, text or TextFormat()), what)
     names, repeated = numbered(list(frame.columns))
     frame = frame.set_axis(names, axis=1)
     require(frame.shape[1] > 0, f"{what} has no columns")
     require(frame.shape[0] > 0, f"{what} is empty: it has columns but no rows")
     frame, junk = numbers_kept(frame)
-    return Read(frame, (*notes, *repeated, *junk))
+    return ReadTable(frame, (*notes, *repeated, *junk))
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
@@ -190,7 +190,9 @@ def _is_table(name: str) -> bool:
     return not hidden and Path(name).suffix.lower() in (*TEXT, *_BINARY)
 
 
-def _parsed(name: str, content: bytes, what: str, text: Text) -> tuple[pd.DataFrame, Sequence[str]]:
+def _parsed(
+    name: str, content: bytes, what: str, text: TextFormat
+) -> tuple[pd.DataFrame, Sequence[str]]:
     kind = Path(name).suffix.lower()
     if kind in TEXT:
         return read_text(content, what, usual=TEXT[kind], sep=text.sep, encoding=text.encoding)

@@ -14,7 +14,7 @@ import torch
 from leakgauge.core.checks import InputError, nearest, require, require_count
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data.fingerprints import fingerprint
-from leakgauge.data.image_files import Pixels
+from leakgauge.data.image_files import PixelArray
 from leakgauge.data.image_sources import (
     Images,
     image_column,
@@ -23,7 +23,7 @@ from leakgauge.data.image_sources import (
     read_image_parquet,
 )
 from leakgauge.data.named import IMAGES, ROLES, TABLES
-from leakgauge.data.read import STDIN, Read, Text, array_table, read_noted, read_npz
+from leakgauge.data.read import STDIN, ReadTable, TextFormat, array_table, read_noted, read_npz
 from leakgauge.data.table import Roles
 from leakgauge.data.tidying import numbered
 
@@ -47,7 +47,7 @@ class Source:
 
     name: str
     frame: pd.DataFrame
-    pixels: Pixels | None
+    pixels: PixelArray | None
     roles: Roles | None
     fingerprint: str
     notes: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ def open_data(
     spec: str | os.PathLike[str],
     *,
     side: int = 32,
-    text: Text | None = None,
+    text: TextFormat | None = None,
     allow_outside: bool = False,
 ) -> Source:
     """Return a named dataset, or the table or images at a path.
@@ -104,7 +104,7 @@ def frame_source(frame: pd.DataFrame, *, name: str = "table") -> Source:
     """Return a data frame as a source; columns with one name are numbered."""
     columns, notes = numbered(list(frame.columns))
     plain = frame.set_axis(columns, axis=1).reset_index(drop=True)
-    return _read_source(name, Read(plain, tuple(notes)))
+    return _read_source(name, ReadTable(plain, tuple(notes)))
 
 
 def array_source(x: Any, y: Any, secrets: Mapping[str, Any], users: Any = None) -> Source:
@@ -150,7 +150,7 @@ def _exists(path: Path, word: str) -> bool:
 
 
 def _from_path(
-    path: Path, word: str, side: int, text: Text | None, *, allow_outside: bool
+    path: Path, word: str, side: int, text: TextFormat | None, *, allow_outside: bool
 ) -> Source:
     try:
         images, name = _images(path, side, allow_outside=allow_outside), path.resolve().name
@@ -185,7 +185,7 @@ def _is_table(path: Path) -> bool:
     return "x" in arrays and arrays["x"].ndim == 2
 
 
-def _read_arrays(path: Path) -> Read:
+def _read_arrays(path: Path) -> ReadTable:
     """Return records ``x`` ``[n, d]`` and every array ``[n]``, as ``y``, as a table."""
     arrays = read_npz(path)
     x = arrays.pop("x")
@@ -195,10 +195,10 @@ def _read_arrays(path: Path) -> Read:
         for name, array in arrays.items()
         if name not in columns
     ]
-    return Read(array_table(x, **columns), tuple(notes))
+    return ReadTable(array_table(x, **columns), tuple(notes))
 
 
-def _read_source(name: str, read: Read) -> Source:
+def _read_source(name: str, read: ReadTable) -> Source:
     return replace(_source(name, read.frame), notes=read.notes)
 
 

@@ -40,7 +40,7 @@ Function = Callable[[Tensor, Tensor], Grads]
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class GradientJob:
     """The computation of one call: model, parameters and memory bound."""
 
     plan: Probed
@@ -134,7 +134,7 @@ class Job:
 
 def start(
     task: Task, params: Params, x: Tensor, y: Tensor, *, axes: str, method: Method, max_bytes: int
-) -> Job:
+) -> GradientJob:
     """Return the checked job; ``axes`` (as ``"T B"``) precede a record's own in ``x``."""
     lead = len(axes.split())
     wanted = f"[{', '.join(axes.split())}, ...]"
@@ -150,7 +150,7 @@ def start(
     require_count(max_bytes, "max_bytes")
     params = trainable(task.model, params)
     first = (0,) * (lead - 1)
-    return Job(probe(task, params, x[first], y[first], method=method), params, max_bytes)
+    return GradientJob(probe(task, params, x[first], y[first], method=method), params, max_bytes)
 
 
 def stacked(x: Tensor, y: Tensor) -> Batches:

@@ -16,7 +16,7 @@ from leakgauge.core.checks import InputError, require_positive
 from leakgauge.core.losses import record_losses
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients import MAX_BYTES
-from leakgauge.gradients.batching import BLOCK_BYTES, Job, stacked, start
+from leakgauge.gradients.batching import BLOCK_BYTES, GradientJob, stacked, start
 from leakgauge.gradients.factored.factors import Factoring
 from leakgauge.gradients.flattening import norms
 from leakgauge.gradients.pooling import Pool, pays, start_pool
@@ -169,7 +169,7 @@ def clipped_gradient_function(
     return step
 
 
-def _looped(job: Job) -> Callable[[Params, Tensor, Tensor], Grads]:
+def _looped(job: GradientJob) -> Callable[[Params, Tensor, Tensor], Grads]:
     def each(params: Params, x: Tensor, y: Tensor) -> Grads:
         leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
         task, grads = job.plan.task, []

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.gradients.batching import BLOCK_BYTES, Job, slices, start
+from leakgauge.gradients.batching import BLOCK_BYTES, GradientJob, slices, start
 from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.gradients.probing import Method
 
@@ -28,7 +28,7 @@ class Pool:
         shared: whether records share their gradients; None: whichever is cheaper for each chunk.
     """
 
-    job: Job
+    job: GradientJob
     x: Tensor
     y: Tensor
     rows: Tensor
@@ -172,7 +172,7 @@ def records_interact(
     return Pool(job, x, y, rows, shared=True).interact()
 
 
-def pays(job: Job, rows: Tensor) -> bool:
+def pays(job: GradientJob, rows: Tensor) -> bool:
     """Return whether one gradient for each distinct record is cheaper than one for each batch.
 
     A backward pass costs twice a forward pass; separate gradients for each record cost about as

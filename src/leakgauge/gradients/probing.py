@@ -98,7 +98,7 @@ def probe(task: Task, params: Params, x: Tensor, y: Tensor, *, method: Method) -
         InputError: the gradients cannot be computed (by this method).
     """
     original, task, x, y = task, private(task, params), x[:2], y[:2]
-    seen = Watch()
+    seen = OperationWatcher()
     kept, flops = _try_once(task, params, x, y, seen, buffers_may_change=method == "loop")
     if method == "vmap":
         _vectorises(task, params, x, y, required=True)
@@ -193,7 +193,7 @@ def one_line(error: BaseException) -> str:
     return text[0][:200] if text else type(error).__name__
 
 
-class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class OperationWatcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records whether a forward pass draws random numbers, writes buffers or convolves."""
 
     def __init__(self) -> None:
@@ -216,7 +216,13 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _try_once(
-    task: Task, params: Params, x: Tensor, y: Tensor, seen: Watch, *, buffers_may_change: bool
+    task: Task,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    seen: OperationWatcher,
+    *,
+    buffers_may_change: bool,
 ) -> tuple[int, float]:
     """Run one forward and backward pass; return the bytes kept for backward and the flops."""
     buffers = fresh_buffers(task)
@@ -272,7 +278,7 @@ def _vectorises(task: Task, params: Params, x: Tensor, y: Tensor, *, required: b
     return True
 
 
-def refuse_random(model: nn.Module, seen: Watch) -> None:
+def refuse_random(model: nn.Module, seen: OperationWatcher) -> None:
     """Refuse a model that draws random numbers in ``seen``."""
     active = [
         f"{name} ({_name(module)})"

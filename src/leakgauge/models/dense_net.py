@@ -8,7 +8,7 @@ from leakgauge.core.checks import require
 from leakgauge.models.initialisation import initialise
 
 
-class Bottleneck(nn.Module):
+class DenseBottleneck(nn.Module):
     """Adds ``growth`` channels to its inputs."""
 
     def __init__(self, channels: int, growth: int) -> None:
@@ -72,7 +72,7 @@ def densenet(
         layers: list[nn.Module] = [nn.Conv2d(channels, width, 3, padding=1, bias=False)]
         for block in range(3):
             for _ in range((depth - 4) // 6):
-                layers.append(Bottleneck(width, growth))
+                layers.append(DenseBottleneck(width, growth))
                 width += growth
             if block < 2:
                 layers.append(Transition(width))

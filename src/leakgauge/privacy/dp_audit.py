@@ -15,7 +15,7 @@ from leakgauge.privacy.estimate import (
     epsilon_gaussian_dp,
     epsilon_of_mu,
 )
-from leakgauge.privacy.many_runs import Run, errors_of, scores_of
+from leakgauge.privacy.many_runs import ScoredRun, errors_of, scores_of
 from leakgauge.privacy.one_run import (
     Guesses,
     epsilon_one_run,
@@ -245,7 +245,7 @@ def audit_many_runs(
 
 
 def audit_runs(
-    run: Run, claim: Profile, *, runs: int, seed: int = 0, confidence: float = 0.99
+    run: ScoredRun, claim: Profile, *, runs: int, seed: int = 0, confidence: float = 0.99
 ) -> DpAudit:
     """Return what many runs show, half of them with one record more.
 

@@ -103,7 +103,7 @@ def _cuts(null: Floats, alternative: Floats) -> tuple[Floats, Ints, Ints]:
     return cuts, wrong_null, wrong_alternative
 
 
-Run = Callable[[bool, int], float]
+ScoredRun = Callable[[bool, int], float]
 """(whether the record is in, seed) -> the score of a whole run; larger ones speak for in."""
 
 
@@ -122,7 +122,7 @@ class ManyErrors:
     gaussian: Errors
 
 
-def scores_of(run: Run, runs: int, *, seed: int = 0) -> tuple[Floats, Floats]:
+def scores_of(run: ScoredRun, runs: int, *, seed: int = 0) -> tuple[Floats, Floats]:
     """Return the scores of runs without the record ``[runs / 2]`` and with it ``[runs / 2]``.
 
     Args:

@@ -35,7 +35,7 @@ INFORMATION = "information_nats"
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class ScoredTrials:
     """True secrets of trials and the posteriors that an adversary gives them.
 
     Attributes:
@@ -87,54 +87,58 @@ class Judged:
         return odds
 
 
-def hits(judged: Judged) -> Floats:
+def hits(trials: ScoredTrials) -> Floats:
     """Return 1 for each trial whose most probable secret is true; 1/k for a tie of k with it.
 
     >>> lp = np.log([[0.5, 0.5], [0.9, 0.1]])
-    >>> hits(Judged(np.array([0, 1]), lp, np.array([0, 1]))).tolist()
+    >>> hits(ScoredTrials(np.array([0, 1]), lp, np.array([0, 1]))).tolist()
     [0.5, 0.0]
     """
-    top = judged.log_posterior == judged.log_posterior.max(axis=1, keepdims=True)
-    true = top[np.arange(len(judged.truth)), judged.truth]
+    top = trials.log_posterior == trials.log_posterior.max(axis=1, keepdims=True)
+    true = top[np.arange(len(trials.truth)), trials.truth]
     shared: Floats = true / top.sum(axis=1)
     return shared
 
 
-def _one_against_rest(judged: Judged) -> Iterator[tuple[NDArray[np.bool_], Floats]]:
+def _one_against_rest(trials: ScoredTrials) -> Iterator[tuple[NDArray[np.bool_], Floats]]:
     """Yield (positive trials, log-odds) for each value; of two values, only for value 1."""
-    m = judged.log_posterior.shape[1]
+    m = trials.log_posterior.shape[1]
     for value in [1] if m == 2 else range(m):
-        yield judged.truth == value, judged.log_odds(value)
+        yield trials.truth == value, trials.log_odds(value)
 
 
-def figures(judged: Judged) -> dict[str, float]:
+def figures(trials: ScoredTrials) -> dict[str, float]:
     """Return AUROC, TPR at 1 % FPR and success rate (Li et al., CCS 2024, section 5.1.2).
 
     AUROC and TPR are means over the secrets, one against the rest, where there are more than two.
     """
-    masses = [cumulative(*each, None) for each in _one_against_rest(judged)]
+    masses = [cumulative(*each, None) for each in _one_against_rest(trials)]
     return {
         AUROC: float(np.mean([area(*mass) for mass in masses])),
         TPR_AT_1_FPR: float(np.mean([best_rate(*mass, 0.01) for mass in masses])),
-        SUCCESS: float(hits(judged).mean()),
+        SUCCESS: float(hits(trials).mean()),
     }
 
 
 def each_value(
-    judged: Judged, *, rng: np.random.Generator, replicates: int = 1000, confidence: float = 0.95
+    trials: ScoredTrials,
+    *,
+    rng: np.random.Generator,
+    replicates: int = 1000,
+    confidence: float = 0.95,
 ) -> list[Estimate]:
     """Return the AUROC of each value against all others, with block-bootstrap intervals.
 
     Args:
-        judged: the trials; at least two blocks.
+        trials: the trials; at least two blocks.
         rng: draws the resamples.
         replicates: number of resamples.
         confidence: of the two-sided intervals.
     """
-    index, drawn = judged.resampled_blocks(replicates, rng)
+    index, drawn = trials.resampled_blocks(replicates, rng)
     estimates = []
-    for value in range(judged.log_posterior.shape[1]):
-        positive, log_odds = judged.truth == value, judged.log_odds(value)
+    for value in range(trials.log_posterior.shape[1]):
+        positive, log_odds = trials.truth == value, trials.log_odds(value)
         auroc = float(area(*cumulative(positive, log_odds, None)))
         low, high = bootstrap_interval(
             auroc,
@@ -162,20 +166,20 @@ def advantage(success: float, majority: float) -> float:
 
 
 def roc(
-    judged: Judged, *, floor: float = 1e-3, points: int = 60
+    trials: ScoredTrials, *, floor: float = 1e-3, points: int = 60
 ) -> tuple[tuple[float, float], ...]:
     """Return ROC points (FPR, TPR) on a logarithmic grid of FPR from ``floor`` to 1.
 
     Macro-averaged over the secrets, one against the rest, where there are more than two.
     """
     grid = np.append(0.0, np.geomspace(floor, 1.0, points))
-    masses = [cumulative(pos, score, None) for pos, score in _one_against_rest(judged)]
+    masses = [cumulative(pos, score, None) for pos, score in _one_against_rest(trials)]
     tpr = np.mean([[best_rate(*mass, limit) for limit in grid] for mass in masses], axis=0)
     return tuple(zip(grid.tolist(), tpr.tolist(), strict=True))
 
 
 def score(
-    judged: Judged,
+    trials: ScoredTrials,
     *,
     majority: float,
     rng: np.random.Generator,
@@ -187,7 +191,7 @@ def score(
     Where trials share users, the intervals are those of the jackknife over users.
 
     Args:
-        judged: the trials; at least two blocks, or two users that one trial is not about.
+        trials: the trials; at least two blocks, or two users that one trial is not about.
         majority: the prior probability of the most probable secret (the success of guessing).
         rng: draws the resamples.
         replicates: number of resamples.
@@ -196,12 +200,12 @@ def score(
     Returns:
         ``{"auroc", "tpr_at_1_fpr", "success", "advantage"}``, all within 0 and 1.
     """
-    values = figures(judged)
-    if judged.users is not None:
-        ends = _without_users(judged, values, confidence)
+    values = figures(trials)
+    if trials.users is not None:
+        ends = _without_users(trials, values, confidence)
     else:
-        ends = _over_blocks(judged, values, confidence, rng=rng, replicates=replicates)
-    n = len(judged.truth)
+        ends = _over_blocks(trials, values, confidence, rng=rng, replicates=replicates)
+    n = len(trials.truth)
     estimates = {
         metric: Estimate(value, *ends[metric], n, confidence) for metric, value in values.items()
     }
@@ -220,15 +224,15 @@ Ends = dict[str, tuple[float, float]]
 
 
 def _over_blocks(
-    judged: Judged,
+    trials: ScoredTrials,
     values: Mapping[str, float],
     confidence: float,
     *,
     rng: np.random.Generator,
     replicates: int,
 ) -> Ends:
-    index, drawn = judged.resampled_blocks(replicates, rng)
-    resampled = resampled_figures(replace(judged, block=index), drawn)
+    index, drawn = trials.resampled_blocks(replicates, rng)
+    resampled = resampled_figures(replace(trials, block=index), drawn)
     return {
         metric: bootstrap_interval(
             value, resampled[metric], blocks=drawn.shape[1], confidence=confidence
@@ -237,10 +241,10 @@ def _over_blocks(
     }
 
 
-def _without_users(judged: Judged, values: Mapping[str, float], confidence: float) -> Ends:
+def _without_users(trials: ScoredTrials, values: Mapping[str, float], confidence: float) -> Ends:
     without = []
-    for rest in judged.without_each_user():
-        left = Judged(judged.truth[rest], judged.log_posterior[rest], judged.block[rest])
+    for rest in trials.without_each_user():
+        left = ScoredTrials(trials.truth[rest], trials.log_posterior[rest], trials.block[rest])
         without.append(figures(left))
     return {
         metric: jackknife_interval(
@@ -250,19 +254,19 @@ def _without_users(judged: Judged, values: Mapping[str, float], confidence: floa
     }
 
 
-def resampled_figures(judged: Judged, drawn: Floats) -> dict[str, Floats]:
+def resampled_figures(trials: ScoredTrials, drawn: Floats) -> dict[str, Floats]:
     """Return ``figures`` of resampled blocks ``[r]``; ``drawn`` ``[r, k]`` says how often each is
     drawn.
     """
     areas, rates = [], []
-    for positive, log_odds in _one_against_rest(judged):
-        areas.append(resampled_auroc(positive, log_odds, judged.block, drawn))
-        rates.append(resampled_tpr(positive, log_odds, judged.block, drawn, 0.01))
-    right = np.bincount(judged.block, weights=hits(judged))
+    for positive, log_odds in _one_against_rest(trials):
+        areas.append(resampled_auroc(positive, log_odds, trials.block, drawn))
+        rates.append(resampled_tpr(positive, log_odds, trials.block, drawn, 0.01))
+    right = np.bincount(trials.block, weights=hits(trials))
     return {
         AUROC: np.mean(areas, axis=0),
         TPR_AT_1_FPR: np.mean(rates, axis=0),
-        SUCCESS: (drawn @ right) / (drawn @ np.bincount(judged.block)),
+        SUCCESS: (drawn @ right) / (drawn @ np.bincount(trials.block)),
     }
 
 

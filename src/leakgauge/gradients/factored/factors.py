@@ -10,7 +10,7 @@ from leakgauge.core.checks import require_known
 from leakgauge.core.losses import record_losses
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients.factored.base import Factors, WholeGradients
-from leakgauge.gradients.factored.products import Caught, is_able, product
+from leakgauge.gradients.factored.products import LayerCalls, has_factors, layer_factors
 from leakgauge.gradients.gradients import per_example_gradients
 from leakgauge.gradients.probing import private, trainable, vectorisable_kernels
 from leakgauge.gradients.walk import Layer, walk
@@ -119,9 +119,9 @@ def _products(
     _freeze(own, layers)
     modules = {one.name: own.model.get_submodule(one.name) for one in layers}
     caught = {
-        one.name: Caught.at(modules[one.name], one)
+        one.name: LayerCalls.at(modules[one.name], one)
         for one in layers
-        if is_able(modules[one.name], one)
+        if has_factors(modules[one.name], one)
     }
     if not caught or len(x) == 0:
         return {}
@@ -131,7 +131,7 @@ def _products(
         outputs = [one.outputs[0] for one in once.values()]
         slopes = torch.autograd.grad(total, outputs, materialize_grads=True) if once else ()
     made = {
-        name: product(modules[name], one, dy)
+        name: layer_factors(modules[name], one, dy)
         for (name, one), dy in zip(once.items(), slopes, strict=True)
     }
     return {name: one for name, one in made.items() if one is not None}

@@ -13,7 +13,7 @@ from leakgauge.gradients.walk import Layer
 
 
 @dataclass(eq=False)
-class Caught:
+class LayerCalls:
     """The calls of one layer.
 
     Attributes:
@@ -27,7 +27,7 @@ class Caught:
     outputs: list[Tensor] = field(default_factory=list)
 
     @classmethod
-    def at(cls, module: nn.Module, layer: Layer) -> "Caught":
+    def at(cls, module: nn.Module, layer: Layer) -> "LayerCalls":
         """Return what catches the calls of a module, which is a copy of our own."""
         caught = cls(layer)
         module.register_forward_hook(caught._take)
@@ -46,7 +46,7 @@ class Caught:
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
-def is_able(module: nn.Module, layer: Layer) -> bool:
+def has_factors(module: nn.Module, layer: Layer) -> bool:
     """Return whether a layer of this kind has factors, as far as its settings tell."""
     if _name(layer, "weight") not in layer.parameters:
         return False
@@ -57,11 +57,11 @@ def is_able(module: nn.Module, layer: Layer) -> bool:
     return type(module) is nn.Linear
 
 
-def product(module: Any, caught: Caught, dy: Tensor) -> Factors | None:
+def layer_factors(module: Any, caught: LayerCalls, dy: Tensor) -> Factors | None:
     """Return the factors of a layer; None where its inputs have another shape than known ones.
 
     Args:
-        module: for which ``is_able`` holds.
+        module: for which ``has_factors`` holds.
         caught: its one call.
         dy: gradient of the summed loss in its outputs.
     """
