@@ -13,7 +13,7 @@ def install_command(extra: str) -> str:
 
 
 def not_installed(package: str, extra: str) -> InputError:
-    """Return the error that a package of an extra is missing, to be raised.
+    """Return the error to raise where a package of an extra is missing.
 
     >>> str(not_installed("flwr", "flower"))
     "flwr is not installed; install it with: pip install 'leakgauge[flower]'"
@@ -22,10 +22,10 @@ def not_installed(package: str, extra: str) -> InputError:
 
 
 def check_device(name: str) -> None:
-    """Refuse a device that torch does not have here.
+    """Refuse a device that torch cannot use on this machine.
 
     Raises:
-        InputError: it cannot be used.
+        InputError: torch cannot use the device.
     """
     import torch
 

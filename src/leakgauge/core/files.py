@@ -1,4 +1,4 @@
-"""Reading and writing of files; a killed run never leaves half a file.
+"""Read and write files; a killed run never leaves half a file.
 
 A sealed file begins with the SHA-256 of the rest, so that damage is noticed when it is read.
 """
@@ -16,11 +16,11 @@ import yaml
 from leakgauge.core.checks import InputError
 
 SEAL = b"# sha256 "
-"""How a sealed file begins; in YAML the line is a comment."""
+"""First bytes of a sealed file; YAML reads the line as a comment."""
 
 
 class DamagedError(InputError):
-    """A file is not what a run wrote."""
+    """Raised for a file that differs from what a run wrote."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Parse ``NAME[:key=value,...]``, the spelling of defenses, adversaries and attacks."""
+"""Parse ``NAME[:key=value,...]``, the notation of defenses, adversaries and attacks."""
 
 import inspect
 import types
@@ -9,16 +9,16 @@ from typing import Any, Union, get_args, get_origin
 from leakgauge.core.checks import InputError, nearest, require
 
 NEEDED = "needed"
-"""Stands for the default of a key that has none."""
+"""Marks a key without a default."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key behind a name.
+    """A setting in ``NAME:key=value``.
 
     Attributes:
         kind: float, int, bool or str.
-        default: its default value; ``NEEDED`` where it must be given.
+        default: default value; ``NEEDED`` where users must give one.
     """
 
     kind: type
@@ -27,12 +27,12 @@ class Key:
 
 @dataclass(frozen=True)
 class Notation:
-    """The names that a setting takes, and the keys behind each.
+    """The names that an option accepts, and the keys of each, for completion and the schema.
 
     Attributes:
-        names: returns the names; quick, loads no torch.
-        keys: returns the keys of a name; may load torch.
-        own: whether ``MODULE:NAME[:key=value,...]`` is allowed too.
+        names: function that returns the names; fast, loads no torch.
+        keys: function that returns the keys of a name; may load torch.
+        own: whether ``MODULE:NAME[:key=value,...]`` is allowed as well.
     """
 
     names: Callable[[], Sequence[str]]
@@ -97,7 +97,7 @@ def kinds_of(make: Callable[..., Any], supplied: Collection[str] = ()) -> dict[s
     """Return the settings of a function or a dataclass: its arguments that take plain values.
 
     Args:
-        make: the function or class; annotations tell numbers, words and flags from other arguments.
+        make: the function or class; its annotations say which arguments are plain values.
         supplied: arguments that the caller gives, which are not settings.
 
     >>> def build(rate: float, whole: bool = False, *, batch_size: int): ...
@@ -139,7 +139,7 @@ def _arguments(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def _kind(annotation: Any) -> type | None:
-    """Return float, int, bool or str, also where None is allowed too; else None."""
+    """Return float, int, bool or str for a plain annotation, optional or not; else None."""
     sides = (annotation,)
     if get_origin(annotation) in (Union, types.UnionType):
         sides = tuple(side for side in get_args(annotation) if side is not types.NoneType)

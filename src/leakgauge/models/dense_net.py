@@ -51,11 +51,11 @@ def densenet(
         classes: outputs of the head (logits).
         side: height and width in pixels, at least 4.
         depth: number of layers, 6 k + 4.
-        growth: channels that a layer adds.
+        growth: channels that each layer adds.
         generator: draws the first weights by PyTorch's scheme.
 
     Raises:
-        InputError: the depth or the side does not fit.
+        InputError: the depth or the side is not allowed.
 
     References:
         Huang et al., Densely connected convolutional networks, CVPR 2017, Table 2 (depth 100,

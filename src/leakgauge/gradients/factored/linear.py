@@ -13,11 +13,11 @@ from leakgauge.gradients.factored.base import Factors
 
 @dataclass(frozen=True, eq=False)
 class LinearFactors(Factors):
-    """Those of a linear layer, which each record passes at t positions.
+    """Gradients of a linear layer that each record passes at t positions.
 
     Attributes:
         weight: full name of the weight.
-        bias: of the bias; None without one.
+        bias: full name of the bias; None without one.
         x: inputs ``[n, t, in]``.
         dy: gradients in the outputs ``[n, t, out]``.
     """
@@ -40,7 +40,7 @@ class LinearFactors(Factors):
         return {"x": self.x, "dy": self.dy}
 
     def replaced(self, tensors: Mapping[str, Tensor]) -> Self:
-        """Return the same layer with other values."""
+        """Return the layer with other factors."""
         return replace(self, x=tensors["x"], dy=tensors["dy"])
 
     def gradient(self) -> Grads:
@@ -49,7 +49,7 @@ class LinearFactors(Factors):
         return grads if self.bias is None else {**grads, self.bias: self.dy.sum(1)}
 
     def gram(self) -> Tensor:
-        """Return the inner products of gradients ``[n, n]``; of one position, from the factors."""
+        """Return the inner products of gradients ``[n, n]``; factors suffice for one position."""
         if self.x.shape[1] > 1:
             return super().gram()
         x, dy = self.x[:, 0], self.dy[:, 0]
@@ -66,7 +66,7 @@ class LinearFactors(Factors):
         return self.dy.mT @ passed
 
     def range(self) -> Tensor:
-        """Return the largest entry minus the smallest ``[n]``; of one position, from both ends."""
+        """Return the largest entry minus the smallest ``[n]``; ends suffice for one position."""
         if self.x.shape[1] > 1:
             return super().range()
         ends = [_ends(leaf[:, 0]) for leaf in (self.x, self.dy)]
@@ -85,16 +85,16 @@ class LinearFactors(Factors):
         return super()._norms(p)
 
     def _of_products(self, p: float) -> Tensor:
-        """A norm of a product of two vectors is the product of their norms."""
+        """Return the norms of one position: the norm of an outer product is a product of norms."""
         x: Tensor = torch.linalg.vector_norm(self.x[:, 0], p, dim=1)
         dy: Tensor = torch.linalg.vector_norm(self.dy[:, 0], p, dim=1)
         if self.bias is None:
             return x * dy
-        beside: Tensor = torch.linalg.vector_norm(torch.stack([x, torch.ones_like(x)]), p, dim=0)
-        return beside * dy
+        both: Tensor = torch.linalg.vector_norm(torch.stack([x, torch.ones_like(x)]), p, dim=0)
+        return both * dy
 
     def _of_pairs(self) -> Tensor:
-        """The squared norm is a sum over pairs of positions."""
+        """Return the norms from sums over pairs of positions."""
         of_inputs = self.x @ self.x.mT
         if self.bias is not None:
             of_inputs = of_inputs + 1
@@ -107,13 +107,13 @@ def _ends(values: Tensor) -> list[Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingFactors(Factors):
-    """Those of an embedding.
+    """Gradients of an embedding: the words of each record, and the gradients at their places.
 
     Attributes:
         weight: full name of the weight ``[words, d]``.
         words: number of words.
         index: words of each record ``[n, t]``, int64.
-        dy: gradients in the outputs ``[n, t, d]``; zeros at words that do not learn.
+        dy: gradients in the outputs ``[n, t, d]``; zeros at words that are not trained.
     """
 
     weight: str
@@ -134,7 +134,7 @@ class EmbeddingFactors(Factors):
         return {"index": self.index, "dy": self.dy}
 
     def replaced(self, tensors: Mapping[str, Tensor]) -> Self:
-        """Return the same layer with other values."""
+        """Return the layer with other factors."""
         return replace(self, index=tensors["index"], dy=tensors["dy"])
 
     def gradient(self) -> Grads:
@@ -142,7 +142,7 @@ class EmbeddingFactors(Factors):
         return {self.weight: self._added(self.dy)}
 
     def gram(self) -> Tensor:
-        """Return the inner products of gradients ``[n, n]``, over the words that a record has."""
+        """Return the inner products of gradients ``[n, n]``, over the words that occur."""
         used, index = torch.unique(self.index, return_inverse=True)
         return super(EmbeddingFactors, replace(self, words=len(used), index=index)).gram()
 
@@ -151,7 +151,7 @@ class EmbeddingFactors(Factors):
         return self._added(self.dy @ kernels.T)
 
     def _added(self, values: Tensor) -> Tensor:
-        """Add values ``[n, t, d]`` up by word ``[n, words, d]``."""
+        """Return the sums of values ``[n, t, d]`` by word ``[n, words, d]``."""
         made = values.new_zeros(len(values), self.words, values.shape[2])
         return made.scatter_add(1, self.index[:, :, None].expand_as(values), values)
 
