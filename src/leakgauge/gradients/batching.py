@@ -68,7 +68,7 @@ class GradientJob:
         return not self.plan.vectorises()
 
     def direct(self, batches: Batches, count: int, batch: int) -> Grads:
-        """Return the gradients of ``count`` batches of ``batch`` records, computed batch by batch."""
+        """Return the gradients of ``count`` batches of ``batch`` records, batch by batch."""
         if self.looped(batch):
             task = self.plan.looped()
             own = dict(task.model.named_parameters())

@@ -71,8 +71,8 @@ def lenet7(channels: int, classes: int, side: int, *, generator: torch.Generator
     """Return seven 5 x 5 convolutions of 12 channels with sigmoids, and a linear head.
 
     The paper names only the number of filters, their size and the 768 inputs of the head, which
-    32 x 32 images give if two convolutions halve the image. The rest is our choice: the ``lenet`` of
-    DLG and iDLG, with strides 2, 2 and 1, and four more convolutions of stride 1 behind it.
+    32 x 32 images give if two convolutions halve the image. The rest is our choice: the ``lenet``
+    of DLG and iDLG, with strides 2, 2 and 1, and four more convolutions of stride 1 behind it.
     Those papers draw the weights from U(-0.5, 0.5), ``"wide-uniform"``; under PyTorch's scheme the
     gradient of the first layer is below 1e-5 of the last one's.
 

@@ -1,4 +1,4 @@
-"""How much an adversary's posteriors tell of the secret: a lower bound of the information."""
+"""A lower bound of the information about the secret, from an adversary's posteriors."""
 
 import math
 
@@ -25,21 +25,21 @@ def information_lower_bound(
 
     It is the mean over the trials of the log posterior at the truth minus the log prior there.
     Secrets are drawn from the prior, so the second mean is -H(a) in expectation; with it, an
-    adversary that repeats the prior tells exactly 0. A value below 0 says that the adversary is
-    surer than it should be; it is left as it is.
+    adversary that repeats the prior has exactly 0. A value below 0 shows that the adversary is
+    overconfident; it is not raised to 0.
 
-    The interval resamples blocks of trials; where these draw on the same users, it leaves out one
-    user after the other.
+    The interval resamples blocks of trials; if these draw on the same users, the jackknife leaves
+    out each user in turn.
 
     Args:
-        trials: the trials, with posteriors under the prior; each is scaled to sum to 1.
-        log_prior: log P(a) ``[m]`` of the game.
+        trials: trials with posteriors under the prior; each is scaled to sum to 1.
+        log_prior: log P(a) of the game, ``[m]``.
         rng: draws the resamples.
         replicates: number of resamples.
-        confidence: of the two-sided interval.
+        confidence: two-sided.
 
     Raises:
-        InputError: all trials are of one block.
+        InputError: all trials belong to one block.
 
     References:
         Li et al., CCS 2024, section 6.3; Barber and Agakov, The IM Algorithm, 2003.

@@ -1,8 +1,17 @@
-"""Block bootstrap: intervals that resample whole blocks of trials.
+"""Intervals that resample whole blocks of trials (bootstrap), or leave out users (jackknife).
 
 Trials of one block draw on the same records and trials of different blocks share none, so blocks
 are independent and trials are not. Resampling single trials would count a record that is in many
 batches as many records, and give intervals that are too narrow.
+
+A trial of user inference is about m users. If all trials draw them from few users, almost any two
+trials share a user, and no disjoint blocks exist. The score is then a function of the n users,
+averaged over random groups of m of them; the jackknife leaves out each user in turn, with all
+trials about this user. For independent users and any score that is symmetric in them, the
+jackknife's variance is on average at least the true one for n - 1 users (Efron and Stein). What
+trials share through a user counts once; the chance that drew these trials and their batches counts
+(n - 1) m / (n - m) times. So the intervals are honest, and wide if trials are few: more trials
+narrow them down to what few users allow.
 """
 
 import math
@@ -32,16 +41,16 @@ def bootstrap_interval(
     """Return a percentile interval of block-bootstrap replicates, valid for few blocks too.
 
     The percentiles are widened like a t interval with ``blocks - 1`` degrees of freedom (expanded
-    percentile interval; Hesterberg 2015, "What teachers should know about the bootstrap"). Where
-    all replicates are equal (no block has an error, for example), the bootstrap sees no spread;
-    the interval then extends by ``unseen`` to each side.
+    percentile interval; Hesterberg 2015, "What teachers should know about the bootstrap"). If all
+    replicates are equal (no block has an error, for example), the bootstrap sees no spread; the
+    interval then extends by ``unseen`` to each side.
 
     Args:
         value: the estimate on all trials.
-        replicates: ``[b]``, the estimate on resampled blocks; nan are left out.
+        replicates: estimates on resampled blocks ``[b]``; NaN are left out.
         blocks: number of blocks that were resampled.
         confidence: two-sided.
-        bounds: the smallest and largest possible value.
+        bounds: smallest and largest possible value.
 
     Raises:
         InputError: there are fewer than two blocks, or no replicate has a value.
@@ -75,9 +84,9 @@ def share(
     """Return the share of true entries, with an interval that resamples blocks.
 
     Args:
-        correct: ``[n]``.
-        block: ``[n]``, for example the user of each record. With a single block the interval is
-            0 to 1, since one block does not show how blocks differ.
+        correct: whether each entry is true ``[n]``.
+        block: block of each entry ``[n]``, for example the user. With a single block the interval
+            is 0 to 1, since one block does not show how blocks differ.
         rng: draws the resamples.
         replicates: number of resamples.
         confidence: two-sided.
@@ -103,16 +112,16 @@ def jackknife_interval(
     confidence: float = 0.95,
     bounds: tuple[float, float] = SHARE,
 ) -> tuple[float, float]:
-    """Return the Student t interval of a score, by the scores without one unit each.
+    """Return the Student t interval of a score, from the scores that each leave out one unit.
 
-    Where all of these are equal (no trial has an error, for example), the jackknife sees no spread;
-    the interval then extends by ``unseen`` to each side.
+    If these are all equal (no trial has an error, for example), the jackknife sees no spread; the
+    interval then extends by ``unseen`` to each side.
 
     Args:
         value: the score on all trials.
-        without: ``[k]``, the score without the trials about each of k units.
+        without: scores ``[k]``, each without the trials about one of k units.
         confidence: two-sided.
-        bounds: the smallest and largest possible value.
+        bounds: smallest and largest possible value.
 
     Raises:
         InputError: there are fewer than two units, or a score without one is not finite.

@@ -20,14 +20,14 @@ class Metric:
 
     Attributes:
         title: the metric's name in tables.
-        unit: of the figure, where the title does not say it.
+        unit: unit of the figure, if the title does not name it.
         low: smallest possible value; may be ``-inf``.
         high: largest possible value; may be ``inf``.
-        chance: the value where nothing leaks; None where it depends on the data.
+        chance: value without a leak; None if it depends on the data.
         higher_is_worse: a higher value means more leakage.
-        headline: whether a grid's charts show it; of several, they show the first measured one.
-        tabled: whether tables of figures have a column for it.
-        of_model: whether it measures the model and not an attack, as an accuracy does.
+        headline: whether a grid's charts show the metric; they show the first one measured.
+        tabled: whether tables of figures have a column for the metric.
+        of_model: whether it measures the model, such as an accuracy, and not an attack.
 
     Raises:
         InputError: the title is empty, ``low`` is not below ``high``, or ``chance`` is outside.
@@ -71,7 +71,7 @@ class Metric:
 
     @property
     def label(self) -> str:
-        """The title, with the unit where there is one."""
+        """The title, followed by the unit if the metric has one."""
         return f"{self.title}, {self.unit}" if self.unit else self.title
 
 
@@ -100,18 +100,18 @@ def over_seeds(measurements: Sequence[Measurement], metric: Metric) -> Estimate:
     """Return the mean of one figure over several seeds; its interval covers trainings and trials.
 
     It is the Student t interval over the seeds, widened to what the trials alone give: the
-    half-widths of the seeds' own intervals, added in quadrature, over the number of seeds. So a few
-    seeds that agree by luck do not make it narrower than one long run would be. A single seed keeps
-    its own interval. Where all seeds agree to the last digit (all are perfect, for example), the
-    interval covers those of all seeds.
+    half-widths of the seeds' intervals, added in quadrature, over the number of seeds. So a few
+    seeds that agree by luck do not make it narrower than that of one long run. A single seed keeps
+    its interval. If all seeds agree to the last digit (all are perfect, for example), the interval
+    covers those of all seeds.
 
     Args:
         measurements: the same figure of runs that differ in their seed; at least one.
-        metric: its bounds limit the interval, unless a seed's own value lies beyond them (an
-            earlier version wrote advantages below 0).
+        metric: its bounds limit the interval, unless a seed's value lies beyond them (an earlier
+            version wrote advantages below 0).
 
     Returns:
-        An estimate whose ``n`` is the number of seeds.
+        An estimate; ``n`` is the number of seeds.
     """
     own = [one.estimate for one in measurements]
     values = np.array([one.value for one in own])
@@ -133,9 +133,9 @@ UTILITY = {
     R2: Metric(title="R²", low=-math.inf, chance=0.0, higher_is_worse=False, of_model=True),
     MACRO_F1: Metric(title="Macro F1", higher_is_worse=False, of_model=True),
 }
-"""By name; one of them fits a run's labels."""
+"""Metrics of a trained model by name; one of them matches the labels of a run."""
 
 OF_CLASSES = {
     TASK_AUROC: Metric(title="AUROC of the task", chance=0.5, higher_is_worse=False, of_model=True),
 }
-"""By name; beside one of ``UTILITY`` where the labels are classes."""
+"""Metrics of a classifier in addition to one of ``UTILITY``, by name."""

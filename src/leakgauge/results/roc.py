@@ -1,6 +1,10 @@
-"""Area under the ROC and true positive rate at a false positive rate, of weighted trials.
+"""Area under the ROC and true positive rate at a false positive rate, with weights or resamples.
 
 Weights ``[..., n]`` of the trials give one value for each leading index.
+
+A resample weights all trials of a block alike. So its figures need sums by block only, and a
+thousand resamples cost little more than one. Sums of whole and half numbers are exact: the results
+equal those with a weight for each trial, to the last digit.
 """
 
 import numpy as np
@@ -56,12 +60,12 @@ def auroc(
     """Return the area under the ROC: P(score of a positive > of a negative), ties count half.
 
     Args:
-        positive: ``[n]``, which trials are positive.
-        score: ``[n]``, higher for positives.
-        weights: ``[..., n]`` or None for all ones.
+        positive: whether each trial is positive ``[n]``.
+        score: scores ``[n]``, higher for positives.
+        weights: ``[..., n]``; None for all ones.
 
     Returns:
-        ``[...]``; nan where a class has no weight.
+        ``[...]``; NaN if a class has no weight.
 
     >>> negatives, positives = np.arange(100), np.arange(100) + 9.5
     >>> label = np.repeat([False, True], 100)
@@ -77,7 +81,7 @@ def tpr_at_fpr(
     """Return the largest true positive rate at a false positive rate of at most ``fpr``.
 
     It does not interpolate between thresholds: trials of equal score are accepted together. The
-    result is nan where a class has no weight.
+    result is NaN if a class has no weight.
 
     >>> label = np.repeat([False, True], 100)
     >>> score = np.concatenate([np.arange(100), np.arange(100) + 9.5])
@@ -90,20 +94,20 @@ def tpr_at_fpr(
 Bools = NDArray[np.bool_]
 
 CELLS = 4_000_000
-"""Numbers that are held at once."""
+"""Numbers held in memory at once."""
 
 
 def resampled_auroc(positive: Bools, score: Floats, block: Ints, drawn: Floats) -> Floats:
     """Return the area under the ROC of each resample ``[r]``; ties count half.
 
     Args:
-        positive: ``[n]``, which trials are positive.
-        score: ``[n]``, higher for positives.
-        block: ``[n]``, codes below k.
+        positive: whether each trial is positive ``[n]``.
+        score: scores ``[n]``, higher for positives.
+        block: block of each trial ``[n]``, codes below k.
         drawn: how often each block is drawn ``[r, k]``.
 
     Returns:
-        nan where a class has no weight.
+        ``[r]``; NaN if a class has no weight.
 
     >>> positive = np.array([True, False, True, False])
     >>> score, block = np.array([2.0, 1.0, 0.0, 0.5]), np.array([0, 0, 1, 1])
@@ -144,9 +148,9 @@ def resampled_tpr(
 
 
 def _won(positive: Bools, score: Floats, block: Ints, count: int) -> Floats:
-    """Return how many pairs the positives of each block win against the negatives of each.
+    """Return how many pairs the positives of each block win against the negatives of each block.
 
-    ``[k, k]``, positives by row; a tie counts half.
+    The shape is ``[k, k]``, positives by row; a tie counts half.
     """
     order = np.argsort(score[~positive], kind="stable")
     negative, of_block = score[~positive][order], block[~positive][order]

@@ -1,9 +1,8 @@
 """Scores of an adversary's posteriors, with intervals that resample whole blocks of trials.
 
 Every score is a function of the trials' true secrets, the adversary's log posteriors and a weight
-for each trial. Trials of different blocks share no record; ``results.bootstrap`` explains why
-that matters. Where trials share users and no blocks exist, one user after the other is left out:
-``results.jackknife``.
+for each trial. Trials of different blocks share no record. If trials share users and no blocks
+exist, the jackknife leaves out each user in turn. ``results.intervals`` explains both.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,9 +40,8 @@ class ScoredTrials:
     Attributes:
         truth: the secrets ``[n]``, codes below m.
         log_posterior: natural log of the adversary's posterior ``[n, m]``.
-        block: ``[n]``; trials of different blocks share no record (and no user).
-        users: the users ``[n, m]`` that each trial is about, where trials share users and there
-            are no blocks; else None.
+        block: block of each trial ``[n]``; trials of different blocks share no record and no user.
+        users: users ``[n, m]`` of each trial, if trials share users and no blocks exist; else None.
     """
 
     truth: Ints
@@ -69,7 +67,7 @@ class ScoredTrials:
         """Return each trial's block ``[n]``, from 0, and how often resamples draw each ``[r, k]``.
 
         Raises:
-            InputError: all trials are of one block.
+            InputError: all trials belong to one block.
         """
         names, index = np.unique(self.block, return_inverse=True)
         require(
@@ -88,7 +86,7 @@ class ScoredTrials:
 
 
 def hits(trials: ScoredTrials) -> Floats:
-    """Return 1 for each trial whose most probable secret is true; 1/k for a tie of k with it.
+    """Return 1 for each trial with a correct most probable secret, 1/k for a tie of k values.
 
     >>> lp = np.log([[0.5, 0.5], [0.9, 0.1]])
     >>> hits(ScoredTrials(np.array([0, 1]), lp, np.array([0, 1]))).tolist()
@@ -101,7 +99,7 @@ def hits(trials: ScoredTrials) -> Floats:
 
 
 def _one_against_rest(trials: ScoredTrials) -> Iterator[tuple[NDArray[np.bool_], Floats]]:
-    """Yield (positive trials, log-odds) for each value; of two values, only for value 1."""
+    """Yield (positive trials, log-odds) for each value; for two values only value 1."""
     m = trials.log_posterior.shape[1]
     for value in [1] if m == 2 else range(m):
         yield trials.truth == value, trials.log_odds(value)
@@ -110,7 +108,7 @@ def _one_against_rest(trials: ScoredTrials) -> Iterator[tuple[NDArray[np.bool_],
 def figures(trials: ScoredTrials) -> dict[str, float]:
     """Return AUROC, TPR at 1 % FPR and success rate (Li et al., CCS 2024, section 5.1.2).
 
-    AUROC and TPR are means over the secrets, one against the rest, where there are more than two.
+    With more than two values, AUROC and TPR are means over the values, one against the rest.
     """
     masses = [cumulative(*each, None) for each in _one_against_rest(trials)]
     return {
@@ -130,10 +128,10 @@ def each_value(
     """Return the AUROC of each value against all others, with block-bootstrap intervals.
 
     Args:
-        trials: the trials; at least two blocks.
+        trials: trials of at least two blocks.
         rng: draws the resamples.
         replicates: number of resamples.
-        confidence: of the two-sided intervals.
+        confidence: two-sided.
     """
     index, drawn = trials.resampled_blocks(replicates, rng)
     estimates = []
@@ -151,10 +149,10 @@ def each_value(
 
 
 def advantage(success: float, majority: float) -> float:
-    """Return the success above that of guessing the most probable secret, from 0 to 1.
+    """Return the success above that of guessing the most probable secret, scaled to 0 to 1.
 
-    An adversary that is worse than guessing has an advantage of 0, as in the paper; how much worse
-    it is follows from its success rate.
+    An adversary worse than guessing has an advantage of 0, as in the paper; its success rate shows
+    how much worse it is.
 
     >>> advantage(0.75, 0.5), advantage(0.4, 0.5)
     (0.5, 0.0)
@@ -170,7 +168,7 @@ def roc(
 ) -> tuple[tuple[float, float], ...]:
     """Return ROC points (FPR, TPR) on a logarithmic grid of FPR from ``floor`` to 1.
 
-    Macro-averaged over the secrets, one against the rest, where there are more than two.
+    With more than two values, the curve is the mean over the values, one against the rest.
     """
     grid = np.append(0.0, np.geomspace(floor, 1.0, points))
     masses = [cumulative(pos, score, None) for pos, score in _one_against_rest(trials)]
@@ -188,14 +186,14 @@ def score(
 ) -> dict[str, Estimate]:
     """Return the four scores of Li et al., section 5.1.2, with block-bootstrap intervals.
 
-    Where trials share users, the intervals are those of the jackknife over users.
+    If trials share users, the intervals are those of the jackknife over users.
 
     Args:
-        trials: the trials; at least two blocks, or two users that one trial is not about.
-        majority: the prior probability of the most probable secret (the success of guessing).
+        trials: trials of at least two blocks, or about at least two users that no trial always has.
+        majority: prior probability of the most probable secret (the success of guessing).
         rng: draws the resamples.
         replicates: number of resamples.
-        confidence: of the two-sided intervals.
+        confidence: two-sided.
 
     Returns:
         ``{"auroc", "tpr_at_1_fpr", "success", "advantage"}``, all within 0 and 1.
@@ -220,7 +218,7 @@ def score(
 
 
 Ends = dict[str, tuple[float, float]]
-"""The ends of each metric's interval."""
+"""Interval of each metric."""
 
 
 def _over_blocks(
@@ -255,9 +253,7 @@ def _without_users(trials: ScoredTrials, values: Mapping[str, float], confidence
 
 
 def resampled_figures(trials: ScoredTrials, drawn: Floats) -> dict[str, Floats]:
-    """Return ``figures`` of resampled blocks ``[r]``; ``drawn`` ``[r, k]`` says how often each is
-    drawn.
-    """
+    """Return ``figures`` ``[r]`` of resamples that draw each block ``drawn [r, k]`` times."""
     areas, rates = [], []
     for positive, log_odds in _one_against_rest(trials):
         areas.append(resampled_auroc(positive, log_odds, trials.block, drawn))
@@ -271,14 +267,14 @@ def resampled_figures(trials: ScoredTrials, drawn: Floats) -> dict[str, Floats]:
 
 
 def chance(truth: Ints, majority: float) -> dict[str, float]:
-    """Return the mean of each metric where nothing leaks.
+    """Return the expected value of each metric without a leak.
 
     With n negatives, floor(n / 100) of them may be accepted at 1 % FPR, and a positive lies above
-    the next one with probability (floor(n / 100) + 1) / (n + 1): more than 1 % where n is small.
+    the next one with probability (floor(n / 100) + 1) / (n + 1): more than 1 % for small n.
 
     Args:
-        truth: the secrets ``[n]`` of the trials.
-        majority: as for ``score``.
+        truth: secrets ``[n]`` of the trials.
+        majority: prior probability of the most probable secret.
 
     >>> chance(np.arange(5000) % 2, 0.5)["tpr_at_1_fpr"].__round__(5)
     0.0104
@@ -290,7 +286,7 @@ def chance(truth: Ints, majority: float) -> dict[str, float]:
 
 
 def smallest_detectable(estimate: Estimate, chance: float, *, power: float = 0.8) -> float:
-    """Return the smallest true value above chance that such a test detects.
+    """Return the smallest true value above chance that a test with this interval detects.
 
     A test detects a value if its interval lies above chance with probability ``power``. The normal
     approximation uses the standard error that the interval implies.
