@@ -1,4 +1,7 @@
-"""Lower bounds of epsilon from many runs, half of them with one record more."""
+"""Lower bounds of epsilon from many runs, half of them with one additional record.
+
+A threshold separates the scores of H0 (without the record) from those of H1.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,16 +15,16 @@ from leakgauge.privacy.profile import Profile
 from leakgauge.results.statistics import Floats, Ints, clopper_pearson_upper
 
 Objective = Callable[[Floats, Floats], Floats]
-"""(FPR, FNR), each ``[...]`` -> the values ``[...]`` of which a threshold takes the largest."""
+"""(FPR, FNR), each ``[...]`` -> values ``[...]`` that a threshold maximises."""
 
 
 def epsilon_objective(delta: float) -> Objective:
-    """Return the objective of the largest epsilon that two error rates show."""
+    """Return the objective with its maximum at the largest epsilon that two error rates show."""
     return np.vectorize(lambda fpr, fnr: epsilon_of_errors(fpr, fnr, delta), otypes=[float])
 
 
 def fewest_errors(fpr: Floats, fnr: Floats) -> Floats:
-    """Return the objective of the fewest errors, which estimates mu best.
+    """Return the objective with its maximum at the fewest errors, which estimates mu best.
 
     Every threshold shows the same mu, and one in the middle has the narrowest interval. The
     largest bound of mu itself would lie far out, where a few errors decide by chance.
@@ -35,13 +38,13 @@ def choose_threshold(
     """Return the threshold with the largest lower bound; a score above it counts as H1.
 
     Args:
-        null: scores under H0 ``[n]``, of trials that are not judged afterwards.
+        null: scores under H0 ``[n]`` of trials that are not evaluated afterwards.
         alternative: scores under H1 ``[m]``.
-        objective: takes the upper ends of the error rates.
-        confidence: of the Clopper-Pearson intervals of the error rates.
+        objective: function of the upper ends of the error rates.
+        confidence: two-sided confidence of the Clopper-Pearson intervals of the error rates.
 
     Returns:
-        Halfway between two neighbouring scores; of equally good ones, one in the middle.
+        A value halfway between two neighbouring scores; the middle one of equally good values.
 
     >>> choose_threshold(np.arange(9.0), np.arange(20.0, 29.0), fewest_errors)
     14.0
@@ -59,7 +62,7 @@ def choose_threshold(
 
 
 def errors_at(null: Floats, alternative: Floats, threshold: float) -> Errors:
-    """Return how many scores lie on the wrong side of a threshold.
+    """Return the numbers of scores on the wrong side of a threshold.
 
     >>> errors_at(np.array([0.0, 2.0]), np.array([1.0, 3.0, 4.0]), 1.5)
     Errors(false_positives=1, false_negatives=1, negatives=2, positives=3)
@@ -69,7 +72,7 @@ def errors_at(null: Floats, alternative: Floats, threshold: float) -> Errors:
 
 
 def threshold_in_sample(null: Floats, alternative: Floats, delta: float) -> float:
-    """Return the paper's threshold: the largest point estimate on the trials that it judges.
+    """Return the paper's threshold: the one with the largest estimate on the evaluated trials.
 
     The estimate at this threshold is biased upward, since the threshold fits the noise of these
     trials: it stays above 0 where nothing leaks. An error that never happened counts as one.
@@ -95,7 +98,7 @@ def threshold_in_sample(null: Floats, alternative: Floats, delta: float) -> floa
 
 
 def _cuts(null: Floats, alternative: Floats) -> tuple[Floats, Ints, Ints]:
-    """Every threshold that splits the scores in a new way, and its errors under H0 and H1."""
+    """Return each threshold that splits the scores differently, and its errors under H0 and H1."""
     values = np.unique(np.concatenate([null, alternative]))
     cuts = np.concatenate([[values[0] - 1], values[:-1] + np.diff(values) / 2])
     wrong_null = len(null) - np.searchsorted(np.sort(null), cuts, side="right")
@@ -104,7 +107,7 @@ def _cuts(null: Floats, alternative: Floats) -> tuple[Floats, Ints, Ints]:
 
 
 ScoredRun = Callable[[bool, int], float]
-"""(whether the record is in, seed) -> the score of a whole run; larger ones speak for in."""
+"""(whether the record is in, seed) -> the score of a run; larger scores suggest that it is in."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +115,9 @@ class ManyErrors:
     """Errors of three tests on the same runs, each with a threshold chosen on other runs.
 
     Attributes:
-        claim: of the threshold that contradicts the claim most.
-        epsilon: of the threshold with the largest epsilon.
-        gaussian: of the threshold with the fewest errors, which shows mu best.
+        claim: errors at the threshold that contradicts the claim most.
+        epsilon: errors at the threshold with the largest epsilon.
+        gaussian: errors at the threshold with the fewest errors, which estimates mu best.
     """
 
     claim: Errors
@@ -126,9 +129,9 @@ def scores_of(run: ScoredRun, runs: int, *, seed: int = 0) -> tuple[Floats, Floa
     """Return the scores of runs without the record ``[runs / 2]`` and with it ``[runs / 2]``.
 
     Args:
-        run: plays one.
-        runs: number of runs, even, 8 or more. They take turns, so that a drift hits both sides.
-        seed: each run gets one of its own.
+        run: executes one run.
+        runs: even number of runs, 8 or more; sides alternate, so that a drift affects both.
+        seed: seed from which each run derives its seed.
     """
     require(runs >= 8 and runs % 2 == 0, f"runs is {runs}; expected an even number of 8 or more")
     scores = np.array([float(run(bool(n % 2), derive(seed, "run", n))) for n in range(runs)])
@@ -139,24 +142,24 @@ def scores_of(run: ScoredRun, runs: int, *, seed: int = 0) -> tuple[Floats, Floa
 def errors_of(out: Floats, inside: Floats, claim: Profile, *, confidence: float) -> ManyErrors:
     """Return the errors of tests of out against in.
 
-    The first half of each side chooses the thresholds, the second half is judged.
+    The first half of each side chooses the thresholds, the second half is evaluated.
 
     Args:
         out: scores of runs without the record ``[n]``.
-        inside: with it ``[k]``.
-        claim: of the accountant.
-        confidence: of the Clopper-Pearson intervals of the error rates.
+        inside: scores of runs with it ``[k]``.
+        claim: claim of the accountant.
+        confidence: two-sided confidence of the Clopper-Pearson intervals of the error rates.
     """
     require(
         min(len(out), len(inside)) >= 4,
         f"{len(out)} runs without the record, {len(inside)} with it; expected 4 or more of each",
     )
     chosen = out[: len(out) // 2], inside[: len(inside) // 2]
-    judged = out[len(out) // 2 :], inside[len(inside) // 2 :]
+    evaluated = out[len(out) // 2 :], inside[len(inside) // 2 :]
 
     def errors(objective: Objective) -> Errors:
         threshold = choose_threshold(*chosen, objective, confidence=confidence)
-        return errors_at(*judged, threshold)
+        return errors_at(*evaluated, threshold)
 
     return ManyErrors(
         errors(claim_objective(claim)),
@@ -166,7 +169,7 @@ def errors_of(out: Floats, inside: Floats, claim: Profile, *, confidence: float)
 
 
 def claim_objective(claim: Profile) -> Objective:
-    """Return how often the FPR that a claim allows exceeds the measured one, in logarithms."""
+    """Return the log of the ratio of the FPR that a claim allows to the measured FPR."""
 
     def excess(fpr: Floats, fnr: Floats) -> Floats:
         with np.errstate(divide="ignore"):
