@@ -26,7 +26,7 @@ def test_each_record_is_in_one_part_of_its_size(count, seed, members):
     size = min(max(count // 4, 10) if members is None else members, count // 3)
     assert len(split.members) == size
     sizes = [len(part) for part in astuple(split)]
-    assert sizes[:3] == sizes[3:6], "as many non-members as members, part by part"
+    assert sizes[:3] == sizes[3:6], "equally many members and non-members in each part"
     assert abs(sizes[0] - 0.4 * size) <= 0.5
     assert abs(sizes[0] + sizes[1] - 0.6 * size) <= 0.5
 

@@ -18,7 +18,7 @@ N = 12
 
 
 def pinball(outputs: Tensor, targets: Tensor) -> Tensor:
-    """A loss of one's own that gives one value for each record."""
+    """A user's loss that returns one value per record."""
     apart = targets - outputs[:, 0]
     return torch.maximum(0.9 * apart, -0.1 * apart)
 

@@ -401,7 +401,7 @@ def test_pictures_are_played_with_a_cnn_and_other_columns_are_no_features() -> N
     ],
 )
 def test_a_column_that_is_not_beside_the_pictures_is_refused(roles: Roles) -> None:
-    with pytest.raises(InputError, match=r"beside the images; (did|known)") as told:
+    with pytest.raises(InputError, match=r"the images have no column .*; (did|known)") as told:
         make_picture_table(pictures(20)[0], roles)
     assert "leakgauge" not in str(told.value)
 

@@ -1,4 +1,4 @@
-"""What posteriors tell of a secret, against channels whose information is known."""
+"""The lower bound of the information, against channels with known information."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_the_best_adversary_tells_all_that_a_gaussian_channel_lets_through(
 
 @pytest.mark.parametrize("prior", PRIORS)
 def test_others_tell_less(prior: tuple[float, ...]) -> None:
-    """One is three times as sure as it should be; one repeats the prior; one makes it up."""
+    """Three adversaries: one is three times overconfident, one repeats the prior, one is random."""
     secret, best = played(40_000, 1.0, prior)
     sure = told(secret, special.log_softmax(3 * best, axis=1), prior)
     assert sure.high < known(1.0, prior)

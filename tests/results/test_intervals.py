@@ -1,4 +1,4 @@
-"""Intervals of scores whose trials share users: the jackknife over users."""
+"""Intervals of scores from trials that share users: the jackknife over users."""
 
 import math
 
@@ -14,10 +14,10 @@ Judgements = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def played(signal: float, *, users: int, m: int, trials: int, seed: int) -> Judgements:
-    """Truth, log posteriors and users of trials among people whose means differ by ``signal``.
+    """Truth, log posteriors and users of trials among users with means that differ by ``signal``.
 
-    As in the game, the candidate batch of a user is the same in all trials, and what is observed of
-    a user comes from a half of the user's records, which has a mean of its own.
+    As in the game, the candidate batch of a user is the same in all trials. Observations of a user
+    come from half of the user's records, which have a different mean.
     """
     rng = stream(seed, "played")
     centre = signal * rng.normal(size=(users, 4))
@@ -53,7 +53,7 @@ def test_intervals_cover_the_auroc_of_the_population(signal: float) -> None:
 
 
 def test_an_interval_leaves_out_one_person_after_the_other() -> None:
-    """Against the definition of the jackknife, person by person."""
+    """Against the definition of the jackknife, user by user."""
     rng, n, t = stream(0, "jack"), 9, 2.306004135  # the 97.5 % point with 8 degrees of freedom
     users = np.argsort(rng.random((400, n)), axis=1)[:, :3]
     truth = rng.integers(3, size=400)

@@ -34,7 +34,7 @@ def test_a_name_is_a_metric_of_one_question_only() -> None:
 
 
 def test_bounds_are_what_the_metric_can_reach() -> None:
-    """The worst and the best possible adversary; pictures that are equal, and far from equal."""
+    """The worst and the best possible adversary; equal and very different pictures."""
     truth = np.array([0, 1, 0, 1])
     best = np.log(np.where(np.eye(2)[truth] > 0, 0.9, 0.1))
     reached = [

@@ -1,4 +1,4 @@
-"""What a model is good for: against scikit-learn, and a coverage that a closed form knows."""
+"""Utility of a model, against scikit-learn and the coverage from a closed form."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Encode a checked table as tensors for training."""
+"""Encode checked tables and images as tensors for training."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ def encode(
     keep: Sequence[str] = (),
     dtype: torch.dtype = torch.float32,
 ) -> Dataset:
-    """Return all records encoded, with means, scales and categories of some of them.
+    """Return all records, encoded with the means, scales and categories of some of them.
 
     Numbers are standardised (a column that is constant in ``fit_on`` is only centred); a missing
     number becomes 0, the mean, and the position after it marks it. Categories are one-hot; a
@@ -37,7 +37,7 @@ def encode(
         table: the checked table of n records.
         fit_on: rows of the private training part ``[k]``, int64; the encoding depends on no others.
         keep: secrets that stay among the features.
-        dtype: of ``x`` and of a numeric label.
+        dtype: type of ``x`` and of a numeric label.
 
     Returns:
         All n records, with a schema.
@@ -52,7 +52,7 @@ def encode(
     >>> encode(table, fit_on=torch.tensor([0, 1])).x[:, 0].tolist()
     [-1.0, 1.0, 3.0, 5.0]
     """
-    require(len(fit_on) > 0, "there are no private records to learn the encoding from")
+    require(len(fit_on) > 0, "the encoding has no private records to learn from")
     for name in keep:
         require(
             name in table.secrets, f"cannot keep {name!r}, no secret{nearest(name, table.secrets)}"
@@ -79,7 +79,7 @@ def encode(
 
 
 def encode_label(table: Table, fit_on: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return codes ``[n]`` as they are, and numbers ``[n]`` standardised over ``fit_on [k]``.
+    """Return codes ``[n]`` unchanged, or numbers ``[n]`` standardised over ``fit_on [k]``.
 
     Raises:
         InputError: numbers are too large to be standardised.
@@ -92,16 +92,16 @@ def encode_label(table: Table, fit_on: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def outputs_for(table: Table) -> int:
-    """Return how many outputs a network for the label has: one a class, or one for a number."""
+    """Return the number of outputs of a network for the label: one per class, or 1 for numbers."""
     return len(table.classes) or 1
 
 
 def _with_typical(
     column: Column, table: Table, encoded: Tensor, fit_on: npt.NDArray[np.int64]
 ) -> Column:
-    """Return a number's column with the median of each range that a secret of it was cut into.
+    """Return a column of numbers with the median of each range into which the secret was cut.
 
-    Rows of the private part count only where no other row is in the range.
+    Rows of the private part count only if the range has no other rows.
     """
     names = table.values.get(column.name, ())
     if column.kind != "number" or not names or all(map(_is_number, names)):
@@ -180,7 +180,7 @@ _ROW = "leakgauge: row"
 def make_picture_table(
     frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False
 ) -> tuple[Table, NDArray[np.int64]]:
-    """Return the table of the columns beside the images, and the rows ``[n]`` of its images.
+    """Return the table of the images' columns, and the rows ``[n]`` of its images.
 
     The pixels are the features; columns without a role are left out.
 
@@ -190,7 +190,7 @@ def make_picture_table(
     used = [*roles.coded, *([] if roles.group is None else [roles.group])]
     columns = [str(name) for name in frame.columns]
     for name in (*used, *roles.drop):
-        require(name in columns, f"no column {name!r} beside the images{nearest(name, columns)}")
+        require(name in columns, f"the images have no column {name!r}{nearest(name, columns)}")
     kept = [name for name in frame.columns if str(name) in used]
     numbered = frame[kept].assign(**{_ROW: np.arange(len(frame))})
     plain = replace(roles, drop=())
@@ -201,7 +201,7 @@ def make_picture_table(
 def encode_pictures(
     table: Table, pixels: NDArray[np.uint8], rows: NDArray[np.int64], *, fit_on: Tensor
 ) -> Dataset:
-    """Return images as records; channels and a numeric label are standardised over private ones.
+    """Return images as records, with channels and numeric labels standardised over private ones.
 
     Args:
         table: the table of ``make_picture_table``.
@@ -215,7 +215,7 @@ def encode_pictures(
     Raises:
         InputError: ``fit_on`` is empty.
     """
-    require(len(fit_on) > 0, "there are no private images to learn the encoding from")
+    require(len(fit_on) > 0, "the encoding has no private images to learn from")
     x = torch.from_numpy(pixels[rows]).float() / 255
     seen = x[fit_on]
     mean = seen.mean(dim=(0, 2, 3), keepdim=True)

@@ -33,7 +33,7 @@ def decode(encoded: Sequence[tuple[str, bytes | Path]], *, side: int) -> PixelAr
     """Return the pixels of image files, uint8 ``[n, 3, side, side]``.
 
     Args:
-        encoded: for each image its name, for messages, and its bytes or path.
+        encoded: name (for messages) and bytes or path of each image.
         side: height and width of the result, in pixels.
 
     Raises:

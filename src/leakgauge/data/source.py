@@ -30,18 +30,18 @@ from leakgauge.data.tidying import numbered
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Unchanged data, before any column has a role; or a user's own task.
+    """Unchanged data before any column has a role, or a user's task.
 
     Attributes:
         name: the name of the data in the report.
         frame: one row for each record; its columns can be labels, secrets, users or features.
-        pixels: images, uint8 ``[n, c, side, side]`` in the order of the rows. They are the
-            features then; columns without a role are left out. None for a table.
+        pixels: images, uint8 ``[n, c, side, side]`` in the order of the rows, which are then the
+            features; columns without a role are left out. None for a table.
         roles: the default roles of a named dataset; None for any other data.
-        fingerprint: the sha256 of the content, 64 hex digits. That of decoded images can differ
-            between versions of Pillow.
+        fingerprint: sha256 of the content, 64 hex digits; for decoded images it can differ between
+            versions of Pillow.
         notes: changes to the data that users should know.
-        task: a user's own model and loss; None where leakgauge chooses the network.
+        task: a user's model and loss; None if leakgauge chooses the network.
         dataset: the records of ``task``, used instead of ``frame``.
     """
 
@@ -65,7 +65,7 @@ def open_data(
     """Return a named dataset, or the table or images at a path.
 
     Args:
-        spec: a name of ``leakgauge.data.DATASETS``, or a path, which wins over a name:
+        spec: a path, or a name of ``leakgauge.data.DATASETS`` if no such path exists:
 
             - a table, or ``-`` for one on the standard input (``read_noted``);
             - ``.parquet`` with a column of encoded images (``read_image_parquet``);
@@ -73,7 +73,7 @@ def open_data(
               ``[n, d]`` and columns ``[n]``, as ``y``;
             - a folder of images with one CSV (``read_image_folder``).
         side: height and width of images, in pixels; tables do not use it.
-        text: how the text of a table is read; None finds it out.
+        text: format of the text of a table; None detects it.
         allow_outside: whether the CSV of a folder may name images outside of it.
 
     Raises:
@@ -101,7 +101,7 @@ def open_data(
 
 
 def frame_source(frame: pd.DataFrame, *, name: str = "table") -> Source:
-    """Return a data frame as a source; columns with one name are numbered."""
+    """Return a data frame as a source; columns with equal names are numbered."""
     columns, notes = numbered(list(frame.columns))
     plain = frame.set_axis(columns, axis=1).reset_index(drop=True)
     return _read_source(name, ReadTable(plain, tuple(notes)))
@@ -142,10 +142,10 @@ def _exists(path: Path, word: str) -> bool:
     try:
         word.encode()
         return path.exists()
-    except UnicodeEncodeError as error:  # as archives from other systems unpack
+    except UnicodeEncodeError as error:  # names from archives of other systems
         shown = os.fsencode(word).decode("utf-8", "replace")
         raise InputError(f"the name of {shown!r} is not UTF-8 text; rename the file") from error
-    except OSError as error:  # a folder that is locked, a name that is too long
+    except OSError as error:  # a locked folder or a too long name
         raise InputError(f"{word[:200]!r} cannot be opened: {error.strerror}") from error
 
 
@@ -186,7 +186,7 @@ def _is_table(path: Path) -> bool:
 
 
 def _read_arrays(path: Path) -> ReadTable:
-    """Return records ``x`` ``[n, d]`` and every array ``[n]``, as ``y``, as a table."""
+    """Return records ``x`` ``[n, d]`` and all arrays ``[n]``, such as ``y``, as a table."""
     arrays = read_npz(path)
     x = arrays.pop("x")
     columns = {name: array for name, array in arrays.items() if array.shape == (len(x),)}

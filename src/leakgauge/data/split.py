@@ -1,4 +1,4 @@
-"""Split records into a private, a public and a test part that never overlap."""
+"""Split records or users into a private, a public and a test part that never overlap."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Split:
 
     Attributes:
         private: records that the clients train on and the adversary attacks ``[k]``.
-        public: the adversary's own (shadow) records ``[k]``.
+        public: shadow records of the adversary ``[k]``.
         test: records that neither side has seen ``[k]``.
     """
 
@@ -48,9 +48,9 @@ def split_records(
 ) -> Split:
     """Return a random split whose public part is as balanced over the secret as the data allow.
 
-    The test part comes first. Of the rest, the public part takes ``shadow`` records or fewer,
-    equally many of each secret value, but at most a quarter of the records of any value: what a
-    rare value cannot give comes from the others. The private part takes all other records.
+    The test part comes first. The public part then takes ``shadow`` records or fewer, equally many
+    of each secret value, but at most a quarter of the records of any value; other values replace
+    what a rare value lacks. The private part takes all other records.
 
     With users, each user's records go to one part. Records of public users beyond these numbers
     stay unused, so the three parts need not hold every record.
@@ -60,7 +60,7 @@ def split_records(
         rng: the generator of the split.
         users: the user of each record ``[n]``; no user is in two parts.
         shadow: the largest number of public records.
-        test_fraction: the share of test records; with users, as near to it as whole users allow.
+        test_fraction: share of test records; with users, as close as whole users allow.
         label: codes of the label ``[n]``.
         values: names of the secret's codes, for messages.
         classes: names of the label's codes, for messages.
@@ -72,8 +72,8 @@ def split_records(
         InputError: a secret value or a label is too rare.
 
     References:
-        Li et al., CCS 2024: a balanced set of shadow records. Where a value is rare, a balanced
-        set would be a small one; shadow batches are balanced either way.
+        Li et al., CCS 2024: a balanced set of shadow records. With a rare value, a balanced set
+        would be small; shadow batches are balanced in both cases.
 
     >>> split = split_records(torch.arange(100) % 2, shadow=10, rng=np.random.default_rng(0))
     >>> len(split.private), len(split.public), len(split.test)
@@ -105,7 +105,7 @@ _UNUSED = 3
 def _sides(
     codes: Ints, owners: Ints, m: int, size: int, fraction: float, rng: np.random.Generator
 ) -> Ints:
-    """Return the side of each record ``[n]``; up to ``size`` public ones, of m values."""
+    """Return the side of each record ``[n]``, with up to ``size`` public ones."""
     _, user = np.unique(owners, return_inverse=True)
     counts = np.zeros((int(user.max()) + 1, m), dtype=np.int64)
     np.add.at(counts, (user, codes), 1)
@@ -121,11 +121,11 @@ def _sides(
 
 
 def filled(share: Ints, size: int) -> Ints:
-    """Return how many records to take of each value: ``size`` together, as equal as possible.
+    """Return how many records to take of each value: ``size`` in total, as equal as possible.
 
     Args:
-        share: the most of each value ``[m]``.
-        size: the most of all together.
+        share: largest number of records of each value ``[m]``.
+        size: largest total.
 
     >>> filled(np.array([30, 400, 400]), 600).tolist(), filled(np.array([30, 40]), 600).tolist()
     ([30, 285, 285], [30, 40])
@@ -139,7 +139,7 @@ def filled(share: Ints, size: int) -> Ints:
 
 
 def _nearest_to(order: Ints, sizes: Ints, target: int) -> npt.NDArray[np.bool_]:
-    """Return which users to take, in order, so that the number of records nears the target."""
+    """Return which users to take, in order, so that their records approach the target."""
     taken = np.zeros(len(sizes), dtype=bool)
     total = 0
     for user in order.tolist():
@@ -151,7 +151,7 @@ def _nearest_to(order: Ints, sizes: Ints, target: int) -> npt.NDArray[np.bool_]:
 
 
 def _public_users(order: Ints, counts: Ints, share: Ints, goal: Ints) -> list[int]:
-    """Return the users to take, in order, who bring missing values within each value's share."""
+    """Return the users, in order, with values that are still needed, within each value's share."""
     total = np.zeros_like(share)
     taken = []
     for user in order.tolist():
@@ -166,7 +166,7 @@ def _public_users(order: Ints, counts: Ints, share: Ints, goal: Ints) -> list[in
 
 
 def _leave(sides: Ints, codes: Ints, goal: Ints, rng: np.random.Generator) -> None:
-    """Leave ``goal`` public records of each value; mark the others unused, in place."""
+    """Keep ``goal`` public records of each value; mark the others unused, in place."""
     for value, size in enumerate(goal.tolist()):
         rows = np.flatnonzero((sides == _PUBLIC) & (codes == value))
         sides[rng.permutation(rows)[size:]] = _UNUSED
@@ -207,7 +207,7 @@ def _name(value: int, names: Sequence[str]) -> str:
 
 
 SHARES = (0.4, 0.4, 0.2)
-"""The share of private, public (shadow) and test users."""
+"""Shares of private, public (shadow) and test users."""
 
 
 def split_users(
@@ -223,19 +223,19 @@ def split_users(
 ) -> Split:
     """Return a random split of the users, with all their records.
 
-    For user inference: its secret is the user, so no values need balance, and the adversary needs
-    many users, not many records. Users with too few records are left out first, and stand in no
-    part; test users are those who are in no other part.
+    User inference needs it: the secret is the user, so no values need balance, and the adversary
+    needs many users rather than many records. Users with too few records are left out first; the
+    test part takes all users that remain.
 
     Args:
         users: the user of each record ``[n]``.
         label: codes of the label ``[n]``.
         classes: names of the label's codes, for messages.
         shares: the share of private, public and test users; they sum to 1.
-        least: the records that a user needs to be in a part.
-        most: the largest numbers of private and of public users; 0: their share. Where both are
-            given and the users are too few for them, both are lowered in proportion, so that the
-            test part keeps its share.
+        least: number of records that a user needs.
+        most: largest numbers of private and of public users; 0 means their share. If both are
+            given and too large, both are lowered in proportion, so that the test part keeps its
+            share.
         need_label: records of each label that the private part must have.
         rng: the generator of the split.
 
@@ -264,7 +264,7 @@ def split_users(
     private, public, test = (
         torch.from_numpy(np.flatnonzero(np.isin(user, part))) for part in dealt
     )
-    having = f", of whom {len(able)} have {least} records or more," if least > 1 else ""
+    having = f" ({len(able)} of them with {least} records or more)" if least > 1 else ""
     for name, part, share in zip(("private", "public", "test"), dealt, shares, strict=True):
         require(
             share == 0 or len(part) > 0,
@@ -279,7 +279,7 @@ def split_users(
 def numbers_of_users(
     users: int, shares: tuple[float, float, float], most: tuple[int, int]
 ) -> tuple[int, int]:
-    """Return the numbers of private and of public users, as ``split_users`` says.
+    """Return the numbers of private and of public users for ``split_users``.
 
     >>> numbers_of_users(78, SHARES, (0, 0)), numbers_of_users(78, SHARES, (15, 30))
     ((31, 31), (15, 30))

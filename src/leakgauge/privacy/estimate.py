@@ -75,7 +75,7 @@ def epsilon_clopper_pearson(errors: Errors, delta: float, *, confidence: float =
 
 
 def mu_clopper_pearson(errors: Errors, *, confidence: float = 0.95) -> Estimate:
-    """Return the mu at which the best test of N(0, 1) against N(mu, 1) has the same errors.
+    """Return mu such that the best test of N(0, 1) against N(mu, 1) has the same errors.
 
     Args:
         errors: errors of a test that was chosen on other trials.

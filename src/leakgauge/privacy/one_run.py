@@ -304,7 +304,7 @@ def guesses_for(canaries: int, least: LeastFalsePositives, *, confidence: float 
 def smallest_seen(
     canaries: int, made: int, least: LeastFalsePositives, *, confidence: float = 0.99
 ) -> float | None:
-    """Return the smallest mu at which canaries of expected accuracy refute a claim.
+    """Return the smallest mu for which canaries of expected accuracy refute a claim.
 
     Args:
         canaries: m.

@@ -16,7 +16,7 @@ LeastFalsePositives = Callable[[Floats], Floats]
 """Power ``[...]`` -> smallest FPR ``[...]`` of a test with at least this power."""
 
 DELTAS = (1e-4, 1e-3, 1e-2, 0.05, 0.1, 0.2, 0.3)
-"""Further deltas at which a claim is checked. Large deltas refute best with few trials."""
+"""Further deltas for the check of a claim. Large deltas refute best with few trials."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Profile:
     """A claim of differential privacy: ``(epsilon, delta)`` holds for each of these points.
 
     Attributes:
-        delta: delta at which epsilons are reported.
+        delta: delta of the reported epsilons.
         points: pairs (epsilon, delta), one of them at ``delta``.
 
     Raises:
@@ -100,9 +100,9 @@ def profile_of(
     Args:
         epsilon_at: delta -> epsilon. Some accountants return an epsilon below 0 at a large delta;
             it counts as 0, which claims less.
-        delta: delta at which epsilons are reported, in (0, 1).
-        deltas: further deltas. The claim omits those at which the accountant has no finite epsilon
-            or fails numerically.
+        delta: delta of the reported epsilons, in (0, 1).
+        deltas: further deltas. The claim omits those where the accountant has no finite epsilon or
+            fails numerically.
 
     Raises:
         InputError: the accountant has no epsilon at ``delta``.

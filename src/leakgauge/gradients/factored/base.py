@@ -19,7 +19,7 @@ CHUNK_BYTES = 2**25
 class Factors(ABC):
     """The gradients of n records in the parameters of one layer.
 
-    Subclasses keep factors, and compute whole gradients only if there is no cheaper way.
+    Subclasses keep factors, and compute whole gradients only without a cheaper way.
     """
 
     @abstractmethod
