@@ -79,7 +79,6 @@ def share(
     *,
     rng: np.random.Generator,
     replicates: int = 1000,
-    confidence: float = 0.95,
 ) -> Estimate:
     """Return the share of true entries, with an interval that resamples blocks.
 
@@ -89,7 +88,6 @@ def share(
             is 0 to 1, since one block does not show how blocks differ.
         rng: draws the resamples.
         replicates: number of resamples.
-        confidence: two-sided.
     """
     values = correct.astype(np.float64)
     _, index = np.unique(block, return_inverse=True)
@@ -98,11 +96,9 @@ def share(
     drawn = draw_blocks(len(size), replicates, rng)
     value = float(values.mean())
     if len(size) < 2:
-        return Estimate(value, *SHARE, n=len(values), confidence=confidence)
-    low, high = bootstrap_interval(
-        value, (drawn @ hits) / (drawn @ size), blocks=len(size), confidence=confidence
-    )
-    return Estimate(value, low, high, n=len(values), confidence=confidence)
+        return Estimate(value, *SHARE, n=len(values))
+    low, high = bootstrap_interval(value, (drawn @ hits) / (drawn @ size), blocks=len(size))
+    return Estimate(value, low, high, n=len(values))
 
 
 def jackknife_interval(

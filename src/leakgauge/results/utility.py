@@ -2,7 +2,7 @@
 
 All but the AUROC are functions of sums over records, so a resample of blocks needs only the sums
 of blocks. ``block [n]`` groups the records, for example by user; ``rng`` draws ``replicates``
-resamples of blocks; ``confidence`` is two-sided.
+resamples of blocks. The confidence is 95 %.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,6 @@ def r2(
     *,
     rng: np.random.Generator,
     replicates: int = 1000,
-    confidence: float = 0.95,
 ) -> Estimate | None:
     """Return R² (the explained share of the variance), averaged over the k numbers of a record.
 
@@ -48,7 +47,7 @@ def r2(
         return None
     error = (truth - predicted) ** 2
     parts = np.stack([np.ones_like(centred), centred, centred**2, error], axis=1)
-    return _estimate(parts, _r2, block, rng, replicates, confidence)
+    return _estimate(parts, _r2, block, rng, replicates)
 
 
 def macro_f1(
@@ -58,7 +57,6 @@ def macro_f1(
     *,
     rng: np.random.Generator,
     replicates: int = 1000,
-    confidence: float = 0.95,
 ) -> Estimate:
     """Return the mean of the labels' F1, where a label that is never true nor predicted has 0.
 
@@ -70,7 +68,7 @@ def macro_f1(
     """
     both = (truth & predicted).astype(np.float64)
     parts = np.stack([both, truth.astype(np.float64) + predicted], axis=1)
-    return _estimate(parts, _f1, block, rng, replicates, confidence)
+    return _estimate(parts, _f1, block, rng, replicates)
 
 
 def balanced_accuracy(
@@ -80,7 +78,6 @@ def balanced_accuracy(
     *,
     rng: np.random.Generator,
     replicates: int = 1000,
-    confidence: float = 0.95,
 ) -> Estimate:
     """Return the mean over classes of the recall: the share of a class's records predicted right.
 
@@ -94,7 +91,7 @@ def balanced_accuracy(
     having = truth[:, None] == np.unique(truth)
     right = having & (predicted == truth)[:, None]
     parts = np.stack([right, having], axis=1).astype(np.float64)
-    return _estimate(parts, _recall, block, rng, replicates, confidence)
+    return _estimate(parts, _recall, block, rng, replicates)
 
 
 CELLS = 2_000_000
@@ -108,7 +105,6 @@ def class_auroc(
     *,
     rng: np.random.Generator,
     replicates: int = 1000,
-    confidence: float = 0.95,
 ) -> Estimate | None:
     """Return the area under the ROC of each class against all others, as the mean over classes.
 
@@ -131,10 +127,8 @@ def class_auroc(
         np.mean([auroc(positive[:, one], score[:, one], some[:, index]) for one in mixed], axis=0)
         for some in chunks
     ]
-    low, high = bootstrap_interval(
-        value, np.concatenate(again), blocks=len(names), confidence=confidence
-    )
-    return Estimate(value, low, high, n=len(positive), confidence=confidence)
+    low, high = bootstrap_interval(value, np.concatenate(again), blocks=len(names))
+    return Estimate(value, low, high, n=len(positive))
 
 
 def _recall(sums: Floats) -> Floats:
@@ -163,7 +157,6 @@ def _estimate(
     block: Ints,
     rng: np.random.Generator,
     replicates: int,
-    confidence: float,
 ) -> Estimate:
     """Return a figure of records ``[n, s, k]`` with an interval that resamples blocks."""
     names, index = np.unique(block, return_inverse=True)
@@ -171,8 +164,8 @@ def _estimate(
     np.add.at(sums, index, parts)
     value = float(statistic(sums.sum(axis=0)[None])[0])
     if len(names) < 2:
-        return Estimate(value, *SHARE, n=len(parts), confidence=confidence)
+        return Estimate(value, *SHARE, n=len(parts))
     drawn = draw_blocks(len(names), replicates, rng)
     again = statistic(np.tensordot(drawn, sums, axes=1))
-    low, high = bootstrap_interval(value, again, blocks=len(names), confidence=confidence)
-    return Estimate(value, low, high, n=len(parts), confidence=confidence)
+    low, high = bootstrap_interval(value, again, blocks=len(names))
+    return Estimate(value, low, high, n=len(parts))

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -22,13 +22,15 @@ class Factors(ABC):
     Subclasses keep factors, and compute whole gradients only without a cheaper way.
     """
 
+    stored: ClassVar[tuple[str, ...]] = ()
+    """Names of the fields that hold one entry per record."""
+
     @abstractmethod
     def gradient(self) -> Grads:
         """Return the gradients by full parameter name, leaf ``[n, *p]``."""
 
-    @abstractmethod
     def __len__(self) -> int:
-        """Return the number of records, n."""
+        return len(next(iter(self.tensors().values())))
 
     @property
     @abstractmethod
@@ -38,13 +40,13 @@ class Factors(ABC):
         A convolution has ``[out, in * k * k]``, an embedding ``[words, dimensions]``.
         """
 
-    @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """Return the stored tensors by name, each ``[n, ...]``."""
+        return {name: getattr(self, name) for name in self.stored}
 
-    @abstractmethod
     def replaced(self, tensors: Mapping[str, Tensor]) -> Self:
         """Return the layer with other stored tensors."""
+        return replace(self, **tensors)  # type: ignore[type-var]
 
     @property
     def out(self) -> int:
@@ -135,9 +137,6 @@ class WholeGradients(Factors):
     """
 
     grads: Grads
-
-    def __len__(self) -> int:
-        return len(next(iter(self.grads.values())))
 
     @property
     def shape(self) -> tuple[int, int]:

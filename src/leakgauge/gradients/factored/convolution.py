@@ -1,8 +1,8 @@
 """Gradients of a convolution as factors: inputs convolved with output gradients."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,6 +36,8 @@ class ConvolutionFactors(Factors):
         dy: gradients in the outputs ``[n, out, *space]``.
     """
 
+    stored = ("x", "dy")
+
     weight: str
     bias: str | None
     kernel: tuple[int, ...]
@@ -43,21 +45,10 @@ class ConvolutionFactors(Factors):
     x: Tensor
     dy: Tensor
 
-    def __len__(self) -> int:
-        return len(self.x)
-
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the weight's gradient."""
         return self.kernel[0], int(torch.Size(self.kernel[1:]).numel())
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return inputs and output gradients."""
-        return {"x": self.x, "dy": self.dy}
-
-    def replaced(self, tensors: Mapping[str, Tensor]) -> Self:
-        """Return the layer with other factors."""
-        return replace(self, x=tensors["x"], dy=tensors["dy"])
 
     def gradient(self) -> Grads:
         """Return the gradients by name, as one large convolution with a group per record."""

@@ -1,8 +1,6 @@
 """Gradients of linear layers and embeddings as factors: inputs times output gradients."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -22,26 +20,17 @@ class LinearFactors(Factors):
         dy: gradients in the outputs ``[n, t, out]``.
     """
 
+    stored = ("x", "dy")
+
     weight: str
     bias: str | None
     x: Tensor
     dy: Tensor
 
-    def __len__(self) -> int:
-        return len(self.x)
-
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the weight's gradient."""
         return self.dy.shape[2], self.x.shape[2]
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return inputs and output gradients."""
-        return {"x": self.x, "dy": self.dy}
-
-    def replaced(self, tensors: Mapping[str, Tensor]) -> Self:
-        """Return the layer with other factors."""
-        return replace(self, x=tensors["x"], dy=tensors["dy"])
 
     def gradient(self) -> Grads:
         """Return the gradients by name."""
@@ -116,26 +105,17 @@ class EmbeddingFactors(Factors):
         dy: gradients in the outputs ``[n, t, d]``; zeros at words that are not trained.
     """
 
+    stored = ("index", "dy")
+
     weight: str
     words: int
     index: Tensor
     dy: Tensor
 
-    def __len__(self) -> int:
-        return len(self.index)
-
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the weight's gradient."""
         return self.words, self.dy.shape[2]
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return words and output gradients."""
-        return {"index": self.index, "dy": self.dy}
-
-    def replaced(self, tensors: Mapping[str, Tensor]) -> Self:
-        """Return the layer with other factors."""
-        return replace(self, index=tensors["index"], dy=tensors["dy"])
 
     def gradient(self) -> Grads:
         """Return the gradients by name."""
