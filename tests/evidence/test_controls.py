@@ -215,7 +215,7 @@ def test_a_secret_is_shown_by_a_column_a_stamp_or_a_label() -> None:
     assert own.dataset is not None
     assert own.dataset.y.tolist() == [1, 0, 1, 0]
     numbers = replace(data, y=torch.rand(4))
-    with pytest.raises(InputError, match="are no classes"):
+    with pytest.raises(InputError, match="are not classes"):
         with_planted_secret(task_source(task, numbers), "s")
 
 
