@@ -3,8 +3,8 @@
 ``torch.func`` computes them where that is possible and faster, else a plain loop does. On both
 paths the caller's model stays unchanged: weights, mode, buffers, ``.grad``.
 
-Arguments have the same meaning everywhere. ``params`` holds all trainable parameters by name, as
-from ``params_of``. ``method`` is ``"vmap"``, ``"loop"`` (slower; accepts any model) or ``"auto"``:
+Arguments have the same meaning everywhere. ``task`` is the model with its loss; ``params`` holds
+all trainable parameters by name, as from ``params_of``. ``method`` is ``"vmap"``, ``"loop"`` (slower; accepts any model) or ``"auto"``:
 the faster one that the model allows. ``max_bytes`` is the working memory besides the result.
 The functions raise ``InputError`` for a task that ``check_vectorisable`` refuses, except that
 ``"auto"`` accepts a branch on the data, and ``"loop"`` also written buffers.
@@ -68,12 +68,8 @@ def per_example_gradients(
     """Return the gradient of each record: that of the loss on a batch of one.
 
     Args:
-        task: the model and its loss.
-        params: all trainable parameters by name.
         x: records ``[n, ...]``.
         y: targets ``[n, ...]``.
-        method: ``"vmap"``, ``"loop"`` or ``"auto"``.
-        max_bytes: working memory, besides the result.
 
     Returns:
         Gradients by parameter, leaf ``[n, *p]``.
@@ -101,8 +97,6 @@ def batch_gradients(
     """Return the gradient of the mean loss of each of T batches.
 
     Args:
-        task: the model and its loss.
-        params: all trainable parameters by name.
         x: batches ``[T, B, ...]``.
         y: targets ``[T, B, ...]``.
         method: ``"vmap"``, ``"loop"`` or ``"auto"``. With ``"loop"`` each batch starts from the
@@ -139,12 +133,9 @@ def pooled_batch_gradients(
     record's gradient is then computed once and shared by all batches that contain it.
 
     Args:
-        task: the model and its loss.
-        params: all trainable parameters by name.
         x: the pool's records ``[n, ...]``.
         y: the pool's targets ``[n, ...]``.
         rows: ``[T, B]`` int64, positions in the pool; a repeated row counts as often.
-        method: ``"vmap"``, ``"loop"`` or ``"auto"``.
         pooled: whether records share their gradients; None takes the cheaper of both ways, and
             the direct one where records interact (a batch statistic, class weights in the loss).
         max_bytes: working memory, besides the result.
@@ -217,7 +208,6 @@ def local_updates(
     """Return the weight change of each of T clients after S steps of plain SGD.
 
     Args:
-        task: the model and its loss.
         params: trainable parameters with which every client starts.
         x: batches ``[T, S, B, ...]``, one for each step.
         y: targets ``[T, S, B, ...]``.

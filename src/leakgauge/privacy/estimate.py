@@ -36,10 +36,14 @@ class Errors:
     positives: int
 
     def __post_init__(self) -> None:
-        pairs = (self.false_positives, self.negatives), (self.false_negatives, self.positives)
-        for wrong, of in pairs:
+        for wrong, of in self.pairs:
             require_count(of, "number of trials")
             require(0 <= wrong <= of, f"{wrong} errors in {of} trials; expected 0 to {of}")
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Errors and trials under H0, then under H1."""
+        return (self.false_positives, self.negatives), (self.false_negatives, self.positives)
 
     @property
     def trials(self) -> int:
@@ -67,8 +71,8 @@ def epsilon_clopper_pearson(errors: Errors, delta: float, *, confidence: float =
     (4.54, inf)
     """
     require_share(delta)
-    bounds = [clopper_pearson(*pair, confidence) for pair in _pairs(errors)]
-    (fpr, least_fpr), (fnr, least_fnr) = ((wrong / of, 1 / of) for wrong, of in _pairs(errors))
+    bounds = [clopper_pearson(*pair, confidence) for pair in errors.pairs]
+    (fpr, least_fpr), (fnr, least_fnr) = ((wrong / of, 1 / of) for wrong, of in errors.pairs)
     value = epsilon_of_errors(fpr, fnr, delta, least=(least_fpr, least_fnr))
     low, high = (epsilon_of_errors(bounds[0][end], bounds[1][end], delta) for end in (1, 0))
     return Estimate(value, low, high, errors.trials, confidence)
@@ -91,8 +95,8 @@ def mu_clopper_pearson(errors: Errors, *, confidence: float = 0.95) -> Estimate:
     >>> round(mu_clopper_pearson(Errors(308538, 308538, 10**6, 10**6)).value, 4)
     1.0
     """
-    bounds = [clopper_pearson(*pair, confidence) for pair in _pairs(errors)]
-    value = mu_of_errors(*(max(wrong, 1) / of for wrong, of in _pairs(errors)))
+    bounds = [clopper_pearson(*pair, confidence) for pair in errors.pairs]
+    value = mu_of_errors(*(max(wrong, 1) / of for wrong, of in errors.pairs))
     low, high = (mu_of_errors(bounds[0][end], bounds[1][end]) for end in (1, 0))
     return Estimate(value, low, high, errors.trials, confidence)
 
@@ -188,13 +192,6 @@ def mu_of_errors(fpr: float, fnr: float) -> float:
     if fpr >= 1 or fnr >= 1:
         return 0.0
     return max(0.0, float(-special.ndtri(fpr) - special.ndtri(fnr)))
-
-
-def _pairs(errors: Errors) -> tuple[tuple[int, int], tuple[int, int]]:
-    return (
-        (errors.false_positives, errors.negatives),
-        (errors.false_negatives, errors.positives),
-    )
 
 
 def _half(trials: int) -> int:

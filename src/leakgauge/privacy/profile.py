@@ -81,11 +81,7 @@ class Profile:
         >>> claim.refuted_by(Errors(50, 50, 100, 100), confidence=0.99)
         False
         """
-        pairs = (
-            (errors.false_positives, errors.negatives),
-            (errors.false_negatives, errors.positives),
-        )
-        fpr, fnr = (clopper_pearson(*pair, confidence)[1] for pair in pairs)
+        fpr, fnr = (clopper_pearson(*pair, confidence)[1] for pair in errors.pairs)
         rates = ((fpr, fnr), (fnr, fpr))
         return any(
             bool(self.least_false_positives(np.array(1 - other)) > one) for one, other in rates
