@@ -4,10 +4,11 @@
 paths the caller's model stays unchanged: weights, mode, buffers, ``.grad``.
 
 Arguments have the same meaning everywhere. ``task`` is the model with its loss; ``params`` holds
-all trainable parameters by name, as from ``params_of``. ``method`` is ``"vmap"``, ``"loop"`` (slower; accepts any model) or ``"auto"``:
-the faster one that the model allows. ``max_bytes`` is the working memory besides the result.
-The functions raise ``InputError`` for a task that ``check_vectorisable`` refuses, except that
-``"auto"`` accepts a branch on the data, and ``"loop"`` also written buffers.
+all trainable parameters by name, as from ``params_of``. ``method`` is ``"vmap"``, ``"loop"``
+(slower; accepts any model) or ``"auto"``: the faster one that the model allows. ``max_bytes`` is
+the working memory besides the result. The functions raise ``InputError`` for a task that
+``check_vectorisable`` refuses, except that ``"auto"`` accepts a branch on the data, and ``"loop"``
+also written buffers.
 """
 
 from collections.abc import Iterator
