@@ -12,7 +12,7 @@ import api_pages
 import command_line
 import gallery
 import schema_pages
-from leakgauge.results.measurements import write_text
+from leakgauge.core.files import write_text
 
 EXAMPLES = "examples"
 """The folder of notebooks beside ``docs``, and the folder of their copies."""

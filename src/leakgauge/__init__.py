@@ -1,4 +1,4 @@
-"""Measures how much private information leaks through the gradients of a training run."""
+"""Measure how much private information leaks through the gradients of a training run."""
 
 from typing import TYPE_CHECKING
 

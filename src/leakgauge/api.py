@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from leakgauge.runs.question import Progress, Question
 
 Defense = Any
-"""A settings object of ``leakgauge.defenses``, or its text, as ``"prune:rate=0.99"``."""
+"""A settings object of ``leakgauge.defenses``, or its text, such as ``"prune:rate=0.99"``."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """Data with the roles of their columns, as ``load`` returns them.
+    """Data with the roles of their columns, as returned by ``load``.
 
     Attributes:
         source: the records.
-        roles: label, secret, group, drop, bins and drop_missing, where they are named.
+        roles: the given ones of label, secret, group, drop, bins and drop_missing.
     """
 
     source: Source
@@ -55,19 +55,19 @@ def load(
     Args:
         data: a path (table, folder of images, ``.npz``), the name of a dataset, a DataFrame, an
             array of records ``[n, d]`` or images ``[n, h, w, c]`` uint8, or a ``Task``.
-        labels: for an array, the labels ``[n]``; for a ``Task``, its ``Dataset``, whose targets
-            nothing standardises.
+        labels: labels ``[n]`` of an array, or the ``Dataset`` of a ``Task``; its targets are not
+            standardised.
         label: column that the model predicts.
-        secret: column that nobody should learn.
+        secret: column to protect.
         group: column that names the user of each row.
         drop: columns to leave out.
-        bins: for a numeric label or secret, into how many ranges to cut it.
+        bins: number of ranges into which to cut a numeric label or secret.
         drop_missing: whether to leave out rows without label, secret or group.
-        secrets: for an array, columns ``[n]`` by name that are no features.
+        secrets: for an array, columns ``[n]`` by name, which are not features.
         users: for an array, the user of each record ``[n]``.
 
     Raises:
-        InputError: the data cannot be read, or their parts do not fit one another.
+        InputError: the data cannot be read, or their parts are inconsistent.
     """
     given = {
         "label": label,
@@ -103,23 +103,24 @@ def audit(
     controls: bool = False,
     **options: Any,
 ) -> Result:
-    """Ask what the gradients of training on ``data`` give away.
+    """Measure what the gradients of training on ``data`` give away.
 
     Args:
-        data: of ``load``, or anything that ``load`` takes.
+        data: result of ``load``, or anything that ``load`` accepts.
         ask: words of ``--ask``, or ``"all"`` for everything that the data allow.
-        defenses: each is played beside training without one.
-        adversaries: as ``--adversary`` names them; by default those of the papers.
-        seed: of all randomness.
-        settings: of single questions, by ``"question.name"``: ``{"reconstruction.images": 16}``.
-        out: folder of the run, which a repeated call goes on in; None uses a temporary one.
-        workers: processes; None decides by the work there is.
-        progress: gets what is done, notes and warnings.
-        controls: whether to run a placebo, which must stay at chance, and a planted leak, which
-            must be found, of each question, too.
-        options: settings for every question that has them, as ``rounds=3`` or ``loss="mse"``. An
-            ``optimizer`` is text, as ``--optimizer`` names it, or a class or function of a module
-            that makes a ``torch.optim.Optimizer`` of the parameters.
+        defenses: defenses to compare with training without one.
+        adversaries: names as for ``--adversary``; the papers' adversaries by default.
+        seed: seed of all randomness.
+        settings: settings of single questions by ``"question.name"``, such as
+            ``{"reconstruction.images": 16}``.
+        out: folder of the run, which a repeated call resumes; None uses a temporary folder.
+        workers: number of processes; None chooses a number from the amount of work.
+        progress: receiver of progress, notes and warnings.
+        controls: whether to run controls for each question: a placebo, which must stay at chance,
+            and a planted leak, which must be found.
+        options: settings for every question that has them, such as ``rounds=3`` or ``loss="mse"``.
+            An ``optimizer`` is text as for ``--optimizer``, or a class or function of a module that
+            makes a ``torch.optim.Optimizer`` of the parameters.
 
     Raises:
         InputError: a word or a setting is wrong, or nothing could be measured.
@@ -184,13 +185,13 @@ def compare(
 
     Args:
         before: a result of ``audit``, or the folder of a finished audit.
-        after: that of the audit after a change, or with a defense.
-        defenses: of the second audit; empty for all.
-        against: the first audit's defense to compare with; empty for the same one, else none.
+        after: the same for the audit after a change, or with a defense.
+        defenses: defenses of the second audit to compare; empty for all.
+        against: defense of the first audit to compare with; empty takes the same defense, or none
+            if the first audit lacks it.
 
     Raises:
-        InputError: an audit is not finished, a defense is unknown, or the audits have no figure in
-            common.
+        InputError: an audit is not finished, a defense is unknown, or no figure is in both audits.
     """
     from leakgauge.catalog import questions
     from leakgauge.runs.differences import compare_runs, read_finished

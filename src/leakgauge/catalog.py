@@ -20,15 +20,15 @@ QUESTIONS = (
 """``module:attribute`` of each question, in the order of the report."""
 
 GROUP = "leakgauge.questions"
-"""The entry points by which other packages add questions."""
+"""Entry point group in which other packages register questions."""
 
 
 @functools.cache
 def questions() -> Mapping[str, Question]:
-    """Return every question by its name: our own, then those of other packages.
+    """Return every question by its name: built-in ones, then those of other packages.
 
     Raises:
-        InputError: a package's question cannot be loaded, or two have the same name.
+        InputError: a package's question cannot be loaded, or two questions have the same name.
     """
     known: dict[str, Question] = {}
     for address in QUESTIONS:

@@ -1,4 +1,4 @@
-"""The answers of an audit in Python: verdicts, figures, a page, the decision of rules."""
+"""The result of an audit in Python: verdicts, figures, a page, the decision of rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ class Result:
 
     Attributes:
         run: the audit with its folder.
-        sections: of the report.
-        controls: a placebo and a planted leak of each question; empty where none were asked for.
+        sections: sections of the report.
+        controls: placebo and planted leak of each question; empty unless requested.
     """
 
     run: AuditRun
@@ -44,12 +44,12 @@ class Result:
 
     @property
     def missing(self) -> list[str]:
-        """What was requested and not completed, with the reasons."""
+        """Requested but not completed, with the reasons."""
         return self.run.missing
 
     @property
     def warnings(self) -> list[str]:
-        """What makes figures mean something else, each once, with what to do.
+        """Facts that change the meaning of figures, each once and with advice.
 
         The command line prints the same lines.
         """
@@ -59,25 +59,25 @@ class Result:
 
     @property
     def not_asked(self) -> Sequence[str]:
-        """For each question that the data do not allow, why, and what would allow it."""
+        """Questions that the data do not allow, with the reason and what would allow them."""
         return self.run.description.notes
 
     @property
     def pictures(self) -> "dict[str, Tensor]":
-        """The true and rebuilt images, uint8 ``[n, c, h, w]``, by what they are.
+        """The true and rebuilt images by name, uint8 ``[n, c, h, w]``.
 
-        ``"truth"`` first, where it is known, then each attack, with its defense. Empty where no
-        image was rebuilt, or ``redact`` keeps none.
+        ``"truth"`` comes first if it is known, then each attack with its defense. Empty if no image
+        was rebuilt, or ``redact`` keeps none.
         """
         return {name: one for section in self.sections for name, one in section.pictures.items()}
 
     def gate(self, *rules: str) -> "Gate":
-        """Return the decision of rules such as ``"advantage.high > 0.05"``, as ``--fail-if``.
+        """Return the decision of rules such as ``"advantage.high > 0.05"``, as for ``--fail-if``.
 
-        A broken promise of differential privacy fails without any rule. Nothing is written.
+        A broken promise of differential privacy fails without any rule. No file is written.
 
         Raises:
-            InputError: a rule has another form, or is about what was not asked.
+            InputError: a rule has another form, or concerns a question that was not asked.
         """
         from leakgauge.catalog import questions
         from leakgauge.evidence.gate import judge
@@ -90,7 +90,7 @@ class Result:
         return judge(parsed, run)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return one row per figure: what was measured, its value, interval and n."""
+        """Return one row per figure: its names, value, interval and n."""
         rows = [
             {
                 "question": one.question,
@@ -122,7 +122,7 @@ class Result:
         return html
 
     def _repr_html_(self) -> str:
-        """The summary, as a notebook shows it."""
+        """Return the summary that a notebook shows."""
         from html import escape
 
         from leakgauge.report.wording import marked

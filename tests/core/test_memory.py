@@ -1,4 +1,4 @@
-"""The bound on memory: sizes in words, what is free, refusals, and how many processes fit."""
+"""The bound on memory: sizes in words, free memory, refusals, and the number of processes."""
 
 import os
 import subprocess

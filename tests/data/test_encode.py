@@ -126,7 +126,7 @@ def test_a_column_that_is_missing_throughout_the_private_part():
 @pytest.mark.parametrize(
     ("frame", "settings", "message"),
     [
-        (FRAME, {"fit_on": torch.tensor([], dtype=torch.int64)}, "there are no private records"),
+        (FRAME, {"fit_on": torch.tensor([], dtype=torch.int64)}, "no private records"),
         (FRAME, {"fit_on": PRIVATE, "keep": ("sx",)}, "cannot keep 'sx', no secret; did you mean"),
         (FRAME.assign(age=[1e308, -1e308] * 3), {"fit_on": PRIVATE}, "'age' holds numbers too"),
         (FRAME.assign(age=[1, 2, 3, 4, 1e300, 5]), {"fit_on": PRIVATE}, "'age' holds numbers too"),

@@ -290,13 +290,13 @@ def test_files_that_are_no_arrays_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=X, y=Y)
     whole = (tmp_path / "a.npz").read_bytes()
     (tmp_path / "a.npz").write_bytes(whole[:-50])
-    assert "is no .npz file" in refused(read_image_arrays, tmp_path / "a.npz")
+    assert "is not a .npz file" in refused(read_image_arrays, tmp_path / "a.npz")
     (tmp_path / "a.npz").write_bytes(whole.replace(X.tobytes()[:8], b"deadbeef"))
     assert "cannot be read" in refused(read_image_arrays, tmp_path / "a.npz")
 
 
 def test_archives_that_hold_more_than_arrays(tmp_path):
-    """What a Mac adds is left out; anything else that is no array is named."""
+    """Files that macOS adds are ignored; any other value that is not an array is named."""
     np.savez(tmp_path / "a.npz", x=X, y=Y)
     with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
         archive.writestr("__MACOSX/._x.npy", b"whatever")
@@ -307,5 +307,5 @@ def test_archives_that_hold_more_than_arrays(tmp_path):
     np.savez(tmp_path / "b.npz", y=Y, s=Y)
     with zipfile.ZipFile(tmp_path / "b.npz", "a") as archive:
         archive.writestr("x.npy", b"no array")
-    with pytest.raises(InputError, match=r"'x' in .* is no array"):
+    with pytest.raises(InputError, match=r"'x' in .* is not an array"):
         read_arrays(tmp_path / "b.npz", x="x", label="y", secrets="s")

@@ -1,4 +1,4 @@
-"""Columns that answer a question by themselves are named before anything is trained."""
+"""Columns that alone determine an answer are named before any training."""
 
 import numpy as np
 import pandas as pd
@@ -6,7 +6,7 @@ import pytest
 
 from leakgauge.core.rng import stream
 from leakgauge.data import Roles, make_table
-from leakgauge.data.proxies import told
+from leakgauge.data.proxies import column_auroc
 
 N = 2000
 
@@ -70,6 +70,6 @@ def test_features_that_say_something_are_no_proxies() -> None:
 
 
 def test_a_category_does_not_tell_by_its_own_row() -> None:
-    """A mean over a category's rows holds the row itself; in small categories it would tell."""
+    """A mean over a small category's rows would reveal the code of each row."""
     pairs = pd.Series(np.repeat(np.arange(100), 2)).astype("category")
-    assert told(pairs, stream(2, "pairs").integers(2, size=200)) < 0.6
+    assert column_auroc(pairs, stream(2, "pairs").integers(2, size=200)) < 0.6

@@ -12,7 +12,7 @@ import pytest
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
-from leakgauge.data.read import Text, read_noted
+from leakgauge.data.read import TextFormat, read_noted
 from leakgauge.data.source import frame_source, open_data
 from leakgauge.data.table import Roles, make_table
 from leakgauge.data.text_tables import separator_of
@@ -79,22 +79,22 @@ def test_text_with_another_separator_inside_is_no_reason() -> None:
 def test_a_separator_and_an_encoding_can_be_named(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_bytes("a:b\nä:1\nö:2\n".encode("cp437"))
-    read = read_noted(path, Text(":", "cp437"))
+    read = read_noted(path, TextFormat(":", "cp437"))
     assert read.frame.to_dict("list") == {"a": ["ä", "ö"], "b": [1, 2]}
     assert read.notes == ()
     tabs = tmp_path / "p.tsv"
     tabs.write_text("a\tb\n1\t2\n")
-    assert read_noted(tabs, Text.of("tab", None)).frame.shape == (1, 2)
+    assert read_noted(tabs, TextFormat.of("tab", None)).frame.shape == (1, 2)
     with pytest.raises(InputError, match="expected one character, or tab"):
-        Text.of("::", None)
+        TextFormat.of("::", None)
     with pytest.raises(InputError, match="--encoding is 'utf-9', which Python does not know"):
-        read_noted(path, Text(None, "utf-9"))
+        read_noted(path, TextFormat(None, "utf-9"))
     with pytest.raises(InputError, match="is not utf-8 text; name another --encoding"):
-        read_noted(path, Text(None, "utf-8"))
+        read_noted(path, TextFormat(None, "utf-8"))
     with pytest.raises(InputError, match="--sep is about a text file"):
-        read_noted(written(tmp_path / "p.parquet"), Text(";"))
+        read_noted(written(tmp_path / "p.parquet"), TextFormat(";"))
     with pytest.raises(InputError, match="'randhie' is a dataset"):
-        open_data("randhie", text=Text(";"))
+        open_data("randhie", text=TextFormat(";"))
 
 
 @pytest.mark.parametrize(

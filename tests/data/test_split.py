@@ -1,4 +1,4 @@
-"""Who holds which records: no overlap, balance, users on one side, rare values refused."""
+"""Splits of records: no overlap, balance, users on one side, refusal of rare values."""
 
 import numpy as np
 import pytest

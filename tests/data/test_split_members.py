@@ -1,4 +1,4 @@
-"""Who is a member, who is not, and what the attacker has: no overlap, users whole, sizes."""
+"""Members, other records, shadow records and participants: no overlap, whole users, sizes."""
 
 from dataclasses import astuple
 
@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leakgauge.core.checks import InputError
-from leakgauge.data.split_members import split_members
+from leakgauge.data.split_members import (
+    split_known,
+    split_members,
+    split_participants,
+    split_share,
+)
 
 
 @settings(max_examples=100, deadline=None)
@@ -21,7 +26,7 @@ def test_each_record_is_in_one_part_of_its_size(count, seed, members):
     size = min(max(count // 4, 10) if members is None else members, count // 3)
     assert len(split.members) == size
     sizes = [len(part) for part in astuple(split)]
-    assert sizes[:3] == sizes[3:6], "as many non-members as members, part by part"
+    assert sizes[:3] == sizes[3:6], "equally many members and non-members in each part"
     assert abs(sizes[0] - 0.4 * size) <= 0.5
     assert abs(sizes[0] + sizes[1] - 0.6 * size) <= 0.5
 
@@ -51,3 +56,36 @@ def test_too_few_records_or_users_are_refused():
     users = torch.arange(300) // 100
     with pytest.raises(InputError, match=r"3 users leave a part with 0 records; bring more users"):
         split_members(300, users=users, rng=np.random.default_rng(0))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(60, 300), st.integers(2, 5), st.integers(0, 2**32))
+def test_each_record_has_one_holder_and_shares_are_equal(count, participants, seed):
+    held, others = split_participants(count, participants, rng=np.random.default_rng(seed))
+    assert torch.cat([*held, others]).sort().values.tolist() == list(range(count))
+    assert {len(one) for one in held} == {count // (participants + 1)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_no_user_has_records_in_two_places(seed):
+    rng = np.random.default_rng(seed)
+    users = torch.from_numpy(rng.permutation(np.repeat(np.arange(120), 3)))
+    held, others = split_participants(360, 4, rng=rng, users=users, size=60)
+    each = [set(users[rows].tolist()) for rows in (*held, others)]
+    assert sum(map(len, each)) == len(set.union(*each))
+    parts = split_share(held[0], 0.6, rng=rng, users=users)
+    assert not set(users[parts[0]].tolist()) & set(users[parts[1]].tolist())
+    known = split_known(held[0], others, rng=rng, users=users)
+    assert not set(users[known.known_members].tolist()) & set(users[known.target_members].tolist())
+    assert len(known.target_members) == len(known.target_non_members)
+
+
+def test_too_few_records_or_users_for_participants_are_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(InputError, match="49 records leave 9 for each of 4 participants"):
+        split_participants(49, 4, rng=rng)
+    with pytest.raises(InputError, match="3 users leave a participant with 0 records"):
+        split_participants(300, 4, rng=rng, users=torch.arange(300) // 100)
+    with pytest.raises(InputError, match="there are 9 non-members; bring 10 or more"):
+        split_known(torch.arange(20), torch.arange(20, 29), rng=rng)

@@ -1,4 +1,4 @@
-"""Reading tables, their roles, what is refused and what is left out."""
+"""Tables, their roles, refusals, and columns that are left out."""
 
 import datetime
 import decimal
@@ -65,7 +65,7 @@ REFUSED_TABLES = [
     (people(sex=np.arange(20) / 4), ROLES, "numbers, with fractions; cut it into N ranges"),
     (people(200, ill=range(200)), ROLES, "label 'ill' has 200 different numbers; cut it"),
     (people(200, sex=[f"s{i}" for i in range(200)]), ROLES, "at most 100 can be used; merge some"),
-    (people(), Roles("ill", ("sex",), bins={"sex": 2}), "secret 'sex' is no column of numbers"),
+    (people(), Roles("ill", ("sex",), bins={"sex": 2}), "secret 'sex' is not a column of numbers"),
     (people(sex=[0] + [1] * 19), Roles("ill", ("sex",), bins={"sex": 2}), "cannot be cut into 2 "
      "ranges: 95% of its values"),
     (people(sex=pd.date_range("2020", periods=20)), ROLES, "secret 'sex' holds dates"),
@@ -76,7 +76,7 @@ REFUSED_TABLES = [
     (people(ill=[np.inf, 0.0] * 10), ROLES, "label 'ill' is infinite in 10 of 20 rows"),
     # Features.
     (people(age=[np.inf, -np.inf, 1, 2] * 5), ROLES, "column 'age' is infinite in 10 of 20 rows"),
-    (people(age=None, town=None), ROLES, "no feature columns are left beside the label"),
+    (people(age=None, town=None), ROLES, "no feature columns are left besides the label"),
     (people(age=3, town="x"), ROLES, "column 'age' was left out: it has one value; column 'town'"),
     (people(town=[1, "a"] * 10), ROLES, "column 'town' holds a mix of int and str; expected"),
     (people(town=[[1], [2]] * 10), ROLES, "column 'town' holds values of type list; expected"),

@@ -642,8 +642,10 @@ def test_clipped_gradients_in_bounded_memory(monkeypatch):
     rows = torch.randint(0, 330, (200, 3), generator=generator())
     each = sum(value.numel() * 8 for value in params.values())
     largest = []
-    whole = batching.Job.direct
-    monkeypatch.setattr(batching.Job, "direct", lambda *a: (largest.append(a[2]), whole(*a))[1])
+    whole = batching.GradientJob.direct
+    monkeypatch.setattr(
+        batching.GradientJob, "direct", lambda *a: (largest.append(a[2]), whole(*a))[1]
+    )
     chunks = iter_clipped_batch_gradients(task, params, x, y, rows, clip=1.0, max_bytes=8 * each)
     assert max(len(grads["0.bias"]) for _, grads in chunks) <= 2
     assert max(largest) <= 16  # of 330 records and 200 trials

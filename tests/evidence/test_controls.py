@@ -18,9 +18,9 @@ from leakgauge.core.types import Dataset, Task
 from leakgauge.data.altered import (
     marked_users,
     random_label,
-    shown,
     shuffled,
     shuffled_users,
+    with_planted_secret,
 )
 from leakgauge.data.source import array_source, frame_source
 from leakgauge.evidence import controls as module
@@ -201,24 +201,24 @@ def test_a_column_that_varies_within_users_is_shuffled_over_records() -> None:
 
 
 def test_a_secret_is_shown_by_a_column_a_stamp_or_a_label() -> None:
-    table, _ = shown(frame_source(frame(60)), "sex")
+    table, _ = with_planted_secret(frame_source(frame(60)), "sex")
     assert table.frame["copy of sex"].equals(table.frame["sex"])
 
     pixels = np.full((6, 8, 8, 3), 7, dtype=np.uint8)
     secret = np.array(["a", "b", "c"] * 2)
-    images, _ = shown(array_source(pixels, np.arange(6) % 2, {"s": secret}), "s")
+    images, _ = with_planted_secret(array_source(pixels, np.arange(6) % 2, {"s": secret}), "s")
     assert images.pixels is not None
     assert images.pixels[:, 0, 0, 0].tolist() == [0, 127, 255] * 2
     assert (images.pixels[:, :, 2:] == 7).all()
 
     data = Dataset(torch.zeros(4, 2), torch.tensor([0, 1, 2, 0]), {"s": torch.tensor([1, 0, 1, 0])})
     task = Task(torch.nn.Linear(2, 3))
-    own, _ = shown(task_source(task, data), "s")
+    own, _ = with_planted_secret(task_source(task, data), "s")
     assert own.dataset is not None
     assert own.dataset.y.tolist() == [1, 0, 1, 0]
     numbers = replace(data, y=torch.rand(4))
-    with pytest.raises(InputError, match="are no classes"):
-        shown(task_source(task, numbers), "s")
+    with pytest.raises(InputError, match="are not classes"):
+        with_planted_secret(task_source(task, numbers), "s")
 
 
 def test_users_are_dealt_anew_or_marked() -> None:

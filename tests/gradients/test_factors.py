@@ -1,4 +1,4 @@
-"""Gradients of records as factors, against the gradients themselves."""
+"""Gradients of records as factors, compared with full gradients."""
 
 import math
 
@@ -184,7 +184,7 @@ class Shared(nn.Module):
 
 
 class Mixed(nn.Module):
-    """Records look at one another."""
+    """A model in which records interact."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -160,7 +160,7 @@ VECTORISED = [name for name in MODELS if name not in ("branch on data", "recurre
 
 
 def made(name, n=T * B):
-    """A task in float64, parameters that are not the model's own, and n records."""
+    """A task in float64, parameters that differ from the model's, and n records."""
     build, records = MODELS[name]
     x = records(n)
     with torch.random.fork_rng():
@@ -202,7 +202,7 @@ def test_examples_equal_the_autograd_loop(name):
 
 
 def test_a_model_that_views_its_convolution_is_taken():
-    """``view`` refuses images whose channels lie innermost, as the fast loop lays them."""
+    """``view`` refuses images whose channels are innermost, as the fast loop stores them."""
 
     class Viewing(nn.Module):
         def __init__(self):
@@ -312,13 +312,13 @@ def test_pool_is_held_once_and_shared(monkeypatch):
     task, params, x, y = made("mlp", 8)
     rows = torch.randint(0, 8, (50, 4), generator=generator())
     asked = []
-    inner = batching.Job.direct
+    inner = batching.GradientJob.direct
 
     def spy(self, batches, count, batch):
         asked.append(count)
         return inner(self, batches, count, batch)
 
-    monkeypatch.setattr(batching.Job, "direct", spy)
+    monkeypatch.setattr(batching.GradientJob, "direct", spy)
     each = sum(value.numel() * 8 for value in params.values())
     list(iter_batch_gradients(task, params, x, y, rows, pooled=True, max_bytes=16 * each))
     # The check on one batch, of its records as memory allows; each once for all of 13 chunks.
@@ -402,7 +402,7 @@ def test_one_weighted_class_among_many_is_found(counts):
 
 
 def test_a_frozen_kernel_keeps_its_layout():
-    """The fast loop lays a copy's channels innermost; the caller's numbers stay in order."""
+    """The fast loop stores a copy with innermost channels; the caller's numbers stay in order."""
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 2))
     model[0].weight.requires_grad_(False)
     x, y = torch.randn(6, 8, 3, 8, 8, generator=generator()), torch.zeros(6, 8, dtype=torch.int64)
@@ -457,7 +457,7 @@ def test_drawn_shapes(trials, batch, channels, kernel, stride, padding, dilation
 
 
 def state(model):
-    """All of a module that a caller could see change."""
+    """Everything in a module that a caller could see change."""
     return {
         "training": [module.training for module in model.modules()],
         "grad": [value.grad for value in model.parameters()],

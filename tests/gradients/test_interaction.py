@@ -9,9 +9,8 @@ from torch.nn import functional
 
 from leakgauge.core.types import Task
 from leakgauge.gradients import params_of
-from leakgauge.gradients.factored.embedding import EmbeddingFactors
 from leakgauge.gradients.factored.factors import factors
-from leakgauge.gradients.factored.linear import LinearFactors
+from leakgauge.gradients.factored.linear import EmbeddingFactors, LinearFactors
 from leakgauge.gradients.pooling import records_interact
 from support.references.gradients import loop
 

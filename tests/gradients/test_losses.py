@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from leakgauge import InputError, Task
-from leakgauge.core.losses import bce, mse, of_classes
+from leakgauge.core.losses import bce, is_class_loss, mse
 from leakgauge.defenses import Clip
 from leakgauge.gradients import batch_gradients, params_of, per_example_gradients
 from leakgauge.gradients.clipping import clipped_gradient_function, iter_clipped_batch_gradients
@@ -18,7 +18,7 @@ N = 12
 
 
 def pinball(outputs: Tensor, targets: Tensor) -> Tensor:
-    """A loss of one's own that gives one value for each record."""
+    """A user's loss that returns one value per record."""
     apart = targets - outputs[:, 0]
     return torch.maximum(0.9 * apart, -0.1 * apart)
 
@@ -183,4 +183,4 @@ def test_a_task_takes_a_name_or_a_function() -> None:
     ],
 )
 def test_only_a_loss_of_classes_draws_to_the_class_alone(loss, classes) -> None:
-    assert of_classes(loss, 2, like=torch.zeros(1)) is classes
+    assert is_class_loss(loss, 2, like=torch.zeros(1)) is classes

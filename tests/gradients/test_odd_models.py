@@ -1,4 +1,4 @@
-"""A model of odd parameters goes through every question that is asked of gradients."""
+"""A model with unusual parameters passes through every question about gradients."""
 
 from dataclasses import replace
 

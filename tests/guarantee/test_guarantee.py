@@ -38,7 +38,7 @@ from leakgauge.guarantee import (
 from leakgauge.guarantee.release import hypotheses_of, score_releases
 from leakgauge.models import mlp
 from leakgauge.privacy.accounting import epsilon_gaussian
-from leakgauge.privacy.threshold import epsilon_objective, fewest_errors
+from leakgauge.privacy.many_runs import epsilon_objective, fewest_errors
 from support.pairs import CODES, INPUTS, SEX, a_pair
 from support.references import guarantee as literal
 

@@ -24,7 +24,7 @@ from leakgauge.guarantee import (
     threshold_in_sample,
 )
 from leakgauge.privacy.accounting import delta_gaussian, epsilon_gaussian
-from leakgauge.privacy.threshold import epsilon_objective, fewest_errors
+from leakgauge.privacy.many_runs import epsilon_objective, fewest_errors
 from support.references import guarantee as literal
 
 Floats = NDArray[np.float64]

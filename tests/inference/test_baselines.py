@@ -13,7 +13,7 @@ from leakgauge.inference import Energies, Plda
 from leakgauge.inference.run import audit
 from leakgauge.inference.run.baselines import baselines
 from leakgauge.results.measurements import Measurement
-from leakgauge.results.scores import AUROC, FEATURES_ALONE, LABELS_ALONE, Judged, figures
+from leakgauge.results.scores import AUROC, FEATURES_ALONE, LABELS_ALONE, ScoredTrials, figures
 from support.synthetic import records, small_stage
 
 
@@ -22,7 +22,7 @@ def alone(data: Dataset, **settings) -> dict[str, float]:
     stage = small_stage(data, attack, rounds=1, **settings)
     truth = stage.trials.secret.numpy()
     return {
-        name: figures(Judged(truth, posterior, truth))[AUROC]
+        name: figures(ScoredTrials(truth, posterior, truth))[AUROC]
         for name, posterior in baselines(stage).items()
     }
 

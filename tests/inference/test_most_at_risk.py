@@ -9,14 +9,14 @@ import pytest
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.inference.run.most_at_risk import FEWEST, most_at_risk
-from leakgauge.results.scores import Judged
+from leakgauge.results.scores import ScoredTrials
 from support.command import run
 
 
-def judged(right: np.ndarray) -> Judged:
+def judged(right: np.ndarray) -> ScoredTrials:
     truth = np.zeros(len(right), dtype=np.int64)
     posterior = np.where(right[:, None], [0.9, 0.1], [0.1, 0.9])
-    return Judged(truth, np.log(posterior), truth)
+    return ScoredTrials(truth, np.log(posterior), truth)
 
 
 def test_users_at_equal_risk_are_not_called_worse_by_luck() -> None:

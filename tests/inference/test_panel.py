@@ -17,7 +17,7 @@ from leakgauge.inference.run import audit, play_round, trajectory
 from leakgauge.inference.run.judging import headline
 from leakgauge.inference.run.readings import Reading, Rules, chosen, over_rounds, weighted
 from leakgauge.results.measurements import ACCUMULATED, CHOSEN, HEADLINE, STACKED, Measurement
-from leakgauge.results.scores import AUROC, Judged, figures
+from leakgauge.results.scores import AUROC, ScoredTrials, figures
 from support.defenses import dpsgd
 from support.synthetic import bench, records, small_stage
 
@@ -62,7 +62,7 @@ def readings(shifts: list[float], *, worse: list[float] | None = None) -> list[R
 
 def of_trials(reading: Reading) -> float:
     truth = np.arange(len(reading.log_posterior)) % 2
-    return figures(Judged(truth, reading.log_posterior, truth))[AUROC]
+    return figures(ScoredTrials(truth, reading.log_posterior, truth))[AUROC]
 
 
 def test_the_weighted_sum_reaches_what_independent_members_know_together() -> None:
@@ -82,9 +82,9 @@ def test_held_out_weights_are_judged_on_batches_that_they_were_not_fitted_on() -
     groups, stack = range(50), Stack(penalty=1e-6)
     weights = stack.fit(held_out, groups)
     sums = np.tensordot(weights, np.stack([one.log_odds for one in held_out]), 1)
-    assert figures(Judged(secret, sums, secret))[AUROC] > 0.65
+    assert figures(ScoredTrials(secret, sums, secret))[AUROC] > 0.65
     crossed = cross_weighted(held_out, stack, groups)
-    assert figures(Judged(secret, crossed.log_odds, secret))[AUROC] < 0.6
+    assert figures(ScoredTrials(secret, crossed.log_odds, secret))[AUROC] < 0.6
 
 
 def test_rounds_without_knowledge_do_not_drown_the_one_that_has_it() -> None:

@@ -18,7 +18,7 @@ from leakgauge.inference import Energies, Plda
 from leakgauge.inference.run import Settings, Stage, audit, make_stage, trajectory
 from leakgauge.inference.run.baselines import baselines
 from leakgauge.models import mlp
-from leakgauge.results.scores import AUROC, LABELS_ALONE, TASK_AUROC, Judged, figures
+from leakgauge.results.scores import AUROC, LABELS_ALONE, TASK_AUROC, ScoredTrials, figures
 from leakgauge.training.utility import Utility, utility_of
 from support import command
 from support.tables import frame
@@ -148,7 +148,7 @@ def test_outputs_within_0_and_1_are_probabilities() -> None:
 
 def alone(stage: Stage) -> float:
     truth = stage.trials.secret.numpy()
-    return figures(Judged(truth, baselines(stage)[LABELS_ALONE], truth))[AUROC]
+    return figures(ScoredTrials(truth, baselines(stage)[LABELS_ALONE], truth))[AUROC]
 
 
 def test_labels_of_numbers_tell_by_their_means() -> None:
@@ -228,7 +228,7 @@ def test_a_table_with_a_numeric_label(table: Path, tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("--label", "pay"), "--bins pay=N, or learn the number itself with --loss mse"),
-        (("--label", "income", "--loss", "mse"), "label 'income' is no column of numbers"),
+        (("--label", "income", "--loss", "mse"), "label 'income' is not a column of numbers"),
         (("--label", "pay", "--loss", "mse", "--bins", "pay=3"), "leave one out"),
         (("--label", "pay", "--loss", "mse", "--ask", "guarantee"), "tries every class"),
         (("--label", "pay", "--loss", "mse", "--ask", "reconstruction"), "which no search infers"),

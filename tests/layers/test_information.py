@@ -19,7 +19,7 @@ from leakgauge.layers.information import (
 )
 from leakgauge.layers.pooling import KernelMax
 from leakgauge.results.information import entropy
-from leakgauge.results.scores import Judged
+from leakgauge.results.scores import ScoredTrials
 
 
 def channel(n: int, shift: float, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -42,7 +42,7 @@ def test_the_information_of_a_known_channel_is_found() -> None:
     first, second = channel(4000, shift, seed=1), channel(4000, shift, seed=2)
     held_out = HeldOut(3 * np.concatenate([first[1], second[1]]), np.concatenate([first[0]] * 2))
     prior = np.log([0.5, 0.5])
-    judged = Judged(secret, calibrate(held_out)(3 * odds, prior), np.arange(20000) // 4)
+    judged = ScoredTrials(secret, calibrate(held_out)(3 * odds, prior), np.arange(20000) // 4)
     found = v_information(judged, prior, rng=np.random.default_rng(0))
     assert found.low <= known <= found.high
     assert found.high - found.low < 0.05
@@ -62,7 +62,9 @@ def test_unequal_priors_and_three_values_keep_the_entropy() -> None:
     truth = np.random.default_rng(0).choice(3, p=np.exp(prior), size=3000)
     sure = np.log(np.full((3000, 3), 1e-9))
     sure[np.arange(3000), truth] = np.log(1 - 2e-9)
-    found = v_information(Judged(truth, sure, np.arange(3000)), prior, rng=np.random.default_rng(0))
+    found = v_information(
+        ScoredTrials(truth, sure, np.arange(3000)), prior, rng=np.random.default_rng(0)
+    )
     assert found.value == pytest.approx(entropy(prior), abs=0.03)
     units = {unit: in_unit(found, unit, prior).value for unit in UNITS}
     assert units["share"] == pytest.approx(1.0, abs=0.04)
@@ -70,7 +72,7 @@ def test_unequal_priors_and_three_values_keep_the_entropy() -> None:
 
 
 def test_an_attack_that_misleads_has_an_interval_that_holds_0() -> None:
-    wrong = Judged(np.arange(200) % 2, np.log([[0.4, 0.6], [0.6, 0.4]] * 100), np.arange(200))
+    wrong = ScoredTrials(np.arange(200) % 2, np.log([[0.4, 0.6], [0.6, 0.4]] * 100), np.arange(200))
     found = v_information(wrong, np.log([0.5, 0.5]), rng=np.random.default_rng(0))
     assert found.value == pytest.approx(np.log(0.8))
     assert found.low <= found.value < found.high == 0.0
@@ -83,7 +85,7 @@ def test_an_attack_that_guesses_worse_is_not_heard() -> None:
     assert gain((wrong, wrong)) <= 0.02
     secret, odds = channel(400, 2.0)
     assert gain((HeldOut(odds, secret), HeldOut(odds, secret))) > 0.2
-    judged = Judged(secret, np.log(np.full((400, 2), 0.5)) + 0.0, np.arange(400) // 4)
+    judged = ScoredTrials(secret, np.log(np.full((400, 2), 0.5)) + 0.0, np.arange(400) // 4)
     found = v_information(judged, np.log([0.5, 0.5]), ignorant=True, rng=np.random.default_rng(0))
     assert (found.value, found.low) == (0.0, 0.0)
 

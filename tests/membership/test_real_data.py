@@ -11,7 +11,7 @@ from leakgauge.data import open_data
 from leakgauge.membership.run.answering import answer
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.models import alexnet_cifar, mlp
-from leakgauge.models.cifar_alex_net import SMALL
+from leakgauge.models.conv_stacks import SMALL
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.question import Silent
 from leakgauge.runs.sources import task_source

@@ -66,7 +66,7 @@ def test_pytorch_draws_as_pytorch_does() -> None:
 
 
 def test_he_keeps_the_variance_of_relu_layers() -> None:
-    """The purpose of He et al.: mean squares stay as they are through many layers."""
+    """The purpose of He et al.: mean squares stay constant through many layers."""
     layers = [(nn.Linear(512, 512, device="meta"), nn.ReLU()) for _ in range(10)]
     model = initialise(nn.Sequential(*itertools.chain(*layers)), "he", generator=seeded())
     inputs = torch.randn(64, 512, generator=seeded(1))
@@ -410,7 +410,7 @@ SCALES = {
 def test_a_published_resnet_with_padded_shortcuts(
     data_folder: Path, network, published: float
 ) -> None:
-    """Published on all 10,000 test images; the first 2,000 of them lie here."""
+    """The published accuracy is on all 10,000 test images; only the first 2,000 are here."""
     path = data_folder / "weights" / f"cifar10_{network.__name__}_akamaster.safetensors"
     model = load_weights(network(3, 10, generator=seeded()).eval(), path)
     with np.load(data_folder / "cifar10" / "cifar10_subset.npz") as images:

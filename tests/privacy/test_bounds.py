@@ -1,4 +1,4 @@
-"""The bounds against numbers known on paper, other people's formulas, and a search for worse."""
+"""The bounds against closed forms, published formulas, and a search for violations."""
 
 import math
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def erasure(classes: int, q: float) -> Floats:
 
 
 def best_success(channel: Floats, prior: Floats) -> float:
-    """Of the adversary who knows everything: guess the most probable secret."""
+    """Return the success of the adversary that knows everything: guess the likeliest secret."""
     return float((prior[:, None] * channel).max(axis=0).sum())
 
 
@@ -158,7 +158,7 @@ def test_no_searched_channel_beats_the_bound(seed: int) -> None:
 
 
 def test_uneven_secret_needs_its_majority() -> None:
-    """Nothing gets through, yet always guessing the common value is right 90 % of the time."""
+    """Without information, guessing the common value is still right 90 % of the time."""
     assert bounds.success_bound(0.0, 2, majority=0.9) == 0.9
     assert bounds.advantage_bound(0.0, 2, majority=0.9) == 0.0
     assert bounds.information_from_success(0.9, 2, majority=0.9) == 0.0
@@ -210,7 +210,7 @@ def test_guessing_and_all_secrets_known_are_within_eq_5(prior: Floats) -> None:
 
 
 def test_neither_bound_of_an_uneven_secret_is_always_smaller() -> None:
-    """Without information guessing is all; with all but a little of the entropy, one may err."""
+    """Without information only guessing is left; with nearly all entropy, errors remain."""
     ours = bounds.success_bound(0.0, 4, majority=0.4)
     assert ours == 0.4 < bounds.fano_success_bound(0.0, UNEVEN)
     nearly = 1.2  # above -log 0.4 = 0.92, below H = 1.28
@@ -271,7 +271,7 @@ def test_three_values_tell_no_more_than_their_sensitivity(prior: Floats, sigma: 
 @pytest.mark.parametrize("prior", [(0.5, 0.5), (0.9, 0.1)])
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 4.0])
 def test_two_values_that_are_mixtures_tell_no_more_either(prior: Floats, sigma: float) -> None:
-    """Given a value the release is still random: one of three points, at most 1 from each other."""
+    """Given a value the release is still random: one of three points, at most 1 apart."""
     p, rng = np.array(prior), np.random.default_rng(3)
     weights = rng.dirichlet(np.ones(3), size=2)
     joint = (p[:, None] * weights).ravel()
@@ -285,7 +285,7 @@ def test_two_values_that_are_mixtures_tell_no_more_either(prior: Floats, sigma: 
 
 
 def test_sensitivity_by_hand() -> None:
-    """(1 - .5) 2^2 / (2 1^2) = 1: log(2) / 2. Of 3 equal values: log(1 + (2/3) / 2 * 4 / 2)."""
+    """(1 - .5) 2^2 / (2 1^2) = 1: log(2) / 2. With 3 equal values: log(1 + (2/3) / 2 * 4 / 2)."""
     assert information.sensitivity_information(2.0, 1.0, uniform(2)) == pytest.approx(
         math.log(2) / 2
     )
@@ -361,11 +361,11 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
     (lambda: bounds.advantage_bound_paper(-1.0, uniform(3)), "information is -1"),
     (lambda: bounds.describe_bound(-1.0, uniform(3)), "information is -1"),
     (lambda: bounds.fano_success_bound(-1.0, uniform(3)), "information is -1"),
-    (lambda: bounds.fano_success_bound(0.1, [1.0, 0.0]), "one value of the secret only"),
+    (lambda: bounds.fano_success_bound(0.1, [1.0, 0.0]), "leaves only one value of the secret"),
     (lambda: bounds.error_bound_paper(0.1, [0.5, 0.5, 0.0]), "use fano_success_bound"),
     (lambda: information.sensitivity_information(-1.0, 1.0, uniform(2)), "sensitivity is -1"),
     (lambda: information.sensitivity_information(1.0, 0.0, uniform(2)), "sigma is 0"),
-    (lambda: information.sensitivity_information(1.0, 1.0, [1.0]), "one value of the secret only"),
+    (lambda: information.sensitivity_information(1.0, 1.0, [1.0]), "only one value of the secret"),
     (lambda: bounds.information_from_success(1.1, 3), "success is 1.1"),
     (lambda: bounds.information_from_success(math.nan, 3), "success is nan"),
     (lambda: information.mutual_information([[0.5, 0.4], [0.5, 0.5]], [0.5, 0.5]), "sum to 0.9"),

@@ -1,4 +1,4 @@
-"""What a defense promises, against simulations, integrals and other accountants."""
+"""Guarantees of a defense, against simulations, integrals and other accountants."""
 
 import json
 import math
@@ -61,14 +61,14 @@ def test_the_channel_holds_for_the_two_batches_furthest_apart(noise: float, roun
 
 
 def test_the_channel_is_nearly_reached_by_weak_signals_in_one_dimension() -> None:
-    """There the bound is C^2 / (2 s^2), and so is what two opposite batches give away."""
+    """The bound is C^2 / (2 s^2), and two opposite batches give away the same amount."""
     found = promised(dpsgd(1.0, 40.0, batch_size=16), rounds=1, parameters=1)["channel"]
     assert found["information_nats"] == pytest.approx(binary_information(0.1), rel=0.02)
     assert found["information_nats"] >= binary_information(0.1)
 
 
 def test_no_adversary_beats_it_on_gradients_as_they_are_sent() -> None:
-    """4,000 batches of opposite records, judged by the likelihood ratio."""
+    """The likelihood ratio tests 4,000 batches of opposite records."""
     trials, size = 4000, 16
     defense = dpsgd(1.0, 8.0, batch_size=size)
     rng = np.random.default_rng(1)

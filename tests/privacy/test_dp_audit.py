@@ -1,4 +1,4 @@
-"""Claims as curves, many runs, and what an audit of both says."""
+"""Claims as curves, many runs, and the verdict of an audit of both."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Bounds from one run: by hand, by literal loops, by another library, and on known mechanisms."""
+"""Bounds from one run, against worked examples, literal loops and known mechanisms."""
 
 import math
 from functools import cache
@@ -109,7 +109,7 @@ def test_bounds_equal_those_of_jax_privacy(
 
 
 def test_randomised_response_is_within_both_bounds() -> None:
-    """Known mechanism: each of m coins is told rightly with rate e^eps / (1 + e^eps)."""
+    """Known mechanism: each of m coins is reported correctly with rate e^eps / (1 + e^eps)."""
     epsilon, m = 1.0, 50
     claim = Profile(0.0, ((epsilon, 0.0),))
     for v in (25, 35, 40, 45, 50):

@@ -12,9 +12,9 @@ from leakgauge.report.differences.audited import Audited
 from leakgauge.report.differences.compared import Differences
 from leakgauge.report.differences.comparing import compare_audits
 from leakgauge.report.differences.difference import INVALID, LESS, LOWER, MORE, SAME, UNSEEN
-from leakgauge.results.differences import difference
 from leakgauge.results.measurements import HEADLINE, Estimate, Measurement
 from leakgauge.results.scores import smallest_detectable
+from leakgauge.results.statistics import difference
 from support.made_runs import DEFENSES, HOSTILE, defended, make_records
 from support.pages import SCREENS, drawn, opened
 

@@ -1,4 +1,4 @@
-"""Differences of two estimates: by hand, against other intervals, and how often they cover."""
+"""Differences of two estimates: worked examples, other intervals, and their coverage."""
 
 import functools
 
@@ -8,9 +8,14 @@ from scipy import special, stats
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
-from leakgauge.results.differences import difference, has_interval, no_difference
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.statistics import clopper_pearson, mean_estimate
+from leakgauge.results.statistics import (
+    clopper_pearson,
+    difference,
+    has_interval,
+    mean_estimate,
+    no_difference,
+)
 
 
 @functools.cache
@@ -27,7 +32,7 @@ def test_the_paper_of_the_method_has_the_same_interval() -> None:
 
 
 def test_asymmetric_ends_go_to_the_side_where_they_matter() -> None:
-    """By hand: 0.6 - 0.9; below sqrt(0.03^2 + 0.04^2), above sqrt(0.08^2 + 0.06^2)."""
+    """A worked example: 0.6 - 0.9; below sqrt(0.03^2 + 0.04^2), above sqrt(0.08^2 + 0.06^2)."""
     before, after = Estimate(0.9, 0.84, 0.94, 100), Estimate(0.6, 0.57, 0.68, 80)
     found = difference(before, after)
     assert (found.low, found.high) == (pytest.approx(-0.35), pytest.approx(-0.2))
@@ -94,7 +99,7 @@ def test_intervals_of_means_cover_as_often_as_they_say() -> None:
 
 @pytest.mark.calibration
 def test_shared_trials_make_intervals_too_wide_and_never_too_narrow() -> None:
-    """Both runs judge the same trials: what moves one moves the other."""
+    """Both runs evaluate the same trials, so their figures move together."""
     rng = stream(0, "shared")
     shared = rng.normal(0.0, 1.0, (1000, 50))
     own = rng.normal(0.3, 0.5, (1000, 50))

@@ -1,4 +1,4 @@
-"""What posteriors tell of a secret, against channels whose information is known."""
+"""The lower bound of the information, against channels with known information."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ from scipy import integrate, special, stats
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
-from leakgauge.results.information import information_told
-from leakgauge.results.scores import Judged
+from leakgauge.results.information import information_lower_bound
+from leakgauge.results.scores import ScoredTrials
 
 PRIORS = [(0.5, 0.5), (0.8, 0.2), (0.5, 0.3, 0.2)]
 
@@ -33,8 +33,8 @@ def played(n: int, shift: float, prior: tuple[float, ...]) -> tuple[np.ndarray, 
 
 
 def told(secret: np.ndarray, log_posterior: np.ndarray, prior: tuple[float, ...]):
-    judged = Judged(secret, log_posterior, np.arange(len(secret)) // 4)
-    return information_told(judged, np.log(prior), rng=stream(0, "bootstrap"))
+    judged = ScoredTrials(secret, log_posterior, np.arange(len(secret)) // 4)
+    return information_lower_bound(judged, np.log(prior), rng=stream(0, "bootstrap"))
 
 
 @pytest.mark.parametrize("prior", PRIORS)
@@ -51,7 +51,7 @@ def test_the_best_adversary_tells_all_that_a_gaussian_channel_lets_through(
 
 @pytest.mark.parametrize("prior", PRIORS)
 def test_others_tell_less(prior: tuple[float, ...]) -> None:
-    """One is three times as sure as it should be; one repeats the prior; one makes it up."""
+    """Three adversaries: one is three times overconfident, one repeats the prior, one is random."""
     secret, best = played(40_000, 1.0, prior)
     sure = told(secret, special.log_softmax(3 * best, axis=1), prior)
     assert sure.high < known(1.0, prior)
@@ -69,9 +69,11 @@ def test_posteriors_that_do_not_sum_to_1_win_nothing() -> None:
 
 
 def test_one_block_has_no_interval() -> None:
-    judged = Judged(np.array([0, 1]), np.log(np.full((2, 2), 0.5)), np.zeros(2, dtype=np.int64))
+    judged = ScoredTrials(
+        np.array([0, 1]), np.log(np.full((2, 2), 0.5)), np.zeros(2, dtype=np.int64)
+    )
     with pytest.raises(InputError, match="two blocks"):
-        information_told(judged, np.log([0.5, 0.5]), rng=stream(0))
+        information_lower_bound(judged, np.log([0.5, 0.5]), rng=stream(0))
 
 
 def test_few_users_are_left_out_one_after_the_other() -> None:
@@ -81,8 +83,8 @@ def test_few_users_are_left_out_one_after_the_other() -> None:
     truth = rng.integers(2, size=400)
     chance = rng.beta(8, 2, size=9)[users[:, 0]]  # how sure the adversary is of each user
     posterior = np.where(truth[:, None] == [0, 1], chance[:, None], 1 - chance[:, None])
-    judged = Judged(truth, np.log(posterior), np.zeros(400, dtype=np.int64), users)
-    found = information_told(judged, log_prior, rng=rng)
+    judged = ScoredTrials(truth, np.log(posterior), np.zeros(400, dtype=np.int64), users)
+    found = information_lower_bound(judged, log_prior, rng=rng)
 
     gains = np.log(chance) - np.log(0.5)
     without = [gains[(users != user).all(axis=1)].mean() for user in range(9)]

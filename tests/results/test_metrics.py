@@ -34,10 +34,12 @@ def test_a_name_is_a_metric_of_one_question_only() -> None:
 
 
 def test_bounds_are_what_the_metric_can_reach() -> None:
-    """The worst and the best possible adversary; pictures that are equal, and far from equal."""
+    """The worst and the best possible adversary; equal and very different pictures."""
     truth = np.array([0, 1, 0, 1])
     best = np.log(np.where(np.eye(2)[truth] > 0, 0.9, 0.1))
-    reached = [scores.figures(scores.Judged(truth, lp, truth)) for lp in (best[:, ::-1], best)]
+    reached = [
+        scores.figures(scores.ScoredTrials(truth, lp, truth)) for lp in (best[:, ::-1], best)
+    ]
     for name in (scores.AUROC, scores.TPR_AT_1_FPR, scores.SUCCESS):
         assert tuple(float(one[name]) for one in reached) == INFERENCE[name].bounds
     successes = [float(one[scores.SUCCESS]) for one in reached]

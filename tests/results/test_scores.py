@@ -4,7 +4,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from leakgauge.core.rng import stream
-from leakgauge.results import bootstrap, resampling, roc, scores
+from leakgauge.results import intervals, roc, scores
 
 
 def two_classes(n: int, shift: float, rng: np.random.Generator, *, ties: bool = False):
@@ -17,9 +17,9 @@ def two_classes(n: int, shift: float, rng: np.random.Generator, *, ties: bool = 
     return truth, score, log_posterior
 
 
-def judged(truth, log_posterior, block=None) -> scores.Judged:
+def judged(truth, log_posterior, block=None) -> scores.ScoredTrials:
     block = np.arange(len(truth)) if block is None else block
-    return scores.Judged(truth, log_posterior, block)
+    return scores.ScoredTrials(truth, log_posterior, block)
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -80,14 +80,14 @@ def test_resampled_blocks_are_trials_with_weights(seed: int) -> None:
     positive = rng.random(n) < 0.3
     score = np.round(rng.normal(size=n) + rng.choice([0.0, 0.7, 5.0]) * positive, seed % 4)
     block = rng.integers(count, size=n)
-    drawn = bootstrap.draw_blocks(count, 50, rng)
+    drawn = intervals.draw_blocks(count, 50, rng)
     np.testing.assert_array_equal(
-        resampling.resampled_auroc(positive, score, block, drawn),
+        roc.resampled_auroc(positive, score, block, drawn),
         roc.auroc(positive, score, drawn[:, block]),
     )
     for limit in (0.0, 0.01, 0.2):
         np.testing.assert_array_equal(
-            resampling.resampled_tpr(positive, score, block, drawn, limit),
+            roc.resampled_tpr(positive, score, block, drawn, limit),
             roc.tpr_at_fpr(positive, score, limit, drawn[:, block]),
         )
 
@@ -143,7 +143,7 @@ def test_chunks_of_resamples_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> N
     truth, _, log_posterior = two_classes(200, 1.0, stream(7, "chunks"))
     case = judged(truth, log_posterior, np.arange(200) % 20)
     whole = scores.score(case, majority=0.5, rng=stream(0, "b"), replicates=50)
-    monkeypatch.setattr(resampling, "CELLS", 200 * 7)
+    monkeypatch.setattr(roc, "CELLS", 200 * 7)
     assert scores.score(case, majority=0.5, rng=stream(0, "b"), replicates=50) == whole
 
 
@@ -237,6 +237,6 @@ def test_accuracy_interval_covers_with_persons() -> None:
         person = np.repeat(np.arange(60), rng.integers(1, 6, size=60))
         chance = rng.uniform(0.5, 1.0, size=60)[person]
         correct = rng.random(len(person)) < chance
-        found = bootstrap.share(correct, person, rng=rng, replicates=300)
+        found = intervals.share(correct, person, rng=rng, replicates=300)
         held += found.low <= 0.75 <= found.high
     assert held >= 180

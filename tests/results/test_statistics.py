@@ -12,7 +12,6 @@ from leakgauge.results.statistics import (
     clopper_pearson,
     clopper_pearson_upper,
     mean_estimate,
-    paired_difference,
     share_estimate,
     student_t,
     unseen,
@@ -73,12 +72,6 @@ def test_unequal_shares_have_students_interval_within_0_and_1() -> None:
     assert (wide.low, wide.high) == (0.0, 1.0)
 
 
-def test_a_difference_is_paired() -> None:
-    """A gain of exactly 1 in each pair has no spread, however far the pairs lie apart."""
-    gain = paired_difference([21.0, 101.0, -4.0], [20.0, 100.0, -5.0])
-    assert (gain.value, gain.low, gain.high, gain.n) == (1.0, 1.0, 1.0, 3)
-
-
 @pytest.mark.parametrize("confidence", CONFIDENCES)
 @pytest.mark.parametrize("of", [1, 8, 500])
 def test_clopper_pearson_is_scipys_and_statsmodels(of: int, confidence: float) -> None:
@@ -105,7 +98,6 @@ def test_unseen_leaves_the_tail_to_no_exception_at_all(n: int, confidence: float
         (lambda: mean_estimate([]), r"\[0\]; expected \[n\]"),
         (lambda: mean_estimate([[1.0]]), r"\[1, 1\]; expected \[n\]"),
         (lambda: share_estimate([0.5, np.nan]), r"1 of 2 scores are not finite"),
-        (lambda: paired_difference([1.0], [1.0, 2.0]), r"\[1\] and \[2\]"),
     ],
 )
 def test_values_without_a_mean_are_refused(call, message: str) -> None:

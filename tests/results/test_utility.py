@@ -1,4 +1,4 @@
-"""What a model is good for: against scikit-learn, and a coverage that a closed form knows."""
+"""Utility of a model, against scikit-learn and the coverage from a closed form."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, r2_score, roc_auc
 
 from leakgauge.core.rng import stream
 from leakgauge.results import utility
-from leakgauge.results.bootstrap import draw_blocks
+from leakgauge.results.intervals import draw_blocks
 from leakgauge.results.utility import balanced_accuracy, class_auroc, macro_f1, r2
 
 

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from leakgauge.core.checks import require, require_count
-from leakgauge.core.devices import check_device as check_device
+from leakgauge.core.extras import check_device as check_device
 from leakgauge.runs.reading import read_counts
 from leakgauge.runs.setting import PANELS, RUN, Declared, Setting
 from leakgauge.runs.spec import Spec, added, declared, make_spec

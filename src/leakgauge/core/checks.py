@@ -1,15 +1,15 @@
-"""Checks of input that refuse it in one line: what came, what was wanted, what to do."""
+"""Checks that refuse bad input in one line: the input, what was expected, what to do."""
 
 import difflib
 from collections.abc import Collection, Iterable
 from math import isfinite
 
 LARGEST = 2**62
-"""Counts stay below this number, so that they fit into an array's index."""
+"""Upper limit of counts (exclusive): they must fit into an array's index."""
 
 
 class InputError(ValueError):
-    """The caller's input cannot be used; the message is one line that users read as it is."""
+    """Raised for input that cannot be used; the message is one line, written for users."""
 
 
 def nearest(name: str, known: Iterable[str], *, most: int = 12) -> str:

@@ -1,4 +1,4 @@
-"""Optional packages: the command that installs one, and the line that says one is missing."""
+"""What an installation has: packages of its extras, and devices of torch."""
 
 from leakgauge.core.checks import InputError
 
@@ -13,9 +13,26 @@ def install_command(extra: str) -> str:
 
 
 def not_installed(package: str, extra: str) -> InputError:
-    """Return the error that a package of an extra is missing, to be raised.
+    """Return the error to raise where a package of an extra is missing.
 
     >>> str(not_installed("flwr", "flower"))
     "flwr is not installed; install it with: pip install 'leakgauge[flower]'"
     """
     return InputError(f"{package} is not installed; install it with: {install_command(extra)}")
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that torch cannot use on this machine.
+
+    Raises:
+        InputError: torch cannot use the device.
+    """
+    import torch
+
+    try:
+        torch.zeros(1, device=name).sum().item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().splitlines()[0][:120]
+        raise InputError(
+            f"--device {name} cannot be used here ({reason}); cpu always can"
+        ) from error

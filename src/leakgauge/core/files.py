@@ -1,4 +1,4 @@
-"""Reading and writing of files; a killed run never leaves half a file.
+"""Read and write files; a killed run never leaves half a file.
 
 A sealed file begins with the SHA-256 of the rest, so that damage is noticed when it is read.
 """
@@ -16,11 +16,11 @@ import yaml
 from leakgauge.core.checks import InputError
 
 SEAL = b"# sha256 "
-"""How a sealed file begins; in YAML the line is a comment."""
+"""First bytes of a sealed file; YAML reads the line as a comment."""
 
 
 class DamagedError(InputError):
-    """A file is not what a run wrote."""
+    """Raised for a file that differs from what a run wrote."""
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def read_sealed(path: Path) -> bytes:
     try:
         whole = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error}); expected what a run wrote") from error
+        raise _unreadable(path, error) from error
     head, _, content = whole.partition(b"\n")
     if head + b"\n" != _seal(content):
         raise DamagedError(
@@ -71,7 +71,7 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({error}); expected what a run wrote") from error
+        raise _unreadable(path, error) from error
 
 
 def checksum_of(path: Path) -> str:
@@ -84,7 +84,11 @@ def checksum_of(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error}); expected what a run wrote") from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    return InputError(f"{path} cannot be read ({error}); expected what a run wrote")
 
 
 def _seal(content: bytes) -> bytes:

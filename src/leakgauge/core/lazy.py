@@ -1,4 +1,4 @@
-"""Packages that import their public names on first use (PEP 562)."""
+"""Load the public names of a package on first use (PEP 562)."""
 
 import importlib
 import sys

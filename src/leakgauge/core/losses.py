@@ -1,6 +1,6 @@
-"""Losses by name: of classes, of numbers, and of several yes-or-no labels.
+"""Losses by name for classes, numbers and several yes-or-no labels; the loss of each record.
 
-A ``Task`` takes any other function, too. ``LOSSES`` holds those that a name stands for.
+A ``Task`` also takes any other function. ``LOSSES`` holds the named ones.
 """
 
 import warnings
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.func import vmap
 from torch.nn import functional
 
 from leakgauge.core.checks import InputError, require
@@ -52,36 +53,35 @@ def bce(outputs: Tensor, targets: Tensor) -> Tensor:
 LOSSES: Mapping[str, Loss] = {"cross_entropy": functional.cross_entropy, "mse": mse, "bce": bce}
 """The losses that ``Task`` knows by name."""
 
-
-_OF_NUMBERS = (
+_REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
+_NUMERIC = (
     *(mse, functional.mse_loss, functional.l1_loss),
     *(functional.smooth_l1_loss, functional.huber_loss),
 )
 
 
-def of_numbers(loss: Loss) -> bool:
+def is_numeric_loss(loss: Loss) -> bool:
     """Return whether a loss is known to compare numbers, as the mean squared error does.
 
-    >>> of_numbers(mse), of_numbers(nn.HuberLoss()), of_numbers(bce)
+    >>> is_numeric_loss(mse), is_numeric_loss(nn.HuberLoss()), is_numeric_loss(bce)
     (True, True, False)
     """
     modules = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)
-    return isinstance(loss, modules) or any(loss is one for one in _OF_NUMBERS)
+    return isinstance(loss, modules) or any(loss is one for one in _NUMERIC)
 
 
-def of_classes(loss: Loss, classes: int, *, like: Tensor) -> bool:
-    """Return whether a loss draws each record to its class alone, as cross entropy does.
+def is_class_loss(loss: Loss, classes: int, *, like: Tensor) -> bool:
+    """Return whether a loss raises only the output of a record's class, as cross entropy does.
 
-    It is tried: at equal outputs, the slope must be negative at the class and nowhere else.
+    The loss is tried out: at equal outputs, its slope must be negative at the class only.
 
     Args:
-        loss: is called with outputs ``[2, classes]`` and int64 targets ``[2]``.
+        loss: called with outputs ``[2, classes]`` and int64 targets ``[2]``.
         classes: number of outputs.
-        like: has the type and the device of the outputs.
+        like: a tensor with the type and the device of the outputs.
 
-    >>> several = torch.zeros(1)
-    >>> of_classes(functional.cross_entropy, 3, like=several), of_classes(mse, 3, like=several)
-    (True, False)
+    >>> [is_class_loss(loss, 3, like=torch.zeros(1)) for loss in (functional.cross_entropy, mse)]
+    [True, False]
     """
     outputs = like.new_zeros(2, classes).requires_grad_()
     targets = torch.tensor([0, classes - 1], device=like.device)
@@ -89,7 +89,7 @@ def of_classes(loss: Loss, classes: int, *, like: Tensor) -> bool:
         with torch.enable_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             (slope,) = torch.autograd.grad(loss(outputs, targets), outputs)
-    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError):
+    except _REFUSALS:
         return False
     return torch.equal(slope < 0, functional.one_hot(targets, classes) > 0)
 
@@ -97,13 +97,13 @@ def of_classes(loss: Loss, classes: int, *, like: Tensor) -> bool:
 def is_cross_entropy(loss: Loss, classes: int, *, like: Tensor) -> bool:
     """Return whether a loss is the plain mean cross entropy of classes.
 
-    It is tried: its value must be that of ``functional.cross_entropy``, without weights or
-    smoothing.
+    The loss is tried out: its value must be that of ``functional.cross_entropy``, without weights
+    or smoothing.
 
     Args:
-        loss: is called with outputs ``[n, classes]`` and int64 targets ``[n]``; returns a mean.
+        loss: called with outputs ``[n, classes]`` and int64 targets ``[n]``; returns a mean.
         classes: number of outputs.
-        like: has the type and the device of the outputs.
+        like: a tensor with the type and the device of the outputs.
 
     >>> plain, smooth = nn.CrossEntropyLoss(), nn.CrossEntropyLoss(label_smoothing=0.1)
     >>> [is_cross_entropy(loss, 3, like=torch.zeros(1)) for loss in (plain, smooth)]
@@ -115,20 +115,20 @@ def is_cross_entropy(loss: Loss, classes: int, *, like: Tensor) -> bool:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = loss(outputs, targets)
-    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError):
+    except _REFUSALS:
         return False
     wanted = functional.cross_entropy(outputs, targets)
     return found.shape == wanted.shape and torch.allclose(found, wanted, rtol=1e-4)
 
 
 def log_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return the log of each record's loss ``[B]`` in float64, with a slope.
+    """Return the differentiable log of each record's loss ``[B]``, in float64.
 
     The cross entropy of a class is computed from the logits: a probability rounds to 1, and its
-    loss to 0, where the other logits are small. Other losses are taken as they come.
+    loss to 0, where the other logits are small. Other losses are computed as given.
 
     Args:
-        loss: of a ``Task``.
+        loss: loss of a ``Task``.
         outputs: ``[B, ...]``.
         targets: ``[B, ...]``.
 
@@ -186,10 +186,10 @@ def _log_softplus(margins: Tensor) -> Tensor:
 
 @contextmanager
 def without_broadcast(outputs: Tensor, targets: Tensor) -> Iterator[None]:
-    """Refuse a loss that compares every output with every target, of which torch only warns.
+    """Refuse a loss that compares every output with every target, where torch only warns.
 
     Raises:
-        InputError: torch warns so inside of the block.
+        InputError: torch gives that warning inside the block.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="Using a target size", category=UserWarning)
@@ -212,3 +212,20 @@ def _like(outputs: Tensor, targets: Tensor, name: str) -> Tensor:
         "expected one target for each output",
     )
     return targets.reshape(outputs.shape).to(outputs.dtype)
+
+
+def record_losses(
+    loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, y: Tensor, *, vectorised: bool
+) -> Tensor:
+    """Return the losses ``[B]`` of records.
+
+    Args:
+        loss: mean loss of a batch, as ``Task.mean_loss``.
+        outputs: ``[B, ...]``.
+        y: targets ``[B, ...]``.
+        vectorised: whether to use ``vmap``, which refuses a loss that branches on its data.
+    """
+    outputs, y = outputs[:, None], y[:, None]
+    if vectorised:
+        return vmap(loss)(outputs, y)
+    return torch.stack([loss(*one) for one in zip(outputs, y, strict=True)])

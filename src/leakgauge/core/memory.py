@@ -1,4 +1,4 @@
-"""The memory that a command may use, and refusals of what would need more."""
+"""The memory that a command may use, and refusals of work that needs more."""
 
 import os
 import re
@@ -9,24 +9,24 @@ from pathlib import Path
 from leakgauge.core.checks import InputError, require
 
 VARIABLE = "LEAKGAUGE_MAX_MEMORY"
-"""The environment variable that holds the bound; worker processes read it, too."""
+"""The environment variable that holds the bound; worker processes read it as well."""
 
 OPTION = "--max-memory"
 
 CONTAINER = Path("/sys/fs/cgroup")
-"""Where Linux tells the limits of a container."""
+"""Folder in which Linux publishes the limits of a container."""
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 BASE = 6 * 10**8
-"""Bytes that a process takes before it computes: torch, scikit-learn and the data of a table."""
+"""Bytes of a process before it computes: torch, scikit-learn and the data of a table."""
 
 
 def read_size(text: str) -> int:
     """Return the bytes of a size in words.
 
     Raises:
-        InputError: it is no size.
+        InputError: the text is not a size.
 
     >>> read_size("4GB"), read_size("500 MB"), read_size("1.5G")
     (4000000000, 500000000, 1500000000)
@@ -52,13 +52,13 @@ def in_words(size: float) -> str:
 
 @contextmanager
 def bounded(text: str | None) -> Iterator[None]:
-    """Bound the memory of this process, together with those that it starts meanwhile.
+    """Bound the memory of this process and of those that it starts inside the block.
 
     Args:
-        text: a size; None for what the environment says, or half of what is free now.
+        text: a size; None takes the environment's bound, or half of the free memory.
 
     Raises:
-        InputError: the text is no size.
+        InputError: the text is not a size.
     """
     before = os.environ.get(VARIABLE)
     size = allowed() if text is None else read_size(text)
@@ -73,21 +73,21 @@ def bounded(text: str | None) -> Iterator[None]:
 
 
 def allowed() -> int:
-    """Return the bytes that this process may use: as set, else half of what is free now.
+    """Return the bytes that this process may use: the bound, else half of the free memory.
 
     Raises:
-        InputError: the environment names no size.
+        InputError: the environment variable does not hold a size.
     """
     given = os.environ.get(VARIABLE)
     return read_size(given) if given else free() // 2
 
 
 def free() -> int:
-    """Return the bytes that are free now: of the machine, or of its container."""
+    """Return the bytes that are free in the machine or its container."""
     try:
         words = Path("/proc/meminfo").read_text(encoding="utf-8").split()
         machine = 1024 * int(words[words.index("MemAvailable:") + 1])
-    except (OSError, ValueError):  # no Linux: what is built in
+    except (OSError, ValueError):  # without Linux, the installed memory
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min(machine, _free_in_container())
 
@@ -100,21 +100,21 @@ def _free_in_container() -> int:
         try:
             limit = int((CONTAINER / most).read_text())
             return max(0, limit - int((CONTAINER / used).read_text()))
-        except (OSError, ValueError):  # no container, or none with a limit
+        except (OSError, ValueError):  # not a container, or without a limit
             continue
     return 2**62
 
 
 def require_memory(need: int, what: str, instead: str) -> None:
-    """Refuse what would exceed the bound.
+    """Refuse work that exceeds the bound.
 
     Args:
-        need: bytes beside ``BASE``.
-        what: needs them; the start of a sentence.
-        instead: what to do.
+        need: bytes in addition to ``BASE``.
+        what: what needs them; the start of a sentence.
+        instead: advice for the user.
 
     Raises:
-        InputError: ``need`` is more than is allowed.
+        InputError: the bound is too small.
     """
     bound = allowed()
     if BASE + need > bound:
@@ -125,10 +125,10 @@ def require_memory(need: int, what: str, instead: str) -> None:
 
 
 def fitting(workers: int, need: int) -> int:
-    """Return how many of some processes fit into the bound together, at least 1.
+    """Return how many worker processes fit into the bound together, at least 1.
 
     Args:
-        workers: that are wanted.
-        need: bytes of each, beside ``BASE``.
+        workers: requested number.
+        need: bytes of each process, in addition to ``BASE``.
     """
     return max(1, min(workers, allowed() // (BASE + need)))

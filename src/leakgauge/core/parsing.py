@@ -1,12 +1,44 @@
-"""Parse ``NAME[:key=value,...]``, the spelling of defenses, adversaries and attacks."""
+"""Parse ``NAME[:key=value,...]``, the notation of defenses, adversaries and attacks."""
 
 import inspect
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin
 
 from leakgauge.core.checks import InputError, nearest, require
-from leakgauge.core.notation import NEEDED, Key
+
+NEEDED = "needed"
+"""Marks a key without a default."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A setting in ``NAME:key=value``.
+
+    Attributes:
+        kind: float, int, bool or str.
+        default: default value; ``NEEDED`` where users must give one.
+    """
+
+    kind: type
+    default: Any
+
+
+@dataclass(frozen=True)
+class Notation:
+    """The names that an option accepts, and the keys of each, for completion and the schema.
+
+    Attributes:
+        names: function that returns the names; fast, loads no torch.
+        keys: function that returns the keys of a name; may load torch.
+        own: whether ``MODULE:NAME[:key=value,...]`` is allowed as well.
+    """
+
+    names: Callable[[], Sequence[str]]
+    keys: Callable[[str], Mapping[str, Key]]
+    own: bool = False
+
 
 Kinds = Mapping[str, type]
 """The type of each setting by name: float, int, bool or str."""
@@ -65,7 +97,7 @@ def kinds_of(make: Callable[..., Any], supplied: Collection[str] = ()) -> dict[s
     """Return the settings of a function or a dataclass: its arguments that take plain values.
 
     Args:
-        make: the function or class; annotations tell numbers, words and flags from other arguments.
+        make: the function or class; its annotations say which arguments are plain values.
         supplied: arguments that the caller gives, which are not settings.
 
     >>> def build(rate: float, whole: bool = False, *, batch_size: int): ...
@@ -107,7 +139,7 @@ def _arguments(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def _kind(annotation: Any) -> type | None:
-    """Return float, int, bool or str, also where None is allowed too; else None."""
+    """Return float, int, bool or str for a plain annotation, optional or not; else None."""
     sides = (annotation,)
     if get_origin(annotation) in (Union, types.UnionType):
         sides = tuple(side for side in get_args(annotation) if side is not types.NoneType)

@@ -10,8 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from leakgauge.core.checks import InputError, nearest, require
-from leakgauge.core.notation import Key, Notation
-from leakgauge.core.parsing import keys_of, kinds_of, read_settings, required_of
+from leakgauge.core.parsing import Key, Notation, keys_of, kinds_of, read_settings, required_of
 from leakgauge.core.user_code import function_of, one_line
 
 
@@ -91,7 +90,7 @@ class Registry:
         """Return the settings of a name, with their defaults; none for a name of another kind.
 
         Args:
-            name: one of ``names``, or a word that stands beside them.
+            name: one of ``names``, or one of the additional words of ``notation``.
             supplied: arguments that the caller gives, which are not settings.
 
         Raises:
@@ -100,10 +99,10 @@ class Registry:
         return keys_of(self.load(name), supplied) if name in self.names() else {}
 
     def notation(self, *words: str, supplied: Collection[str] = ()) -> Notation:
-        """Return what users may write.
+        """Return the notation that users may write.
 
         Args:
-            words: names without settings that stand beside the registry's.
+            words: additional names, which take no settings.
             supplied: arguments that the caller gives, which are not settings.
         """
         return Notation(

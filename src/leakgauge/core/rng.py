@@ -1,4 +1,4 @@
-"""Random generators, each derived from one seed and its own name; never global."""
+"""Random generators derived from a seed and a name; none is global."""
 
 import hashlib
 

@@ -1,12 +1,12 @@
-"""The types that all other packages share: tasks, datasets, columns, gradients."""
+"""Types that all packages share: tasks, datasets, columns, gradients; checks of tensors."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
-from leakgauge.core.checks import InputError, nearest
+from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.core.losses import LOSSES, Loss
 
 Params = Mapping[str, Tensor]
@@ -52,10 +52,10 @@ class Task:
         object.__setattr__(self, "loss", loss)
 
     def mean_loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean loss over a batch, also where ``loss`` gives that of each record.
+        """Return the mean loss over a batch, also if ``loss`` returns one value per record.
 
         Args:
-            outputs: of the model ``[B, ...]``.
+            outputs: outputs of the model ``[B, ...]``.
             targets: ``[B, ...]``.
         """
         loss = self.loss(outputs, targets)
@@ -74,9 +74,9 @@ class Column:
         stop: one past the last encoded position.
         categories: the values behind the one-hot positions, in order; empty for a number.
         missing: whether the last encoded position marks a missing value.
-        mean: the encoding subtracts it from a number.
-        scale: the encoding divides by it after that.
-        typical: of a number that was cut into ranges, as encoded, by the code of the range.
+        mean: value that the encoding subtracts from a number.
+        scale: divisor that the encoding then applies.
+        typical: for a number cut into ranges, the encoded typical value of each range.
     """
 
     name: str
@@ -161,3 +161,34 @@ class Dataset:
             secrets={name: codes.to(device) for name, codes in self.secrets.items()},
             users=None if self.users is None else self.users.to(device),
         )
+
+
+def all_finite(leaves: Iterable[Tensor]) -> bool:
+    """Return whether all numbers in the tensors are finite.
+
+    A finite sum proves it at a fifth of the cost; otherwise each number is checked.
+
+    >>> all_finite([torch.tensor([3e38, 3e38])]), all_finite([torch.tensor([1.0, torch.nan])])
+    (True, False)
+    """
+    return all(bool(leaf.sum().isfinite()) or bool(leaf.isfinite().all()) for leaf in leaves)
+
+
+def require_plain(value: Tensor, name: str) -> None:
+    """Refuse a tensor without values, or with a layout or type that arithmetic does not take.
+
+    >>> require_plain(torch.zeros(2, device="meta"), "'w'")
+    Traceback (most recent call last):
+    leakgauge.core.checks.InputError: 'w' is on the device meta and has no values; save real weights
+    """
+    require(
+        value.device.type != "meta",
+        f"{name} is on the device meta and has no values; save real weights",
+    )
+    require(
+        value.layout == torch.strided, f"{name} is a {value.layout} tensor; save it by to_dense()"
+    )
+    require(
+        not value.is_floating_point() or value.dtype.itemsize > 1,
+        f"{name} is {value.dtype}; save it as float32",
+    )

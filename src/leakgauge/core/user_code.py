@@ -14,11 +14,11 @@ from leakgauge.core.checks import InputError, nearest, require
 
 
 def function_of(spec: str, option: str) -> Callable[..., Any]:
-    """Return the function or class NAME of MODULE, which may lie in the working folder.
+    """Return the function or class NAME of MODULE, also from the working folder.
 
     Args:
         spec: MODULE:NAME, such as ``"my_model:build"``.
-        option: the option that gave it, for messages.
+        option: name of the option, for messages.
 
     Raises:
         InputError: ``spec`` has another form, MODULE cannot be imported, or NAME is not in it.

@@ -1,4 +1,4 @@
-"""Versions of the packages that compute figures."""
+"""Versions of Python and of the packages that compute figures."""
 
 import functools
 from importlib.metadata import version

@@ -1,6 +1,6 @@
-"""Data that were changed on purpose, so that it is known what they give away: for controls.
+"""Data changed on purpose so that their leakage is known, for controls.
 
-A changed source has a fingerprint of its own. Nothing here touches the source that it is given.
+A changed source gets a new fingerprint. The given source stays unchanged.
 """
 
 import hashlib
@@ -14,37 +14,37 @@ import torch
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset
-from leakgauge.data.image_files import Pixels
+from leakgauge.data.image_files import PixelArray
 from leakgauge.data.source import Source
 from leakgauge.data.split import Ints
 
 COPY = "copy of "
-"""What the name of a column begins with that shows a secret."""
+"""Prefix of the name of a column that reveals a secret."""
 
 MARK, MARKS = "mark of the user", 4
 """Name and number of the columns that mark a user."""
 
 LABELS = 10
-"""Values of a label by chance: of two, every other one of a new record would be guessed right."""
+"""Number of values of a random label; with two, half of the guesses on new records are right."""
 
 STAMP = 4
-"""A stamp covers one part in so many of an image's height and width."""
+"""Ratio of an image's height and width to those of its stamp."""
 
 
 def shuffled(source: Source, column: str, *, users: str | None, seed: int) -> Source:
-    """Return data whose column tells nothing of the other ones: its values change places.
+    """Return data with a permuted column, which then says nothing about the other columns.
 
-    A value that is the same in all records of each user changes place with that of another user;
-    other values change places with those of other records.
+    A column with one value per user is permuted among the users, any other column among the
+    records.
 
     Args:
         source: the data.
         column: a column of the table, or a secret of a task's records.
-        users: the column of the users; None for none.
-        seed: of the permutation.
+        users: the column of the users, or None.
+        seed: seed of the permutation.
 
     Raises:
-        InputError: there is no such column.
+        InputError: the column does not exist.
     """
     rng = stream(seed, "altered", "shuffled", column)
     if source.dataset is not None:
@@ -62,12 +62,12 @@ def shuffled(source: Source, column: str, *, users: str | None, seed: int) -> So
 
 
 def shuffled_users(source: Source, users: str, *, seed: int) -> Source:
-    """Return data whose records are dealt to the users at random; each keeps its number of them.
+    """Return data with records assigned to users at random; each user keeps the number of records.
 
     Args:
         source: the data.
         users: the column of the users; not used for a task's records.
-        seed: of the permutation.
+        seed: seed of the permutation.
     """
     rng = stream(seed, "altered", "users")
     if source.dataset is not None:
@@ -80,15 +80,15 @@ def shuffled_users(source: Source, users: str, *, seed: int) -> Source:
 
 
 def marked_users(source: Source, users: str, *, seed: int) -> Source:
-    """Return a table with features that are the same in all records of a user, and differ between.
+    """Return a table with additional features that identify each user.
 
     Args:
         source: a table.
         users: the column of the users.
-        seed: of the marks.
+        seed: seed of the marks.
 
     Raises:
-        InputError: the records are no rows of a table.
+        InputError: the records are not rows of a table.
     """
     if source.dataset is not None or source.pixels is not None:
         raise InputError("users can be marked in the columns of a table only")
@@ -100,15 +100,15 @@ def marked_users(source: Source, users: str, *, seed: int) -> Source:
 
 
 def random_label(source: Source, label: str, *, seed: int) -> Source:
-    """Return data whose labels say nothing.
+    """Return data with random labels.
 
     A label of a table or of images gets one of ten values at random; the labels of a task's records
-    change places, as its model has the outputs that it has.
+    are permuted, since the model's outputs are fixed.
 
     Args:
         source: the data.
         label: the column; not used for a task's records.
-        seed: of the labels.
+        seed: seed of the labels.
     """
     rng = stream(seed, "altered", "labels")
     if source.dataset is not None:
@@ -119,14 +119,14 @@ def random_label(source: Source, label: str, *, seed: int) -> Source:
     return _named(source, f"labels {seed}", frame=source.frame.assign(**{label: drawn}))
 
 
-def shown(source: Source, secret: str) -> tuple[Source, str]:
-    """Return data in which a secret lies open, and how it was done, in a sentence.
+def with_planted_secret(source: Source, secret: str) -> tuple[Source, str]:
+    """Return data with a planted secret, and a sentence that describes the leak.
 
-    A table gets a column that is the secret; images get a stamp of its brightness; the records of a
-    task get the secret as their label.
+    A table gets a copy of the secret's column; images get a stamp with a brightness for each value;
+    the records of a task get the secret as their label.
 
     Raises:
-        InputError: it cannot be done with these data.
+        InputError: these data cannot carry the secret.
     """
     if source.dataset is not None:
         return _as_label(source, source.dataset, secret)
@@ -135,7 +135,7 @@ def shown(source: Source, secret: str) -> tuple[Source, str]:
         codes, values = pd.factorize(source.frame[secret], sort=True)
         return (
             _named(source, f"stamp {secret}", pixels=_stamped(source.pixels, codes, len(values))),
-            f"a square of each image has a brightness that tells {secret!r}",
+            f"a square of each image has a brightness that reveals {secret!r}",
         )
     name = _free(f"{COPY}{secret}", source.frame)
     frame = source.frame.assign(**{name: source.frame[secret]})
@@ -148,7 +148,7 @@ def _as_label(source: Source, data: Dataset, secret: str) -> tuple[Source, str]:
     codes = data.secrets[secret]
     if data.y.is_floating_point() or data.y.ndim != 1 or int(codes.max()) > int(data.y.max()):
         raise InputError(
-            "the records of a task can show a secret only as their label, and these labels are no "
+            "the records of a task can show a secret only as their label, and these labels are not "
             f"classes, or fewer than the values of {secret!r}"
         )
     label = codes.to(data.y.dtype).to(data.y.device)
@@ -161,7 +161,7 @@ def _as_label(source: Source, data: Dataset, secret: str) -> tuple[Source, str]:
 def _moved(
     values: "pd.Series[Any]", owners: Ints | None, rng: np.random.Generator
 ) -> "pd.Series[Any]":
-    """Values that changed places; with owners that have one value each, those of whole owners."""
+    """Return permuted values; owners with one value each exchange values as a whole."""
     if owners is not None:
         first = values.groupby(owners).first()
         same = values.groupby(owners).nunique(dropna=False).max() <= 1
@@ -175,7 +175,7 @@ def _moved(
     return values.iloc[order].set_axis(values.index)
 
 
-def _stamped(pixels: Pixels, codes: Ints, values: int) -> Pixels:
+def _stamped(pixels: PixelArray, codes: Ints, values: int) -> PixelArray:
     changed = pixels.copy()
     height, width = (max(1, side // STAMP) for side in pixels.shape[2:])
     levels = np.linspace(0, 255, max(values, 2)).astype(np.uint8)

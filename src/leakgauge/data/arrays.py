@@ -14,8 +14,7 @@ from torch import Tensor
 from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.core.types import Dataset, Schema
 from leakgauge.data.columns import categories, kind_of
-from leakgauge.data.npz import read_npz
-from leakgauge.data.read import existing, read_table
+from leakgauge.data.read import existing, read_npz, read_table
 
 Array = npt.NDArray[Any]
 
@@ -35,15 +34,15 @@ def from_arrays(
 
     Args:
         x: features ``[n, ...]``.
-        y: labels: of classes, whole-number codes from 0 ``[n]``; else numbers ``[n]`` or
-            ``[n, k]``, which are floating in the result, unless they are whole numbers ``[n, k]``.
+        y: labels: for classes, whole-number codes from 0 ``[n]``; else numbers ``[n]`` or
+            ``[n, k]``, which become floating, except for whole numbers ``[n, k]``.
         secrets: each secret's codes ``[n]``, whole numbers from 0.
         users: the user of each record ``[n]``, any whole numbers.
-        dtype: of the result's ``x``, and of floating labels where it is floating, too.
+        dtype: type of the result's ``x``; a floating type also applies to floating labels.
 
     Raises:
-        InputError: shapes or lengths do not fit, a feature or label is NaN or infinite, codes are
-            not whole numbers from 0, or a label or secret has one value only.
+        InputError: shapes or lengths differ, a feature or label is NaN or infinite, codes are not
+            whole numbers from 0, or a label or secret has only one value.
 
     >>> data = from_arrays(np.eye(2), np.array([0, 1]), {"sex": np.array([1, 0])})
     >>> data.x.shape, data.y.tolist()
@@ -79,7 +78,7 @@ def read_arrays(
     """Return records from a ``.npz`` file of named arrays or a ``.parquet`` file of features.
 
     Labels, secrets and users may be text; whole numbers are codes already, and other labels are
-    numbers. ``from_arrays`` says what happens to features. For columns of different kinds, or to
+    numbers. Features are treated as by ``from_arrays``. For columns of different kinds, or to
     standardise them, use ``read_table``, ``make_table`` and ``encode``.
 
     Args:
@@ -89,7 +88,7 @@ def read_arrays(
         label: the array or column of labels.
         secrets: the arrays or columns of secrets.
         group: the array or column that names the user of each record.
-        dtype: of the result's ``x``.
+        dtype: type of the result's ``x``.
 
     Raises:
         InputError: the file cannot be read, an array is missing, or an array cannot be used.
@@ -231,7 +230,7 @@ def _stacked(column: "pd.Series[Any]") -> Array:
 
 
 def _named_codes(values: Array, name: str) -> tuple[Array, tuple[str, ...]]:
-    """Return the codes of text or whole numbers, and the names of the codes; numbers as are."""
+    """Return codes of text or whole numbers with their names; other numbers stay unchanged."""
     if values.ndim != 1 or values.dtype.kind in "fc":
         return values, ()
     if values.dtype.kind in "iub":

@@ -1,4 +1,4 @@
-"""The kind of a column (numbers, categories, dates) and the codes of its values."""
+"""The kind of a column (numbers, categories, dates), the codes of its values, numeric labels."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -58,12 +58,12 @@ def kind_of(column: "pd.Series[Any]") -> Kind:
 
 
 def numbers(column: "pd.Series[Any]") -> Floats:
-    """Return the values ``[n]`` of a column of numbers, NaN where one is missing."""
+    """Return the values ``[n]`` of a column of numbers, with NaN for missing ones."""
     return column.to_numpy(dtype="float64", na_value=np.nan)
 
 
 def categories(column: "pd.Series[Any]") -> "pd.Categorical[Any]":
-    """Return the column's values as codes, ``-1`` where one is missing, and their sorted names.
+    """Return the column's values as codes, ``-1`` for missing ones, with their sorted names.
 
     Numbers come first, sorted by size; text follows, sorted by its characters.
 
@@ -84,7 +84,7 @@ def categories(column: "pd.Series[Any]") -> "pd.Categorical[Any]":
 def quantile_bins(values: Floats, bins: int) -> "pd.Categorical[Any]":
     """Return numbers ``[n]``, cut into at most ``bins`` ranges that hold about equally many.
 
-    Equal values stay together, so there are fewer ranges where one value is very frequent.
+    Equal values stay together, so a very frequent value leads to fewer ranges.
 
     >>> quantile_bins(np.array([1.0, 2.0, 3.0, 4.0]), 2).categories.tolist()
     ['<= 2', '> 2']
@@ -122,7 +122,7 @@ def refuse_repeated(names: Iterable[object], where: str) -> None:
 
 
 def refuse_infinite(column: "pd.Series[Any]", what: str) -> None:
-    """Refuse a column of numbers, called ``what``, with infinite ones."""
+    """Refuse a column of numbers, called ``what``, that holds infinite numbers."""
     count = int(np.isinf(numbers(column)).sum())
     require(count == 0, f"{what} is infinite in {count} of {len(column)} rows; correct or drop it")
 
@@ -153,3 +153,24 @@ def _contents(column: "pd.Series[Any]", inferred: str) -> str:
         return f"{inferred} values"
     kinds = sorted({type(value).__name__ for value in column.dropna()})
     return f"values of type {kinds[0]}" if len(kinds) == 1 else f"a mix of {' and '.join(kinds)}"
+
+
+def numeric_label(column: "pd.Series[Any]", notes: list[str]) -> Floats:
+    """Return the numbers ``[n]`` of a label, and note that the encoding standardises them.
+
+    Raises:
+        InputError: the column does not hold numbers, has only one value, or an infinite one.
+
+    >>> numeric_label(pd.Series([1, 4], name="visits"), [])
+    array([1., 4.])
+    """
+    what = f"label {str(column.name)!r}"
+    require(
+        kind_of(column) == "number",
+        f"{what} is not a column of numbers, which --loss mse needs; use --loss cross_entropy",
+    )
+    refuse_infinite(column, what)
+    values = numbers(column)
+    require(len(np.unique(values)) > 1, f"{what} has one value only, {values[0]:g}")
+    notes.append(f"{what} stays a number, standardised as the numeric features are")
+    return values

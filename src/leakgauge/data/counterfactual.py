@@ -1,4 +1,4 @@
-"""Counterfactual records: one attribute has another value, all else is unchanged."""
+"""Counterfactual records: another value of one attribute, all else unchanged."""
 
 from dataclasses import replace
 
@@ -12,12 +12,12 @@ from leakgauge.core.types import Column, Dataset
 def with_value(data: Dataset, name: str, value: int) -> Dataset:
     """Return the records with one attribute set to the same value in each of them.
 
-    Of a number that was cut into ranges, a range stands for its typical number.
+    A number that was cut into ranges gets the typical number of the range.
 
     Args:
         data: encoded records, with a schema that names the attribute among its columns.
         name: the attribute.
-        value: the code of the value: of a secret its code, else the position of the category.
+        value: code of the value for a secret, else the position of the category.
 
     Returns:
         New records; all other features and the labels are unchanged.
@@ -48,9 +48,9 @@ def with_value(data: Dataset, name: str, value: int) -> Dataset:
 
 
 def with_own_values(data: Dataset, name: str) -> Dataset:
-    """Return the records with the number of an attribute replaced by what its range stands for.
+    """Return the records with a number of an attribute replaced by the typical one of its range.
 
-    The records stay as they are where the attribute was not cut into ranges.
+    The records stay unchanged if the attribute was not cut into ranges.
 
     Raises:
         InputError: as for ``with_value``.
@@ -100,7 +100,7 @@ def encode_value(column: Column, value: str) -> Tensor:
     """
     encoded = torch.zeros(column.stop - column.start, dtype=torch.float64)
     if column.kind == "category":
-        if value in column.categories:  # else no private record has it, and it gives zeros
+        if value in column.categories:  # other values occur in no private record and give zeros
             encoded[column.categories.index(value)] = 1.0
         return encoded
     try:

@@ -12,16 +12,16 @@ from leakgauge.core.checks import require, require_positive
 from leakgauge.core.types import Column, Schema
 
 NUMBER_TOLERANCE = 0.05
-"""A number is right within this many standard deviations of its column; our own choice."""
+"""Tolerance of a right number, in standard deviations of its column; our choice."""
 
 
 def decode(x: Tensor, schema: Schema) -> pd.DataFrame:
     """Return the original columns of encoded records, exact or rebuilt.
 
-    A number is un-standardised; a category is that of the largest position. A value is missing
-    (``isna``) where its missing mark is the largest position of a category, or above 1/2 beside a
-    number. A category without any position above 0 is missing too: the encoding gives zeros for a
-    category that it does not know.
+    Numbers lose their standardisation; a category is that of the largest position. A value is
+    missing (``isna``) if the missing mark is the largest position of a category, or above 1/2 for a
+    number. A category without any position above 0 is missing too: the encoding gives zeros for
+    unknown categories.
 
     Args:
         x: encoded records ``[n, D]``.
@@ -43,7 +43,7 @@ def decode(x: Tensor, schema: Schema) -> pd.DataFrame:
 def column_hits(
     rebuilt: Tensor, truth: Tensor, schema: Schema, *, tolerance: float = NUMBER_TOLERANCE
 ) -> dict[str, NDArray[np.bool_]]:
-    """Return whether each rebuilt value is right ``[n]``, by original column.
+    """Return whether each rebuilt value is right, ``[n]`` by original column.
 
     A category must be the same; a number must lie within ``tolerance`` standard deviations (those
     of the encoding); a missing value must be missing in both.
@@ -76,25 +76,12 @@ def column_hits(
     return hits
 
 
-def column_accuracy(
-    rebuilt: Tensor, truth: Tensor, schema: Schema, *, tolerance: float = NUMBER_TOLERANCE
-) -> dict[str, float]:
-    """Return the share of right values by original column; ``column_hits`` says what is right.
-
-    >>> schema = Schema((Column("age", "number", 0, 1, mean=40, scale=10),), "y", (), {})
-    >>> column_accuracy(torch.tensor([[1.0], [0.5]]), torch.tensor([[1.04], [0.4]]), schema)
-    {'age': 0.5}
-    """
-    hits = column_hits(rebuilt, truth, schema, tolerance=tolerance)
-    return {name: float(hit.mean()) for name, hit in hits.items()}
-
-
 def fits(x: Tensor, schema: Schema, *, tolerance: float = 1e-3) -> Tensor:
-    """Return which rows ``[n, D]`` can be encoded records: ``[n]`` bool.
+    """Return whether each row of ``x [n, D]`` can be an encoded record, bool ``[n]``.
 
     The positions of a category hold at most one 1, and zeros otherwise; so does the mark of a
-    missing number, which is 0 itself then. Other numbers are not checked. A mixture of records
-    does not fit where the records differ in any category.
+    missing number, which is then 0 itself. Other numbers are not checked. A mixture of records that
+    differ in any category does not fit.
 
     Raises:
         InputError: ``x`` does not fit the schema.

@@ -1,4 +1,4 @@
-"""Encode a checked table as tensors for training."""
+"""Encode checked tables and images as tensors for training."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from leakgauge.core.checks import nearest, require
 from leakgauge.core.types import Column, Dataset, Schema
-from leakgauge.data.table import Table
+from leakgauge.data.table import Roles, Table, make_table
 
 _TOO_LARGE = "column {!r} holds numbers too large to be standardised"
 
@@ -24,7 +25,7 @@ def encode(
     keep: Sequence[str] = (),
     dtype: torch.dtype = torch.float32,
 ) -> Dataset:
-    """Return all records encoded, with means, scales and categories of some of them.
+    """Return all records, encoded with the means, scales and categories of some of them.
 
     Numbers are standardised (a column that is constant in ``fit_on`` is only centred); a missing
     number becomes 0, the mean, and the position after it marks it. Categories are one-hot; a
@@ -36,7 +37,7 @@ def encode(
         table: the checked table of n records.
         fit_on: rows of the private training part ``[k]``, int64; the encoding depends on no others.
         keep: secrets that stay among the features.
-        dtype: of ``x`` and of a numeric label.
+        dtype: type of ``x`` and of a numeric label.
 
     Returns:
         All n records, with a schema.
@@ -51,7 +52,7 @@ def encode(
     >>> encode(table, fit_on=torch.tensor([0, 1])).x[:, 0].tolist()
     [-1.0, 1.0, 3.0, 5.0]
     """
-    require(len(fit_on) > 0, "there are no private records to learn the encoding from")
+    require(len(fit_on) > 0, "the encoding has no private records to learn from")
     for name in keep:
         require(
             name in table.secrets, f"cannot keep {name!r}, no secret{nearest(name, table.secrets)}"
@@ -78,7 +79,7 @@ def encode(
 
 
 def encode_label(table: Table, fit_on: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return codes ``[n]`` as they are, and numbers ``[n]`` standardised over ``fit_on [k]``.
+    """Return codes ``[n]`` unchanged, or numbers ``[n]`` standardised over ``fit_on [k]``.
 
     Raises:
         InputError: numbers are too large to be standardised.
@@ -91,16 +92,16 @@ def encode_label(table: Table, fit_on: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def outputs_for(table: Table) -> int:
-    """Return how many outputs a network for the label has: one a class, or one for a number."""
+    """Return the number of outputs of a network for the label: one per class, or 1 for numbers."""
     return len(table.classes) or 1
 
 
 def _with_typical(
     column: Column, table: Table, encoded: Tensor, fit_on: npt.NDArray[np.int64]
 ) -> Column:
-    """Return a number's column with the median of each range that a secret of it was cut into.
+    """Return a column of numbers with the median of each range into which the secret was cut.
 
-    Rows of the private part count only where no other row is in the range.
+    Rows of the private part count only if the range has no other rows.
     """
     names = table.values.get(column.name, ())
     if column.kind != "number" or not names or all(map(_is_number, names)):
@@ -171,3 +172,58 @@ def _fill_category(
     where = at[values.cat.codes.to_numpy()]
     known = np.flatnonzero(where >= 0)
     block[known, where[known]] = 1.0
+
+
+_ROW = "leakgauge: row"
+
+
+def make_picture_table(
+    frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False
+) -> tuple[Table, NDArray[np.int64]]:
+    """Return the table of the images' columns, and the rows ``[n]`` of its images.
+
+    The pixels are the features; columns without a role are left out.
+
+    Raises:
+        InputError: a column is missing, or ``make_table`` refuses the table.
+    """
+    used = [*roles.coded, *([] if roles.group is None else [roles.group])]
+    columns = [str(name) for name in frame.columns]
+    for name in (*used, *roles.drop):
+        require(name in columns, f"the images have no column {name!r}{nearest(name, columns)}")
+    kept = [name for name in frame.columns if str(name) in used]
+    numbered = frame[kept].assign(**{_ROW: np.arange(len(frame))})
+    plain = replace(roles, drop=())
+    table = make_table(numbered, plain, drop_missing=drop_missing)
+    return table, table.features[_ROW].to_numpy().astype(np.int64)
+
+
+def encode_pictures(
+    table: Table, pixels: NDArray[np.uint8], rows: NDArray[np.int64], *, fit_on: Tensor
+) -> Dataset:
+    """Return images as records, with channels and numeric labels standardised over private ones.
+
+    Args:
+        table: the table of ``make_picture_table``.
+        pixels: all images ``[N, c, h, w]``, uint8.
+        rows: the rows ``[n]`` of ``make_picture_table``.
+        fit_on: the private records ``[k]``, int64; mean and spread depend on no others.
+
+    Returns:
+        Records with ``x [n, c, h, w]``, float32; the schema has no columns.
+
+    Raises:
+        InputError: ``fit_on`` is empty.
+    """
+    require(len(fit_on) > 0, "the encoding has no private images to learn from")
+    x = torch.from_numpy(pixels[rows]).float() / 255
+    seen = x[fit_on]
+    mean = seen.mean(dim=(0, 2, 3), keepdim=True)
+    spread = seen.std(dim=(0, 2, 3), keepdim=True, correction=0)
+    return Dataset(
+        x=(x - mean) / torch.where(spread > 0, spread, 1.0),
+        y=encode_label(table, fit_on, x.dtype),
+        secrets=dict(table.secrets),
+        users=table.users,
+        schema=Schema((), table.label, table.classes, dict(table.values), table.user_names),
+    )

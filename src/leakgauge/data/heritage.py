@@ -78,7 +78,7 @@ def _heritage_table(raw: pd.DataFrame, file: str) -> pd.DataFrame:
 
 
 def _one_hot(raw: pd.DataFrame, values: Mapping[str, str | None], file: str) -> "pd.Series[str]":
-    """Return the column that its one-hot columns encode; missing where a value's name is None."""
+    """Return the column behind one-hot columns; a value named None becomes missing."""
     marks = raw[list(values)]
     whole = bool(marks.isin([0, 1]).all(axis=None)) and bool((marks.sum(axis=1) == 1).all())
     require(whole, f"columns {', '.join(values)} of {file!r} do not mark one value in every row")
@@ -86,7 +86,7 @@ def _one_hot(raw: pd.DataFrame, values: Mapping[str, str | None], file: str) -> 
 
 
 def _in_package(package: str, path: Path) -> Path | None:
-    """Return a file of an installed package without importing it, which would take seconds."""
+    """Return a file of an installed package without importing the package, which takes seconds."""
     spec = find_spec(package)
     files = [Path(one, path) for one in (spec and spec.submodule_search_locations) or []]
     return next((file for file in files if file.is_file()), None)

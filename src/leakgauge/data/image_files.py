@@ -14,7 +14,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from leakgauge.core.checks import InputError, require
 
-Pixels = npt.NDArray[np.uint8]
+PixelArray = npt.NDArray[np.uint8]
 
 # An explicit list, because Pillow also knows formats that start other programs (EPS).
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
@@ -29,11 +29,11 @@ _DAMAGED = (
 )
 
 
-def decode(encoded: Sequence[tuple[str, bytes | Path]], *, side: int) -> Pixels:
+def decode(encoded: Sequence[tuple[str, bytes | Path]], *, side: int) -> PixelArray:
     """Return the pixels of image files, uint8 ``[n, 3, side, side]``.
 
     Args:
-        encoded: for each image its name, for messages, and its bytes or path.
+        encoded: name (for messages) and bytes or path of each image.
         side: height and width of the result, in pixels.
 
     Raises:
@@ -49,7 +49,7 @@ def decode(encoded: Sequence[tuple[str, bytes | Path]], *, side: int) -> Pixels:
     return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
 
 
-def _decode(name: str, content: bytes | Path, *, side: int) -> Pixels:
+def _decode(name: str, content: bytes | Path, *, side: int) -> PixelArray:
     try:
         source = BytesIO(content) if isinstance(content, bytes) else content
         with Image.open(source, formats=_FORMATS) as image:
@@ -78,7 +78,7 @@ def _square(image: Image.Image, side: int) -> Image.Image:
     return image.resize((side, side), Image.Resampling.LANCZOS)
 
 
-def resized(images: Pixels, side: int) -> Pixels:
+def resized(images: PixelArray, side: int) -> PixelArray:
     """Return images ``[n, h, w, c]`` resized to ``[n, side, side, c]``."""
     flat = images[..., 0] if images.shape[3] == 1 else images
     resized = np.stack([np.asarray(_square(Image.fromarray(one), side)) for one in flat])

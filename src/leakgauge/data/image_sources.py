@@ -1,4 +1,4 @@
-"""Read images from folders, Parquet files and arrays: pixels of one size beside a table."""
+"""Read images from folders, Parquet files and arrays, as pixels of one size and a table."""
 
 import os
 from collections.abc import Iterator, Sequence, Sized
@@ -13,9 +13,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from leakgauge.core.checks import InputError, nearest, require, require_count
-from leakgauge.data.image_files import Pixels, decode, is_image, resized
-from leakgauge.data.npz import read_npz
-from leakgauge.data.read import existing, read_table, unreadable
+from leakgauge.data.image_files import PixelArray, decode, is_image, resized
+from leakgauge.data.read import existing, read_npz, read_table, unreadable
 
 FILE_COLUMN = "file"
 PIXEL_ARRAY = "x"
@@ -36,7 +35,7 @@ class Images:
     """
 
     frame: pd.DataFrame
-    pixels: Pixels
+    pixels: PixelArray
     notes: tuple[str, ...] = ()
 
 
@@ -55,8 +54,8 @@ def read_image_folder(
         allow_outside: whether the CSV may name images outside of the folder, also by a link.
 
     Raises:
-        InputError: the folder has no CSV or several, the CSV lacks the column ``file`` or any other
-            one, or an image is missing, outside of the folder, or cannot be decoded.
+        InputError: the folder does not have exactly one CSV, the CSV lacks the column ``file`` or
+            has no other, or an image is missing, outside of the folder, or cannot be decoded.
     """
     require_count(side, "side of images, in pixels")
     root = Path(folder)
@@ -132,8 +131,8 @@ def read_image_parquet(path: str | os.PathLike[str], *, side: int = 32) -> Image
     file, column = existing(path), image_column(path)
     if column is None:
         raise InputError(f"{str(file)!r} has no column of encoded images")
-    beside = [name for name in pq.read_schema(file).names if name != column]
-    others = [name for name in beside if not name.startswith("__index_level_")]
+    names = [name for name in pq.read_schema(file).names if name != column]
+    others = [name for name in names if not name.startswith("__index_level_")]
     _require_columns(others, str(file))
     try:
         frame = pd.read_parquet(file, columns=others)
@@ -152,15 +151,15 @@ def read_image_parquet(path: str | os.PathLike[str], *, side: int = 32) -> Image
 def read_image_arrays(
     path: str | os.PathLike[str], *, side: int = 32, part: str = "test"
 ) -> Images:
-    """Return the images in the array ``x`` of a ``.npz`` file; each array ``[n]`` is a column.
+    """Return the images in the array ``x`` of a ``.npz`` file, with each array ``[n]`` as a column.
 
     Images of another size are resized as in ``read_image_folder``; gray ones keep one channel.
-    A file with ``x_test`` and no ``x`` gives its test part, or another: ``y_test`` becomes ``y``.
+    A file with ``x_test`` and no ``x`` gives one part: ``y_test`` becomes ``y``.
 
     Args:
         path: the file. ``x`` is uint8 ``[n, h, w]`` or ``[n, h, w, c]``, c one of 1, 3, 4.
         side: height and width of the result, in pixels.
-        part: of a file with several parts, the one to read.
+        part: the part to read from a file with several parts.
 
     Raises:
         InputError: the file cannot be read, ``x`` is missing or has another type or shape, no array
@@ -252,7 +251,7 @@ def _named(
     return named
 
 
-def _checked(images: npt.NDArray[Any], what: str) -> tuple[Pixels, list[str]]:
+def _checked(images: npt.NDArray[Any], what: str) -> tuple[PixelArray, list[str]]:
     """Return images ``[n, h, w, c]``, c 1 or 3, and notes."""
     shape = images.shape
     expected = "expected uint8 [n, h, w] or [n, h, w, c] with 1, 3 or 4 channels"

@@ -1,4 +1,8 @@
-"""Datasets with a name: tables and images, their sources, terms and default roles."""
+"""Named datasets: tables and images, their sources, terms and default roles.
+
+All but ``randhie`` and ``heritage`` are read from the data folder, and raise ``InputError`` if it
+is not known or does not hold the file. Images are resized to ``side`` pixels.
+"""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -9,8 +13,7 @@ import pandas as pd
 from leakgauge.core.checks import InputError, require
 from leakgauge.data.heritage import heritage
 from leakgauge.data.image_sources import Images, read_image_arrays, read_image_parquet
-from leakgauge.data.npz import array_table, read_npz
-from leakgauge.data.read import read_table
+from leakgauge.data.read import array_table, read_npz, read_table
 from leakgauge.data.table import Roles
 
 DATA_VARIABLE = "LEAKGAUGE_DATA"
@@ -18,26 +21,8 @@ DATA_VARIABLE = "LEAKGAUGE_DATA"
 _RANDHIE = Path(__file__).parent / "tables" / "randhie.parquet"
 
 _COVARIATES = (
-    "site",
-    "year",
-    "coins",
-    "idp",
-    "mdeoff",
-    "pioff",
-    "tookphys",
-    "black",
-    "xage",
-    "female",
-    "educdec",
-    "income",
-    "num",
-    "xghindx",
-    "hlthg",
-    "hlthf",
-    "hlthp",
-    "mhi",
-    "disea",
-    "physlm",
+    *("site", "year", "coins", "idp", "mdeoff", "pioff", "tookphys", "black", "xage", "female"),
+    *("educdec", "income", "num", "xghindx", "hlthg", "hlthf", "hlthp", "mhi", "disea", "physlm"),
 )
 
 _AGE_EDGES = (-1, 18, 40, 60, 200)  # years; a range includes its upper edge
@@ -57,7 +42,7 @@ def randhie() -> pd.DataFrame:
 
     Columns: ``zper`` names the user (the group; a user's rows are not independent);
     ``any_visit`` (no, yes: the label) says whether the user saw a doctor face to face that year;
-    ``female`` (no, yes: the secret). The others were known before the year's care: site, study
+    ``female`` is the secret (no, yes). The others were known before the year's care: site, study
     year, plan (``coins`` coinsurance in %, ``idp`` individual deductible, ``mdeoff`` maximum
     expenditure, ``pioff`` participation incentive), ``tookphys`` (baseline physical), ``black``,
     ``xage``, ``educdec`` (education of the decision maker), ``income``,
@@ -66,7 +51,7 @@ def randhie() -> pd.DataFrame:
     ``physlm`` (physical limitations).
 
     Left out:
-        - outcomes of the same year's care, which follow from the visits or come with them:
+        - outcomes of the same year's care, which follow from the visits:
           ``mdvis`` (it is the label), ``notmdvis``, ``mentvis``, ``totadm``, ``inpmis``, all
           expenses (``outpdol``, ``drugdol``, ``suppdol``, ``mentdol``, ``inpdol``, ``meddol``,
           ``lnmeddol``), ``binexp``; and ``time``, the share of the year that was observed;
@@ -74,7 +59,7 @@ def randhie() -> pd.DataFrame:
         - repetitions of other columns: ``plan`` (of the plan's terms), ``ghindx`` (``xghindx`` is
           the same with its gaps filled), ``logc``, ``lpi``, ``fmde``, ``linc``, ``lfam``, ``lnum``.
 
-    Source: RAND Corporation; from the data of Cameron and Trivedi, Microeconometrics (2005), as
+    Source: RAND Corporation; data of Cameron and Trivedi, Microeconometrics (2005), as
     carried by statsmodels (``datasets/randhie/src/randhie.csv``); ``data/tables/README.md`` names
     the file exactly. Terms: public domain, as statsmodels states.
 
@@ -98,9 +83,6 @@ def adult() -> pd.DataFrame:
     original file, which is not a feature.
 
     Source: Kohavi and Becker, UCI Machine Learning Repository. Terms: CC BY 4.0.
-
-    Raises:
-        InputError: the data folder is not known or does not hold the file.
     """
     return read_table(_stored("adult", "adult/adult.parquet"))
 
@@ -114,23 +96,17 @@ def crema_d() -> pd.DataFrame:
 
     Source: Cao et al., IEEE Transactions on Affective Computing 2014; features by openSMILE.
     Terms: ODbL 1.0 (database), DbCL 1.0 (contents).
-
-    Raises:
-        InputError: the data folder is not known or does not hold the file.
     """
     return read_table(_stored("crema_d", "crema_d/crema_d_emobase_hap_sad.parquet"))
 
 
 def location30() -> pd.DataFrame:
-    """Return where 5,010 users of Foursquare in Bangkok have been: 446 places and kinds, 1 or 0.
+    """Return the visits of 5,010 users of Foursquare in Bangkok: 446 places and kinds, 1 or 0.
 
     Read from ``location30/location30.npz`` in the data folder. The label ``y`` is one of 30 groups
-    of users. Membership inference is measured on it where Purchase100 cannot be had.
+    of users. It replaces Purchase100, which cannot be shipped, in membership inference.
 
     Source: Shokri et al., S&P 2017, from check-ins of Yang et al., 2015. Terms: none stated.
-
-    Raises:
-        InputError: the data folder is not known or does not hold the file.
     """
     arrays = read_npz(_stored("location30", "location30/location30.npz"), ("x", "y"))
     return array_table(arrays["x"], y=arrays["y"])
@@ -143,9 +119,6 @@ def celeba(*, side: int = 32) -> Images:
     group) and the 40 attributes, 1 or 0; ``Smiling`` is the label, ``High_Cheekbones`` the secret.
 
     Source: Liu et al., ICCV 2015. Terms: non-commercial research only.
-
-    Raises:
-        InputError: the data folder is not known or does not hold the file.
     """
     faces = read_image_parquet(_stored("celeba", "celeba/celeba_faces_64x64.parquet"), side=side)
     return Images(faces.frame.drop(columns="filename"), faces.pixels, faces.notes)
@@ -160,25 +133,19 @@ def utkface(*, side: int = 32) -> Images:
     taking a part.
 
     Source: Zhang, Song and Qi, CVPR 2017. Terms: non-commercial research only.
-
-    Raises:
-        InputError: the data folder is not known or does not hold the file.
     """
     return _utkface("utkface", side, _AGE_EDGES, _AGE_GROUPS)
 
 
 def utkface_ccs24(*, side: int = 32) -> Images:
-    """Return faces of all ages (UTKFace) as Li et al. take them: 7,448 images.
+    """Return faces of all ages (UTKFace) as Li et al. use them: 7,448 images.
 
-    As ``utkface``, with three age groups (to 30, 31 to 60, from 61 years on) and the four largest
-    races; images of others are left out. The paper has 22,012 such images, and calls the race
-    ethnicity; this file holds a third of the dataset.
+    The columns are those of ``utkface``, with three age groups (to 30, 31 to 60, from 61 years on)
+    and the four largest races; images of others are left out. The paper has 22,012 such images, and
+    calls the race ethnicity; this file holds a third of the dataset.
 
     References:
         Li et al., CCS 2024, section 5.1.1.
-
-    Raises:
-        InputError: the data folder is not known or does not hold the file.
     """
     faces = _utkface("utkface-ccs24", side, _CCS24_EDGES, _CCS24_GROUPS)
     kept = faces.frame["race"].isin(_CCS24_RACES).to_numpy()
@@ -186,7 +153,7 @@ def utkface_ccs24(*, side: int = 32) -> Images:
 
 
 def _utkface(name: str, side: int, edges: Sequence[int], groups: Sequence[str]) -> Images:
-    """Return all images; an age group includes its upper edge, in years."""
+    """Return all images, with age groups by their upper edges in years (inclusive)."""
     faces = read_image_arrays(_stored(name, "utkface/utkface_32x32_8k.npz"), side=side)
     known = faces.frame
     frame = pd.DataFrame(
@@ -206,9 +173,6 @@ def cifar10(*, side: int = 32) -> Images:
     Read from ``cifar10/cifar10_subset.npz`` in the data folder.
 
     Source: Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
-
-    Raises:
-        InputError: the data folder is not known or does not hold the file.
     """
     return read_image_arrays(_stored("cifar10", "cifar10/cifar10_subset.npz"), side=side)
 
@@ -217,9 +181,6 @@ def cifar10_train(*, side: int = 32) -> Images:
     """Return the first 8,000 training images of CIFAR-10; the column ``y`` is the class.
 
     Read as ``cifar10``. Public classifiers of CIFAR-10 were trained on them.
-
-    Raises:
-        InputError: the data folder is not known or does not hold the file.
     """
     path = _stored("cifar10-train", "cifar10/cifar10_subset.npz")
     return read_image_arrays(path, side=side, part="train")
@@ -232,9 +193,6 @@ def lfw(*, side: int = 32) -> Images:
     8 images of unknown sex are left out) and ``person`` (the group).
 
     Source: Huang et al., University of Massachusetts 07-49, 2007. Terms: research only.
-
-    Raises:
-        InputError: the data folder is not known or does not hold the file.
     """
     faces = read_image_parquet(_stored("lfw", "lfw/lfw_62x47.parquet"), side=side)
     known = faces.frame["male"].to_numpy() >= 0
@@ -249,9 +207,6 @@ def cifar100(*, side: int = 32) -> Images:
     use them for reconstruction only.
 
     Source: as ``cifar10``.
-
-    Raises:
-        InputError: the data folder is not known or does not hold the file.
     """
     return read_image_arrays(_stored("cifar100", "cifar100/cifar100_600.npz"), side=side)
 
@@ -264,9 +219,6 @@ def imagenet_sample(*, side: int = 32) -> Images:
 
     Source: Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, IJCV 2015.
     Terms: research and education only.
-
-    Raises:
-        InputError: the data folder is not known or does not hold the file.
     """
     path = _stored("imagenet-sample", "imagenet_sample/imagenet_100.parquet")
     images = read_image_parquet(path, side=side)

@@ -12,14 +12,14 @@ from leakgauge.core.checks import require
 
 @dataclass(frozen=True)
 class Pixels:
-    """The scaling of pixels from 0 to 1 to model input: ``(pixel - mean) / std`` by channel.
+    """Scaling of pixels from 0 to 1 to model input: ``(pixel - mean) / std`` by channel.
 
     Attributes:
         mean: the mean of each channel, in pixels from 0 to 1.
         std: the standard deviation of each channel, above 0.
 
     Raises:
-        InputError: the channels have no mean or std each, or a std is not above 0.
+        InputError: a channel lacks its mean or std, or a std is not above 0.
 
     >>> gray = Pixels((0.5,), (0.25,))
     >>> gray.encode(torch.tensor([[[[0, 255]]]], dtype=torch.uint8))
@@ -41,7 +41,7 @@ class Pixels:
 
     @classmethod
     def learn(cls, images: Tensor | NDArray[np.uint8]) -> "Pixels":
-        """Return the scaling that ``encode_pictures`` uses: mean and std of the channels of images.
+        """Return the scaling of ``encode_pictures``: mean and std of the images' channels.
 
         A constant channel has std 1.
 

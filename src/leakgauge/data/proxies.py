@@ -1,4 +1,4 @@
-"""Warnings about columns that answer a question by themselves, before anything is trained."""
+"""Warnings, before any training, about single columns that determine a label or a secret."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,53 +9,54 @@ import pandas as pd
 from scipy import stats
 
 from leakgauge.data.columns import kind_of, numbers
+from leakgauge.results.roc import auroc
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-TELLS = 0.99
-"""The AUROC (of numbers, the rank correlation) from which a column tells a label or a secret."""
+DETERMINES = 0.99
+"""AUROC (rank correlation for numbers) above which a column determines a label or a secret."""
 
 ROWS = 10_000
-"""Rows that are looked at, evenly spaced: enough for an AUROC of this size."""
+"""Number of rows examined, evenly spaced: enough for an AUROC of this size."""
 
 FEW_VALUES = 200
-"""Numbers of so few different values are taken as categories too."""
+"""Number of different values up to which numbers count as categories too."""
 
 SAME_IN_USER = 0.98
-"""Share of the repeated values of a column within which the secret is the same for all rows, from
-which the column seems to name users."""
+"""Share of a column's repeated values with a single secret, from which the column seems to name
+users."""
 
 
 def proxies(
     features: pd.DataFrame, label: tuple[str, npt.NDArray[Any]], secrets: Mapping[str, Ints]
 ) -> list[str]:
-    """Return a warning for each feature that tells the label or a secret, and for such a label.
+    """Return a warning for each feature or label that determines a secret or the label.
 
     Args:
-        features: one column each, float64 or categorical.
-        label: its name, and its codes or numbers ``[n]``.
-        secrets: the codes ``[n]`` of each secret; a column of that name is no proxy of it.
+        features: table of features, float64 or categorical.
+        label: name of the label, and its codes or numbers ``[n]``.
+        secrets: codes ``[n]`` of each secret; its own column does not count as a proxy.
     """
     name, y = label
     warnings = []
     for secret, values in secrets.items():
         for column in features.columns.drop(secret, errors="ignore"):
-            if (auroc := told(features[column], values)) > TELLS:
+            if (area := column_auroc(features[column], values)) > DETERMINES:
                 warnings.append(
                     f"the feature {column!r} alone tells the secret {secret!r} (AUROC "
-                    f"{auroc:.3f}), so gradients give away what that column says; use --drop "
+                    f"{area:.3f}), so gradients give away what that column says; use --drop "
                     f"{column} to see what the others give away"
                 )
-        if (auroc := told(pd.Series(y), values)) > TELLS:
+        if (area := column_auroc(pd.Series(y), values)) > DETERMINES:
             warnings.append(
-                f"the label {name!r} alone tells the secret {secret!r} (AUROC {auroc:.3f}): "
+                f"the label {name!r} alone tells the secret {secret!r} (AUROC {area:.3f}): "
                 "whoever sees gradients sees labels, so no defense of the features hides it; "
                 "choose another --label or --secret"
             )
     for column in features.columns.drop(list(secrets), errors="ignore"):
-        how_well, measure = _label_told(features[column], y)
-        if how_well > TELLS:
+        how_well, measure = _label_dependence(features[column], y)
+        if how_well > DETERMINES:
             warnings.append(
                 f"the feature {column!r} alone tells the label {name!r} ({measure} "
                 f"{how_well:.3f}), so the model learns little else; use --drop {column}"
@@ -80,7 +81,7 @@ def users_without_group(
 
     Args:
         frame: all columns of the table.
-        secrets: the codes ``[n]`` of each secret.
+        secrets: codes ``[n]`` of each secret.
         besides: columns that have a role.
     """
     return [
@@ -92,15 +93,15 @@ def users_without_group(
     ]
 
 
-def told(column: "pd.Series[Any]", codes: Ints) -> float:
-    """Return how well a column alone tells codes: the least AUROC over their values.
+def column_auroc(column: "pd.Series[Any]", codes: Ints) -> float:
+    """Return how well a column alone predicts codes: the least AUROC over their values.
 
-    A category counts by the share of each code in its other rows; numbers of many different values
-    by their order.
+    The score of a category is the share of each code in its other rows; that of numbers with many
+    different values is their order.
 
-    >>> told(pd.Series([0.0, 1.0] * 50), np.array([1, 0] * 50))
+    >>> column_auroc(pd.Series([0.0, 1.0] * 50), np.array([1, 0] * 50))
     1.0
-    >>> told(pd.Series([0.0, 1.0] * 50), np.array([1, 0, 0, 1] * 25)) < 0.6
+    >>> column_auroc(pd.Series([0.0, 1.0] * 50), np.array([1, 0, 0, 1] * 25)) < 0.6
     True
     """
     rows = np.linspace(0, len(codes) - 1, min(len(codes), ROWS)).astype(np.int64)
@@ -110,28 +111,28 @@ def told(column: "pd.Series[Any]", codes: Ints) -> float:
     if len(values) < 2:
         return 0.5
     if len(distinct) <= FEW_VALUES:
-        return min(_auroc(_share(groups, codes == value), codes == value) for value in values)
+        return min(float(auroc(codes == value, _share(groups, codes == value))) for value in values)
     if len(values) > 2 or isinstance(column.dtype, pd.CategoricalDtype):
         return 0.5
     seen = numbers(column)
     known = np.isfinite(seen)
     if len(np.unique(codes[known])) < 2:
         return 0.5
-    auroc = _auroc(seen[known], codes[known] == values[1])
-    return max(auroc, 1 - auroc)
+    area = float(auroc(codes[known] == values[1], seen[known]))
+    return max(area, 1 - area)
 
 
-def _label_told(column: "pd.Series[Any]", y: npt.NDArray[Any]) -> tuple[float, str]:
-    """Return how well a column alone tells the label's codes or numbers, and the measure."""
+def _label_dependence(column: "pd.Series[Any]", y: npt.NDArray[Any]) -> tuple[float, str]:
+    """Return how well a column alone predicts the label, and the name of the measure."""
     if np.issubdtype(y.dtype, np.floating):
         return rank_correlation(column, y), "rank correlation"
-    return told(column, y), "AUROC"
+    return column_auroc(column, y), "AUROC"
 
 
 def rank_correlation(column: "pd.Series[Any]", y: Floats) -> float:
-    """Return the size of Spearman's correlation of a column of numbers with ``y [n]``, 0 to 1.
+    """Return the absolute Spearman correlation of a column of numbers with ``y [n]``, 0 to 1.
 
-    It is 0 for categories, and for a column that is constant where it is known.
+    It is 0 for categories, and for a column with constant known values.
 
     >>> rank_correlation(pd.Series([3.0, 2.0, 1.0]), np.array([1.0, 4.0, 9.0]))
     1.0
@@ -146,18 +147,11 @@ def rank_correlation(column: "pd.Series[Any]", y: Floats) -> float:
 
 
 def _share(groups: Ints, positive: npt.NDArray[np.bool_]) -> Floats:
-    """The share of positive rows among the other rows of the same group."""
+    """Return the share of positive rows among the other rows of the same group."""
     inside = np.bincount(groups, weights=positive)[groups] - positive
     sizes = np.bincount(groups)[groups] - 1
     share: Floats = (inside + positive.mean()) / (sizes + 1)
     return share
-
-
-def _auroc(score: Floats, positive: npt.NDArray[np.bool_]) -> float:
-    ranks = stats.rankdata(score)
-    count = int(positive.sum())
-    won = ranks[positive].sum() - count * (count + 1) / 2
-    return float(won / (count * (len(score) - count)))
 
 
 def _is_identifier(column: "pd.Series[Any]") -> bool:

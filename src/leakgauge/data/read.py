@@ -1,4 +1,4 @@
-"""Read a table from a file, or from the standard input."""
+"""Read a table from a file or from the standard input, and arrays from a ``.npz`` file."""
 
 import bz2
 import gzip
@@ -8,14 +8,17 @@ import lzma
 import os
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from leakgauge.core.checks import InputError, require
+from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.data.columns import quoted
 from leakgauge.data.text_tables import MISSING, read_text
 from leakgauge.data.tidying import numbered, numbers_kept
@@ -24,7 +27,7 @@ STDIN = "-"
 """The path of the standard input."""
 
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
-"""Text files, and the separator that each usually has."""
+"""Endings of text files, with their usual separators."""
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.decompress,
@@ -34,12 +37,12 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Read:
-    """A table as it was read.
+class ReadTable:
+    """A table read from a file.
 
     Attributes:
         frame: one row for each record.
-        notes: what was found or changed, and users should know.
+        notes: findings and changes that users should know.
     """
 
     frame: pd.DataFrame
@@ -47,12 +50,12 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Text:
-    """How the text of a table is read.
+class TextFormat:
+    """Separator and encoding of a table in a text file.
 
     Attributes:
-        sep: the separator of its columns; None finds it.
-        encoding: None takes UTF-8 or UTF-16, or else Windows-1252.
+        sep: separator of the columns; None detects it.
+        encoding: encoding; None takes UTF-8 or UTF-16, or else Windows-1252.
     """
 
     sep: str | None = None
@@ -65,11 +68,11 @@ class Text:
         )
 
     @classmethod
-    def of(cls, sep: str | None, encoding: str | None) -> "Text | None":
-        """Return what settings say, None if they say nothing; ``tab`` and ``\\t`` are a tab.
+    def of(cls, sep: str | None, encoding: str | None) -> "TextFormat | None":
+        """Return the format of the settings, or None without any; ``tab`` and ``\\t`` are a tab.
 
-        >>> Text.of("tab", None)
-        Text(sep='\\t', encoding=None)
+        >>> TextFormat.of("tab", None)
+        TextFormat(sep='\\t', encoding=None)
         """
         if not sep and not encoding:
             return None
@@ -77,7 +80,7 @@ class Text:
 
 
 def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Return the table in a file, as ``read_noted`` does, without the notes.
+    """Return the table that ``read_noted`` reads, without the notes.
 
     >>> read_table("users.xlsx")
     Traceback (most recent call last):
@@ -86,18 +89,18 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     return read_noted(path).frame
 
 
-def read_noted(path: str | os.PathLike[str], text: Text | None = None) -> Read:
+def read_noted(path: str | os.PathLike[str], text: TextFormat | None = None) -> ReadTable:
     """Return the table in a file with a header, or on the standard input (``-``), with notes.
 
     ``.csv``, ``.tsv`` and ``.txt`` may be packed (``.gz``, ``.bz2``, ``.xz``, or ``.zip`` with one
-    table); ``.jsonl`` has one object a line; of ``.xlsx`` the first sheet is read; ``.parquet``
-    and ``.feather`` are read as they are. An index with a name becomes a column; any other index is
-    dropped. Columns with one name are numbered, and a few values that are no numbers in a column
-    of numbers count as missing.
+    table); ``.jsonl`` has one object per line; ``.xlsx`` gives its first sheet; ``.parquet`` and
+    ``.feather`` are read unchanged. An index with a name becomes a column; any other index is
+    dropped. Columns with equal names are numbered, and a few values that are not numbers in a
+    column of numbers count as missing.
 
     Args:
-        path: of the file.
-        text: how a text file is read; None finds separator and encoding.
+        path: path of the file.
+        text: format of a text file; None detects separator and encoding.
 
     Raises:
         InputError: the file is missing or not a table, or has no rows or no columns.
@@ -111,13 +114,13 @@ def read_noted(path: str | os.PathLike[str], text: Text | None = None) -> Read:
         name, what = file.name, repr(str(file))
         content = _readable(file.read_bytes, what)
     name, content = _unpacked(name, content, what)
-    frame, notes = _readable(lambda: _parsed(name, content, what, text or Text()), what)
+    frame, notes = _readable(lambda: _parsed(name, content, what, text or TextFormat()), what)
     names, repeated = numbered(list(frame.columns))
     frame = frame.set_axis(names, axis=1)
     require(frame.shape[1] > 0, f"{what} has no columns")
     require(frame.shape[0] > 0, f"{what} is empty: it has columns but no rows")
     frame, junk = numbers_kept(frame)
-    return Read(frame, (*notes, *repeated, *junk))
+    return ReadTable(frame, (*notes, *repeated, *junk))
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
@@ -133,7 +136,7 @@ def existing(path: str | os.PathLike[str]) -> Path:
 
 
 def unreadable(file: Path, error: Exception) -> InputError:
-    """Return the error for a file that a library cannot read: the library's reason in one line."""
+    """Return the error for a file that a library cannot read, with its reason in one line."""
     return _unreadable(repr(str(file)), error)
 
 
@@ -151,7 +154,7 @@ def _readable(read: Callable[[], Any], what: str) -> Any:
     except pd.errors.ParserWarning as error:
         raise InputError(f"{what} has rows with more fields than its header") from error
     except pd.errors.ParserError as error:
-        # pandas puts the place in its own code before the reason.
+        # pandas names the place in its code before the reason.
         reason = " ".join(str(error).split("C error:")[-1].split())
         raise InputError(f"{what} is not a readable table: {reason}") from error
     except (OSError, ValueError, NotImplementedError, KeyError, EOFError, RuntimeError) as error:
@@ -162,7 +165,7 @@ def _readable(read: Callable[[], Any], what: str) -> Any:
 
 
 def _unpacked(name: str, content: bytes, what: str) -> tuple[str, bytes]:
-    """The name without the packer's ending, and what was packed."""
+    """Return the name without the ending of the packer, and the unpacked content."""
     inner, ending = os.path.splitext(name)
     if ending.lower() in PACKED:
         return inner, _readable(lambda: PACKED[ending.lower()](content), what)
@@ -187,7 +190,9 @@ def _is_table(name: str) -> bool:
     return not hidden and Path(name).suffix.lower() in (*TEXT, *_BINARY)
 
 
-def _parsed(name: str, content: bytes, what: str, text: Text) -> tuple[pd.DataFrame, Sequence[str]]:
+def _parsed(
+    name: str, content: bytes, what: str, text: TextFormat
+) -> tuple[pd.DataFrame, Sequence[str]]:
     kind = Path(name).suffix.lower()
     if kind in TEXT:
         return read_text(content, what, usual=TEXT[kind], sep=text.sep, encoding=text.encoding)
@@ -217,7 +222,7 @@ def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
 def _read_excel(content: bytes) -> tuple[pd.DataFrame, Sequence[str]]:
     with pd.ExcelFile(io.BytesIO(content), engine="openpyxl") as book:
         first, *others = [str(name) for name in book.sheet_names]
-        # Without a header, for pandas numbers repeated names in a way of its own.
+        # Without a header, because pandas numbers repeated names differently.
         how: dict[str, Any] = {"header": None, "dtype": object, "keep_default_na": False}
         cells = pd.read_excel(book, **how, na_values=list(MISSING))
     require(not cells.empty, f"the sheet {first!r} is empty")
@@ -228,7 +233,7 @@ def _read_excel(content: bytes) -> tuple[pd.DataFrame, Sequence[str]]:
 
 def _read_json_lines(content: bytes) -> tuple[pd.DataFrame, Sequence[str]]:
     rows = [json.loads(line) for line in content.decode("utf-8-sig").splitlines() if line.strip()]
-    require(all(isinstance(row, dict) for row in rows), "a line of .jsonl is no object {...}")
+    require(all(isinstance(row, dict) for row in rows), "a line of .jsonl is not an object {...}")
     return pd.DataFrame(rows), ()
 
 
@@ -238,3 +243,54 @@ _BINARY: dict[str, Callable[[bytes], tuple[pd.DataFrame, Sequence[str]]]] = {
     ".xlsx": _read_excel,
     ".jsonl": _read_json_lines,
 }
+
+
+_UNREADABLE = (
+    *(OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error),
+    RuntimeError,  # an encrypted archive; NotImplementedError, an unknown compression, is one
+)
+
+_ADDED = "__MACOSX/"  # folder that macOS adds to an archive
+
+
+def read_npz(file: Path, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays ``names`` of ``file``, or all arrays; code in the file never runs.
+
+    Raises:
+        InputError: the file is not a complete ``.npz`` file, an array is missing, or a value is not
+            an array of numbers or text.
+    """
+    # Checked first, because NumPy would read any other file as a pickle.
+    require(zipfile.is_zipfile(file), f"{str(file)!r} is not a .npz file, or only a part of one")
+    chosen = {}
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            known = [name for name in arrays if not name.startswith(_ADDED)]
+            for name in known if names is None else names:
+                require(name in known, f"no {name!r} in {str(file)!r}{nearest(name, known)}")
+                chosen[name] = arrays[name]
+                # NumPy returns the bytes of any other file in the archive.
+                require(
+                    isinstance(chosen[name], np.ndarray),
+                    f"{name!r} in {str(file)!r} is not an array; write the file with numpy.savez",
+                )
+    except InputError:
+        raise
+    except _UNREADABLE as error:
+        # NumPy's own message advises allow_pickle=True, which would run code from the file.
+        if "allow_pickle" in str(error):
+            raise InputError(
+                f"array {name!r} in {str(file)!r} holds Python objects; save it as text or numbers"
+            ) from error
+        raise unreadable(file, error) from error
+    return chosen
+
+
+def array_table(x: npt.NDArray[Any], **columns: npt.NDArray[Any]) -> pd.DataFrame:
+    """Return records ``[n, d]`` as a table: columns ``x0``, ``x1``, ..., then the named columns.
+
+    >>> array_table(np.zeros((3, 2)), y=np.ones(3)).columns.tolist()
+    ['x0', 'x1', 'y']
+    """
+    features = pd.DataFrame(x, columns=[f"x{at}" for at in range(x.shape[1])])
+    return pd.concat([features, pd.DataFrame(columns)], axis=1)

@@ -1,4 +1,4 @@
-"""Combine the roles that the user gives with the default roles of a named dataset."""
+"""Combine the roles from the user with the default roles of a named dataset."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -18,18 +18,18 @@ def resolve_roles(
     secret_needed: bool = True,
     columns: Iterable[str] = (),
 ) -> Roles:
-    """Return the roles that the user gives, completed by the dataset's default roles.
+    """Return the user's roles, completed by the default roles of the dataset.
 
     A column that the defaults drop stays if the user gives it a role.
 
     Args:
-        defaults: the roles of a named dataset; None for any other data.
+        defaults: roles of a named dataset; None for any other data.
         label: the column that the model predicts.
         secret: the column that an adversary wants to know.
         group: the column that names the user of each row.
         drop: columns to leave out, besides those of the defaults.
-        bins: into how many ranges to cut the label or the secret.
-        numeric: whether the label stays a number; bins of the defaults are not for it.
+        bins: number of ranges into which to cut the label or the secret.
+        numeric: whether the label stays a number; default bins then do not apply to it.
         secret_needed: whether to refuse roles without a secret.
         columns: all columns of the data, for messages.
 
@@ -49,7 +49,7 @@ numeric=False)
     if secret is None and defaults is not None:
         secret = next((name for name in defaults.secrets if name != label), None)
     if secret is None and secret_needed:
-        raise InputError(f"--secret is missing; name the column that nobody should learn{hint}")
+        raise InputError(f"--secret is missing; name the column to protect{hint}")
     group = group or (defaults.group if defaults else None)
     used = (label, secret, group)
     dropped = [name for name in (defaults.drop if defaults else ()) if name not in used]

@@ -14,7 +14,7 @@ import torch
 from leakgauge.core.checks import InputError, nearest, require, require_count
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data.fingerprints import fingerprint
-from leakgauge.data.image_files import Pixels
+from leakgauge.data.image_files import PixelArray
 from leakgauge.data.image_sources import (
     Images,
     image_column,
@@ -23,32 +23,31 @@ from leakgauge.data.image_sources import (
     read_image_parquet,
 )
 from leakgauge.data.named import IMAGES, ROLES, TABLES
-from leakgauge.data.npz import array_table, read_npz
-from leakgauge.data.read import STDIN, Read, Text, read_noted
+from leakgauge.data.read import STDIN, ReadTable, TextFormat, array_table, read_noted, read_npz
 from leakgauge.data.table import Roles
 from leakgauge.data.tidying import numbered
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Unchanged data, before any column has a role; or a user's own task.
+    """Unchanged data before any column has a role, or a user's task.
 
     Attributes:
         name: the name of the data in the report.
         frame: one row for each record; its columns can be labels, secrets, users or features.
-        pixels: images, uint8 ``[n, c, side, side]`` in the order of the rows. They are the
-            features then; columns without a role are left out. None for a table.
+        pixels: images, uint8 ``[n, c, side, side]`` in the order of the rows, which are then the
+            features; columns without a role are left out. None for a table.
         roles: the default roles of a named dataset; None for any other data.
-        fingerprint: the sha256 of the content, 64 hex digits. That of decoded images can differ
-            between versions of Pillow.
+        fingerprint: sha256 of the content, 64 hex digits; for decoded images it can differ between
+            versions of Pillow.
         notes: changes to the data that users should know.
-        task: a user's own model and loss; None where leakgauge chooses the network.
+        task: a user's model and loss; None if leakgauge chooses the network.
         dataset: the records of ``task``, used instead of ``frame``.
     """
 
     name: str
     frame: pd.DataFrame
-    pixels: Pixels | None
+    pixels: PixelArray | None
     roles: Roles | None
     fingerprint: str
     notes: tuple[str, ...] = ()
@@ -60,13 +59,13 @@ def open_data(
     spec: str | os.PathLike[str],
     *,
     side: int = 32,
-    text: Text | None = None,
+    text: TextFormat | None = None,
     allow_outside: bool = False,
 ) -> Source:
     """Return a named dataset, or the table or images at a path.
 
     Args:
-        spec: a name of ``leakgauge.data.DATASETS``, or a path, which wins over a name:
+        spec: a path, or a name of ``leakgauge.data.DATASETS`` if no such path exists:
 
             - a table, or ``-`` for one on the standard input (``read_noted``);
             - ``.parquet`` with a column of encoded images (``read_image_parquet``);
@@ -74,7 +73,7 @@ def open_data(
               ``[n, d]`` and columns ``[n]``, as ``y``;
             - a folder of images with one CSV (``read_image_folder``).
         side: height and width of images, in pixels; tables do not use it.
-        text: how the text of a table is read; None finds it out.
+        text: format of the text of a table; None detects it.
         allow_outside: whether the CSV of a folder may name images outside of it.
 
     Raises:
@@ -102,10 +101,10 @@ def open_data(
 
 
 def frame_source(frame: pd.DataFrame, *, name: str = "table") -> Source:
-    """Return a data frame as a source; columns with one name are numbered."""
+    """Return a data frame as a source; columns with equal names are numbered."""
     columns, notes = numbered(list(frame.columns))
     plain = frame.set_axis(columns, axis=1).reset_index(drop=True)
-    return _read_source(name, Read(plain, tuple(notes)))
+    return _read_source(name, ReadTable(plain, tuple(notes)))
 
 
 def array_source(x: Any, y: Any, secrets: Mapping[str, Any], users: Any = None) -> Source:
@@ -143,15 +142,15 @@ def _exists(path: Path, word: str) -> bool:
     try:
         word.encode()
         return path.exists()
-    except UnicodeEncodeError as error:  # as archives from other systems unpack
+    except UnicodeEncodeError as error:  # names from archives of other systems
         shown = os.fsencode(word).decode("utf-8", "replace")
         raise InputError(f"the name of {shown!r} is not UTF-8 text; rename the file") from error
-    except OSError as error:  # a folder that is locked, a name that is too long
+    except OSError as error:  # a locked folder or a too long name
         raise InputError(f"{word[:200]!r} cannot be opened: {error.strerror}") from error
 
 
 def _from_path(
-    path: Path, word: str, side: int, text: Text | None, *, allow_outside: bool
+    path: Path, word: str, side: int, text: TextFormat | None, *, allow_outside: bool
 ) -> Source:
     try:
         images, name = _images(path, side, allow_outside=allow_outside), path.resolve().name
@@ -186,8 +185,8 @@ def _is_table(path: Path) -> bool:
     return "x" in arrays and arrays["x"].ndim == 2
 
 
-def _read_arrays(path: Path) -> Read:
-    """Return records ``x`` ``[n, d]`` and every array ``[n]``, as ``y``, as a table."""
+def _read_arrays(path: Path) -> ReadTable:
+    """Return records ``x`` ``[n, d]`` and all arrays ``[n]``, such as ``y``, as a table."""
     arrays = read_npz(path)
     x = arrays.pop("x")
     columns = {name: array for name, array in arrays.items() if array.shape == (len(x),)}
@@ -196,10 +195,10 @@ def _read_arrays(path: Path) -> Read:
         for name, array in arrays.items()
         if name not in columns
     ]
-    return Read(array_table(x, **columns), tuple(notes))
+    return ReadTable(array_table(x, **columns), tuple(notes))
 
 
-def _read_source(name: str, read: Read) -> Source:
+def _read_source(name: str, read: ReadTable) -> Source:
     return replace(_source(name, read.frame), notes=read.notes)
 
 

@@ -1,4 +1,4 @@
-"""Split records into a private, a public and a test part that never overlap."""
+"""Split records or users into a private, a public and a test part that never overlap."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Split:
 
     Attributes:
         private: records that the clients train on and the adversary attacks ``[k]``.
-        public: the adversary's own (shadow) records ``[k]``.
+        public: shadow records of the adversary ``[k]``.
         test: records that neither side has seen ``[k]``.
     """
 
@@ -48,9 +48,9 @@ def split_records(
 ) -> Split:
     """Return a random split whose public part is as balanced over the secret as the data allow.
 
-    The test part comes first. Of the rest, the public part takes ``shadow`` records or fewer,
-    equally many of each secret value, but at most a quarter of the records of any value: what a
-    rare value cannot give comes from the others. The private part takes all other records.
+    The test part comes first. The public part then takes ``shadow`` records or fewer, equally many
+    of each secret value, but at most a quarter of the records of any value; other values replace
+    what a rare value lacks. The private part takes all other records.
 
     With users, each user's records go to one part. Records of public users beyond these numbers
     stay unused, so the three parts need not hold every record.
@@ -60,7 +60,7 @@ def split_records(
         rng: the generator of the split.
         users: the user of each record ``[n]``; no user is in two parts.
         shadow: the largest number of public records.
-        test_fraction: the share of test records; with users, as near to it as whole users allow.
+        test_fraction: share of test records; with users, as close as whole users allow.
         label: codes of the label ``[n]``.
         values: names of the secret's codes, for messages.
         classes: names of the label's codes, for messages.
@@ -72,8 +72,8 @@ def split_records(
         InputError: a secret value or a label is too rare.
 
     References:
-        Li et al., CCS 2024: a balanced set of shadow records. Where a value is rare, a balanced
-        set would be a small one; shadow batches are balanced either way.
+        Li et al., CCS 2024: a balanced set of shadow records. With a rare value, a balanced set
+        would be small; shadow batches are balanced in both cases.
 
     >>> split = split_records(torch.arange(100) % 2, shadow=10, rng=np.random.default_rng(0))
     >>> len(split.private), len(split.public), len(split.test)
@@ -92,9 +92,9 @@ def split_records(
     )
     sides = _sides(codes, owners, m, shadow, test_fraction, rng)
     _refuse_rare_secret(codes, sides, values, (need_private, need_public), 1 - test_fraction)
-    if label is not None:
-        _refuse_rare_label(label.cpu().numpy(), sides, classes, need_label)
     private, public, test = (torch.from_numpy(np.flatnonzero(sides == side)) for side in _SIDES)
+    if label is not None:
+        _refuse_rare_label(label, private, classes, need_label)
     return Split(private=private, public=public, test=test)
 
 
@@ -105,7 +105,7 @@ _UNUSED = 3
 def _sides(
     codes: Ints, owners: Ints, m: int, size: int, fraction: float, rng: np.random.Generator
 ) -> Ints:
-    """Return the side of each record ``[n]``; up to ``size`` public ones, of m values."""
+    """Return the side of each record ``[n]``, with up to ``size`` public ones."""
     _, user = np.unique(owners, return_inverse=True)
     counts = np.zeros((int(user.max()) + 1, m), dtype=np.int64)
     np.add.at(counts, (user, codes), 1)
@@ -121,11 +121,11 @@ def _sides(
 
 
 def filled(share: Ints, size: int) -> Ints:
-    """Return how many records to take of each value: ``size`` together, as equal as possible.
+    """Return how many records to take of each value: ``size`` in total, as equal as possible.
 
     Args:
-        share: the most of each value ``[m]``.
-        size: the most of all together.
+        share: largest number of records of each value ``[m]``.
+        size: largest total.
 
     >>> filled(np.array([30, 400, 400]), 600).tolist(), filled(np.array([30, 40]), 600).tolist()
     ([30, 285, 285], [30, 40])
@@ -139,7 +139,7 @@ def filled(share: Ints, size: int) -> Ints:
 
 
 def _nearest_to(order: Ints, sizes: Ints, target: int) -> npt.NDArray[np.bool_]:
-    """Return which users to take, in order, so that the number of records nears the target."""
+    """Return which users to take, in order, so that their records approach the target."""
     taken = np.zeros(len(sizes), dtype=bool)
     total = 0
     for user in order.tolist():
@@ -151,7 +151,7 @@ def _nearest_to(order: Ints, sizes: Ints, target: int) -> npt.NDArray[np.bool_]:
 
 
 def _public_users(order: Ints, counts: Ints, share: Ints, goal: Ints) -> list[int]:
-    """Return the users to take, in order, who bring missing values within each value's share."""
+    """Return the users, in order, with values that are still needed, within each value's share."""
     total = np.zeros_like(share)
     taken = []
     for user in order.tolist():
@@ -166,7 +166,7 @@ def _public_users(order: Ints, counts: Ints, share: Ints, goal: Ints) -> list[in
 
 
 def _leave(sides: Ints, codes: Ints, goal: Ints, rng: np.random.Generator) -> None:
-    """Leave ``goal`` public records of each value; mark the others unused, in place."""
+    """Keep ``goal`` public records of each value; mark the others unused, in place."""
     for value, size in enumerate(goal.tolist()):
         rows = np.flatnonzero((sides == _PUBLIC) & (codes == value))
         sides[rng.permutation(rows)[size:]] = _UNUSED
@@ -190,15 +190,106 @@ def _refuse_rare_secret(
         )
 
 
-def _refuse_rare_label(label: Ints, sides: Ints, classes: Sequence[str], need: int) -> None:
-    for value in range(max(len(classes), int(label.max()) + 1)):
-        count, private = (int(((label == value) & on).sum()) for on in (True, sides == _PRIVATE))
+def _refuse_rare_label(label: Tensor, private: Tensor, classes: Sequence[str], need: int) -> None:
+    codes = label.cpu()
+    counts = torch.bincount(codes).tolist()
+    held = torch.bincount(codes[private], minlength=len(counts)).tolist()
+    for value, count in enumerate(counts):
         require(
-            private >= need or count == 0,
-            f"label value {_name(value, classes)} has {count} records, {private} of them private; "
-            f"needed are {need} private; merge or remove rare labels",
+            count == 0 or held[value] >= need,
+            f"label value {_name(value, classes)} has {count} records, {held[value]} of them "
+            f"private; needed are {need} private; merge or remove rare labels",
         )
 
 
 def _name(value: int, names: Sequence[str]) -> str:
     return repr(names[value]) if value < len(names) else str(value)
+
+
+SHARES = (0.4, 0.4, 0.2)
+"""Shares of private, public (shadow) and test users."""
+
+
+def split_users(
+    users: Tensor,
+    *,
+    label: Tensor | None = None,
+    classes: Sequence[str] = (),
+    shares: tuple[float, float, float] = SHARES,
+    least: int = 1,
+    most: tuple[int, int] = (0, 0),
+    need_label: int = 1,
+    rng: np.random.Generator,
+) -> Split:
+    """Return a random split of the users, with all their records.
+
+    User inference needs it: the secret is the user, so no values need balance, and the adversary
+    needs many users rather than many records. Users with too few records are left out first; the
+    test part takes all users that remain.
+
+    Args:
+        users: the user of each record ``[n]``.
+        label: codes of the label ``[n]``.
+        classes: names of the label's codes, for messages.
+        shares: the share of private, public and test users; they sum to 1.
+        least: number of records that a user needs.
+        most: largest numbers of private and of public users; 0 means their share. If both are
+            given and too large, both are lowered in proportion, so that the test part keeps its
+            share.
+        need_label: records of each label that the private part must have.
+        rng: the generator of the split.
+
+    Raises:
+        InputError: the shares do not sum to 1, a part has no users, or a label is too rare.
+
+    References:
+        Li et al., CCS 2024, section 5.1.4: users with fewer than two batches of records are left
+        out, then 15 private and 30 public users (CREMA-D), or 150 and 300 (CelebA), are selected.
+
+    >>> split = split_users(torch.arange(100) // 2, rng=np.random.default_rng(0))
+    >>> len(split.private), len(split.public), len(split.test)
+    (40, 40, 20)
+    >>> split = split_users(torch.arange(100) // 2, most=(5, 10), rng=np.random.default_rng(0))
+    >>> len(split.private), len(split.public), len(split.test)
+    (10, 20, 70)
+    """
+    require(
+        all(0 <= share <= 1 for share in shares) and abs(sum(shares) - 1) < 1e-9,
+        f"the shares of the users are {shares}; expected three from 0 to 1 that sum to 1",
+    )
+    distinct, user, counts = np.unique(users.cpu().numpy(), return_inverse=True, return_counts=True)
+    able = np.flatnonzero(counts >= least)
+    numbers = numbers_of_users(len(able), shares, most)
+    dealt = np.split(able[rng.permutation(len(able))], np.cumsum(numbers))
+    private, public, test = (
+        torch.from_numpy(np.flatnonzero(np.isin(user, part))) for part in dealt
+    )
+    having = f" ({len(able)} of them with {least} records or more)" if least > 1 else ""
+    for name, part, share in zip(("private", "public", "test"), dealt, shares, strict=True):
+        require(
+            share == 0 or len(part) > 0,
+            f"{len(distinct)} users{having} leave no {name} one; bring more users"
+            + (" or records, or lower --batch-size" if least > 1 else ""),
+        )
+    if label is not None:
+        _refuse_rare_label(label, private, classes, need_label)
+    return Split(private=private, public=public, test=test)
+
+
+def numbers_of_users(
+    users: int, shares: tuple[float, float, float], most: tuple[int, int]
+) -> tuple[int, int]:
+    """Return the numbers of private and of public users for ``split_users``.
+
+    >>> numbers_of_users(78, SHARES, (0, 0)), numbers_of_users(78, SHARES, (15, 30))
+    ((31, 31), (15, 30))
+    >>> numbers_of_users(229, SHARES, (150, 300)), numbers_of_users(229, SHARES, (150, 0))
+    ((61, 122), (92, 91))
+    """
+    ends = np.rint(np.cumsum(shares)[:2] * users).astype(np.int64).tolist()
+    private, public = ends[0], ends[1] - ends[0]
+    if 0 in most:
+        return min(private, most[0] or private), min(public, most[1] or public)
+    room, wanted = ends[1], sum(most)
+    fitting = [one if wanted <= room else one * room // wanted for one in most]
+    return fitting[0], fitting[1]

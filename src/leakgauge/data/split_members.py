@@ -1,4 +1,4 @@
-"""Split records into those that a model is trained on, others, and an attacker's own."""
+"""Split records into members of a model, non-members and shadow records, or among participants."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ from leakgauge.core.checks import require
 from leakgauge.data.split import Ints
 
 SHARES = (0.4, 0.2, 0.4)
-"""Share of known, validation and target records among members, and among non-members."""
+"""Shares of known, validation and target records among members and among non-members."""
 
 FEWEST = 10
-"""Members that a split can be made of."""
+"""Smallest number of members of a split."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,13 +21,13 @@ class MemberSplit:
     """Rows of each part of a dataset: int64 in random order, no row twice.
 
     Attributes:
-        known_members: members that the attacker knows, and learns from.
-        validation_members: members that it knows, and chooses by.
-        target_members: members that it must tell.
-        known_non_members: as ``known_members``; the model is trained on none of them.
-        validation_non_members: likewise.
-        target_non_members: likewise.
-        shadow: records of the same kind that the attacker trains models of its own on.
+        known_members: members that the attacker knows and learns from.
+        validation_members: members that the attacker knows and uses for choices.
+        target_members: members that the attacker must recognise.
+        known_non_members: non-members that the attacker knows and learns from.
+        validation_non_members: non-members that the attacker knows and uses for choices.
+        target_non_members: non-members that the attacker must recognise.
+        shadow: records of the same kind on which the attacker trains shadow models.
     """
 
     known_members: Tensor
@@ -45,7 +45,7 @@ class MemberSplit:
 
     @property
     def non_members(self) -> Tensor:
-        """As many records that it is not trained on."""
+        """All records outside the training set that serve as non-members."""
         parts = self.known_non_members, self.validation_non_members, self.target_non_members
         return torch.cat(parts)
 
@@ -65,12 +65,12 @@ def split_members(
         count: number of records, n.
         rng: the generator of the split.
         users: the user of each record ``[n]``; no user is in two parts.
-        members: records that the model is trained on, at most; a quarter of all where None, so
-            that the attacker can train a shadow model of equal size on half of its own. Never
-            more than a third of all.
+        members: largest number of records in the training set, at most a third of all. None takes
+            a quarter, so that the attacker can train an equally large shadow model on half of the
+            shadow records.
 
     Raises:
-        InputError: a part is left without two records.
+        InputError: a part gets fewer than two records.
 
     References:
         Nasr et al., IEEE S&P 2019, section IV-A (members known to the attacker and targets).
@@ -83,7 +83,7 @@ def split_members(
     require(
         size >= FEWEST,
         f"{count} records leave {size} members; bring {3 * FEWEST} records or more, so that "
-        f"{FEWEST} are members, as many non-members, and as many the attacker's own",
+        f"{FEWEST} are members, {FEWEST} non-members and {FEWEST} shadow records",
     )
     known, validation, _ = np.rint(np.cumsum(SHARES) * size).astype(np.int64).tolist()
     ends = np.array([known, validation, size, size + known, size + validation, 2 * size, count])
@@ -105,18 +105,18 @@ def split_known(
     rng: np.random.Generator,
     users: Tensor | None = None,
 ) -> MemberSplit:
-    """Return a random split of records that are members of a model or not; none is for shadows.
+    """Return a random split of known members and non-members, without shadow records.
 
-    There are as many targets among the members as among the others.
+    Members and non-members have equally many targets.
 
     Args:
-        members: rows that the model was trained on.
-        others: rows that it was not trained on.
+        members: rows of the model's training set.
+        others: rows outside of it.
         rng: the generator of the split.
         users: the user of each record of the data ``[n]``; no user is in two parts of one kind.
 
     Raises:
-        InputError: there are too few of one kind.
+        InputError: one kind has too few records.
 
     >>> rows = torch.arange(50), torch.arange(50, 70)
     >>> split = split_known(*rows, rng=np.random.default_rng(0))
@@ -163,12 +163,12 @@ def _dealt_rows(
 
 
 def dealt(owners: Ints, ends: Ints, *, rng: np.random.Generator) -> list[Ints]:
-    """Return the rows of each part in random order; no user has rows in two.
+    """Return the rows of each part in random order; no user has rows in two parts.
 
     Args:
         owners: the user of each record ``[n]``.
-        ends: number of records of all parts up to each one, ascending; what lies beyond the last
-            is in no part. A user's rows lie in the part that holds their middle.
+        ends: cumulative numbers of records of the parts; records beyond the last are in no part.
+            A user's rows go to the part that holds their middle.
         rng: the generator of the split.
 
     >>> dealt(np.array([5, 5, 7, 7]), np.array([2, 4]), rng=np.random.default_rng(0))
@@ -182,3 +182,51 @@ def dealt(owners: Ints, ends: Ints, *, rng: np.random.Generator) -> list[Ints]:
     part = np.searchsorted(ends, middle, side="right")[user]
     shuffled = rng.permutation(len(owners))
     return [shuffled[part[shuffled] == number] for number in range(len(ends))]
+
+
+def split_participants(
+    count: int,
+    participants: int,
+    *,
+    rng: np.random.Generator,
+    users: Tensor | None = None,
+    size: int | None = None,
+) -> tuple[list[Tensor], Tensor]:
+    """Return equally many random rows for each participant, and the other rows.
+
+    Args:
+        count: number of records, n.
+        participants: number of participants.
+        rng: the generator of the split.
+        users: the user of each record ``[n]``; no user is with two participants.
+        size: largest number of records of a participant. None divides the records equally among
+            the participants and the rest.
+
+    Raises:
+        InputError: the records or users are too few.
+
+    References:
+        Nasr et al., IEEE S&P 2019, section III-D: equal sizes, selected uniformly at random.
+
+    >>> each, others = split_participants(50, 4, rng=np.random.default_rng(0))
+    >>> [len(one) for one in each], len(others)
+    ([10, 10, 10, 10], 10)
+    """
+    most = count // (participants + 1)
+    each = most if size is None else min(size, most)
+    require(
+        each >= FEWEST,
+        f"{count} records leave {each} for each of {participants} participants; bring "
+        f"{FEWEST * (participants + 1)} or more, or lower --set membership.participants",
+    )
+    owners = np.arange(count) if users is None else users.cpu().numpy()
+    ends = np.array([*(each * np.arange(1, participants + 1)), count])
+    parts = dealt(owners, ends, rng=rng)
+    fewest = min(map(len, parts))
+    require(
+        fewest >= FEWEST,
+        f"{len(np.unique(owners))} users leave a participant with {fewest} records; bring more "
+        "users, or leave --group out",
+    )
+    *held, others = map(torch.from_numpy, parts)
+    return held, others

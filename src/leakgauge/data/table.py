@@ -16,12 +16,12 @@ from leakgauge.data.columns import (
     categories,
     kind_of,
     numbers,
+    numeric_label,
     quantile_bins,
     quoted,
     refuse_infinite,
     refuse_repeated,
 )
-from leakgauge.data.numeric_label import numeric_label
 from leakgauge.data.proxies import identifiers, proxies, users_without_group
 from leakgauge.data.tidying import alike
 
@@ -39,10 +39,10 @@ class Roles:
         secrets: the columns that an adversary wants to know.
         group: the column that names the user of each row.
         drop: columns to leave out.
-        bins: into how many ranges to cut a label or secret of numbers; each range holds about
-            equally many rows.
-        merge_rare: values of a secret with fewer rows than this become one.
-        numeric: whether the label stays the number that it is, for a loss of numbers.
+        bins: number of ranges into which to cut a label or secret of numbers; each range holds
+            about equally many rows.
+        merge_rare: values of a secret with fewer rows than this are merged into one.
+        numeric: whether the label stays a number, for a loss of numbers.
 
     Raises:
         InputError: one column has two roles, or a number of bins is not 2 to 100.
@@ -79,7 +79,7 @@ class Roles:
 
     @property
     def coded(self) -> tuple[str, ...]:
-        """The columns that the model or an adversary wants to know: the label, then the secrets."""
+        """The columns that the model or an adversary predicts: the label, then the secrets."""
         return (self.label, *self.secrets)
 
     def role(self, name: str) -> str:
@@ -95,14 +95,14 @@ class Table:
         features: one column for each feature and each secret, in the original order: float64
             (NaN where missing) or categorical.
         label: the name of the label's column.
-        y: labels ``[n]``, int64 codes; of a numeric label the numbers, float64.
+        y: labels ``[n]``: int64 codes, or float64 numbers for a numeric label.
         classes: the label's values by code; empty for a numeric label.
         secrets: each secret's codes ``[n]``, int64.
         values: each secret's values by code.
         users: the user of each row ``[n]``, int64 codes, or None.
         user_names: names of the users by code; empty without users.
         notes: changes to the data that users should know.
-        warnings: columns that answer an audit's question by themselves, and what to do.
+        warnings: columns that alone determine the answer to an audit's question, with advice.
     """
 
     features: pd.DataFrame
@@ -123,9 +123,9 @@ class Table:
 def make_table(frame: pd.DataFrame, roles: Roles, *, drop_missing: bool = False) -> Table:
     """Return a checked table with a role for each column.
 
-    A note names each column that is left out: of dates, with one value only, or of categories
-    that are nearly unique (different in more than half of the rows, or over 200 values). Missing
-    values of features stay; the encoding marks them.
+    A note names each column that is left out: dates, a single value, or nearly unique categories
+    (different in more than half of the rows, or over 200 values). Missing values of features stay;
+    the encoding marks them.
 
     Args:
         frame: the table, one row for each record.
@@ -237,7 +237,8 @@ def _coded(column: "pd.Series[Any]", roles: Roles, notes: list[str]) -> "pd.Cate
     if kind == "number":
         refuse_infinite(column, what)
     require(
-        kind == "number" or name not in roles.bins, f"{what} is no column of numbers to cut in bins"
+        kind == "number" or name not in roles.bins,
+        f"{what} is not a column of numbers to cut in bins",
     )
     codes = categories(column)
     if name in roles.secrets and roles.merge_rare:
@@ -254,7 +255,7 @@ def _coded(column: "pd.Series[Any]", roles: Roles, notes: list[str]) -> "pd.Cate
 def _merged(
     codes: "pd.Categorical[Any]", what: str, fewest: int, notes: list[str]
 ) -> "pd.Categorical[Any]":
-    """Return the codes with one value, the last, in place of those with too few rows."""
+    """Return the codes with rare values merged into one, the last."""
     counts = np.bincount(codes.codes, minlength=len(codes.categories))
     rare = counts < fewest
     if not rare.any():
@@ -320,7 +321,7 @@ def _features(frame: pd.DataFrame, roles: Roles, notes: list[str]) -> pd.DataFra
             kept[name] = categories(column)
     require(
         len(kept) > len(roles.secrets),
-        "no feature columns are left beside the label, the secrets and the group"
+        "no feature columns are left besides the label, the secrets and the group"
         + (f"; {'; '.join(notes)}" if notes else ""),
     )
     return pd.DataFrame(kept)

@@ -1,4 +1,4 @@
-"""Tables in text files: their encoding and separator, found or given."""
+"""Tables in text files, with a given or detected encoding and separator."""
 
 import csv
 import io
@@ -15,15 +15,15 @@ MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"),
 )
-"""Words that mean a missing value: those of pandas except "None", which may be an answer."""
+"""Words for a missing value: those of pandas except "None", which may be an answer."""
 
 SEPARATORS = ",;\t|"
 NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 ALIKE = 0.9
-"""Share of the rows that have as many columns as the header, with the right separator."""
+"""Smallest share of rows with as many columns as the header, for the right separator."""
 
 SAMPLE = 50_000
-"""Characters that are looked at to find the separator."""
+"""Number of characters examined to find the separator."""
 
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 
@@ -34,14 +34,14 @@ def read_text(
     """Return the table in a text with a header, and notes on what was found.
 
     Args:
-        content: of the file.
+        content: content of the file.
         what: the file, for messages.
-        usual: the separator that the file's name lets expect.
-        sep: the separator; None finds it.
-        encoding: of the text; None takes UTF-8 or UTF-16, or else Windows-1252.
+        usual: the usual separator for the file's ending.
+        sep: the separator; None detects it.
+        encoding: encoding of the text; None takes UTF-8 or UTF-16, or else Windows-1252.
 
     Raises:
-        InputError: the text is no table.
+        InputError: the text is not a table.
     """
     text, notes = _decoded(content, what, encoding)
     separator = sep or separator_of(text, usual)
@@ -62,11 +62,11 @@ def read_text(
             text, separator, index_col=False, low_memory=False,
             keep_default_na=False, na_values=list(MISSING),
         )  # fmt: skip
-    if repeated:  # pandas numbers them too, in a way of its own
+    if repeated:  # pandas numbers them too, but differently
         frame = frame.set_axis(names, axis=1)
     if separator == ";":
-        frame, told = _with_decimal_commas(frame)
-        notes += told
+        frame, changed = _with_decimal_commas(frame)
+        notes += changed
     for name in frame.columns[(frame == "None").any()]:
         frame[name] = _numbers_or_none(frame[name])
     return frame, [*notes, *repeated]
@@ -79,7 +79,7 @@ def separator_of(text: str, usual: str) -> str:
     ';'
     """
     lines = text[:SAMPLE].splitlines(keepends=True)
-    lines = lines[:-1] or lines  # The last one may go on.
+    lines = lines[:-1] or lines  # The last one may be cut.
 
     def fit(separator: str) -> tuple[int, bool]:
         widths = [len(row) for row in csv.reader(lines, delimiter=separator) if row]
@@ -123,7 +123,7 @@ def _parsed(text: str, separator: str, **how: Any) -> pd.DataFrame:
 
 
 def _with_decimal_commas(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The table with columns as "3,14" as numbers."""
+    """Return the table with columns such as "3,14" as numbers, and a note."""
     changed = {}
     for name, column in frame.items():
         words = column.dropna()

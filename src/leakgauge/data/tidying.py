@@ -1,4 +1,4 @@
-"""Small repairs of a table that was read from a file, each told in a note."""
+"""Small repairs of a table read from a file, each with a note."""
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
@@ -10,17 +10,17 @@ from pandas.api import types as dtypes
 from leakgauge.data.columns import quoted
 
 MOST_JUNK = 0.05
-"""Share of a column's values that may be no numbers, in a column of numbers."""
+"""Largest share of other values in a column of numbers."""
 
 MOST_JUNK_WORDS = 10
-"""Different values that may be no numbers."""
+"""Largest number of different other values in a column of numbers."""
 
 FEWEST_NUMBERS = 11
-"""Different numbers of a column of numbers; with fewer, text beside them may be categories."""
+"""Smallest number of different numbers; with fewer, the column may hold categories."""
 
 
 def numbered(names: Sequence[Hashable]) -> tuple[list[str], list[str]]:
-    """Return names that differ, and a note for each that was repeated.
+    """Return unique names, and a note for each repeated one.
 
     >>> numbered(["age", "sex", "age"])
     (['age', 'sex', 'age.1'], ["2 columns are called 'age'; read as 'age', 'age.1'"])
@@ -47,10 +47,10 @@ def numbered(names: Sequence[Hashable]) -> tuple[list[str], list[str]]:
 
 
 def numbers_kept(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the table with a few junk values of its columns of numbers missing, and notes.
+    """Return the table with a few junk values in columns of numbers set missing, and notes.
 
-    A column counts as one of numbers if at most ``MOST_JUNK`` of its values are none and it has
-    ``FEWEST_NUMBERS`` different ones.
+    A column counts as numeric if it has at least ``FEWEST_NUMBERS`` different numbers and at most
+    a share of ``MOST_JUNK`` other values.
 
     >>> frame = pd.DataFrame({"limit": [str(n) for n in range(30)] + ["n/a?"]})
     >>> kept, notes = numbers_kept(frame)
@@ -86,7 +86,7 @@ def alike(column: "pd.Series[Any]") -> list[str]:
 
 
 def _without_junk(column: "pd.Series[Any]") -> "pd.Series[Any] | None":
-    """The column as numbers, or None where it is none or has too much besides."""
+    """Return the column as numbers, or None if it holds too many other values."""
     if not dtypes.is_object_dtype(column.dtype) and not dtypes.is_string_dtype(column.dtype):
         return None
     given = column.notna()

@@ -24,23 +24,23 @@ from leakgauge.gradients.probing import (
 )
 
 BLOCK_BYTES = 2**24
-"""Memory of one vectorised step; larger steps leave the cache and touch fresh pages."""
+"""Memory of one vectorised step, in bytes; larger steps leave the cache and touch new pages."""
 
 GATHERED = 16
 """Number of batches that a loop reads from the data at once."""
 
 LOOPED_BATCH = 8
-"""From this batch size on, a convolution is faster in a loop than under ``vmap``."""
+"""Batch size from which a convolution is faster in a loop than under ``vmap``."""
 
 Batches = Callable[[slice], tuple[Tensor, Tensor]]
-"""The batches ``x [t, ...]``, ``y [t, ...]`` of some trials."""
+"""Returns the batches ``x [t, ...]``, ``y [t, ...]`` of a slice of trials."""
 
 Function = Callable[[Tensor, Tensor], Grads]
-"""From the batches of some trials, or of one, to their gradients or weight changes."""
+"""Maps the batches of several trials, or of one, to their gradients or weight changes."""
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class GradientJob:
     """The computation of one call: model, parameters and memory bound."""
 
     plan: Probed
@@ -57,7 +57,7 @@ class Job:
         return {name: value.new_empty(count, *value.shape) for name, value in self.params.items()}
 
     def block(self, batch: int, *, stacks: int = 1) -> int:
-        """Return how many trials go through the model at once; activations have gradients too."""
+        """Return how many trials fit into one step, with activations and their gradients."""
         each = stacks * self.bytes_per_gradient + 2 * batch * self.plan.bytes_per_record
         return max(1, min(self.max_bytes // 2, BLOCK_BYTES) // each)
 
@@ -68,7 +68,7 @@ class Job:
         return not self.plan.vectorises()
 
     def direct(self, batches: Batches, count: int, batch: int) -> Grads:
-        """Return the gradients of ``count`` batches of ``batch`` records, each batch by itself."""
+        """Return the gradients of ``count`` batches of ``batch`` records, batch by batch."""
         if self.looped(batch):
             task = self.plan.looped()
             own = dict(task.model.named_parameters())
@@ -76,9 +76,9 @@ class Job:
             one = lambda x, y: gradient(task, leaves, self._buffers(), x, y)  # noqa: E731
             return self.loop(one, batches, count)
         function = vmap(gradient_function(self.plan.task), in_dims=(None, 0, 0))
-        # One step, where that needs little memory besides the result: copying blocks costs more.
-        beside = 2 * batch * self.plan.bytes_per_record * count
-        size = count if beside <= self.max_bytes // 2 else self.block(batch)
+        # One step, if it needs little memory besides the result: copying blocks costs more.
+        activations = 2 * batch * self.plan.bytes_per_record * count
+        size = count if activations <= self.max_bytes // 2 else self.block(batch)
         return self.vectorised(lambda x, y: function(self.params, x, y), batches, count, size)
 
     def updates(self, batches: Batches, count: int, batch: int, steps: int, lr: float) -> Grads:
@@ -134,8 +134,8 @@ class Job:
 
 def start(
     task: Task, params: Params, x: Tensor, y: Tensor, *, axes: str, method: Method, max_bytes: int
-) -> Job:
-    """Return the checked job; ``axes`` (as ``"T B"``) precede a record's own in ``x``."""
+) -> GradientJob:
+    """Return the checked job; ``axes``, such as ``"T B"``, precede those of a record in ``x``."""
     lead = len(axes.split())
     wanted = f"[{', '.join(axes.split())}, ...]"
     require(
@@ -150,11 +150,11 @@ def start(
     require_count(max_bytes, "max_bytes")
     params = trainable(task.model, params)
     first = (0,) * (lead - 1)
-    return Job(probe(task, params, x[first], y[first], method=method), params, max_bytes)
+    return GradientJob(probe(task, params, x[first], y[first], method=method), params, max_bytes)
 
 
 def stacked(x: Tensor, y: Tensor) -> Batches:
-    """Return the batches of tensors whose first axis is the trial."""
+    """Return the batches of tensors with one trial per position of the first axis."""
     return lambda trials: (x[trials], y[trials])
 
 

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.func import vmap
 
 from leakgauge.core.checks import InputError, require_positive
+from leakgauge.core.losses import record_losses
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.gradients import MAX_BYTES
-from leakgauge.gradients.batching import BLOCK_BYTES, Job, stacked, start
+from leakgauge.gradients.batching import BLOCK_BYTES, GradientJob, stacked, start
 from leakgauge.gradients.factored.factors import Factoring
 from leakgauge.gradients.flattening import norms
 from leakgauge.gradients.pooling import Pool, pays, start_pool
@@ -26,7 +27,6 @@ from leakgauge.gradients.probing import (
     gradient_function,
     vectorisable_kernels,
 )
-from leakgauge.gradients.record_losses import record_losses
 
 LAYER_BYTES = 2**27
 """Memory of the factors of a block of records; small blocks are slow."""
@@ -48,24 +48,15 @@ def iter_clipped_batch_gradients(
     A record's gradient is that of the loss on a batch of one, as in ``per_example_gradients``;
     it is clipped before the mean.
 
-    Args:
-        task: the model and its loss.
-        params: all trainable parameters by name, as from ``params_of``.
-        x: the pool's records ``[n, ...]``.
-        y: the pool's targets ``[n, ...]``.
-        rows: ``[T, B]`` int64, positions in the pool; a repeated row counts as often.
-        clip: largest l2 norm of a record's gradient, over all parameters together.
-        method: as for ``per_example_gradients``.
-        max_bytes: working memory, two chunks included. The results do not depend on the size of
-            the chunks.
+    The arguments are those of ``iter_batch_gradients``. ``clip`` is the largest l2 norm of a
+    record's gradient, over all parameters together.
 
     Returns:
         Pairs of the trials and their gradients, leaf ``[t, *p]``: the mean over a trial's rows of
         g_i * min(1, clip / norm(g_i)).
 
     Raises:
-        InputError: as for ``iter_batch_gradients``; or ``clip`` is not above 0. It is raised at
-            the call, not at the first chunk.
+        InputError: as for ``iter_batch_gradients``, or ``clip`` is not above 0.
 
     References:
         Lee and Kifer, Scaling up differentially private deep learning with fast per-example
@@ -130,8 +121,8 @@ def clipped_gradient_function(
 ) -> Callable[[Params, Tensor, Tensor], dict[str, Tensor]]:
     """Return a function ``(params, x [B, ...], y [B, ...]) -> mean of clipped gradients, [*p]``.
 
-    Training uses it. The model is checked once, on the first records of ``x``, and not at every
-    step. A step holds the gradients of its B records at once.
+    Training uses this function. The model is checked once, on the first records of ``x``, and not
+    at every step. A step holds the gradients of its B records at once.
 
     Args:
         task: the model and its loss.
@@ -142,7 +133,7 @@ def clipped_gradient_function(
         method: as for ``per_example_gradients``.
 
     Raises:
-        InputError: as for ``per_example_gradients``; or ``clip`` is not above 0.
+        InputError: as for ``per_example_gradients``, or ``clip`` is not above 0.
 
     >>> from torch import nn
     >>> from leakgauge.gradients import params_of
@@ -169,7 +160,7 @@ def clipped_gradient_function(
     return step
 
 
-def _looped(job: Job) -> Callable[[Params, Tensor, Tensor], Grads]:
+def _looped(job: GradientJob) -> Callable[[Params, Tensor, Tensor], Grads]:
     def each(params: Params, x: Tensor, y: Tensor) -> Grads:
         leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
         task, grads = job.plan.task, []
@@ -196,9 +187,9 @@ class _Norms:
     """Computes the norms of records' gradients.
 
     Attributes:
-        of: from rows of the pool to norms.
-        bytes_per_record: memory that it needs for each.
-        max_bytes: memory that it may take.
+        of: maps rows of the pool to norms.
+        bytes_per_record: memory needed for each record.
+        max_bytes: memory limit.
     """
 
     of: Callable[[Tensor], Tensor]

@@ -1,4 +1,4 @@
-"""Stacks of gradients as matrices, one row a gradient."""
+"""Stacks of gradients as matrices, one gradient per row."""
 
 import math
 

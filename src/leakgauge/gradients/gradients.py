@@ -2,6 +2,13 @@
 
 ``torch.func`` computes them where that is possible and faster, else a plain loop does. On both
 paths the caller's model stays unchanged: weights, mode, buffers, ``.grad``.
+
+Arguments have the same meaning everywhere. ``task`` is the model with its loss; ``params`` holds
+all trainable parameters by name, as from ``params_of``. ``method`` is ``"vmap"``, ``"loop"``
+(slower; accepts any model) or ``"auto"``: the faster one that the model allows. ``max_bytes`` is
+the working memory besides the result. The functions raise ``InputError`` for a task that
+``check_vectorisable`` refuses, except that ``"auto"`` accepts a branch on the data, and ``"loop"``
+also written buffers.
 """
 
 from collections.abc import Iterator
@@ -62,20 +69,11 @@ def per_example_gradients(
     """Return the gradient of each record: that of the loss on a batch of one.
 
     Args:
-        task: the model and its loss.
-        params: all trainable parameters by name, as from ``params_of``.
         x: records ``[n, ...]``.
         y: targets ``[n, ...]``.
-        method: ``"vmap"``, ``"loop"`` (slower; accepts any model), or ``"auto"``: the faster one
-            that the model allows.
-        max_bytes: working memory, besides the result.
 
     Returns:
         Gradients by parameter, leaf ``[n, *p]``.
-
-    Raises:
-        InputError: ``check_vectorisable`` refuses the task. ``method="auto"`` accepts a branch on
-            the data, and ``"loop"`` also written buffers.
 
     >>> import torch
     >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
@@ -100,19 +98,14 @@ def batch_gradients(
     """Return the gradient of the mean loss of each of T batches.
 
     Args:
-        task: the model and its loss.
-        params: all trainable parameters by name, as from ``params_of``.
         x: batches ``[T, B, ...]``.
         y: targets ``[T, B, ...]``.
-        method: as for ``per_example_gradients``. With ``"loop"`` each batch starts from the
+        method: ``"vmap"``, ``"loop"`` or ``"auto"``. With ``"loop"`` each batch starts from the
             model's buffers, so BatchNorm in train mode is accepted too.
         max_bytes: working memory, besides the result.
 
     Returns:
         Gradients by parameter, leaf ``[T, *p]``.
-
-    Raises:
-        InputError: as for ``per_example_gradients``.
 
     >>> import torch
     >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
@@ -141,12 +134,9 @@ def pooled_batch_gradients(
     record's gradient is then computed once and shared by all batches that contain it.
 
     Args:
-        task: the model and its loss.
-        params: all trainable parameters by name, as from ``params_of``.
         x: the pool's records ``[n, ...]``.
         y: the pool's targets ``[n, ...]``.
         rows: ``[T, B]`` int64, positions in the pool; a repeated row counts as often.
-        method: as for ``per_example_gradients``.
         pooled: whether records share their gradients; None takes the cheaper of both ways, and
             the direct one where records interact (a batch statistic, class weights in the loss).
         max_bytes: working memory, besides the result.
@@ -155,8 +145,7 @@ def pooled_batch_gradients(
         Gradients by parameter, leaf ``[T, *p]``.
 
     Raises:
-        InputError: as for ``per_example_gradients``; or ``rows`` point outside of the pool; or
-            ``pooled=True`` and the records interact.
+        InputError: ``rows`` point outside of the pool, or ``pooled=True`` and the records interact.
 
     >>> import torch
     >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
@@ -186,27 +175,14 @@ def iter_batch_gradients(
 ) -> Iterator[tuple[slice, Grads]]:
     """Return an iterator over ``pooled_batch_gradients`` in chunks, in memory independent of T.
 
-    Chunks are consecutive trials. Where the pool's gradients do not fit into half of
-    ``max_bytes``, each chunk computes those of its own records. Release a chunk before you take
-    the next one.
-
-    Args:
-        task: the model and its loss.
-        params: all trainable parameters by name, as from ``params_of``.
-        x: the pool's records ``[n, ...]``.
-        y: the pool's targets ``[n, ...]``.
-        rows: ``[T, B]`` int64, positions in the pool.
-        method: as for ``per_example_gradients``.
-        pooled: as for ``pooled_batch_gradients``.
-        max_bytes: working memory, two chunks included. It decides the size of the chunks, which
-            does not change the results.
+    Chunks are consecutive trials. If the pool's gradients do not fit into half of ``max_bytes``,
+    each chunk computes those of the records that it needs. Release a chunk before you take the next
+    one. ``max_bytes`` includes two chunks; their size does not change the results. The other
+    arguments and the errors are those of ``pooled_batch_gradients``; errors are raised at the call,
+    not at the first chunk.
 
     Returns:
         Pairs of the trials and their gradients, leaf ``[t, *p]``.
-
-    Raises:
-        InputError: as for ``pooled_batch_gradients``; it is raised at the call, not at the first
-            chunk.
 
     >>> import torch
     >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
@@ -233,12 +209,11 @@ def local_updates(
     """Return the weight change of each of T clients after S steps of plain SGD.
 
     Args:
-        task: the model and its loss.
-        params: where every client starts: all trainable parameters, as from ``params_of``.
+        params: trainable parameters with which every client starts.
         x: batches ``[T, S, B, ...]``, one for each step.
         y: targets ``[T, S, B, ...]``.
         lr: the clients' learning rate.
-        method: as for ``per_example_gradients``. With ``"loop"`` each client keeps its own
+        method: ``"vmap"``, ``"loop"`` or ``"auto"``. With ``"loop"`` each client keeps its own
             buffers from step to step.
         max_bytes: working memory, besides the result.
 
@@ -246,7 +221,7 @@ def local_updates(
         Parameters after minus before, leaf ``[T, *p]``.
 
     Raises:
-        InputError: as for ``per_example_gradients``; or ``lr`` is not above 0.
+        InputError: ``lr`` is not above 0.
 
     >>> import torch
     >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)

@@ -9,15 +9,15 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.gradients.batching import BLOCK_BYTES, Job, slices, start
+from leakgauge.gradients.batching import BLOCK_BYTES, GradientJob, slices, start
 from leakgauge.gradients.flattening import flat_leaf
 from leakgauge.gradients.probing import Method
 
 FLOPS_PER_SUM = 8
-"""Adding one stored number takes as long as this many operations of a matrix product."""
+"""Operations of a matrix product that take as long as adding one stored number."""
 
 MOST_CLASSES = 256
-"""Up to this many different targets, ``Pool.interact`` takes a record of each."""
+"""Number of different targets up to which ``Pool.interact`` takes a record of each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,10 +25,10 @@ class Pool:
     """Batches ``rows [T, B]`` from a finite pool of records ``x [n, ...]``, ``y [n, ...]``.
 
     Attributes:
-        shared: whether records share their gradients; None: whichever is cheaper for each chunk.
+        shared: whether records share their gradients; None takes the cheaper way for each chunk.
     """
 
-    job: Job
+    job: GradientJob
     x: Tensor
     y: Tensor
     rows: Tensor
@@ -36,7 +36,7 @@ class Pool:
 
     def chunks(self) -> Iterator[tuple[slice, Grads]]:
         """Yield trials and their gradients in order, at most a quarter of the memory at a time."""
-        # The caller may hold a chunk while the next is computed, in the other half of the memory.
+        # The caller may hold one chunk while the next is computed in the other half of the memory.
         job, each = self.job, self.job.bytes_per_gradient
         size = job.max_bytes // 4 // each
         held: tuple[Tensor, Grads] | None = None
@@ -57,7 +57,7 @@ class Pool:
                 yield trials, self._direct(chunk)
 
     def interact(self) -> bool:
-        """Return whether a batch's gradient is not the mean over its records, tested on one batch.
+        """Return whether a batch's gradient differs from the mean over its records, on one batch.
 
         Class weights in a loss matter only between classes, so the batch holds a record of each
         target if there are up to ``MOST_CLASSES``, else of 16 different targets.
@@ -149,10 +149,10 @@ def start_pool(
 def records_interact(
     task: Task, params: Params, x: Tensor, y: Tensor, *, max_bytes: int = 2**28
 ) -> bool:
-    """Return whether a batch's gradient is not the mean of its records' gradients.
+    """Return whether a batch's gradient differs from the mean of its records' gradients.
 
-    It is not with batch normalisation in train mode, or with class weights in the loss; tried on
-    one batch.
+    It differs with batch normalisation in train mode, or with class weights in the loss. The
+    function tries one batch.
 
     Args:
         task: the model and its loss.
@@ -172,7 +172,7 @@ def records_interact(
     return Pool(job, x, y, rows, shared=True).interact()
 
 
-def pays(job: Job, rows: Tensor) -> bool:
+def pays(job: GradientJob, rows: Tensor) -> bool:
     """Return whether one gradient for each distinct record is cheaper than one for each batch.
 
     A backward pass costs twice a forward pass; separate gradients for each record cost about as

@@ -1,7 +1,7 @@
-"""A trial run of a task on a few records, which shows how its gradients can be computed.
+"""Try a task on a few records to learn how its gradients can be computed.
 
 Everything runs on a private copy of the module, so changes by a forward pass (buffers, cached
-attributes) never reach the caller's model, also after an error.
+attributes) never reach the caller's model, not even after an error.
 """
 
 import copy
@@ -39,13 +39,13 @@ class Probed:
     Attributes:
         task: the caller's loss with a private copy of the model that has the parameters.
         looped: returns the task for a loop over batches, laid out for the native kernels.
-        method: as the caller chose it.
+        method: the caller's choice.
         vectorises: returns whether ``torch.func`` accepts the model; tried at the first call.
         convolves: whether the model has convolutions, whose weight gradients are slow under
             ``vmap``.
         writes_buffers: whether forward changes buffers; only a loop allows it.
         bytes_per_record: memory that a forward pass keeps for the backward pass.
-        flops_per_record: of one forward pass.
+        flops_per_record: operations of one forward pass.
     """
 
     task: Task
@@ -59,7 +59,7 @@ class Probed:
 
 
 def private(task: Task, params: Params) -> Task:
-    """Return the task on a copy of the module whose trainable parameters are ``params`` themselves.
+    """Return the task on a copy of the module that has ``params`` as its trainable parameters.
 
     Frozen parameters share only their storage with the caller's: the copy may change its layout.
     """
@@ -92,13 +92,13 @@ def trainable(model: nn.Module, params: Params) -> dict[str, Tensor]:
 
 
 def probe(task: Task, params: Params, x: Tensor, y: Tensor, *, method: Method) -> Probed:
-    """Return what a trial on up to two records ``x [B, ...]``, ``y [B, ...]`` shows of the task.
+    """Try the task on up to two records of ``x [B, ...]``, ``y [B, ...]``; return what it allows.
 
     Raises:
         InputError: the gradients cannot be computed (by this method).
     """
     original, task, x, y = task, private(task, params), x[:2], y[:2]
-    seen = Watch()
+    seen = OperationWatcher()
     kept, flops = _try_once(task, params, x, y, seen, buffers_may_change=method == "loop")
     if method == "vmap":
         _vectorises(task, params, x, y, required=True)
@@ -128,7 +128,8 @@ def probe(task: Task, params: Params, x: Tensor, y: Tensor, *, method: Method) -
 def _channels_last(task: Task, x: Tensor, y: Tensor) -> Task | None:
     """Return the task with the channels of images and kernels innermost; None if the model fails.
 
-    Convolutions are up to 1.7 times as fast so. A model that calls ``view`` on their output fails.
+    This makes convolutions up to 1.7 times as fast. A model that calls ``view`` on their output
+    fails.
     """
     inward = torch.channels_last
     task.model.to(memory_format=inward)  # type: ignore[call-overload]
@@ -193,7 +194,7 @@ def one_line(error: BaseException) -> str:
     return text[0][:200] if text else type(error).__name__
 
 
-class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class OperationWatcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records whether a forward pass draws random numbers, writes buffers or convolves."""
 
     def __init__(self) -> None:
@@ -216,7 +217,13 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _try_once(
-    task: Task, params: Params, x: Tensor, y: Tensor, seen: Watch, *, buffers_may_change: bool
+    task: Task,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    seen: OperationWatcher,
+    *,
+    buffers_may_change: bool,
 ) -> tuple[int, float]:
     """Run one forward and backward pass; return the bytes kept for backward and the flops."""
     buffers = fresh_buffers(task)
@@ -272,8 +279,8 @@ def _vectorises(task: Task, params: Params, x: Tensor, y: Tensor, *, required: b
     return True
 
 
-def refuse_random(model: nn.Module, seen: Watch) -> None:
-    """Refuse a model that draws random numbers in ``seen``."""
+def refuse_random(model: nn.Module, seen: OperationWatcher) -> None:
+    """Refuse a model that drew random numbers while ``seen`` watched."""
     active = [
         f"{name} ({_name(module)})"
         for name, module in model.named_modules()
@@ -319,7 +326,7 @@ def _refuse_loss(loss: Any) -> None:
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Replace torch's error by one line that names ``what`` failed and why."""
+    """Replace torch's error by one line that says ``what`` failed and why."""
     try:
         yield
     except (InputError, torch.OutOfMemoryError):

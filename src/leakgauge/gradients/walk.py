@@ -25,14 +25,14 @@ _KINDS: Mapping[str, tuple[type[nn.Module], ...]] = {
 
 @dataclass(frozen=True)
 class Layer:
-    """A module with parameters of its own.
+    """A module that holds parameters directly.
 
     Attributes:
-        name: of the module; empty where it is the model.
+        name: name of the module; empty for the model itself.
         kind: ``"linear"``, ``"convolution"``, ``"embedding"``, ``"normalisation"``,
             ``"attention"``, ``"recurrent"`` or ``"other"``.
-        parameters: their full names, in the order of the module.
-        order: place among the layers, from 0.
+        parameters: full names of the parameters, in the order of the module.
+        order: position among the layers, from 0.
     """
 
     name: str
@@ -44,16 +44,15 @@ class Layer:
 def walk(task: Task, x: Tensor | None = None, *, frozen: bool = False) -> list[Layer]:
     """Return the layers in the order in which they run first.
 
-    A layer that never runs by itself, because its weights are used by a function or by the module
-    around it, takes the place of the nearest module around it that runs; the last ones are those
-    with nothing but the model around them. Parameters that two layers share belong to the first
-    that is registered.
+    A layer that never runs itself, because a function or an enclosing module uses its weights,
+    takes the place of the nearest enclosing module that runs; layers enclosed only by the model
+    come last. Shared parameters belong to the layer that is registered first.
 
     Args:
         task: the model, which stays unchanged.
-        x: records ``[n, ...]`` to run it on, of which two are used. None, where none are at hand,
-            takes the order in which layers are registered.
-        frozen: whether parameters that are not trainable count, too.
+        x: records ``[n, ...]``; the model runs on the first two. None takes the order in which
+            layers are registered.
+        frozen: whether to include parameters that are not trainable.
 
     >>> class Backwards(nn.Module):
     ...     def __init__(self):
@@ -73,7 +72,7 @@ def walk(task: Task, x: Tensor | None = None, *, frozen: bool = False) -> list[L
 
 
 def by_layer(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return parameter names by the module that holds them, where no model is at hand.
+    """Return parameter names by the module that holds them, from the names alone.
 
     >>> by_layer(["0.weight", "0.bias", "2.weight"])
     {'0': ['0.weight', '0.bias'], '2': ['2.weight']}
@@ -85,7 +84,7 @@ def by_layer(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def kind_of(module: nn.Module) -> str:
-    """Return the kind of a module, as ``Layer`` has it.
+    """Return the kind of a module; ``Layer.kind`` lists the kinds.
 
     >>> kind_of(nn.Conv2d(1, 2, 3)), kind_of(nn.ReLU())
     ('convolution', 'other')
@@ -94,7 +93,7 @@ def kind_of(module: nn.Module) -> str:
 
 
 def _layers(model: nn.Module, *, frozen: bool) -> list[Layer]:
-    """Return the layers as they are registered."""
+    """Return the layers in the order in which they are registered."""
     known = {name for name, leaf in model.named_parameters() if leaf.requires_grad or frozen}
     found: list[Layer] = []
     for path, module in model.named_modules():
@@ -108,8 +107,8 @@ def _layers(model: nn.Module, *, frozen: bool) -> list[Layer]:
 
 
 def _ran(task: Task, x: Tensor) -> dict[str, int]:
-    """Return the place of each module in a forward pass, by name, at its first start."""
-    own = private(task, params_of(task.model)).model  # its hooks end with it
+    """Return the position of each module's first start in a forward pass, by name."""
+    own = private(task, params_of(task.model)).model  # a copy, so its hooks do not last
     buffers = {name: leaf.clone() for name, leaf in own.named_buffers()}
     places: dict[str, int] = {}
     for name, module in own.named_modules():

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from leakgauge.privacy.estimate import epsilon_of_mu as epsilon_of_mu
     from leakgauge.privacy.estimate import largest_showable as largest_showable
     from leakgauge.privacy.estimate import mu_clopper_pearson as mu_clopper_pearson
-    from leakgauge.privacy.threshold import choose_threshold as choose_threshold
-    from leakgauge.privacy.threshold import errors_at as errors_at
-    from leakgauge.privacy.threshold import threshold_in_sample as threshold_in_sample
+    from leakgauge.privacy.many_runs import choose_threshold as choose_threshold
+    from leakgauge.privacy.many_runs import errors_at as errors_at
+    from leakgauge.privacy.many_runs import threshold_in_sample as threshold_in_sample
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
@@ -55,15 +55,15 @@ else:
             "attribute_of": "leakgauge.guarantee.pair",
             "audit_pair": "leakgauge.guarantee.game",
             "choose_pairs": "leakgauge.guarantee.pair",
-            "choose_threshold": "leakgauge.privacy.threshold",
+            "choose_threshold": "leakgauge.privacy.many_runs",
             "craft": "leakgauge.guarantee.canary",
             "epsilon_clopper_pearson": "leakgauge.privacy.estimate",
             "epsilon_gaussian_dp": "leakgauge.privacy.estimate",
             "epsilon_of_mu": "leakgauge.privacy.estimate",
-            "errors_at": "leakgauge.privacy.threshold",
+            "errors_at": "leakgauge.privacy.many_runs",
             "largest_showable": "leakgauge.privacy.estimate",
             "mu_clopper_pearson": "leakgauge.privacy.estimate",
             "theory_of": "leakgauge.guarantee.theory",
-            "threshold_in_sample": "leakgauge.privacy.threshold",
+            "threshold_in_sample": "leakgauge.privacy.many_runs",
         },
     )

@@ -18,7 +18,7 @@ from leakgauge.privacy.estimate import (
     epsilon_gaussian_dp,
     largest_showable,
 )
-from leakgauge.privacy.threshold import (
+from leakgauge.privacy.many_runs import (
     choose_threshold,
     epsilon_objective,
     errors_at,

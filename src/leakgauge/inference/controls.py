@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from leakgauge.core.checks import InputError
-from leakgauge.data.altered import marked_users, shown, shuffled, shuffled_users
+from leakgauge.data.altered import marked_users, shuffled, shuffled_users, with_planted_secret
 from leakgauge.data.source import Source
 from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, USER
 from leakgauge.inference.spec import InferenceSpec
@@ -58,7 +58,7 @@ def _placebo(spec: InferenceSpec, source: Source) -> Variant:
 def _planted(spec: InferenceSpec, source: Source) -> Variant:
     words, data = [], source
     if set(spec.ask) != {USER}:
-        data, said = shown(data, str(spec.secret))
+        data, said = with_planted_secret(data, str(spec.secret))
         words.append(said)
     if USER in spec.ask:
         data = marked_users(data, str(spec.group or USER), seed=spec.seed)

@@ -2,8 +2,7 @@
 
 import math
 
-from leakgauge.results.metrics import Metric
-from leakgauge.results.model_metrics import OF_CLASSES, UTILITY
+from leakgauge.results.metrics import OF_CLASSES, UTILITY, Metric
 from leakgauge.results.scores import (
     ADVANTAGE,
     AUROC,

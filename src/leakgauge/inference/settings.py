@@ -11,7 +11,7 @@ from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
 from leakgauge.inference.catalog import HELP as ADVERSARIES_HELP
 from leakgauge.inference.catalog import NOTATION as ADVERSARIES_NOTATION
 from leakgauge.inference.words import COUNT_RULES, FLOOR, WITHIN
-from leakgauge.models.words import NETS
+from leakgauge.models.named import NETS
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
-from leakgauge.core.notation import Key, Notation
+from leakgauge.core.parsing import Key, Notation
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP, NOTATION
 from leakgauge.inversion.checking import check_data, check_ladder, check_update
@@ -26,7 +26,7 @@ from leakgauge.inversion.words import (
     SERVER_LR,
     STRONGEST,
 )
-from leakgauge.models.words import NETS
+from leakgauge.models.named import NETS
 from leakgauge.runs.setting import ATTACK, DATA, DEFENSE, RUN, TRAINING, Setting
 from leakgauge.runs.spec import NONE
 

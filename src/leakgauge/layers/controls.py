@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from leakgauge.core.checks import InputError
-from leakgauge.data.altered import shown, shuffled
+from leakgauge.data.altered import shuffled, with_planted_secret
 from leakgauge.data.source import Source
 from leakgauge.layers.spec import LayersSpec
 from leakgauge.runs.assessment import Controls, Variant
@@ -26,7 +26,7 @@ def controls(spec: LayersSpec, source: Source) -> Controls:
 
 def _planted(spec: LayersSpec, source: Source) -> Variant | str:
     try:
-        data, said = shown(source, str(spec.secret))
+        data, said = with_planted_secret(source, str(spec.secret))
     except InputError as error:
         return str(error)
     return Variant(spec, data, said)

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from leakgauge.results.information import NATS, entropy, information_told
+from leakgauge.results.information import NATS, entropy, information_lower_bound
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.scores import Judged
+from leakgauge.results.scores import ScoredTrials
 
 Floats = NDArray[np.float64]
 
@@ -20,7 +20,7 @@ VOTES_CAP_BITS = float(1 + np.log2(special.expit(1.0)))
 
 
 def v_information(
-    judged: Judged,
+    judged: ScoredTrials,
     log_prior: Floats,
     *,
     ignorant: bool = False,
@@ -51,12 +51,12 @@ def v_information(
         Mo et al., 2021, Eq. 7 and 13; Xu et al., ICLR 2020.
 
     >>> lp = np.log([[0.9, 0.1], [0.1, 0.9]] * 50)
-    >>> judged = Judged(np.arange(100) % 2, lp, np.arange(100) // 2)
+    >>> judged = ScoredTrials(np.arange(100) % 2, lp, np.arange(100) // 2)
     >>> found = v_information(judged, np.log([0.5, 0.5]), rng=np.random.default_rng(0))
     >>> round(found.value, 4)  # log 2 + log 0.9
     0.5878
     """
-    found = information_told(
+    found = information_lower_bound(
         judged, log_prior, rng=rng, replicates=replicates, confidence=confidence
     )
     found = replace(found, high=max(0.0, found.high))

@@ -2,8 +2,7 @@
 
 import math
 
-from leakgauge.results.metrics import Metric
-from leakgauge.results.model_metrics import UTILITY
+from leakgauge.results.metrics import UTILITY, Metric
 from leakgauge.results.scores import ADVANTAGE, AUROC, SUCCESS, TPR_AT_1_FPR
 
 INFORMATION = "v_information"

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.types import Params
-from leakgauge.gradients.factored.base import Factors
+from leakgauge.gradients.factored.base import Factors, WholeGradients
 from leakgauge.gradients.factored.convolution import ConvolutionFactors
 from leakgauge.gradients.factored.linear import LinearFactors
-from leakgauge.gradients.factored.whole import WholeGradients
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from leakgauge.membership.words import (
     PASSIVE,
     STRATEGIES,
 )
-from leakgauge.models.words import NETS
+from leakgauge.models.named import NETS
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec

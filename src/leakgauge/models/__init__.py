@@ -5,16 +5,17 @@ from typing import TYPE_CHECKING
 from leakgauge.core.lazy import attach
 
 if TYPE_CHECKING:
-    from leakgauge.models.cifar_alex_net import alexnet_cifar as alexnet_cifar
     from leakgauge.models.conv_stacks import alexnet as alexnet
+    from leakgauge.models.conv_stacks import alexnet_cifar as alexnet_cifar
+    from leakgauge.models.conv_stacks import cnn as cnn
     from leakgauge.models.conv_stacks import cnn_ccs24 as cnn_ccs24
+    from leakgauge.models.conv_stacks import slim as slim
     from leakgauge.models.conv_stacks import vgg11 as vgg11
-    from leakgauge.models.convolutional import cnn as cnn
     from leakgauge.models.dense_net import densenet as densenet
-    from leakgauge.models.idlg_net import lenet7 as lenet7
     from leakgauge.models.initialisation import SCHEMES as SCHEMES
     from leakgauge.models.initialisation import initialise as initialise
-    from leakgauge.models.lenet_dlg import lenet as lenet
+    from leakgauge.models.lenets import lenet as lenet
+    from leakgauge.models.lenets import lenet7 as lenet7
     from leakgauge.models.named import NETS as NETS
     from leakgauge.models.named import build as build
     from leakgauge.models.perceptron import fcnet as fcnet
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from leakgauge.models.resnet import resnet20 as resnet20
     from leakgauge.models.resnet import resnet50 as resnet50
     from leakgauge.models.resnet import resnet56 as resnet56
-    from leakgauge.models.slim_net import slim as slim
     from leakgauge.models.token_nets import alexnet_3fc as alexnet_3fc
     from leakgauge.models.token_nets import cnn_2 as cnn_2
     from leakgauge.models.token_nets import lenet_relu as lenet_relu
@@ -37,16 +37,16 @@ else:
         "ResNet": "resnet",
         "alexnet": "conv_stacks",
         "alexnet_3fc": "token_nets",
-        "alexnet_cifar": "cifar_alex_net",
+        "alexnet_cifar": "conv_stacks",
         "build": "named",
-        "cnn": "convolutional",
+        "cnn": "conv_stacks",
         "cnn_2": "token_nets",
         "cnn_ccs24": "conv_stacks",
         "densenet": "dense_net",
         "fcnet": "perceptron",
         "initialise": "initialisation",
-        "lenet": "lenet_dlg",
-        "lenet7": "idlg_net",
+        "lenet": "lenets",
+        "lenet7": "lenets",
         "lenet_relu": "token_nets",
         "load_weights": "weights",
         "mlp": "perceptron",
@@ -55,7 +55,7 @@ else:
         "resnet20": "resnet",
         "resnet50": "resnet",
         "resnet56": "resnet",
-        "slim": "slim_net",
+        "slim": "conv_stacks",
         "vgg11": "conv_stacks",
     }
     __getattr__, __dir__, __all__ = attach(

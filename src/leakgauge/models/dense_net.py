@@ -8,7 +8,7 @@ from leakgauge.core.checks import require
 from leakgauge.models.initialisation import initialise
 
 
-class Bottleneck(nn.Module):
+class DenseBottleneck(nn.Module):
     """Adds ``growth`` channels to its inputs."""
 
     def __init__(self, channels: int, growth: int) -> None:
@@ -51,11 +51,11 @@ def densenet(
         classes: outputs of the head (logits).
         side: height and width in pixels, at least 4.
         depth: number of layers, 6 k + 4.
-        growth: channels that a layer adds.
+        growth: channels that each layer adds.
         generator: draws the first weights by PyTorch's scheme.
 
     Raises:
-        InputError: the depth or the side does not fit.
+        InputError: the depth or the side is not allowed.
 
     References:
         Huang et al., Densely connected convolutional networks, CVPR 2017, Table 2 (depth 100,
@@ -72,7 +72,7 @@ def densenet(
         layers: list[nn.Module] = [nn.Conv2d(channels, width, 3, padding=1, bias=False)]
         for block in range(3):
             for _ in range((depth - 4) // 6):
-                layers.append(Bottleneck(width, growth))
+                layers.append(DenseBottleneck(width, growth))
                 width += growth
             if block < 2:
                 layers.append(Transition(width))

@@ -1,6 +1,6 @@
 """Named schemes for the first weights of a network.
 
-The leakage of an untrained network depends on its first weights, so a run always names a scheme.
+The leakage of an untrained network depends on its first weights, so every run names a scheme.
 """
 
 import math
@@ -21,11 +21,11 @@ _NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
 def initialise(model: Model, scheme: str = "pytorch", *, generator: torch.Generator) -> Model:
     """Return the model with new weights on the generator's device.
 
-    A model that is made on the ``meta`` device draws nothing from global randomness. Normalisation
-    layers are not random: weight 1, bias 0, running mean 0, running variance 1.
+    Make the model on the ``meta`` device, so that it draws nothing from global randomness.
+    Normalisation layers are not random: weight 1, bias 0, running mean 0, running variance 1.
 
     Args:
-        model: the model, which is changed; its linear and convolutional layers are random.
+        model: the model, changed in place; its linear and convolutional layers become random.
         scheme: one of ``SCHEMES``, where f is a layer's fan-in:
             ``"pytorch"``: weights and biases from U(-1/sqrt(f), 1/sqrt(f)), as PyTorch does;
             ``"he"``: weights from N(0, 2/f), biases 0 (He et al., ICCV 2015, by fan-in);
@@ -38,7 +38,7 @@ def initialise(model: Model, scheme: str = "pytorch", *, generator: torch.Genera
         generator: draws the weights.
 
     Raises:
-        InputError: the scheme is unknown or all zeros, or the model has other layers with weights.
+        InputError: the scheme is unknown or "zeros", or other layers of the model have weights.
 
     >>> model = initialise(nn.Linear(4, 2, device="meta"), generator=torch.Generator())
     >>> bool(model.weight.abs().max() <= 0.5)
@@ -60,7 +60,7 @@ def initialise(model: Model, scheme: str = "pytorch", *, generator: torch.Genera
             elif isinstance(module, _NORMS):
                 module.reset_parameters()
             else:
-                # Without this check such values would be whatever the memory holds.
+                # Without this check such values would be uninitialised memory.
                 own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
                 layer = f"{type(module).__name__} {name!r}"
                 require(not own, f"{layer} cannot be initialised; draw its weights yourself")

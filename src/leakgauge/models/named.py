@@ -1,22 +1,13 @@
-"""Networks for images by name."""
+"""Networks for images by name; importing this module loads no torch."""
 
 from collections.abc import Mapping
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING
 
 from leakgauge.core.checks import nearest, require
-from leakgauge.models.cifar_alex_net import SMALL, alexnet_cifar
-from leakgauge.models.conv_stacks import alexnet, cnn_ccs24, vgg11
-from leakgauge.models.convolutional import cnn
-from leakgauge.models.dense_net import densenet
-from leakgauge.models.idlg_net import lenet7
-from leakgauge.models.initialisation import initialise
-from leakgauge.models.lenet_dlg import lenet
-from leakgauge.models.perceptron import fcnet
-from leakgauge.models.resnet import resnet20, resnet50
-from leakgauge.models.slim_net import slim
-from leakgauge.models.token_nets import alexnet_3fc, cnn_2, lenet_relu, mlp_4
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 NETS: Mapping[str, str] = {
     "lenet7": "LeNet of Mo et al.: seven 5 x 5 convolutions of 12 channels, sigmoid",
@@ -33,7 +24,7 @@ NETS: Mapping[str, str] = {
     "vgg11": "VGG11 of Mo et al.: eight convolutions of 16 to 64 channels, three linear layers",
     "fcnet": "FCNet of Mo et al.: nine linear layers of width 32",
     "alexnet-cifar": "AlexNet of five convolutions, in the variant of Nasr et al. for 32 x 32",
-    "alexnet-cifar-small": "the same with 32 to 96 channels",
+    "alexnet-cifar-small": "AlexNet of Nasr et al. with 32 to 96 channels",
     "densenet": "DenseNet-BC of depth 100 and growth 12",
     "lenet-relu": "LeNet of DLG with ReLUs",
     "alexnet-3fc": "AlexNet of the privacy-token paper: five convolutions of 32 to 128 channels, "
@@ -52,8 +43,8 @@ def build(
     classes: int,
     side: int,
     init: str = "pytorch",
-    generator: torch.Generator,
-) -> nn.Module:
+    generator: "torch.Generator",
+) -> "nn.Module":
     """Return a network in eval mode.
 
     Args:
@@ -61,53 +52,63 @@ def build(
         channels: channels of an image ``[channels, side, side]``.
         classes: outputs of the head (logits).
         side: height and width in pixels.
-        init: the scheme of the first weights, one of ``SCHEMES``.
+        init: scheme of the first weights, one of ``SCHEMES``.
         generator: draws the first weights.
 
     Raises:
         InputError: the name or the scheme is unknown, or the images are too small.
 
+    >>> import torch
     >>> model = build("slim", channels=1, classes=2, side=8, generator=torch.Generator())
     >>> model.training, list(model(torch.zeros(3, 1, 8, 8)).shape)
     (False, [3, 2])
     """
+    import torch
+
+    from leakgauge.models.initialisation import initialise
+
     require(name in NETS, f"network {name!r} is not known{nearest(name, NETS)}")
-    # A generator of its own: the weights of the next line are replaced by those of the scheme, and
-    # so "pytorch" gives the weights of a direct call of the network's function.
-    unused = torch.Generator(generator.device)
-    model = _make(name, channels, classes, side, unused)
+    # The next line's weights are replaced by those of the scheme. With a separate generator,
+    # "pytorch" gives the weights of a direct call of the network's function.
+    model = _make(name, channels, classes, side, torch.Generator(generator.device))
     return initialise(model, init, generator=generator).eval()
 
 
 def _make(
-    name: str, channels: int, classes: int, side: int, generator: torch.Generator
-) -> nn.Module:
+    name: str, channels: int, classes: int, side: int, generator: "torch.Generator"
+) -> "nn.Module":
+    from leakgauge.models import conv_stacks, lenets, perceptron, resnet, token_nets
+    from leakgauge.models.dense_net import densenet
+
     if name == "resnet50":
-        return resnet50(classes, channels, generator=generator)
-    if name == "resnet20-4":
-        # Geiping et al. 2020, who name this network first, use torchvision's blocks and shortcut.
-        return resnet20(channels, classes, 64, shortcut="conv", generator=generator)
+        return resnet.resnet50(classes, channels, generator=generator)
     if name.startswith("resnet20"):
-        shortcut = "conv" if name == "resnet20-conv" else "pad"
-        return resnet20(channels, classes, shortcut=shortcut, generator=generator)
+        # Geiping et al. 2020, who name resnet20-4 first, use torchvision's blocks and shortcut.
+        width, shortcut = (
+            64 if name == "resnet20-4" else 16,
+            "pad" if name == "resnet20" else "conv",
+        )
+        return resnet.resnet20(channels, classes, width, shortcut=shortcut, generator=generator)
     if name == "alexnet-cifar-small":
-        return alexnet_cifar(channels, classes, side, widths=SMALL, generator=generator)
-    if name == "fcnet":
-        return fcnet(channels * side * side, classes, generator=generator)
-    if name == "mlp-4":
-        return mlp_4(channels * side * side, classes, generator=generator)
+        widths = conv_stacks.SMALL
+        return conv_stacks.alexnet_cifar(
+            channels, classes, side, widths=widths, generator=generator
+        )
+    if name in ("fcnet", "mlp-4"):
+        flat = perceptron.fcnet if name == "fcnet" else token_nets.mlp_4
+        return flat(channels * side * side, classes, generator=generator)
     network = {
-        "lenet": lenet,
-        "lenet7": lenet7,
-        "slim": slim,
-        "cnn": cnn,
-        "cnn-ccs24": cnn_ccs24,
-        "alexnet": alexnet,
-        "vgg11": vgg11,
-        "alexnet-cifar": alexnet_cifar,
+        "lenet": lenets.lenet,
+        "lenet7": lenets.lenet7,
+        "slim": conv_stacks.slim,
+        "cnn": conv_stacks.cnn,
+        "cnn-ccs24": conv_stacks.cnn_ccs24,
+        "alexnet": conv_stacks.alexnet,
+        "vgg11": conv_stacks.vgg11,
+        "alexnet-cifar": conv_stacks.alexnet_cifar,
         "densenet": densenet,
-        "lenet-relu": lenet_relu,
-        "alexnet-3fc": alexnet_3fc,
-        "cnn-2": cnn_2,
+        "lenet-relu": token_nets.lenet_relu,
+        "alexnet-3fc": token_nets.alexnet_3fc,
+        "cnn-2": token_nets.cnn_2,
     }[name]
     return network(channels, classes, side, generator=generator)

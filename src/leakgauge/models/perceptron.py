@@ -32,10 +32,10 @@ def mlp(
 
 
 def fcnet(inputs: int, classes: int, *, generator: torch.Generator) -> nn.Sequential:
-    """Return nine linear layers, all 32 wide but the last, for images and for tables.
+    """Return nine linear layers of width 32 (except the last), for images and for tables.
 
     Args:
-        inputs: the number of values of a record, which may have any shape.
+        inputs: number of values of a record, which may have any shape.
         classes: outputs of the head (logits).
         generator: draws the first weights by PyTorch's scheme.
 

@@ -1,7 +1,7 @@
 """Residual networks: ResNet20 for CIFAR's 32 x 32 and ResNet50 for ImageNet's 224 x 224.
 
-Their parameters have the names of torchvision. Call ``eval()`` before taking gradients: batch
-normalisation in training mode makes a record's gradient depend on the rest of its batch.
+Their parameters are named as in torchvision. Call ``eval()`` before taking gradients: in training
+mode batch normalisation makes a record's gradient depend on the rest of its batch.
 """
 
 from collections.abc import Mapping
@@ -120,8 +120,7 @@ class ResNet(nn.Module):
     """A first convolution, stages of residual blocks, the mean over pixels and a linear head.
 
     Attributes:
-        aliases: our names for the parts that other libraries name differently, for
-            ``load_weights``.
+        aliases: prefixes of other libraries and ours, for ``load_weights``.
     """
 
     aliases: ClassVar[Mapping[str, str]] = {"linear.": "fc."}
@@ -147,7 +146,7 @@ class ResNet(nn.Module):
 
 
 class _Basic(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut."""
+    """Two 3 x 3 convolutions, added to a shortcut."""
 
     def __init__(self, before: int, wide: int, *, stride: int, shortcut: str) -> None:
         super().__init__()
@@ -164,7 +163,7 @@ class _Basic(nn.Module):
 
 
 class _Bottleneck(nn.Module):
-    """Convolutions of 1 x 1, 3 x 3 and 1 x 1 beside a shortcut."""
+    """Convolutions of 1 x 1, 3 x 3 and 1 x 1, added to a shortcut."""
 
     def __init__(self, before: int, inner: int, *, stride: int) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
 """The networks of "Real-Time Privacy Risk Measurement with Privacy Tokens".
 
-The paper names their layers, and no width but the 768 outputs of the LeNet's convolutions. The
-widths, kernels and places of the poolings of the other three are ours.
+The paper names their layers, but only one width: the 768 outputs of the LeNet's convolutions. The
+widths, kernels and places of the poolings of the other three are ours. The arguments are those of
+``models.conv_stacks``.
 """
 
 import torch
@@ -9,7 +10,7 @@ from torch import nn
 
 from leakgauge.core.checks import require
 from leakgauge.models.initialisation import initialise
-from leakgauge.models.lenet_dlg import plain_stack
+from leakgauge.models.lenets import plain_stack
 from leakgauge.models.perceptron import mlp
 
 ALEX_CHANNELS = (32, 64, 128, 128, 128)
@@ -23,18 +24,9 @@ MLP_HIDDEN = (256, 128, 64)
 def lenet_relu(
     channels: int, classes: int, side: int = 32, *, generator: torch.Generator
 ) -> nn.Sequential:
-    """Return the LeNet of DLG with ReLUs in the place of sigmoids.
+    """Return the LeNet of DLG with ReLUs instead of sigmoids.
 
-    Of images of 32 x 32 the convolutions give 768 values.
-
-    Args:
-        channels: channels of an image ``[channels, side, side]``.
-        classes: outputs of the head (logits).
-        side: height and width in pixels, at least 4.
-        generator: draws the first weights by PyTorch's scheme.
-
-    Raises:
-        InputError: ``side`` is below 4.
+    Its convolutions give 768 values for 32 x 32 images. It needs 4 pixels or more.
 
     >>> model = lenet_relu(3, 10, generator=torch.Generator().manual_seed(0))
     >>> list(model[:7](torch.zeros(2, 3, 32, 32)).shape)
@@ -49,16 +41,7 @@ def alexnet_3fc(
     """Return five 3 x 3 convolutions, an adaptive average pooling and three linear layers.
 
     The convolutions have 32, 64, 128, 128 and 128 channels, and a max-pooling behind the first,
-    the second and the last. The adaptive pooling leaves 2 x 2 places.
-
-    Args:
-        channels: channels of an image ``[channels, side, side]``.
-        classes: outputs of the head (logits).
-        side: height and width in pixels, at least 16.
-        generator: draws the first weights by PyTorch's scheme.
-
-    Raises:
-        InputError: ``side`` is below 16.
+    the second and the last. The adaptive pooling leaves 2 x 2 places. It needs 16 pixels or more.
 
     >>> model = alexnet_3fc(3, 10, generator=torch.Generator().manual_seed(0))
     >>> list(model(torch.zeros(2, 3, 32, 32)).shape)
@@ -83,16 +66,8 @@ def cnn_2(
 ) -> nn.Sequential:
     """Return two 3 x 3 convolutions, each with a max-pooling, and two linear layers.
 
-    The convolutions have 16 and 32 channels; the embedding has 128 values.
-
-    Args:
-        channels: channels of an image ``[channels, side, side]``.
-        classes: outputs of the head (logits).
-        side: height and width in pixels, at least 4.
-        generator: draws the first weights by PyTorch's scheme.
-
-    Raises:
-        InputError: ``side`` is below 4.
+    The convolutions have 16 and 32 channels; the embedding has 128 values. It needs 4 pixels or
+    more.
 
     >>> model = cnn_2(3, 2, generator=torch.Generator().manual_seed(0))
     >>> list(model(torch.zeros(2, 3, 32, 32)).shape)
@@ -115,7 +90,7 @@ def mlp_4(inputs: int, classes: int, *, generator: torch.Generator) -> nn.Sequen
     The hidden layers have 256, 128 and 64 values.
 
     Args:
-        inputs: the number of values of a record, which may have any shape.
+        inputs: number of values of a record, which may have any shape.
         classes: outputs of the head (logits).
         generator: draws the first weights by PyTorch's scheme.
 

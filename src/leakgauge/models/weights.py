@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, nearest, require
-from leakgauge.core.tensors import require_plain
+from leakgauge.core.types import require_plain
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -21,7 +21,7 @@ _DAMAGED = (
     *(OSError, EOFError, RuntimeError, ValueError, TypeError, LookupError, AttributeError),
     struct.error,
 )
-_UNDER = ("state_dict", "model_state_dict")  # as training loops save them beside their state
+_UNDER = ("state_dict", "model_state_dict")  # keys of training loops
 _WRAPPER = "module."  # DataParallel puts it before every name
 
 
@@ -29,7 +29,7 @@ def load_weights(model: Model, path: Path | str) -> Model:
     """Return the model with the parameters and buffers of a file.
 
     Args:
-        model: the model, which is changed.
+        model: the model, changed in place.
         path: a file that ``read_state`` reads.
 
     Raises:
@@ -45,7 +45,7 @@ def load_weights(model: Model, path: Path | str) -> Model:
     known = model.state_dict()
     state = _renamed(read_state(path), getattr(model, "aliases", {}), known)
     what = f"weights {str(path)!r} do not fit {type(model).__name__}"
-    # It only counts batches; older files lack it, and normalisation in eval mode ignores it.
+    # num_batches_tracked: older files lack it, and normalisation in eval mode ignores it.
     needed = [name for name in known if not name.endswith("num_batches_tracked")]
     missing = [name for name in needed if name not in state]
     extra = [name for name in state if name not in known]
@@ -68,8 +68,8 @@ def read_state(path: Path | str) -> dict[str, Tensor]:
             all names start with ``module.``, they lose this prefix.
 
     Raises:
-        InputError: the file is missing, holds no tensors by name or would run code, or a value is
-            not finite.
+        InputError: the file is missing, does not hold tensors by name, would run code, or holds a
+            value that is not finite.
     """
     path = Path(path)
     what = f"weights {str(path)!r}"
@@ -86,7 +86,7 @@ def _read(path: Path, what: str) -> Any:
     try:
         return load_file(path)
     except (SafetensorError, OSError):
-        pass  # not safetensors, whatever the suffix says
+        pass  # not safetensors, regardless of the suffix
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of old formats
@@ -115,7 +115,7 @@ def _unwrapped(loaded: Any, what: str) -> dict[str, Tensor]:
 def _renamed(
     state: dict[str, Tensor], aliases: Mapping[str, str], known: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the state under the model's own names for its parts."""
+    """Return the state with the model's names in place of their aliases."""
 
     def own(name: str) -> str:
         for theirs, ours in aliases.items():

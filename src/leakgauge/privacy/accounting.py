@@ -1,4 +1,4 @@
-"""Epsilon of differential privacy for Gaussian noise: of one step and of a whole run.
+"""Epsilon of differential privacy for Gaussian noise: for one step and for a whole run.
 
 Neighbouring data sets differ by one record that is added or removed. One step of DP-SGD clips each
 record's gradient to the norm C and adds noise of standard deviation ``noise_multiplier * C`` to the
@@ -45,10 +45,10 @@ class Epsilon:
     """An (epsilon, delta) guarantee.
 
     Attributes:
-        value: epsilon; infinite where the accountant has no finite bound.
-        delta: the probability with which the guarantee may fail.
+        value: epsilon; infinite if the accountant has no finite bound.
+        delta: probability with which the guarantee may fail.
         method: ``"classic"``, ``"gaussian"``, ``"rdp"`` or ``"pld"``.
-        valid: False where the formula was used outside the range in which it is proven.
+        valid: False if the formula was used outside the range in which it is proven.
     """
 
     value: float
@@ -134,11 +134,11 @@ def epsilon_passes(
     most the mean of the deltas over the number of epochs in which it is in that batch.
 
     Args:
-        noise_multiplier: of a full batch; see ``noise_multiplier_of``.
+        noise_multiplier: noise multiplier of a full batch; see ``noise_multiplier_of``.
         passes: T, number of epochs.
         delta: in (0, 1).
-        last_multiplier: of the smaller batch; None where all are full.
-        last_share: probability that a record is in it, independent in each epoch.
+        last_multiplier: noise multiplier of the smaller batch; None if all batches are full.
+        last_share: probability that a record is in the smaller batch, independent in each epoch.
 
     >>> round(epsilon_passes(2.0, 4, 1e-5).value, 3), round(epsilon_gaussian(1, 1, 1e-5).value, 3)
     (4.377, 4.377)
@@ -203,7 +203,7 @@ def noise_multiplier_of(sigma: float, clip: float, batch_size: int) -> float:
         sigma: as in the paper, before it is divided by sqrt(k).
         clip: C, the norm to which each record's gradient is clipped.
         batch_size: k, number of gradients in the mean (under Poisson sampling the expected number,
-            by which the sum is always divided).
+            which always divides the sum).
 
     >>> noise_multiplier_of(0.1, clip=2.0, batch_size=16)
     0.2
@@ -227,7 +227,7 @@ def epsilon_composed(
 ) -> Epsilon:
     """Return the epsilon of a whole run of DP-SGD, by the accountants of dp-accounting.
 
-    It holds where each step draws every record independently with probability ``sampling_rate``
+    It holds if each step draws every record independently with probability ``sampling_rate``
     (Poisson sampling) and adds fresh noise. Batches of a shuffled epoch are drawn differently, and
     their epsilon can be larger.
 
@@ -271,7 +271,7 @@ def epsilon_composed(
 
 
 def accountants_installed() -> bool:
-    """Return whether dp-accounting is installed, which ``epsilon_composed`` needs."""
+    """Return whether dp-accounting is installed, as ``epsilon_composed`` requires."""
     return importlib.util.find_spec("dp_accounting") is not None
 
 
@@ -307,7 +307,7 @@ def _training(noise_multiplier: float, sampling_rate: float, steps: int) -> "dp_
 
 @contextmanager
 def _muted() -> Iterator[None]:
-    """Mute the warnings that a Renyi order is left out: the other orders give epsilon."""
+    """Mute warnings about omitted Renyi orders: the other orders give epsilon."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -318,7 +318,7 @@ def _muted() -> Iterator[None]:
 
 
 def _log_delta(epsilon: float, mu: float) -> float:
-    """Return log(delta); the scaled erfcx keeps its digits where exp(epsilon) overflows."""
+    """Return log(delta); the scaled erfcx stays precise where exp(epsilon) overflows."""
     z = mu / 2 - epsilon / mu
     lost = special.erfcx((mu / 2 + epsilon / mu) / math.sqrt(2))
     if z > 0:

@@ -1,7 +1,7 @@
 """Bounds on the success of any adversary, given how much information a gradient carries.
 
-A bound is a certificate only where the information is *known* (``privacy.information``): from the
-channel itself, or from a limit that holds for every input. A measured success
+A bound is a certificate only if the information is *known* (``privacy.information``): because the
+channel is known, or because a limit holds for every input. A measured success
 (``information_from_success``) bounds the information from below and certifies nothing.
 
 Ours (``success_bound``) rests on the data-processing inequality: an adversary whose guess succeeds
@@ -9,7 +9,7 @@ with probability s, where guessing without the gradient succeeds with probabilit
 the binary divergence d(s || q) = s log(s/q) + (1-s) log((1-s)/(1-q)). The paper's rests on Fano's
 inequality (Eq. 5), which knows the secret by its entropy. For a uniform secret, q = 1/m, they are
 the same: d(s || 1/m) = log m - h(1-s) - (1-s) log(m-1). For an uneven one neither is always
-smaller: ours is without any information, the paper's where nearly all of the entropy gets through.
+smaller: ours is without any information, the paper's if nearly all of the entropy gets through.
 ``smallest_success_bound`` takes the smaller. All logarithms are natural, all information is in
 nats.
 
@@ -136,10 +136,10 @@ def error_bound_paper(information_nats: float, prior: ArrayLike) -> float:
         prior: ``[m]``, the secret's probabilities; more than 2 are above 0.
 
     Returns:
-        Below 0 where it is vacuous.
+        A number; below 0 the bound is vacuous.
 
     Raises:
-        InputError: there are 2 values, where log(m - 1) is 0.
+        InputError: the secret has 2 values, for which log(m - 1) is 0.
 
     >>> round(error_bound_paper(0.1, [0.4, 0.3, 0.2, 0.1]), 5)
     0.44302
@@ -167,8 +167,8 @@ def advantage_bound_paper(information_nats: float, prior: ArrayLike) -> float:
         prior: as for ``error_bound_paper``.
 
     Returns:
-        Above 0 even without any information; above 1 where it is vacuous, from
-        ``I = H(a) - log 2`` on.
+        A number above 0, even without any information; above 1, from ``I = H(a) - log 2`` on, the
+        bound is vacuous.
 
     Raises:
         InputError: as for ``error_bound_paper``.
@@ -209,7 +209,7 @@ def information_from_success(
 
 
 def describe_bound(information_nats: float, prior: ArrayLike) -> str:
-    """Return ``smallest_success_bound`` in plain words, also where it is vacuous.
+    """Return ``smallest_success_bound`` as a sentence, also if it is vacuous.
 
     Args:
         information_nats: as for ``success_bound``.

@@ -7,10 +7,10 @@ two guarantees:
 - *channel*, about the secret of a whole batch (``information``, ``bounds``): the clipped mean lies
   in a ball of radius C, and noise of the standard deviation s in each of D coordinates lets at most
   ``D/2 log(1 + C^2 / (D s^2))`` nats through (the *capacity*). A secret of m values moves the mean
-  by at most 2 C, which limits what is told of it whatever D is (the *sensitivity*). The smaller one
-  counts. The noise is fresh in each round and independent of all else, so R rounds let at most R
-  times as much through, by the chain rule. This holds for every secret of the batch and every
-  adversary, whatever else it knows.
+  by at most 2 C, which limits the information about it for any D (the *sensitivity*). The smaller
+  limit counts. The noise is fresh in each round and independent of all else, so R rounds let at
+  most R times as much through, by the chain rule. This holds for every secret of the batch and
+  every adversary, whatever else it knows.
 
 References:
     Li et al., CCS 2024, section 6.3.
@@ -47,7 +47,7 @@ from leakgauge.privacy.information import (
 Plain = dict[str, Any]
 
 LEAST = 1e-6
-"""A smaller noise multiplier counts as no noise: its epsilon is beyond 10^11."""
+"""Smallest noise multiplier that counts as noise; below, epsilon exceeds 10^11."""
 
 UNIT = "record, added or removed"
 UNLIMITED = (
@@ -61,7 +61,7 @@ NO_NOISE = "Without noise epsilon is infinite, and a gradient may carry any amou
 NOT_VALID = "not valid above 1: the formula is proven for an epsilon of at most 1 only"
 SAMPLED = (
     "by dp-accounting, as if each step drew every record independently (Poisson sampling); the "
-    "batches of a shuffled epoch are drawn differently, and this is no guarantee for them"
+    "batches of a shuffled epoch are drawn differently, so it does not hold for them"
 )
 UNSAMPLED = (
     "each record is in one batch of each round, and the secrecy of its batch gains nothing; "
@@ -102,17 +102,17 @@ def guarantees(
     """Return the guarantees of a defense that need no measurement, as JSON values.
 
     Args:
-        release: clip norm and noise of the defense; None if it limits nothing.
+        release: clip norm and noise of the defense; None for a defense without them.
         batch_size: k, records of a batch.
         records: n, number of private training records.
         rounds: R; each passes once over the records.
         parameters: D, coordinates of a gradient.
-        prior: ``[m]``, the probabilities of the secret's values.
-        delta: of epsilon.
+        prior: probabilities of the secret's values ``[m]``.
+        delta: probability with which epsilon may fail.
 
     Returns:
         ``{"epsilon": {...} | None, "channel": {...} | None, "note": str}``. Infinite values
-        are None, and a note gives the reason; the note is empty where both guarantees exist.
+        are None, and a note gives the reason; the note is empty if both guarantees exist.
 
     >>> run = dict(batch_size=16, records=1600, rounds=1, parameters=9, prior=(0.5, 0.5))
     >>> known = guarantees(Release(clip=1.0, noise_std=2.0), **run)
@@ -139,7 +139,7 @@ def guarantees(
 
 
 def _channel(capacity: float, sensitivity: float, rounds: int, prior: Sequence[float]) -> Plain:
-    """Return both limits of a round's information, and what the smaller one bounds."""
+    """Return both limits of a round's information, and the bounds from the smaller one."""
     nats = min(capacity, sensitivity)
     total, guess = rounds * nats, float(possible(prior).max())
     success = smallest_success_bound(total, prior)
@@ -163,7 +163,7 @@ def _advantage(success: float, guess: float) -> float:
 
 
 def _paper(nats: float, prior: Sequence[float]) -> Plain:
-    """Return the bound of the paper's Eq. 7; of 2 values that of Eq. 5, with a note."""
+    """Return the bound of the paper's Eq. 7, or for 2 values that of Eq. 5 with a note."""
     p = possible(prior)
     if len(p) > 2:
         return {"value": advantage_bound_paper(nats, p), "note": ""}
@@ -171,7 +171,7 @@ def _paper(nats: float, prior: Sequence[float]) -> Plain:
 
 
 def _epsilon(multiplier: float, batch_size: int, records: int, rounds: int, delta: float) -> Plain:
-    """Return epsilon of one step of a full batch and of the whole run."""
+    """Return the epsilon of one step with a full batch and of the whole run."""
     rate, steps = min(1.0, batch_size / records), rounds * math.ceil(records / batch_size)
     known: Plain = {
         "delta": delta,

@@ -1,4 +1,4 @@
-"""What canaries show of a training with differential privacy, beside what its accountant claims."""
+"""Audit differential privacy with canaries: what they show against what the accountant claims."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from leakgauge.privacy.estimate import (
     epsilon_gaussian_dp,
     epsilon_of_mu,
 )
-from leakgauge.privacy.many_runs import Run, errors_of, scores_of
+from leakgauge.privacy.many_runs import ScoredRun, errors_of, scores_of
 from leakgauge.privacy.one_run import (
     Guesses,
     epsilon_one_run,
@@ -34,16 +34,15 @@ GAUSSIAN = "Gaussian noise"
 
 @dataclass(frozen=True)
 class LowerBound:
-    """An epsilon that canaries show.
+    """A lower bound of epsilon from canaries.
 
     Attributes:
-        method: how it is computed.
-        holds_for: ``"any mechanism"``, or ``"Gaussian noise"`` where the bound takes the errors to
-            be those of such noise.
+        method: name of the method.
+        holds_for: ``"any mechanism"``, or ``"Gaussian noise"`` if the bound assumes such noise.
         value: the point estimate.
         low: epsilon is at least this number, with the audit's confidence.
         most: the largest ``low`` that this number of canaries or runs can show.
-        n: number of canaries, or of runs that are judged.
+        n: number of canaries, or of evaluated runs.
     """
 
     method: str
@@ -60,15 +59,14 @@ class DpAudit:
 
     Attributes:
         claim: epsilon of the accountant, at several deltas.
-        confidence: one-sided, of each bound and of each test on its own.
-        bounds: epsilon is at least these, at the claim's delta.
-        refuted_by: which tests of the claim fail; empty where none does.
-        p_value: of the claim in one run; None without one.
-        guesses: of one run; None without one.
-        errors: of many runs, at the threshold that contradicts the claim most; None without them.
-        smallest_seen: the smallest epsilon of Gaussian noise at which one run would refute the
-            claim if canaries were guessed as well as expected; None where no guesses suffice, or
-            there is no such run.
+        confidence: one-sided confidence of each single bound and test.
+        bounds: lower bounds of epsilon at the claim's delta.
+        refuted_by: tests that refute the claim.
+        p_value: p-value of the claim in one run; None without such a run.
+        guesses: guesses of one run; None without such a run.
+        errors: errors of many runs, at the threshold that contradicts the claim most, or None.
+        smallest_seen: smallest epsilon of Gaussian noise with which one run refutes the claim if
+            canaries are guessed as well as expected; None if no guesses suffice.
     """
 
     claim: Profile
@@ -82,12 +80,12 @@ class DpAudit:
 
     @property
     def flagged(self) -> bool:
-        """Whether the canaries refute the claim, at any delta at which it was read."""
+        """Whether the canaries refute the claim at any of its deltas."""
         return bool(self.refuted_by)
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """The result of the audit in one sentence."""
         claimed = f"the claimed epsilon {self.claim.epsilon:.3g} at delta {self.claim.delta:g}"
         if self.flagged:
             tests = " and by ".join(self.refuted_by)
@@ -101,11 +99,11 @@ class DpAudit:
         return f" One run would have missed an epsilon below about {self.smallest_seen:.3g}."
 
     def beside(self, other: "DpAudit") -> "DpAudit":
-        """Return one audit with the bounds of both; it is flagged where one of them is.
+        """Return an audit with the bounds of both; it is flagged if either is.
 
         Args:
-            other: of the same claim, from many runs where this one is from one run, or the
-                other way round.
+            other: audit of the same claim: from many runs if this one is from one run, or
+                vice versa.
 
         Raises:
             InputError: the claims differ.
@@ -126,13 +124,13 @@ class DpAudit:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; infinite ones are None."""
+        """Return plain values, with None for infinite ones."""
         plain = {**asdict(self), "flagged": self.flagged, "verdict": self.verdict}
         plain["claim"]["epsilon"] = self.claim.epsilon
         return _finite(json.loads(json.dumps(plain)))  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
-        """A table and the verdict."""
+        """Return a table and the verdict."""
         rows = [
             ("epsilon", "holds for", "estimate", f"at least ({self.confidence:.0%})", "could show"),
             ("claimed by the accountant", "", f"{self.claim.epsilon:.3g}", "", ""),
@@ -160,12 +158,12 @@ def audit_one_run(
     """Return what the canaries of one run show.
 
     Args:
-        scores: of the canaries ``[m]``; larger ones speak for in.
-        included: which were in ``[m]``, by independent fair coins.
-        claim: of the accountant.
-        guesses: how many canaries are guessed, half of them in. None takes the number at which
-            the smallest violation of the claim is seen. Choose another one before the run.
-        confidence: with which a true claim is not refuted.
+        scores: scores of the canaries ``[m]``; larger scores suggest that a canary was in.
+        included: whether each canary was in ``[m]``, by independent fair coins.
+        claim: claim of the accountant.
+        guesses: number of canaries to guess, half of them as in. None takes the number that detects
+            the smallest violation of the claim. Choose another one before the run.
+        confidence: probability that a true claim is not refuted.
 
     References:
         Steinke et al., 2023; Mahloujifar et al., 2025.
@@ -214,9 +212,9 @@ def audit_many_runs(
 
     Args:
         out: scores of independent runs without a record ``[n]``.
-        inside: with it ``[k]``; larger ones speak for in.
-        claim: of the accountant.
-        confidence: with which a true claim is not refuted.
+        inside: scores of runs with it ``[k]``; larger scores suggest that it was in.
+        claim: claim of the accountant.
+        confidence: probability that a true claim is not refuted.
     """
     found, delta = errors_of(out, inside, claim, confidence=confidence), claim.delta
     best = Errors(0, 0, found.claim.negatives, found.claim.positives)
@@ -245,16 +243,16 @@ def audit_many_runs(
 
 
 def audit_runs(
-    run: Run, claim: Profile, *, runs: int, seed: int = 0, confidence: float = 0.99
+    run: ScoredRun, claim: Profile, *, runs: int, seed: int = 0, confidence: float = 0.99
 ) -> DpAudit:
-    """Return what many runs show, half of them with one record more.
+    """Return what many runs show, half of them with one additional record.
 
     Args:
-        run: (whether the record is in, seed) -> score of a whole run; larger ones speak for in.
-        claim: of the accountant.
-        runs: number of runs, even. Half of them choose thresholds, the other half is judged.
-        seed: each run gets one of its own.
-        confidence: with which a true claim is not refuted.
+        run: (whether the record is in, seed) -> score of a run; larger scores suggest "in".
+        claim: claim of the accountant.
+        runs: even number of runs; half of them choose thresholds, the others are evaluated.
+        seed: seed from which each run derives its seed.
+        confidence: probability that a true claim is not refuted.
 
     >>> import random
     >>> flip = lambda member, seed: random.Random(seed).gauss(float(member), 10.0)

@@ -27,7 +27,7 @@ class Errors:
         positives: trials under H1.
 
     Raises:
-        InputError: there are no trials, or more errors than trials.
+        InputError: a number of trials is 0, or smaller than its errors.
     """
 
     false_positives: int
@@ -36,10 +36,14 @@ class Errors:
     positives: int
 
     def __post_init__(self) -> None:
-        pairs = (self.false_positives, self.negatives), (self.false_negatives, self.positives)
-        for wrong, of in pairs:
+        for wrong, of in self.pairs:
             require_count(of, "number of trials")
             require(0 <= wrong <= of, f"{wrong} errors in {of} trials; expected 0 to {of}")
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Errors and trials under H0, then under H1."""
+        return (self.false_positives, self.negatives), (self.false_negatives, self.positives)
 
     @property
     def trials(self) -> int:
@@ -51,14 +55,13 @@ def epsilon_clopper_pearson(errors: Errors, delta: float, *, confidence: float =
     """Return the epsilon that a test shows: the larger of both orders of the errors.
 
     Args:
-        errors: of a test that was chosen on other trials.
+        errors: errors of a test that was chosen on other trials.
         delta: in [0, 1).
-        confidence: each error's Clopper-Pearson interval is two-sided with it, so that both
-            upper ends hold together with this confidence at least, and with them ``low``.
+        confidence: two-sided confidence of each error's Clopper-Pearson interval, so that both
+            upper ends, and with them ``low``, hold together with at least this confidence.
 
     Returns:
-        ``value`` counts an error that never happened as one that happened once; ``high`` is
-        infinite where there was none.
+        An estimate. ``value`` counts zero errors as one error; ``high`` is then infinite.
 
     References:
         Jagielski, Ullman and Oprea, Auditing Differentially Private Machine Learning, 2020.
@@ -68,18 +71,18 @@ def epsilon_clopper_pearson(errors: Errors, delta: float, *, confidence: float =
     (4.54, inf)
     """
     require_share(delta)
-    bounds = [clopper_pearson(*pair, confidence) for pair in _pairs(errors)]
-    (fpr, least_fpr), (fnr, least_fnr) = ((wrong / of, 1 / of) for wrong, of in _pairs(errors))
+    bounds = [clopper_pearson(*pair, confidence) for pair in errors.pairs]
+    (fpr, least_fpr), (fnr, least_fnr) = ((wrong / of, 1 / of) for wrong, of in errors.pairs)
     value = epsilon_of_errors(fpr, fnr, delta, least=(least_fpr, least_fnr))
     low, high = (epsilon_of_errors(bounds[0][end], bounds[1][end], delta) for end in (1, 0))
     return Estimate(value, low, high, errors.trials, confidence)
 
 
 def mu_clopper_pearson(errors: Errors, *, confidence: float = 0.95) -> Estimate:
-    """Return the mu that a test shows: it errs as the best test of N(0, 1) against N(mu, 1).
+    """Return mu such that the best test of N(0, 1) against N(mu, 1) has the same errors.
 
     Args:
-        errors: of a test that was chosen on other trials.
+        errors: errors of a test that was chosen on other trials.
         confidence: as for ``epsilon_clopper_pearson``.
 
     Returns:
@@ -92,8 +95,8 @@ def mu_clopper_pearson(errors: Errors, *, confidence: float = 0.95) -> Estimate:
     >>> round(mu_clopper_pearson(Errors(308538, 308538, 10**6, 10**6)).value, 4)
     1.0
     """
-    bounds = [clopper_pearson(*pair, confidence) for pair in _pairs(errors)]
-    value = mu_of_errors(*(max(wrong, 1) / of for wrong, of in _pairs(errors)))
+    bounds = [clopper_pearson(*pair, confidence) for pair in errors.pairs]
+    value = mu_of_errors(*(max(wrong, 1) / of for wrong, of in errors.pairs))
     low, high = (mu_of_errors(bounds[0][end], bounds[1][end]) for end in (1, 0))
     return Estimate(value, low, high, errors.trials, confidence)
 
@@ -102,10 +105,10 @@ def epsilon_gaussian_dp(errors: Errors, delta: float, *, confidence: float = 0.9
     """Return the exact epsilon of the Gaussian mechanism whose mu the test shows.
 
     It is larger than ``epsilon_clopper_pearson`` because it assumes Gaussian noise, as the
-    mechanism claims. Where ``low`` is above the claimed epsilon, the claim is refuted.
+    mechanism claims. If ``low`` is above the claimed epsilon, the claim is refuted.
 
     Args:
-        errors: of a test that was chosen on other trials.
+        errors: errors of a test that was chosen on other trials.
         delta: in (0, 1).
         confidence: as for ``epsilon_clopper_pearson``.
 
@@ -119,7 +122,7 @@ def epsilon_gaussian_dp(errors: Errors, delta: float, *, confidence: float = 0.9
 
 
 def epsilon_of_mu(mu: float, delta: float) -> float:
-    """Return ``epsilon_gaussian`` at sensitivity mu and sigma 1; 0 where delta covers the shift.
+    """Return ``epsilon_gaussian`` at sensitivity mu and sigma 1; 0 if delta covers the shift.
 
     >>> epsilon_of_mu(1e-16, 1e-5), round(epsilon_of_mu(1.0, 1e-5), 3)
     (0.0, 4.377)
@@ -134,12 +137,12 @@ def largest_showable(trials: int, delta: float, *, confidence: float = 0.95) -> 
     """Return ``epsilon_clopper_pearson`` for trials without a single error.
 
     Args:
-        trials: half of them under each hypothesis.
+        trials: number of trials, half of them under each hypothesis.
         delta: in [0, 1).
-        confidence: of the interval.
+        confidence: two-sided.
 
     Raises:
-        InputError: the trials are so few that even then the lower bound is 0.
+        InputError: the lower bound of so few trials is 0 even without an error.
 
     >>> most = largest_showable(5000, 1e-5)
     >>> round(most.value, 2), round(most.low, 2)
@@ -169,7 +172,7 @@ def epsilon_of_errors(
         fpr: false positive rate.
         fnr: false negative rate.
         delta: in [0, 1).
-        least: rates below these count as these where they are divided by, (FPR, FNR).
+        least: smallest (FPR, FNR) used as divisors.
     """
     return max(
         0.0,
@@ -191,13 +194,6 @@ def mu_of_errors(fpr: float, fnr: float) -> float:
     return max(0.0, float(-special.ndtri(fpr) - special.ndtri(fnr)))
 
 
-def _pairs(errors: Errors) -> tuple[tuple[int, int], tuple[int, int]]:
-    return (
-        (errors.false_positives, errors.negatives),
-        (errors.false_negatives, errors.positives),
-    )
-
-
 def _half(trials: int) -> int:
     require_count(trials, "number of trials")
     require(trials >= 2, f"number of trials is {trials}; expected 2 or more, half for each version")
@@ -205,9 +201,5 @@ def _half(trials: int) -> int:
 
 
 def require_share(delta: float) -> None:
-    """Refuse a delta outside of [0, 1).
-
-    Raises:
-        InputError: it is outside.
-    """
+    """Raise ``InputError`` for a delta outside of [0, 1)."""
     require(0 <= delta < 1, f"delta is {delta:g}; expected a probability below 1")

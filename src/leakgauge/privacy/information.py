@@ -1,8 +1,8 @@
-"""How much information about a secret gets through a channel, in nats: known, or at most.
+"""Information about a secret that gets through a channel, in nats: exact values and upper limits.
 
 The information is *known* for a discrete channel (``mutual_information``). Gaussian noise limits it
-for every distribution of gradients: by their power (``gaussian_channel_information``), and by how
-far the secret can move them (``sensitivity_information``). All logarithms are natural.
+for every distribution of gradients: through their power (``gaussian_channel_information``), and
+through how far the secret can move them (``sensitivity_information``). All logarithms are natural.
 
 References:
     Li et al., CCS 2024, section 6.3.
@@ -28,7 +28,7 @@ def mutual_information(channel: ArrayLike, prior: ArrayLike) -> float:
         prior: ``[m]``, the secret's probabilities.
 
     Returns:
-        Between 0 and the entropy of the prior.
+        A number between 0 and the entropy of the prior.
 
     Raises:
         InputError: the shapes do not fit, or numbers are not probabilities.
@@ -82,7 +82,7 @@ def gaussian_channel_information(power: float, sigma: float, dimensions: int) ->
 
 
 def sensitivity_information(sensitivity: float, sigma: float, prior: ArrayLike) -> float:
-    """Return the most that one release tells of a secret that moves it by at most ``sensitivity``.
+    """Return the largest information about a secret in a release that it moves by ``sensitivity``.
 
     ``(m-1)/2 log(1 + (1 - sum_a P(a)^2) Delta^2 / (2 (m-1) sigma^2))``, whatever the dimension of
     the gradient: most of it is noise that the secret does not touch.
@@ -92,11 +92,12 @@ def sensitivity_information(sensitivity: float, sigma: float, prior: ArrayLike) 
     is half of ``sum_ab P(a) P(b) ||g_a - g_b||^2``, hence at most
     ``(1 - sum_a P(a)^2) Delta^2 / 2``. The capacity of m - 1 dimensions with that power is the
     bound. What is not fixed (the records, given the secret) changes nothing: the information is
-    convex in the channel, so a mixture of such channels carries no more than the best of them. Of
-    later rounds the same holds given what the adversary saw before: the bound is concave in the
-    posterior, whose mean is the prior. So R rounds with fresh noise tell at most R times as much.
+    convex in the channel, so a mixture of such channels carries no more than the best of them. The
+    same holds for later rounds, given what the adversary saw before: the bound is concave in the
+    posterior, and the mean posterior is the prior. So R rounds with fresh noise carry at most R
+    times as much.
 
-    By ``log(1 + x) <= x`` it is at most half of the mean divergence of two values' releases,
+    Because ``log(1 + x) <= x``, it is at most half of the mean divergence of two values' releases,
     ``sum_ab P(a) P(b) KL(p_a || p_b) <= (1 - sum_a P(a)^2) Delta^2 / (2 sigma^2)``.
 
     The paper names a theorem of Guo et al. for bounded sensitivity, without its statement. The
@@ -107,7 +108,7 @@ def sensitivity_information(sensitivity: float, sigma: float, prior: ArrayLike) 
         sensitivity: Delta, the largest l2 distance between the noiseless releases of two values of
             the secret with all else fixed. Gradients clipped to the norm C give 2 C.
         sigma: standard deviation of the noise on each coordinate of the release.
-        prior: ``[m]``, the secret's probabilities.
+        prior: the secret's probabilities ``[m]``.
 
     Raises:
         InputError: a number is out of range, or the prior has a single possible value.
@@ -140,16 +141,16 @@ def entropy(prior: ArrayLike) -> float:
 
 
 def possible(prior: ArrayLike) -> Floats:
-    """Return the probabilities of the values that are possible at all, at least two.
+    """Return the probabilities above 0, at least two.
 
     Raises:
-        InputError: the numbers are no probabilities, or a single value is possible.
+        InputError: the numbers are not probabilities, or a single value is possible.
     """
     p = probabilities(prior, "prior", dimensions=1)
     values: Floats = p[p > 0]
     require(
         len(values) > 1,
-        "the prior leaves one value of the secret only; there is nothing to infer",
+        "the prior leaves only one value of the secret; an adversary has nothing to infer",
     )
     return values
 
@@ -158,8 +159,8 @@ def probabilities(values: ArrayLike, name: str, *, dimensions: int) -> Floats:
     """Return checked probabilities, divided by their sums to remove rounding errors.
 
     Args:
-        values: ``[m]`` or ``[m, k]``, whose rows are distributions.
-        name: of the values, for refusals.
+        values: ``[m]``, or ``[m, k]`` with one distribution per row.
+        name: name of the values, for messages.
         dimensions: 1 or 2.
 
     Raises:

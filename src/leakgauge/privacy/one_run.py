@@ -1,9 +1,9 @@
-"""Lower bounds of epsilon from a single run, in which many canaries were in or out by own coins.
+"""Lower bounds of epsilon from a single run with many canaries, each in or out by a fair coin.
 
 Each of m canaries is in the data with probability 1/2, independently. The auditor sees what the
-mechanism releases, and guesses of r of them whether they were in. Differential privacy for one
-record bounds how many of these guesses are correct, so that many correct ones refute it. No model
-of the mechanism enters; the bounds hold however canaries disturb each other.
+mechanism releases, and guesses for r canaries whether they were in. Differential privacy for one
+record bounds how many of these guesses are correct, so that many correct ones refute it. The bounds
+need no model of the mechanism, and hold however canaries disturb each other.
 
 The number of guesses must not depend on which canaries were in.
 
@@ -34,20 +34,20 @@ from leakgauge.privacy.profile import (
 LARGEST_EPSILON = 700.0
 LARGEST_MU = 40.0
 _SIDE = 64
-"""Values that a search tries at once; each round narrows it by this factor."""
+"""Number of values that a search tries at once; each round narrows the range by this factor."""
 
 
 @dataclass(frozen=True)
 class Guesses:
-    """How many guesses on canaries were correct.
+    """The number of correct guesses on canaries.
 
     Attributes:
-        canaries: m, each in with probability 1/2.
-        made: r, number of guesses; on the others the auditor abstained.
-        correct: v.
+        canaries: m, number of canaries, each in with probability 1/2.
+        made: r, number of guesses; the auditor abstained on the others.
+        correct: v, number of correct guesses.
 
     Raises:
-        InputError: there are no guesses, or more than canaries, or more correct ones than guesses.
+        InputError: the number of guesses is 0, above ``canaries``, or below ``correct``.
     """
 
     canaries: int
@@ -68,11 +68,11 @@ class Guesses:
 
 
 def guess(scores: Floats, included: NDArray[np.bool_], made: int) -> Guesses:
-    """Return how many guesses are correct: the highest scores are guessed in, the lowest out.
+    """Return the number of correct guesses, with the highest scores guessed in, the lowest out.
 
     Args:
-        scores: of the canaries ``[m]``; larger ones speak for in.
-        included: which were in ``[m]``.
+        scores: scores of the canaries ``[m]``; larger scores suggest that a canary was in.
+        included: whether each canary was in ``[m]``.
         made: r, half of them (rounded up) on the highest scores. Equal scores keep their order.
 
     >>> guess(np.array([0.1, 3.0, -2.0, 0.5]), np.array([True, True, False, True]), 2)
@@ -97,7 +97,7 @@ def p_value_one_run(guesses: Guesses, epsilon: float, delta: float) -> float:
     successes in r trials of rate ``exp(epsilon) / (1 + exp(epsilon))``.
 
     Args:
-        guesses: of the run.
+        guesses: guesses of the run.
         epsilon: at least 0.
         delta: in [0, 1).
 
@@ -119,10 +119,10 @@ def p_value_one_run(guesses: Guesses, epsilon: float, delta: float) -> float:
 
 
 def epsilon_one_run(guesses: Guesses, delta: float, *, confidence: float = 0.99) -> float:
-    """Return the epsilon that one run shows at least, with a confidence; 0 where it shows none.
+    """Return a lower bound of epsilon from one run; 0 if the run shows none.
 
     Args:
-        guesses: of the run.
+        guesses: guesses of the run.
         delta: in [0, 1).
         confidence: one-sided: the bound is too large with probability ``1 - confidence`` at most.
 
@@ -152,18 +152,17 @@ def epsilon_one_run(guesses: Guesses, delta: float, *, confidence: float = 0.99)
 def refuted(
     guesses: Guesses, least: LeastFalsePositives, significance: Floats | float
 ) -> NDArray[np.bool_]:
-    """Return whether so many correct guesses have a probability below a significance.
+    """Return whether the probability of so many correct guesses is below a significance.
 
     Let p_i be the probability of exactly i correct guesses, a_i = sum of (j / m) p_j over j >= i,
     b_i the same of ((r - j) / m) p_j. Taking one canary in or out turns a correct guess on it into
-    a wrong one, so f-DP asks ``b_(i-1) >= least(a_i)``. From a_v and b_v of a significance, the
-    recursion finds the smallest possible a_0 + b_0, which is r / m in truth. Above it, the
-    significance is impossible.
+    a wrong one, so f-DP requires ``b_(i-1) >= least(a_i)``. The recursion starts at the a_v and b_v
+    of a significance and finds the smallest possible a_0 + b_0. The true value is r / m; if the
+    smallest one is larger, the significance is impossible.
 
     Args:
-        guesses: of the run.
-        least: the claim: the smallest FPR of a test with a given power; of both orders of
-            hypotheses.
+        guesses: guesses of the run.
+        least: the claim: smallest FPR of a test with a given power, for both orders of hypotheses.
         significance: ``[...]``; broadcasts with what ``least`` returns.
 
     References:
@@ -187,7 +186,7 @@ def p_value_f_dp(guesses: Guesses, least: LeastFalsePositives) -> float:
     """Return an upper bound of the probability of so many correct guesses under an f-DP claim.
 
     Args:
-        guesses: of the run.
+        guesses: guesses of the run.
         least: the claim, such as ``Profile.least_false_positives``.
 
     Returns:
@@ -208,10 +207,10 @@ def p_value_f_dp(guesses: Guesses, least: LeastFalsePositives) -> float:
 
 
 def mu_one_run(guesses: Guesses, *, confidence: float = 0.99) -> float:
-    """Return the mu of a Gaussian mechanism that one run shows at least, with a confidence.
+    """Return a lower bound of the mu of a Gaussian mechanism from one run.
 
     Args:
-        guesses: of the run.
+        guesses: guesses of the run.
         confidence: as for ``epsilon_one_run``.
 
     References:
@@ -228,12 +227,12 @@ def mu_one_run(guesses: Guesses, *, confidence: float = 0.99) -> float:
 
 
 def epsilon_one_run_f_dp(guesses: Guesses, delta: float, *, confidence: float = 0.99) -> float:
-    """Return the epsilon of the Gaussian mechanism whose mu one run shows at least.
+    """Return the epsilon of the Gaussian mechanism at the lower bound of mu from one run.
 
-    It is larger than ``epsilon_one_run``, since it takes the errors to be those of Gaussian noise.
+    It is larger than ``epsilon_one_run``, because it assumes the errors of Gaussian noise.
 
     Args:
-        guesses: of the run.
+        guesses: guesses of the run.
         delta: in (0, 1).
         confidence: as for ``epsilon_one_run``.
     """
@@ -244,8 +243,8 @@ def accuracy_of_mu(mu: float, share: float) -> float:
     """Return the expected share of correct guesses on canaries of a Gaussian mechanism.
 
     Args:
-        mu: shift of a score by being in, in standard deviations.
-        share: of the canaries that are guessed, half of it on each side; in (0, 1].
+        mu: shift of the score of a canary that is in, in standard deviations.
+        share: share of the canaries that are guessed, half of it on each side; in (0, 1].
 
     >>> round(accuracy_of_mu(2.0, 1.0), 4)  # all are guessed: Phi(1)
     0.8413
@@ -261,7 +260,7 @@ def accuracy_of_mu(mu: float, share: float) -> float:
 
 
 def mu_of_accuracy(accuracy: float, share: float) -> float:
-    """Return the mu at which ``accuracy_of_mu`` is an accuracy; 0 for one half or less.
+    """Return the inverse of ``accuracy_of_mu``; 0 for an accuracy of one half or less.
 
     >>> round(mu_of_accuracy(accuracy_of_mu(1.3, 0.2), 0.2), 6)
     1.3
@@ -274,17 +273,17 @@ def mu_of_accuracy(accuracy: float, share: float) -> float:
 
 
 def guesses_for(canaries: int, least: LeastFalsePositives, *, confidence: float = 0.99) -> int:
-    """Return the number of guesses at which the smallest violation of a claim is seen.
+    """Return the number of guesses that detects the smallest violation of a claim.
 
-    It looks at the claim alone, so that the bounds hold for this number.
+    It depends on the claim alone, so that the bounds hold for this number.
 
     Args:
         canaries: m, number of canaries.
         least: the claim.
-        confidence: of the test.
+        confidence: confidence of the test.
 
     Returns:
-        An even number; a quarter of the canaries where no number of guesses refutes the claim.
+        An even number; a quarter of the canaries if no number of guesses refutes the claim.
 
     >>> guesses_for(500, gaussian_least_false_positives(0.3))
     124
@@ -305,16 +304,16 @@ def guesses_for(canaries: int, least: LeastFalsePositives, *, confidence: float 
 def smallest_seen(
     canaries: int, made: int, least: LeastFalsePositives, *, confidence: float = 0.99
 ) -> float | None:
-    """Return the smallest mu whose canaries refute a claim at their expected accuracy.
+    """Return the smallest mu for which canaries of expected accuracy refute a claim.
 
     Args:
         canaries: m.
         made: number of guesses.
         least: the claim.
-        confidence: of the test.
+        confidence: confidence of the test.
 
     Returns:
-        None where not even guesses without an error would refute it.
+        None if even guesses without an error would not refute it.
     """
     significance = _significance(confidence)
 
@@ -326,7 +325,7 @@ def smallest_seen(
 
 
 def _last_true(holds: Callable[[Floats], NDArray[np.bool_]], high: float) -> float:
-    """Return the end of the interval from 0 in which a condition holds, from below."""
+    """Return the upper end of the interval from 0 in which a condition holds, rounded down."""
     low = 0.0
     while high - low > 1e-9 * max(1.0, high):
         tried = np.linspace(low, high, _SIDE + 1)

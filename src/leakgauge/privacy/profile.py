@@ -1,4 +1,4 @@
-"""What an accountant claims: an epsilon at every delta, which is a curve of possible errors."""
+"""The claim of an accountant: an epsilon for every delta, which limits the errors of any test."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from leakgauge.results.statistics import clopper_pearson
 
 Floats = NDArray[np.float64]
 LeastFalsePositives = Callable[[Floats], Floats]
-"""Power ``[...]`` -> the smallest FPR ``[...]`` of a test with this power or more."""
+"""Power ``[...]`` -> smallest FPR ``[...]`` of a test with at least this power."""
 
 DELTAS = (1e-4, 1e-3, 1e-2, 0.05, 0.1, 0.2, 0.3)
-"""Where a claim is read, besides its own delta. Few trials refute best at large ones."""
+"""Further deltas for the check of a claim. Large deltas refute best with few trials."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class Profile:
     """A claim of differential privacy: ``(epsilon, delta)`` holds for each of these points.
 
     Attributes:
-        delta: at which figures are told.
+        delta: delta of the reported epsilons.
         points: pairs (epsilon, delta), one of them at ``delta``.
 
     Raises:
-        InputError: a delta is not a probability below 1, an epsilon is negative, or no point is
-            at ``delta``.
+        InputError: a delta is not a probability below 1, an epsilon is negative, or ``delta`` has
+            no point.
     """
 
     delta: float
@@ -50,7 +50,7 @@ class Profile:
         return min(epsilon for epsilon, delta in self.points if delta == self.delta)
 
     def least_false_positives(self, power: Floats) -> Floats:
-        """Return the smallest FPR ``[...]`` that the claim allows a test of a power ``[...]``.
+        """Return the smallest FPR ``[...]`` that the claim allows for a power ``[...]``.
 
         An (epsilon, delta) claim allows neither ``power > exp(epsilon) FPR + delta`` nor
         ``1 - FPR > exp(epsilon) (1 - power) + delta``.
@@ -71,8 +71,8 @@ class Profile:
         """Return whether a test errs less often than the claim allows, at any of its points.
 
         Args:
-            errors: of a test that was chosen on other trials.
-            confidence: with which both error rates are below their limits together, so that a
+            errors: errors of a test that was chosen on other trials.
+            confidence: confidence with which both error rates are below their limits, so that a
                 true claim is refuted with probability ``1 - confidence`` at most.
 
         >>> claim = Profile(1e-5, ((1.0, 1e-5),))
@@ -81,11 +81,7 @@ class Profile:
         >>> claim.refuted_by(Errors(50, 50, 100, 100), confidence=0.99)
         False
         """
-        pairs = (
-            (errors.false_positives, errors.negatives),
-            (errors.false_negatives, errors.positives),
-        )
-        fpr, fnr = (clopper_pearson(*pair, confidence)[1] for pair in pairs)
+        fpr, fnr = (clopper_pearson(*pair, confidence)[1] for pair in errors.pairs)
         rates = ((fpr, fnr), (fnr, fpr))
         return any(
             bool(self.least_false_positives(np.array(1 - other)) > one) for one, other in rates
@@ -98,11 +94,11 @@ def profile_of(
     """Return the claim of an accountant, read at several deltas.
 
     Args:
-        epsilon_at: delta -> epsilon. Accountants may tell an epsilon below 0 at a large delta;
+        epsilon_at: delta -> epsilon. Some accountants return an epsilon below 0 at a large delta;
             it counts as 0, which claims less.
-        delta: at which figures are told; in (0, 1).
-        deltas: where the claim is read, too. Where the accountant has no finite epsilon, or fails
-            numerically, the claim says nothing.
+        delta: delta of the reported epsilons, in (0, 1).
+        deltas: further deltas. The claim omits those where the accountant has no finite epsilon or
+            fails numerically.
 
     Raises:
         InputError: the accountant has no epsilon at ``delta``.
@@ -130,10 +126,10 @@ def profile_of(
 
 
 def gaussian_least_false_positives(mu: Floats | float) -> LeastFalsePositives:
-    """Return the smallest FPR for a power, of tests of N(0, 1) against N(mu, 1).
+    """Return the smallest FPR as a function of power, for tests of N(0, 1) against N(mu, 1).
 
     Args:
-        mu: at least 0, ``[...]``; broadcasts with the power.
+        mu: shift ``[...]``, at least 0; broadcasts with the power.
 
     >>> least = gaussian_least_false_positives(1.0)
     >>> round(float(least(np.array(0.5))), 4)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.report.wording import interval, number, percent
 from leakgauge.results.measurements import Estimate, Measurement
-from leakgauge.results.model_metrics import OF_CLASSES, UTILITY
+from leakgauge.results.metrics import OF_CLASSES, UTILITY
 from leakgauge.results.scores import ACCURACY, BALANCED_ACCURACY, MACRO_F1, R2
 
 

@@ -1,7 +1,6 @@
 """The figures and the settings of a run, and the files that hold them."""
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, ClassVar
 import pydantic
 
 from leakgauge.core.checks import InputError
+from leakgauge.core.files import read_text, write_text
 
 MEASUREMENTS_FILE = "measurements.jsonl"
 RUN_FILE = "run.yaml"
@@ -22,7 +22,7 @@ FIRST = "first-"
 
 
 def first_rounds(count: int) -> str:
-    """Return the ``round`` of a figure that is read from the plain sum of the first rounds.
+    """Return the ``round`` of a figure that uses the plain sum of the first rounds.
 
     >>> first_rounds(5)
     'first-5'
@@ -31,7 +31,7 @@ def first_rounds(count: int) -> str:
 
 
 def rounds_of(when: int | str) -> int | None:
-    """Return how many rounds a sum of the first ones has; None for any other ``round``.
+    """Return the number of rounds in a sum of the first ones; None for any other ``round``.
 
     >>> rounds_of("first-5"), rounds_of(5), rounds_of("accumulated")
     (5, None, None)
@@ -41,20 +41,20 @@ def rounds_of(when: int | str) -> int | None:
 
 
 SECONDS = "seconds"
-"""The metric whose figures are computing times: equal runs differ in them."""
+"""The metric of computing times, in which equal runs differ."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure that is estimated from data, with its interval.
+    """A figure estimated from data, with its interval.
 
     Attributes:
         value: the point estimate.
         low: lower end of the interval.
         high: upper end of the interval.
         n: number of trials (or records) that the figure was computed from.
-        confidence: of the interval, two-sided.
-        unit: what the figure counts, where its name does not say it.
+        confidence: two-sided confidence of the interval.
+        unit: what the figure counts, if its name does not say it.
     """
 
     value: float
@@ -72,9 +72,9 @@ class Histogram:
     """The distribution of the scores of a test, without the single scores.
 
     Attributes:
-        edges: of the bins, ascending, one more than there are bins.
-        null: how many scores under H0 fall into each bin.
-        alternative: how many scores under H1 fall into each bin.
+        edges: edges of the k bins, ascending, ``[k + 1]``.
+        null: number of scores under H0 in each bin.
+        alternative: number of scores under H1 in each bin.
     """
 
     edges: tuple[float, ...]
@@ -91,30 +91,29 @@ class Measurement:
         game: ``"property"``, ``"attribute"``, ...
         dataset: name of the data, as the report shows it.
         label: name of what the model predicts.
-        secret: name of what nobody should learn.
+        secret: name of the protected attribute.
         defense: the defense's name; ``"none"`` without one.
-        knowledge: ``"static"`` or ``"adaptive"``: what the adversary knows of the defense.
+        knowledge: ``"static"`` or ``"adaptive"``: whether the adversary knows the defense.
         adversary: the adversary's name as the user typed it.
-        metric: ``"auroc"``, ``"tpr_at_1_fpr"``, ``"success"``, ``"advantage"``, ``"accuracy"``; of
+        metric: ``"auroc"``, ``"tpr_at_1_fpr"``, ``"success"``, ``"advantage"``, ``"accuracy"``; for
             a guarantee ``"epsilon"``, ``"epsilon_gaussian"``, ...
-        round: 1, 2, ... for a single round; ``"first-5"`` for the plain sum of the first five; over
-            all of them, ``"accumulated"`` (their plain
-            sum), ``"stacked"`` (weighted, with weights learnt on shadow data), ``"chosen"`` (that
-            of these readings which shadow data favour) or ``"headline"`` (the chosen reading of
-            the adversary that shadow data favour).
+        round: 1, 2, ... for a single round; ``"first-5"`` for the plain sum of the first five; for
+            all rounds ``"accumulated"`` (plain sum), ``"stacked"`` (weighted sum, with weights
+            learnt on shadow data), ``"chosen"`` (the reading that shadow data favour) or
+            ``"headline"`` (the chosen reading of the adversary that shadow data favour).
         seed: the run's seed.
         estimate: the figure with its interval.
-        chance: the metric's value where nothing leaks (for accuracy: the majority class).
-        curve: for ``auroc``, points (FPR, TPR) of the ROC, both ascending; of a reconstruction,
+        chance: the metric's value without a leak (for accuracy: the majority class).
+        curve: for ``auroc``, points (FPR, TPR) of the ROC, both ascending; for a reconstruction,
             points (iteration, mean figure).
         details: reprs of the objects that computed the figure
             (``"adversary": "Forest(trees=50, ...)"``), and results of automatic choices.
-        theory: values of the same figure that follow from theory, by name.
-        histogram: for ``epsilon``, of the scores that it was computed from.
-        held_out: the same figure of held-out shadow data, where a choice looks at it.
-        versions: of the packages that computed it.
-        seconds: computing time; the only field that differs between equal runs, but for the figure
-            of the metric ``"seconds"``.
+        theory: theoretical values of the same figure, by name.
+        histogram: for ``epsilon``, the distribution of the scores behind it.
+        held_out: the same figure on held-out shadow data, if a choice depends on it.
+        versions: versions of the packages that computed the figure.
+        seconds: computing time; apart from the figures of the metric ``"seconds"``, the only field
+            that differs between equal runs.
     """
 
     question: str
@@ -149,9 +148,9 @@ class Run:
         data: name, fingerprint (sha256), records and columns; sizes of the private, public and
             test parts; the secret's values and the number of records of each.
         notes: changes of the data that a reader must know (dropped columns, ...).
-        warnings: what makes the figures mean something else, each with what to do.
-        versions: of Python, leakgauge and the packages that compute.
-        guarantees: by game and defense, what the defense guarantees without any measurement:
+        warnings: facts that change the meaning of the figures, each with advice.
+        versions: versions of Python, leakgauge and the packages that compute.
+        guarantees: guarantees of the defenses that need no measurement, by game and defense:
             ``{game: {defense: {"epsilon": {...} | None, "channel": {...} | None}}}``.
     """
 
@@ -165,13 +164,6 @@ class Run:
 
 
 _MEASUREMENT = pydantic.TypeAdapter(Measurement)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file in one step; a kill leaves the old file in place."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
 
 
 def write_measurements(folder: Path, measurements: Iterable[Measurement]) -> None:
@@ -192,20 +184,13 @@ def read_measurements(folder: Path) -> list[Measurement]:
             f"no {MEASUREMENTS_FILE} in {str(folder)!r}; expected the --out of a finished run"
         )
     measurements = []
-    for number, line in enumerate(_text(path).splitlines(), start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         try:
             measurements.append(_MEASUREMENT.validate_json(line))
         except pydantic.ValidationError as error:
             message = f"{path}, line {number} is not a measurement: {_first(error)}"
             raise InputError(message) from error
     return measurements
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({error}); expected what a run wrote") from error
 
 
 def _first(error: pydantic.ValidationError) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from leakgauge.core.checks import require
 from leakgauge.results.measurements import Estimate, Measurement
+from leakgauge.results.scores import ACCURACY, BALANCED_ACCURACY, MACRO_F1, R2, TASK_AUROC
 from leakgauge.results.statistics import SHARE, student_t
 
 CONFIDENCE = 0.95
@@ -19,14 +20,14 @@ class Metric:
 
     Attributes:
         title: the metric's name in tables.
-        unit: of the figure, where the title does not say it.
+        unit: unit of the figure, if the title does not name it.
         low: smallest possible value; may be ``-inf``.
         high: largest possible value; may be ``inf``.
-        chance: the value where nothing leaks; None where it depends on the data.
+        chance: value without a leak; None if it depends on the data.
         higher_is_worse: a higher value means more leakage.
-        headline: whether a grid's charts show it; of several, they show the first measured one.
-        tabled: whether tables of figures have a column for it.
-        of_model: whether it measures the model and not an attack, as an accuracy does.
+        headline: whether a grid's charts show the metric; they show the first one measured.
+        tabled: whether tables of figures have a column for the metric.
+        of_model: whether it measures the model, such as an accuracy, and not an attack.
 
     Raises:
         InputError: the title is empty, ``low`` is not below ``high``, or ``chance`` is outside.
@@ -70,7 +71,7 @@ class Metric:
 
     @property
     def label(self) -> str:
-        """The title, with the unit where there is one."""
+        """The title, followed by the unit if the metric has one."""
         return f"{self.title}, {self.unit}" if self.unit else self.title
 
 
@@ -99,18 +100,18 @@ def over_seeds(measurements: Sequence[Measurement], metric: Metric) -> Estimate:
     """Return the mean of one figure over several seeds; its interval covers trainings and trials.
 
     It is the Student t interval over the seeds, widened to what the trials alone give: the
-    half-widths of the seeds' own intervals, added in quadrature, over the number of seeds. So a few
-    seeds that agree by luck do not make it narrower than one long run would be. A single seed keeps
-    its own interval. Where all seeds agree to the last digit (all are perfect, for example), the
-    interval covers those of all seeds.
+    half-widths of the seeds' intervals, added in quadrature, over the number of seeds. So a few
+    seeds that agree by luck do not make it narrower than that of one long run. A single seed keeps
+    its interval. If all seeds agree to the last digit (all are perfect, for example), the interval
+    covers those of all seeds.
 
     Args:
         measurements: the same figure of runs that differ in their seed; at least one.
-        metric: its bounds limit the interval, unless a seed's own value lies beyond them (an
-            earlier version wrote advantages below 0).
+        metric: its bounds limit the interval, unless a seed's value lies beyond them (an earlier
+            version wrote advantages below 0).
 
     Returns:
-        An estimate whose ``n`` is the number of seeds.
+        An estimate; ``n`` is the number of seeds.
     """
     own = [one.estimate for one in measurements]
     values = np.array([one.value for one in own])
@@ -124,3 +125,17 @@ def over_seeds(measurements: Sequence[Measurement], metric: Metric) -> Estimate:
     low = max(mean - max(reach, below), min(metric.low, float(values.min())))
     high = min(mean + max(reach, above), max(metric.high, float(values.max())))
     return Estimate(mean, low, high, count, CONFIDENCE, "seeds")
+
+
+UTILITY = {
+    ACCURACY: Metric(title="Accuracy", higher_is_worse=False, of_model=True),
+    BALANCED_ACCURACY: Metric(title="Balanced accuracy", higher_is_worse=False, of_model=True),
+    R2: Metric(title="R²", low=-math.inf, chance=0.0, higher_is_worse=False, of_model=True),
+    MACRO_F1: Metric(title="Macro F1", higher_is_worse=False, of_model=True),
+}
+"""Metrics of a trained model by name; one of them matches the labels of a run."""
+
+OF_CLASSES = {
+    TASK_AUROC: Metric(title="AUROC of the task", chance=0.5, higher_is_worse=False, of_model=True),
+}
+"""Metrics of a classifier in addition to one of ``UTILITY``, by name."""

@@ -1,9 +1,8 @@
 """Scores of an adversary's posteriors, with intervals that resample whole blocks of trials.
 
 Every score is a function of the trials' true secrets, the adversary's log posteriors and a weight
-for each trial. Trials of different blocks share no record; ``results.bootstrap`` explains why
-that matters. Where trials share users and no blocks exist, one user after the other is left out:
-``results.jackknife``.
+for each trial. Trials of different blocks share no record. If trials share users and no blocks
+exist, the jackknife leaves out each user in turn. ``results.intervals`` explains both.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,11 +13,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from leakgauge.core.checks import require
-from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
-from leakgauge.results.jackknife import jackknife_interval
+from leakgauge.results.intervals import bootstrap_interval, draw_blocks, jackknife_interval
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.resampling import resampled_auroc, resampled_tpr
-from leakgauge.results.roc import area, best_rate, cumulative
+from leakgauge.results.roc import area, best_rate, cumulative, resampled_auroc, resampled_tpr
 from leakgauge.results.statistics import Floats, Ints
 
 AUROC = "auroc"
@@ -37,15 +34,14 @@ INFORMATION = "information_nats"
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class ScoredTrials:
     """True secrets of trials and the posteriors that an adversary gives them.
 
     Attributes:
         truth: the secrets ``[n]``, codes below m.
         log_posterior: natural log of the adversary's posterior ``[n, m]``.
-        block: ``[n]``; trials of different blocks share no record (and no user).
-        users: the users ``[n, m]`` that each trial is about, where trials share users and there
-            are no blocks; else None.
+        block: block of each trial ``[n]``; trials of different blocks share no record and no user.
+        users: users ``[n, m]`` of each trial, if trials share users and no blocks exist; else None.
     """
 
     truth: Ints
@@ -71,7 +67,7 @@ class Judged:
         """Return each trial's block ``[n]``, from 0, and how often resamples draw each ``[r, k]``.
 
         Raises:
-            InputError: all trials are of one block.
+            InputError: all trials belong to one block.
         """
         names, index = np.unique(self.block, return_inverse=True)
         require(
@@ -89,54 +85,58 @@ class Judged:
         return odds
 
 
-def hits(judged: Judged) -> Floats:
-    """Return 1 for each trial whose most probable secret is true; 1/k for a tie of k with it.
+def hits(trials: ScoredTrials) -> Floats:
+    """Return 1 for each trial with a correct most probable secret, 1/k for a tie of k values.
 
     >>> lp = np.log([[0.5, 0.5], [0.9, 0.1]])
-    >>> hits(Judged(np.array([0, 1]), lp, np.array([0, 1]))).tolist()
+    >>> hits(ScoredTrials(np.array([0, 1]), lp, np.array([0, 1]))).tolist()
     [0.5, 0.0]
     """
-    top = judged.log_posterior == judged.log_posterior.max(axis=1, keepdims=True)
-    true = top[np.arange(len(judged.truth)), judged.truth]
+    top = trials.log_posterior == trials.log_posterior.max(axis=1, keepdims=True)
+    true = top[np.arange(len(trials.truth)), trials.truth]
     shared: Floats = true / top.sum(axis=1)
     return shared
 
 
-def _one_against_rest(judged: Judged) -> Iterator[tuple[NDArray[np.bool_], Floats]]:
-    """Yield (positive trials, log-odds) for each value; of two values, only for value 1."""
-    m = judged.log_posterior.shape[1]
+def _one_against_rest(trials: ScoredTrials) -> Iterator[tuple[NDArray[np.bool_], Floats]]:
+    """Yield (positive trials, log-odds) for each value; for two values only value 1."""
+    m = trials.log_posterior.shape[1]
     for value in [1] if m == 2 else range(m):
-        yield judged.truth == value, judged.log_odds(value)
+        yield trials.truth == value, trials.log_odds(value)
 
 
-def figures(judged: Judged) -> dict[str, float]:
+def figures(trials: ScoredTrials) -> dict[str, float]:
     """Return AUROC, TPR at 1 % FPR and success rate (Li et al., CCS 2024, section 5.1.2).
 
-    AUROC and TPR are means over the secrets, one against the rest, where there are more than two.
+    With more than two values, AUROC and TPR are means over the values, one against the rest.
     """
-    masses = [cumulative(*each, None) for each in _one_against_rest(judged)]
+    masses = [cumulative(*each, None) for each in _one_against_rest(trials)]
     return {
         AUROC: float(np.mean([area(*mass) for mass in masses])),
         TPR_AT_1_FPR: float(np.mean([best_rate(*mass, 0.01) for mass in masses])),
-        SUCCESS: float(hits(judged).mean()),
+        SUCCESS: float(hits(trials).mean()),
     }
 
 
 def each_value(
-    judged: Judged, *, rng: np.random.Generator, replicates: int = 1000, confidence: float = 0.95
+    trials: ScoredTrials,
+    *,
+    rng: np.random.Generator,
+    replicates: int = 1000,
+    confidence: float = 0.95,
 ) -> list[Estimate]:
     """Return the AUROC of each value against all others, with block-bootstrap intervals.
 
     Args:
-        judged: the trials; at least two blocks.
+        trials: trials of at least two blocks.
         rng: draws the resamples.
         replicates: number of resamples.
-        confidence: of the two-sided intervals.
+        confidence: two-sided.
     """
-    index, drawn = judged.resampled_blocks(replicates, rng)
+    index, drawn = trials.resampled_blocks(replicates, rng)
     estimates = []
-    for value in range(judged.log_posterior.shape[1]):
-        positive, log_odds = judged.truth == value, judged.log_odds(value)
+    for value in range(trials.log_posterior.shape[1]):
+        positive, log_odds = trials.truth == value, trials.log_odds(value)
         auroc = float(area(*cumulative(positive, log_odds, None)))
         low, high = bootstrap_interval(
             auroc,
@@ -149,10 +149,10 @@ def each_value(
 
 
 def advantage(success: float, majority: float) -> float:
-    """Return the success above that of guessing the most probable secret, from 0 to 1.
+    """Return the success above that of guessing the most probable secret, scaled to 0 to 1.
 
-    An adversary that is worse than guessing has an advantage of 0, as in the paper; how much worse
-    it is follows from its success rate.
+    An adversary worse than guessing has an advantage of 0, as in the paper; its success rate shows
+    how much worse it is.
 
     >>> advantage(0.75, 0.5), advantage(0.4, 0.5)
     (0.5, 0.0)
@@ -164,20 +164,20 @@ def advantage(success: float, majority: float) -> float:
 
 
 def roc(
-    judged: Judged, *, floor: float = 1e-3, points: int = 60
+    trials: ScoredTrials, *, floor: float = 1e-3, points: int = 60
 ) -> tuple[tuple[float, float], ...]:
     """Return ROC points (FPR, TPR) on a logarithmic grid of FPR from ``floor`` to 1.
 
-    Macro-averaged over the secrets, one against the rest, where there are more than two.
+    With more than two values, the curve is the mean over the values, one against the rest.
     """
     grid = np.append(0.0, np.geomspace(floor, 1.0, points))
-    masses = [cumulative(pos, score, None) for pos, score in _one_against_rest(judged)]
+    masses = [cumulative(pos, score, None) for pos, score in _one_against_rest(trials)]
     tpr = np.mean([[best_rate(*mass, limit) for limit in grid] for mass in masses], axis=0)
     return tuple(zip(grid.tolist(), tpr.tolist(), strict=True))
 
 
 def score(
-    judged: Judged,
+    trials: ScoredTrials,
     *,
     majority: float,
     rng: np.random.Generator,
@@ -186,24 +186,24 @@ def score(
 ) -> dict[str, Estimate]:
     """Return the four scores of Li et al., section 5.1.2, with block-bootstrap intervals.
 
-    Where trials share users, the intervals are those of the jackknife over users.
+    If trials share users, the intervals are those of the jackknife over users.
 
     Args:
-        judged: the trials; at least two blocks, or two users that one trial is not about.
-        majority: the prior probability of the most probable secret (the success of guessing).
+        trials: trials of at least two blocks, or about at least two users that no trial always has.
+        majority: prior probability of the most probable secret (the success of guessing).
         rng: draws the resamples.
         replicates: number of resamples.
-        confidence: of the two-sided intervals.
+        confidence: two-sided.
 
     Returns:
         ``{"auroc", "tpr_at_1_fpr", "success", "advantage"}``, all within 0 and 1.
     """
-    values = figures(judged)
-    if judged.users is not None:
-        ends = _without_users(judged, values, confidence)
+    values = figures(trials)
+    if trials.users is not None:
+        ends = _without_users(trials, values, confidence)
     else:
-        ends = _over_blocks(judged, values, confidence, rng=rng, replicates=replicates)
-    n = len(judged.truth)
+        ends = _over_blocks(trials, values, confidence, rng=rng, replicates=replicates)
+    n = len(trials.truth)
     estimates = {
         metric: Estimate(value, *ends[metric], n, confidence) for metric, value in values.items()
     }
@@ -218,19 +218,19 @@ def score(
 
 
 Ends = dict[str, tuple[float, float]]
-"""The ends of each metric's interval."""
+"""Interval of each metric."""
 
 
 def _over_blocks(
-    judged: Judged,
+    trials: ScoredTrials,
     values: Mapping[str, float],
     confidence: float,
     *,
     rng: np.random.Generator,
     replicates: int,
 ) -> Ends:
-    index, drawn = judged.resampled_blocks(replicates, rng)
-    resampled = resampled_figures(replace(judged, block=index), drawn)
+    index, drawn = trials.resampled_blocks(replicates, rng)
+    resampled = resampled_figures(replace(trials, block=index), drawn)
     return {
         metric: bootstrap_interval(
             value, resampled[metric], blocks=drawn.shape[1], confidence=confidence
@@ -239,10 +239,10 @@ def _over_blocks(
     }
 
 
-def _without_users(judged: Judged, values: Mapping[str, float], confidence: float) -> Ends:
+def _without_users(trials: ScoredTrials, values: Mapping[str, float], confidence: float) -> Ends:
     without = []
-    for rest in judged.without_each_user():
-        left = Judged(judged.truth[rest], judged.log_posterior[rest], judged.block[rest])
+    for rest in trials.without_each_user():
+        left = ScoredTrials(trials.truth[rest], trials.log_posterior[rest], trials.block[rest])
         without.append(figures(left))
     return {
         metric: jackknife_interval(
@@ -252,31 +252,29 @@ def _without_users(judged: Judged, values: Mapping[str, float], confidence: floa
     }
 
 
-def resampled_figures(judged: Judged, drawn: Floats) -> dict[str, Floats]:
-    """Return ``figures`` of resampled blocks ``[r]``; ``drawn`` ``[r, k]`` says how often each is
-    drawn.
-    """
+def resampled_figures(trials: ScoredTrials, drawn: Floats) -> dict[str, Floats]:
+    """Return ``figures`` ``[r]`` of resamples that draw each block ``drawn [r, k]`` times."""
     areas, rates = [], []
-    for positive, log_odds in _one_against_rest(judged):
-        areas.append(resampled_auroc(positive, log_odds, judged.block, drawn))
-        rates.append(resampled_tpr(positive, log_odds, judged.block, drawn, 0.01))
-    right = np.bincount(judged.block, weights=hits(judged))
+    for positive, log_odds in _one_against_rest(trials):
+        areas.append(resampled_auroc(positive, log_odds, trials.block, drawn))
+        rates.append(resampled_tpr(positive, log_odds, trials.block, drawn, 0.01))
+    right = np.bincount(trials.block, weights=hits(trials))
     return {
         AUROC: np.mean(areas, axis=0),
         TPR_AT_1_FPR: np.mean(rates, axis=0),
-        SUCCESS: (drawn @ right) / (drawn @ np.bincount(judged.block)),
+        SUCCESS: (drawn @ right) / (drawn @ np.bincount(trials.block)),
     }
 
 
 def chance(truth: Ints, majority: float) -> dict[str, float]:
-    """Return the mean of each metric where nothing leaks.
+    """Return the expected value of each metric without a leak.
 
     With n negatives, floor(n / 100) of them may be accepted at 1 % FPR, and a positive lies above
-    the next one with probability (floor(n / 100) + 1) / (n + 1): more than 1 % where n is small.
+    the next one with probability (floor(n / 100) + 1) / (n + 1): more than 1 % for small n.
 
     Args:
-        truth: the secrets ``[n]`` of the trials.
-        majority: as for ``score``.
+        truth: secrets ``[n]`` of the trials.
+        majority: prior probability of the most probable secret.
 
     >>> chance(np.arange(5000) % 2, 0.5)["tpr_at_1_fpr"].__round__(5)
     0.0104
@@ -288,7 +286,7 @@ def chance(truth: Ints, majority: float) -> dict[str, float]:
 
 
 def smallest_detectable(estimate: Estimate, chance: float, *, power: float = 0.8) -> float:
-    """Return the smallest true value above chance that such a test detects.
+    """Return the smallest true value above chance that a test with this interval detects.
 
     A test detects a value if its interval lies above chance with probability ``power``. The normal
     approximation uses the standard error that the interval implies.

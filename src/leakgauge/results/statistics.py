@@ -1,6 +1,6 @@
-"""Student t intervals of a mean and exact binomial intervals of a rate.
+"""Student t intervals of a mean, exact binomial intervals of a rate, and differences of estimates.
 
-Intervals that resample blocks of trials are in ``results.bootstrap``.
+``results.intervals`` has intervals that resample blocks of trials.
 """
 
 import math
@@ -46,13 +46,13 @@ def mean_estimate(
     fully independent. A single value has no interval: low and high are the value, and ``n`` is 1.
 
     Args:
-        values: one for each record ``[n]``.
+        values: one value per record, shape ``[n]``.
         confidence: two-sided.
         unit: for example ``"dB"``.
         bounds: smallest and largest possible value; the interval stays within them.
 
     Raises:
-        InputError: there is no value, or one that is not finite.
+        InputError: the values are empty or not finite.
 
     >>> mean = mean_estimate([1.0, 2.0, 3.0])
     >>> mean.value, round(mean.low, 3), round(mean.high, 3)
@@ -78,10 +78,10 @@ def mean_estimate(
 def share_estimate(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     """Return the mean of shares, as ``mean_estimate``, with an interval within 0 and 1.
 
-    Where all values agree, Student's t sees no spread; the interval then extends by ``unseen``.
+    If all values are equal, Student's t sees no spread; the interval then extends by ``unseen``.
 
     Args:
-        values: one for each record ``[n]``, each from 0 to 1.
+        values: one value per record, shape ``[n]``, each from 0 to 1.
         confidence: two-sided.
 
     >>> share = share_estimate(np.ones(8))
@@ -92,33 +92,6 @@ def share_estimate(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     reach = unseen(mean.n, confidence) if mean.low == mean.high else 0.0
     low, high = max(mean.low - reach, SHARE[0]), min(mean.high + reach, SHARE[1])
     return replace(mean, low=low, high=high)
-
-
-def paired_difference(
-    first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95, unit: str = ""
-) -> Estimate:
-    """Return the mean of ``first - second``, as ``mean_estimate``.
-
-    Args:
-        first: one value for each record ``[n]``.
-        second: ``[n]``, of the same records in the same order.
-        confidence: two-sided.
-        unit: for example ``"dB"``.
-
-    Raises:
-        InputError: the shapes differ.
-
-    >>> gain = paired_difference([21.0, 31.0], [20.0, 30.0], unit="dB")
-    >>> gain.low, gain.high, gain.n
-    (1.0, 1.0, 2)
-    """
-    one, other = np.asarray(first), np.asarray(second)
-    require(
-        one.shape == other.shape,
-        f"scores are {list(one.shape)} and {list(other.shape)}; expected both of the same "
-        "records, in the same order",
-    )
-    return mean_estimate(one - other, confidence=confidence, unit=unit)
 
 
 def clopper_pearson(wrong: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -169,3 +142,60 @@ def unseen(n: int, confidence: float = 0.95) -> float:
     (0.3694, 0.0362)
     """
     return float(1 - ((1 - confidence) / 2) ** (1 / n))
+
+
+def has_interval(estimate: Estimate) -> bool:
+    """Return whether the two ends differ; a single record and a count have no interval.
+
+    >>> has_interval(Estimate(20.0, 20.0, 20.0, n=1)), has_interval(Estimate(0.9, 0.8, 1.0, n=50))
+    (False, True)
+    """
+    return estimate.low < estimate.high
+
+
+def difference(before: Estimate, after: Estimate) -> Estimate:
+    """Return ``after`` minus ``before`` with an interval, for two independent estimates.
+
+    Runs keep no scores of single trials, so two audits cannot be compared trial by trial. Their
+    intervals are enough: MOVER ("method of variance estimates recovery") takes from each interval
+    the distance between the value and the relevant end, and adds the two in quadrature. Intervals
+    may be asymmetric, as those near 0 or 1 are, and the result never leaves the possible range.
+
+    Audits of the same data and seed share records and trials, which mostly moves both figures
+    alike. The interval is then wider than necessary, and covers the true difference more often than
+    its confidence says.
+
+    Args:
+        before: a figure with its interval.
+        after: the same figure of another run, with an interval of the same confidence.
+
+    Returns:
+        An estimate whose ``n`` is the smaller one.
+
+    Raises:
+        InputError: the two have intervals of different confidence.
+
+    References:
+        Newcombe, Interval estimation for the difference between independent proportions,
+        Statistics in Medicine 1998, method 10; Zou and Donner, Construction of confidence limits
+        about effect measures, Statistics in Medicine 2008, equation 2.
+
+    >>> found = difference(Estimate(0.9, 0.86, 0.93, n=200), Estimate(0.6, 0.53, 0.64, n=200))
+    >>> round(found.value, 3), round(found.low, 4), round(found.high, 4)
+    (-0.3, -0.3762, -0.2434)
+    """
+    require(
+        before.confidence == after.confidence,
+        f"the intervals have a confidence of {before.confidence:g} and {after.confidence:g}; "
+        "expected the same",
+    )
+    value = after.value - before.value
+    below = math.hypot(after.value - after.low, before.high - before.value)
+    above = math.hypot(after.high - after.value, before.value - before.low)
+    count = min(before.n, after.n)
+    return Estimate(value, value - below, value + above, count, after.confidence, after.unit)
+
+
+def no_difference(one: Estimate) -> Estimate:
+    """Return the difference between a figure and itself, exactly 0, for two equal runs."""
+    return Estimate(0.0, 0.0, 0.0, one.n, one.confidence, one.unit)

@@ -1,7 +1,8 @@
-"""What a trained model is good for, with intervals: R², macro F1, balanced accuracy, AUROC.
+"""Utility of a trained model, with intervals: R², macro F1, balanced accuracy, AUROC.
 
-All but the AUROC are functions of sums over records, so a resample of blocks needs the sums of
-blocks alone.
+All but the AUROC are functions of sums over records, so a resample of blocks needs only the sums
+of blocks. ``block [n]`` groups the records, for example by user; ``rng`` draws ``replicates``
+resamples of blocks. The confidence is 95 %.
 """
 
 from collections.abc import Callable
@@ -9,17 +10,17 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
+from leakgauge.results.intervals import bootstrap_interval, draw_blocks
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.roc import auroc
 from leakgauge.results.statistics import SHARE, Floats, Ints
 
 Statistic = Callable[[Floats], Floats]
-"""From sums over records ``[b, s, k]`` to a figure ``[b]``."""
+"""Maps sums over records ``[b, s, k]`` to a figure ``[b]``."""
 
 
 ROUNDING = 1e-12
-"""Relative size below which a difference of two sums is no more than rounding."""
+"""Relative size below which a difference of two sums is only rounding."""
 
 
 def r2(
@@ -29,21 +30,16 @@ def r2(
     *,
     rng: np.random.Generator,
     replicates: int = 1000,
-    confidence: float = 0.95,
 ) -> Estimate | None:
-    """Return R², the explained share of the variance; of several numbers a record, their mean.
+    """Return R² (the explained share of the variance), averaged over the k numbers of a record.
 
     Args:
         truth: ``[n, k]``.
         predicted: ``[n, k]``.
-        block: ``[n]``, for example the user of each record.
-        rng: draws the resamples.
-        replicates: number of resamples.
-        confidence: two-sided.
 
     Returns:
-        An estimate of at most 1; 0 is that of the mean of the labels. None where a label is
-        constant, or all records are of one block.
+        An estimate of at most 1; predicting the mean of the labels gives 0. None if a label is
+        constant, or all records belong to one block.
     """
     truth = truth.astype(np.float64)
     centred = truth - truth.mean(axis=0)
@@ -51,7 +47,7 @@ def r2(
         return None
     error = (truth - predicted) ** 2
     parts = np.stack([np.ones_like(centred), centred, centred**2, error], axis=1)
-    return _estimate(parts, _r2, block, rng, replicates, confidence)
+    return _estimate(parts, _r2, block, rng, replicates)
 
 
 def macro_f1(
@@ -61,21 +57,18 @@ def macro_f1(
     *,
     rng: np.random.Generator,
     replicates: int = 1000,
-    confidence: float = 0.95,
 ) -> Estimate:
-    """Return the mean of the labels' F1; that of a label which is neither true nor named is 0.
+    """Return the mean of the labels' F1, where a label that is never true nor predicted has 0.
+
+    With a single block the interval is 0 to 1.
 
     Args:
         truth: ``[n, k]``.
         predicted: ``[n, k]``.
-        block: ``[n]``. With a single block the interval is 0 to 1.
-        rng: draws the resamples.
-        replicates: number of resamples.
-        confidence: two-sided.
     """
     both = (truth & predicted).astype(np.float64)
     parts = np.stack([both, truth.astype(np.float64) + predicted], axis=1)
-    return _estimate(parts, _f1, block, rng, replicates, confidence)
+    return _estimate(parts, _f1, block, rng, replicates)
 
 
 def balanced_accuracy(
@@ -85,26 +78,24 @@ def balanced_accuracy(
     *,
     rng: np.random.Generator,
     replicates: int = 1000,
-    confidence: float = 0.95,
 ) -> Estimate:
-    """Return the mean over classes of the share of a class's records that are named rightly.
+    """Return the mean over classes of the recall: the share of a class's records predicted right.
+
+    With a single block the interval is 0 to 1. A resample without a class takes the mean over the
+    others.
 
     Args:
-        truth: ``[n]`` codes of classes; those that no record has do not count.
+        truth: codes of classes ``[n]``; classes without records do not count.
         predicted: ``[n]``.
-        block: ``[n]``. With a single block the interval is 0 to 1.
-        rng: draws the resamples; one without a class takes the mean over the others.
-        replicates: number of resamples.
-        confidence: two-sided.
     """
     having = truth[:, None] == np.unique(truth)
     right = having & (predicted == truth)[:, None]
     parts = np.stack([right, having], axis=1).astype(np.float64)
-    return _estimate(parts, _recall, block, rng, replicates, confidence)
+    return _estimate(parts, _recall, block, rng, replicates)
 
 
 CELLS = 2_000_000
-"""Weights of records that are held at once."""
+"""Weights of records held in memory at once."""
 
 
 def class_auroc(
@@ -114,37 +105,30 @@ def class_auroc(
     *,
     rng: np.random.Generator,
     replicates: int = 1000,
-    confidence: float = 0.95,
 ) -> Estimate | None:
     """Return the area under the ROC of each class against all others, as the mean over classes.
 
     Args:
-        positive: ``[n, k]``, whether a record is of the class; of two classes one column is enough.
-        score: ``[n, k]``, higher where the class is more probable.
-        block: ``[n]``, for example the user of each record.
-        rng: draws the resamples.
-        replicates: number of resamples.
-        confidence: two-sided.
+        positive: whether a record has the class ``[n, k]``; one column suffices for two classes.
+        score: ``[n, k]``, higher if the class is more probable.
 
     Returns:
-        An estimate over the classes that some records have and others have not; None without any,
-        or where all records are of one block.
+        An estimate over the classes that some records have and others do not; None without such a
+        class, or if all records belong to one block.
     """
     names, index = np.unique(block, return_inverse=True)
-    told = [column for column in range(positive.shape[1]) if len(set(positive[:, column])) == 2]
-    if not told or len(names) < 2:
+    mixed = [column for column in range(positive.shape[1]) if len(set(positive[:, column])) == 2]
+    if not mixed or len(names) < 2:
         return None
-    value = float(np.mean([auroc(positive[:, one], score[:, one]) for one in told]))
+    value = float(np.mean([auroc(positive[:, one], score[:, one]) for one in mixed]))
     drawn = draw_blocks(len(names), replicates, rng)
     chunks = np.array_split(drawn, -(-drawn.size // CELLS))
     again = [
-        np.mean([auroc(positive[:, one], score[:, one], some[:, index]) for one in told], axis=0)
+        np.mean([auroc(positive[:, one], score[:, one], some[:, index]) for one in mixed], axis=0)
         for some in chunks
     ]
-    low, high = bootstrap_interval(
-        value, np.concatenate(again), blocks=len(names), confidence=confidence
-    )
-    return Estimate(value, low, high, n=len(positive), confidence=confidence)
+    low, high = bootstrap_interval(value, np.concatenate(again), blocks=len(names))
+    return Estimate(value, low, high, n=len(positive))
 
 
 def _recall(sums: Floats) -> Floats:
@@ -173,7 +157,6 @@ def _estimate(
     block: Ints,
     rng: np.random.Generator,
     replicates: int,
-    confidence: float,
 ) -> Estimate:
     """Return a figure of records ``[n, s, k]`` with an interval that resamples blocks."""
     names, index = np.unique(block, return_inverse=True)
@@ -181,8 +164,8 @@ def _estimate(
     np.add.at(sums, index, parts)
     value = float(statistic(sums.sum(axis=0)[None])[0])
     if len(names) < 2:
-        return Estimate(value, *SHARE, n=len(parts), confidence=confidence)
+        return Estimate(value, *SHARE, n=len(parts))
     drawn = draw_blocks(len(names), replicates, rng)
     again = statistic(np.tensordot(drawn, sums, axes=1))
-    low, high = bootstrap_interval(value, again, blocks=len(names), confidence=confidence)
-    return Estimate(value, low, high, n=len(parts), confidence=confidence)
+    low, high = bootstrap_interval(value, again, blocks=len(names))
+    return Estimate(value, low, high, n=len(parts))

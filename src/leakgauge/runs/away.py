@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import TypedDict
 
 from leakgauge.core.checks import InputError
-from leakgauge.core.devices import check_device
+from leakgauge.core.extras import check_device
 from leakgauge.core.memory import allowed, bounded, in_words
 from leakgauge.core.versions import versions
 from leakgauge.runs import sources

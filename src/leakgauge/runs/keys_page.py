@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from leakgauge.core.notation import NEEDED, Key, Notation
+from leakgauge.core.parsing import NEEDED, Key, Notation
 from leakgauge.runs.grid_file import GridFile
 from leakgauge.runs.question import Question
 from leakgauge.runs.schema import paper_schema

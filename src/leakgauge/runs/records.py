@@ -14,8 +14,7 @@ from leakgauge.core.checks import require
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Dataset, Schema, Task
 from leakgauge.data import Roles, Source, Table, encode
-from leakgauge.data.encoding import outputs_for
-from leakgauge.data.image_tables import encode_pictures, make_picture_table
+from leakgauge.data.encoding import encode_pictures, make_picture_table, outputs_for
 from leakgauge.data.table import make_table
 from leakgauge.models import build, mlp
 from leakgauge.runs.spec import Spec, declared

@@ -6,7 +6,7 @@ from typing import Any
 import pydantic
 
 from leakgauge.core.checks import LARGEST
-from leakgauge.core.notation import NEEDED, Key, Notation
+from leakgauge.core.parsing import NEEDED, Key, Notation
 from leakgauge.runs.grid_file import GridFile
 from leakgauge.runs.paper import PaperRow
 from leakgauge.runs.question import Question

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from leakgauge.core.notation import Notation
+from leakgauge.core.parsing import Notation
 
 ASKING, DATA, TRAINING = "What to ask", "Data", "Model and training"
 ATTACK, DEFENSE, RUN = "Attack", "Defense", "Run"

@@ -9,7 +9,7 @@ import pandas as pd
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data.fingerprints import fingerprint
-from leakgauge.data.read import Text
+from leakgauge.data.read import TextFormat
 from leakgauge.data.source import Source, open_data
 from leakgauge.runs.spec import Spec
 from leakgauge.runs.user_task import load_task
@@ -63,9 +63,9 @@ def unchanged(spec: Spec, wanted: str) -> Source:
     return source
 
 
-def text_of(spec: Spec) -> Text | None:
+def text_of(spec: Spec) -> TextFormat | None:
     """Return how the text of a table is read; None where the settings leave it open."""
-    return Text.of(spec.sep, spec.encoding)
+    return TextFormat.of(spec.sep, spec.encoding)
 
 
 def forget() -> None:
@@ -76,7 +76,11 @@ def forget() -> None:
 
 @functools.cache
 def _opened(
-    name: str, side: int, text: Text | None, allow_outside: bool, place: tuple[str, int, int] | None
+    name: str,
+    side: int,
+    text: TextFormat | None,
+    allow_outside: bool,
+    place: tuple[str, int, int] | None,
 ) -> Source:
     return open_data(name, side=side, text=text, allow_outside=allow_outside)
 

@@ -10,7 +10,7 @@ from leakgauge.core.knowledge import STATIC
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
 from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
-from leakgauge.models.words import NETS
+from leakgauge.models.named import NETS
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec
 from leakgauge.tokens.methods import METHODS, PAPER

@@ -5,8 +5,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.losses import log_losses
-from leakgauge.core.tensors import all_finite
-from leakgauge.core.types import Params, Task
+from leakgauge.core.types import Params, Task, all_finite
 from leakgauge.gradients.probing import explained
 from leakgauge.training.forms import LOG, UNIT
 from leakgauge.training.state import Tensors, working_copy

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.rng import derive, stream, torch_stream
-from leakgauge.core.tensors import all_finite
-from leakgauge.core.types import Dataset, Params, Task
+from leakgauge.core.types import Dataset, Params, Task, all_finite
 from leakgauge.training.averaging import average
 from leakgauge.training.catalog import SGD
 from leakgauge.training.local import defended, gradient_alone

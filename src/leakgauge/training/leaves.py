@@ -1,8 +1,7 @@
 """Refuses tensors by name that do not fit others, or hold no plain numbers."""
 
 from leakgauge.core.checks import require, require_known
-from leakgauge.core.tensors import all_finite, require_plain
-from leakgauge.core.types import Params
+from leakgauge.core.types import Params, all_finite, require_plain
 
 
 def check_names(leaves: Params, wanted: Params, what: str, whole: str) -> None:

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require
-from leakgauge.core.tensors import all_finite
-from leakgauge.core.types import Params, Task
+from leakgauge.core.types import Params, Task, all_finite
 from leakgauge.training.catalog import SGD
 from leakgauge.training.local import defended, gradient_alone, train
 from leakgauge.training.participant import Turn

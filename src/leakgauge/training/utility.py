@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leakgauge.core.losses import of_numbers
+from leakgauge.core.losses import is_numeric_loss
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.defenses import deployed
-from leakgauge.results import bootstrap, scores, utility
+from leakgauge.results import intervals, scores, utility
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import Ints
 from leakgauge.training.sgd import outputs_of
@@ -68,7 +68,7 @@ def utility_of(
     if outputs.shape[:1] != y.shape[:1] or outputs.numel() != y.numel():
         return None
     y, outputs = y.reshape(len(y), -1), outputs.reshape(len(y), -1)
-    if of_numbers(task.loss) or not bool(((y == 0) | (y == 1)).all()):
+    if is_numeric_loss(task.loss) or not bool(((y == 0) | (y == 1)).all()):
         return _numbers(y, outputs, block, rng)
     cut = 0.5 if bool(((outputs >= 0) & (outputs <= 1)).all()) else 0.0
     if y.shape[1] == 1:
@@ -106,7 +106,7 @@ def _classes(
 ) -> Utility:
     correct = (predicted == y).cpu().numpy()
     counts = torch.bincount(y)
-    accuracy = bootstrap.share(correct, block, rng=rng)
+    accuracy = intervals.share(correct, block, rng=rng)
     truth, named = y.cpu().numpy(), predicted.cpu().numpy()
     balanced = utility.balanced_accuracy(truth, named, block, rng=rng)
     chance = float(counts.max()) / len(correct)

@@ -24,7 +24,7 @@ from leakgauge.membership.run.world import given_world, with_params
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.roc import auroc
-from leakgauge.results.scores import Judged, score
+from leakgauge.results.scores import ScoredTrials, score
 
 MEMBERS = 400
 """Records of a client that are looked at, at most, and as many of nobody."""
@@ -51,7 +51,7 @@ class Told:
     def estimates(self, *, seed: int) -> dict[str, Estimate]:
         """Return the figures, resampled over the records."""
         truth = self.member.astype(np.int64)
-        judged = Judged(truth, log_posterior(self.log_odds), np.arange(len(truth)))
+        judged = ScoredTrials(truth, log_posterior(self.log_odds), np.arange(len(truth)))
         return score(judged, majority=0.5, rng=stream(seed, NAME, MEMBERSHIP, "bootstrap"))
 
 

@@ -24,7 +24,7 @@ from leakgauge.federation.words import NAME, PROPERTY
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.scores import Judged, score
+from leakgauge.results.scores import ScoredTrials, score
 from leakgauge.training.optimizers import sgd
 from leakgauge.training.participant import Turn
 from leakgauge.training.protocol import Protocol
@@ -79,7 +79,7 @@ class Named:
 
     def estimates(self, *, seed: int) -> dict[str, Estimate]:
         """Return the figures on simulated clients, resampled over these."""
-        judged = Judged(self.truth, self.judged, np.arange(len(self.truth)))
+        judged = ScoredTrials(self.truth, self.judged, np.arange(len(self.truth)))
         rng = stream(seed, NAME, PROPERTY, "bootstrap")
         return score(judged, majority=1 / self.judged.shape[1], rng=rng)
 

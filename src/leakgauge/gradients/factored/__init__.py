@@ -1,1 +1,1 @@
-"""Gradients of many records as products of two factors, by layer, never made where not needed."""
+"""Gradients of many records as products of two factors, by layer, computed only where needed."""

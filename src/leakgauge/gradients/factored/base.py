@@ -1,9 +1,10 @@
-"""What the gradients of one layer's records can be asked, whatever they are kept as."""
+"""Gradients of many records in the parameters of one layer: the common interface."""
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -12,38 +13,40 @@ from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
 
 CHUNK_BYTES = 2**25
-"""Memory of gradients that are made at once."""
+"""Memory of gradients that are computed at once."""
 
 
 class Factors(ABC):
     """The gradients of n records in the parameters of one layer.
 
-    Subclasses keep them as factors, and make them where nothing cheaper answers.
+    Subclasses keep factors, and compute whole gradients only without a cheaper way.
     """
+
+    stored: ClassVar[tuple[str, ...]] = ()
+    """Names of the fields that hold one entry per record."""
 
     @abstractmethod
     def gradient(self) -> Grads:
         """Return the gradients by full parameter name, leaf ``[n, *p]``."""
 
-    @abstractmethod
     def __len__(self) -> int:
-        """Return n."""
+        return len(next(iter(self.tensors().values())))
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the weight's gradient as a matrix ``[out, in_features]``.
 
-        Those of a convolution are ``[out, in * k * k]``, of an embedding ``[words, dimensions]``.
+        A convolution has ``[out, in * k * k]``, an embedding ``[words, dimensions]``.
         """
 
-    @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """Return what is kept, by name, each value ``[n, ...]``."""
+        """Return the stored tensors by name, each ``[n, ...]``."""
+        return {name: getattr(self, name) for name in self.stored}
 
-    @abstractmethod
     def replaced(self, tensors: Mapping[str, Tensor]) -> Self:
-        """Return the same layer with other values of ``tensors()``."""
+        """Return the layer with other stored tensors."""
+        return replace(self, **tensors)  # type: ignore[type-var]
 
     @property
     def out(self) -> int:
@@ -56,11 +59,11 @@ class Factors(ABC):
         return self.shape[1]
 
     def rows(self, index: Tensor | slice) -> Self:
-        """Return those of the records at ``index``."""
+        """Return the gradients of the records at ``index``."""
         return self.replaced({name: leaf[index] for name, leaf in self.tensors().items()})
 
     def to(self, where: Any) -> Self:
-        """Return them on a device, or with numbers of another type; words stay what they are."""
+        """Return the gradients on a device or in another floating type; word codes stay int64."""
         keeps = isinstance(where, torch.dtype)
         return self.replaced(
             {
@@ -119,7 +122,37 @@ class Factors(ABC):
 
 
 def joined(parts: Sequence[Factors]) -> Factors:
-    """Return the factors of one layer for the records of all parts, one after the other."""
+    """Return the factors of one layer for the records of all parts, in order."""
     names = parts[0].tensors()
     each = [part.tensors() for part in parts]
     return parts[0].replaced({name: torch.cat([one[name] for one in each]) for name in names})
+
+
+@dataclass(frozen=True, eq=False)
+class WholeGradients(Factors):
+    """Gradients of a layer that are not products and are kept in full.
+
+    Attributes:
+        grads: gradients by full parameter name, leaf ``[n, *p]``, the weight first.
+    """
+
+    grads: Grads
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the first parameter's gradient; a vector is one row."""
+        first = next(iter(self.grads.values()))
+        out = first.shape[1] if first.dim() > 2 else 1
+        return out, first[0].numel() // out
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the gradients."""
+        return dict(self.grads)
+
+    def replaced(self, tensors: Mapping[str, Tensor]) -> Self:
+        """Return the layer with other gradients."""
+        return replace(self, grads=tensors)
+
+    def gradient(self) -> Grads:
+        """Return the gradients by name."""
+        return self.grads

@@ -1,8 +1,8 @@
-"""Gradients of a convolution: inputs and output gradients, convolved with one another."""
+"""Gradients of a convolution as factors: inputs convolved with output gradients."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,16 +25,18 @@ _OF_WEIGHT: Mapping[int, Callable[..., Tensor]] = {
 
 @dataclass(frozen=True, eq=False)
 class ConvolutionFactors(Factors):
-    """Those of a convolution with zeros as padding.
+    """Gradients of a convolution with zero padding.
 
     Attributes:
         weight: full name of the weight.
-        bias: of the bias; None without one.
+        bias: full name of the bias; None without one.
         kernel: shape of the weight ``(out, in / groups, *k)``.
         geometry: stride, padding, dilation and groups.
         x: inputs ``[n, in, *space]``.
         dy: gradients in the outputs ``[n, out, *space]``.
     """
+
+    stored = ("x", "dy")
 
     weight: str
     bias: str | None
@@ -43,24 +45,13 @@ class ConvolutionFactors(Factors):
     x: Tensor
     dy: Tensor
 
-    def __len__(self) -> int:
-        return len(self.x)
-
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the weight's gradient."""
         return self.kernel[0], int(torch.Size(self.kernel[1:]).numel())
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return inputs and output gradients."""
-        return {"x": self.x, "dy": self.dy}
-
-    def replaced(self, tensors: Mapping[str, Tensor]) -> Self:
-        """Return the same layer with other values."""
-        return replace(self, x=tensors["x"], dy=tensors["dy"])
-
     def gradient(self) -> Grads:
-        """Return the gradients by name: each record is a group of one large convolution."""
+        """Return the gradients by name, as one large convolution with a group per record."""
         n = len(self.x)
         made = _OF_WEIGHT[self.x.dim() - 2](
             self.x.flatten(0, 1)[None],
@@ -74,8 +65,7 @@ class ConvolutionFactors(Factors):
     def gram(self) -> Tensor:
         """Return the inner products of the records' gradients ``[n, n]``.
 
-        The patches of images are unfolded, which makes few gradients faster than a convolution of
-        many groups.
+        For few images, unfolding their patches is faster than a convolution of many groups.
         """
         if self.x.dim() != 4:
             return super().gram()
@@ -96,7 +86,7 @@ class ConvolutionFactors(Factors):
         return weight @ weight.T + bias @ bias.T
 
     def project(self, kernels: Tensor) -> Tensor:
-        """Return the weight's gradient times kernels ``[n, out, k]``: kernels pass the inputs."""
+        """Return the weight's gradient times kernels ``[n, out, k]``, by convolving the inputs."""
         count, groups = len(kernels), self.geometry["groups"]
         filters = kernels.reshape(count, *self.kernel[1:]).repeat(groups, *[1] * (self.x.dim() - 1))
         passed = _CONVOLVE[self.x.dim() - 2](self.x, filters, **self.geometry)

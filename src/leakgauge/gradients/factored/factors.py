@@ -7,20 +7,18 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import require_known
+from leakgauge.core.losses import record_losses
 from leakgauge.core.types import Grads, Params, Task
-from leakgauge.gradients.factored.base import Factors
-from leakgauge.gradients.factored.caught import Caught
-from leakgauge.gradients.factored.products import is_able, product
-from leakgauge.gradients.factored.whole import WholeGradients
+from leakgauge.gradients.factored.base import Factors, WholeGradients
+from leakgauge.gradients.factored.products import LayerCalls, has_factors, layer_factors
 from leakgauge.gradients.gradients import per_example_gradients
 from leakgauge.gradients.probing import private, trainable, vectorisable_kernels
-from leakgauge.gradients.record_losses import record_losses
 from leakgauge.gradients.walk import Layer, walk
 
 TOLERANCE = 1e-3
-"""Relative error up to which factors count as those of the records' gradients.
+"""Largest relative error of factors that are accepted as the records' gradients.
 
-It is far above rounding in float32, and far below what a layer gets wrong that runs otherwise.
+It is far above rounding in float32, and far below the error of a layer that runs in another way.
 """
 
 
@@ -35,9 +33,9 @@ def factors(
     """Return the gradient of each record's loss by layer, as factors where it is a product.
 
     Linear layers, convolutions and embeddings that run once give factors: one pass over all
-    records has their inputs and output gradients. Other layers, and a model whose records
-    interact or which uses weights beside its modules, give the gradients themselves. Which of
-    both holds is tried on two records.
+    records yields their inputs and output gradients. Other layers give whole gradients, and so does
+    a model with interacting records or with weights used outside of their modules. Two records
+    decide which case holds.
 
     Args:
         task: the model and its loss; the module is not changed.
@@ -47,10 +45,10 @@ def factors(
         layers: names of the layers to return, as ``walk`` gives them; None for all.
 
     Returns:
-        By layer, in the order of ``layers``, else in the order in which layers run.
+        Factors by layer, in the order of ``layers``, else in the order in which layers run.
 
     Raises:
-        InputError: no layer has this name, or as ``per_example_gradients``.
+        InputError: no layer has this name, or ``per_example_gradients`` refuses the task.
 
     References:
         Goodfellow, Efficient per-example gradient computations, 2015 (linear layers).
@@ -66,13 +64,13 @@ def factors(
 
 @dataclass(frozen=True, eq=False)
 class Factoring:
-    """Which layers of a model have factors, found once for many batches.
+    """The layers of a model that have factors, found once for many batches.
 
     Attributes:
         task: the model and its loss.
-        products: layers whose gradients are products.
-        rest: layers whose gradients are not; they are computed as they are.
-        names: of all these layers, in their order.
+        products: layers with gradients that are products.
+        rest: other layers; their gradients are computed in full.
+        names: names of all these layers, in order.
     """
 
     task: Task
@@ -116,14 +114,14 @@ class Factoring:
 def _products(
     task: Task, params: Params, x: Tensor, y: Tensor, layers: Sequence[Layer]
 ) -> dict[str, Factors]:
-    """Return the factors of the layers that may have some."""
+    """Return the factors of the layers that have some."""
     own = private(task, params)
     _freeze(own, layers)
     modules = {one.name: own.model.get_submodule(one.name) for one in layers}
     caught = {
-        one.name: Caught.at(modules[one.name], one)
+        one.name: LayerCalls.at(modules[one.name], one)
         for one in layers
-        if is_able(modules[one.name], one)
+        if has_factors(modules[one.name], one)
     }
     if not caught or len(x) == 0:
         return {}
@@ -133,7 +131,7 @@ def _products(
         outputs = [one.outputs[0] for one in once.values()]
         slopes = torch.autograd.grad(total, outputs, materialize_grads=True) if once else ()
     made = {
-        name: product(modules[name], one, dy)
+        name: layer_factors(modules[name], one, dy)
         for (name, one), dy in zip(once.items(), slopes, strict=True)
     }
     return {name: one for name, one in made.items() if one is not None}
@@ -159,7 +157,7 @@ def _alike(made: Tensor, exact: Tensor) -> bool:
 def _whole(
     task: Task, params: Params, x: Tensor, y: Tensor, layers: Sequence[Layer]
 ) -> dict[str, Factors]:
-    """Return the gradients of layers that have no factors; no others are computed."""
+    """Return the gradients of layers without factors, and compute no others."""
     own = private(task, params)
     wanted = _freeze(own, layers)
     grads = per_example_gradients(own, {name: params[name] for name in wanted}, x, y)
@@ -169,7 +167,7 @@ def _whole(
 
 
 def _freeze(task: Task, layers: Sequence[Layer]) -> list[str]:
-    """Freeze all parameters but those of the layers, whose names are returned.
+    """Freeze all parameters except those of the layers; return the names of these.
 
     A backward pass then ends at the first of these layers.
     """

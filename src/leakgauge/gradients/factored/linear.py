@@ -1,8 +1,6 @@
-"""Gradients of a linear layer: inputs times output gradients."""
+"""Gradients of linear layers and embeddings as factors: inputs times output gradients."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -13,35 +11,26 @@ from leakgauge.gradients.factored.base import Factors
 
 @dataclass(frozen=True, eq=False)
 class LinearFactors(Factors):
-    """Those of a linear layer, which each record passes at t positions.
+    """Gradients of a linear layer that each record passes at t positions.
 
     Attributes:
         weight: full name of the weight.
-        bias: of the bias; None without one.
+        bias: full name of the bias; None without one.
         x: inputs ``[n, t, in]``.
         dy: gradients in the outputs ``[n, t, out]``.
     """
+
+    stored = ("x", "dy")
 
     weight: str
     bias: str | None
     x: Tensor
     dy: Tensor
 
-    def __len__(self) -> int:
-        return len(self.x)
-
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the weight's gradient."""
         return self.dy.shape[2], self.x.shape[2]
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return inputs and output gradients."""
-        return {"x": self.x, "dy": self.dy}
-
-    def replaced(self, tensors: Mapping[str, Tensor]) -> Self:
-        """Return the same layer with other values."""
-        return replace(self, x=tensors["x"], dy=tensors["dy"])
 
     def gradient(self) -> Grads:
         """Return the gradients by name."""
@@ -49,7 +38,7 @@ class LinearFactors(Factors):
         return grads if self.bias is None else {**grads, self.bias: self.dy.sum(1)}
 
     def gram(self) -> Tensor:
-        """Return the inner products of gradients ``[n, n]``; of one position, from the factors."""
+        """Return the inner products of gradients ``[n, n]``; factors suffice for one position."""
         if self.x.shape[1] > 1:
             return super().gram()
         x, dy = self.x[:, 0], self.dy[:, 0]
@@ -66,7 +55,7 @@ class LinearFactors(Factors):
         return self.dy.mT @ passed
 
     def range(self) -> Tensor:
-        """Return the largest entry minus the smallest ``[n]``; of one position, from both ends."""
+        """Return the largest entry minus the smallest ``[n]``; ends suffice for one position."""
         if self.x.shape[1] > 1:
             return super().range()
         ends = [_ends(leaf[:, 0]) for leaf in (self.x, self.dy)]
@@ -85,16 +74,16 @@ class LinearFactors(Factors):
         return super()._norms(p)
 
     def _of_products(self, p: float) -> Tensor:
-        """A norm of a product of two vectors is the product of their norms."""
+        """Return the norms of one position: the norm of an outer product is a product of norms."""
         x: Tensor = torch.linalg.vector_norm(self.x[:, 0], p, dim=1)
         dy: Tensor = torch.linalg.vector_norm(self.dy[:, 0], p, dim=1)
         if self.bias is None:
             return x * dy
-        beside: Tensor = torch.linalg.vector_norm(torch.stack([x, torch.ones_like(x)]), p, dim=0)
-        return beside * dy
+        both: Tensor = torch.linalg.vector_norm(torch.stack([x, torch.ones_like(x)]), p, dim=0)
+        return both * dy
 
     def _of_pairs(self) -> Tensor:
-        """The squared norm is a sum over pairs of positions."""
+        """Return the norms from sums over pairs of positions."""
         of_inputs = self.x @ self.x.mT
         if self.bias is not None:
             of_inputs = of_inputs + 1
@@ -103,3 +92,51 @@ class LinearFactors(Factors):
 
 def _ends(values: Tensor) -> list[Tensor]:
     return [values.min(1).values, values.max(1).values]
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingFactors(Factors):
+    """Gradients of an embedding: the words of each record, and the gradients at their places.
+
+    Attributes:
+        weight: full name of the weight ``[words, d]``.
+        words: number of words.
+        index: words of each record ``[n, t]``, int64.
+        dy: gradients in the outputs ``[n, t, d]``; zeros at words that are not trained.
+    """
+
+    stored = ("index", "dy")
+
+    weight: str
+    words: int
+    index: Tensor
+    dy: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the weight's gradient."""
+        return self.words, self.dy.shape[2]
+
+    def gradient(self) -> Grads:
+        """Return the gradients by name."""
+        return {self.weight: self._added(self.dy)}
+
+    def gram(self) -> Tensor:
+        """Return the inner products of gradients ``[n, n]``, over the words that occur."""
+        used, index = torch.unique(self.index, return_inverse=True)
+        return super(EmbeddingFactors, replace(self, words=len(used), index=index)).gram()
+
+    def project(self, kernels: Tensor) -> Tensor:
+        """Return the weight's gradient times kernels ``[n, words, k]``."""
+        return self._added(self.dy @ kernels.T)
+
+    def _added(self, values: Tensor) -> Tensor:
+        """Return the sums of values ``[n, t, d]`` by word ``[n, words, d]``."""
+        made = values.new_zeros(len(values), self.words, values.shape[2])
+        return made.scatter_add(1, self.index[:, :, None].expand_as(values), values)
+
+    def _norms(self, p: float) -> Tensor:
+        if p != 2:
+            return super()._norms(p)
+        same = (self.index[:, :, None] == self.index[:, None, :]).to(self.dy.dtype)
+        return (same * (self.dy @ self.dy.mT)).sum((1, 2)).clamp(min=0).sqrt()

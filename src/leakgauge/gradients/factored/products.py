@@ -1,22 +1,53 @@
-"""Which layers have factors, and how they are made of inputs and output gradients."""
+"""Find the layers that have factors, and make the factors from inputs and output gradients."""
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from leakgauge.gradients.factored.base import Factors
-from leakgauge.gradients.factored.caught import Caught
 from leakgauge.gradients.factored.convolution import ConvolutionFactors
-from leakgauge.gradients.factored.embedding import EmbeddingFactors
-from leakgauge.gradients.factored.linear import LinearFactors
+from leakgauge.gradients.factored.linear import EmbeddingFactors, LinearFactors
 from leakgauge.gradients.walk import Layer
+
+
+@dataclass(eq=False)
+class LayerCalls:
+    """The calls of one layer.
+
+    Attributes:
+        layer: the layer.
+        inputs: input of each call.
+        outputs: output of each call; the model continues with copies, which it may change in place.
+    """
+
+    layer: Layer
+    inputs: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
+
+    @classmethod
+    def at(cls, module: nn.Module, layer: Layer) -> "LayerCalls":
+        """Return a recorder of the calls of a module, which must be a private copy."""
+        caught = cls(layer)
+        module.register_forward_hook(caught._take)
+        return caught
+
+    def is_sound(self, count: int) -> bool:
+        """Return whether the layer ran once, on ``count`` records."""
+        return len(self.outputs) == 1 and len(self.inputs[0]) == count
+
+    def _take(self, module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        self.inputs.append(given[0].detach())
+        self.outputs.append(output)
+        return output.clone()
+
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
-def is_able(module: nn.Module, layer: Layer) -> bool:
-    """Return whether a layer of this kind has factors, as far as its settings tell."""
+def has_factors(module: nn.Module, layer: Layer) -> bool:
+    """Return whether a layer of this type and settings has factors."""
     if _name(layer, "weight") not in layer.parameters:
         return False
     if type(module) in _CONVOLUTIONS:
@@ -26,13 +57,13 @@ def is_able(module: nn.Module, layer: Layer) -> bool:
     return type(module) is nn.Linear
 
 
-def product(module: Any, caught: Caught, dy: Tensor) -> Factors | None:
-    """Return the factors of a layer; None where its inputs have another shape than known ones.
+def layer_factors(module: Any, caught: LayerCalls, dy: Tensor) -> Factors | None:
+    """Return the factors of a layer; None if its inputs have an unknown shape.
 
     Args:
-        module: for which ``is_able`` holds.
-        caught: its one call.
-        dy: gradient of the summed loss in its outputs.
+        module: a layer for which ``has_factors`` holds.
+        caught: the layer's only call.
+        dy: gradient of the summed loss in the layer's outputs.
     """
     layer, x = caught.layer, caught.inputs[0]
     weight, bias = _name(layer, "weight"), _name(layer, "bias")
@@ -61,12 +92,12 @@ def _of_words(module: nn.Embedding, weight: str, index: Tensor, dy: Tensor) -> F
 
 
 def _places(values: Tensor) -> Tensor:
-    """Values ``[n, ..., d]`` as ``[n, t, d]``."""
+    """Return values ``[n, ..., d]`` as ``[n, t, d]``."""
     return values.reshape(len(values), -1, values.shape[-1])
 
 
 def _padding(module: Any) -> tuple[int, ...] | None:
-    """Zeros on both sides of each axis; None where there are more on one."""
+    """Return the padding on each side of every axis; None if the sides differ."""
     if not isinstance(module.padding, str):
         return tuple(module.padding)
     if module.padding == "valid":

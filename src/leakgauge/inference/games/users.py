@@ -13,7 +13,7 @@ The paper draws the m candidates from all private users, here also where users a
 are many, they are dealt into disjoint blocks of m or more, and the m users of a trial belong to one
 block (``leakgauge.inference.games.blocks``): taken alone, each trial is still about m random users,
 and trials of different blocks are independent. Without blocks any two trials may share users, and
-an interval leaves out one user after the other (``leakgauge.results.jackknife``).
+an interval leaves out one user after the other (``leakgauge.results.intervals``).
 """
 
 from collections.abc import Sequence

@@ -33,7 +33,7 @@ from leakgauge.results.measurements import (
     Run,
     rounds_of,
 )
-from leakgauge.results.model_metrics import OF_CLASSES
+from leakgauge.results.metrics import OF_CLASSES
 from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.runs.question import Answer
 

@@ -7,7 +7,7 @@ from leakgauge.inference.report.headline import called
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.wording import label
 from leakgauge.results.measurements import Measurement
-from leakgauge.results.model_metrics import OF_CLASSES, UTILITY
+from leakgauge.results.metrics import OF_CLASSES, UTILITY
 from leakgauge.results.scores import AUROC, MOST_AT_RISK
 from leakgauge.runs.spec import NONE
 

@@ -9,15 +9,15 @@ from leakgauge.inference.run.baselines import baselines
 from leakgauge.inference.run.readings import Reading
 from leakgauge.inference.run.stage import Stage
 from leakgauge.results import scores
-from leakgauge.results.information import information_told
+from leakgauge.results.information import information_lower_bound
 from leakgauge.results.measurements import ACCUMULATED, Measurement, rounds_of
 from leakgauge.training.utility import utility_of
 
 
-def judged_of(stage: Stage, reading: Reading) -> scores.Judged:
+def judged_of(stage: Stage, reading: Reading) -> scores.ScoredTrials:
     """Return a reading with the truth that it is judged by."""
     trials = stage.trials
-    return scores.Judged(
+    return scores.ScoredTrials(
         trials.secret.cpu().numpy(),
         reading.log_posterior,
         trials.block.cpu().numpy(),
@@ -44,7 +44,7 @@ def scored(stage: Stage, reading: Reading, base: Measurement) -> Iterator[Measur
             held_out=held_out,
         )
     rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
-    told = information_told(judged, stage.log_prior, rng=rng)
+    told = information_lower_bound(judged, stage.log_prior, rng=rng)
     yield replace(base, metric=scores.INFORMATION, estimate=told, chance=0.0)
 
 

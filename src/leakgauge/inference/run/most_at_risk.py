@@ -6,7 +6,7 @@ import numpy as np
 
 from leakgauge.core.checks import require
 from leakgauge.results.measurements import Estimate
-from leakgauge.results.scores import Judged, hits
+from leakgauge.results.scores import ScoredTrials, hits
 from leakgauge.results.statistics import Ints, clopper_pearson
 
 FEWEST = 20
@@ -28,7 +28,7 @@ class MostAtRisk:
     of: int
 
 
-def most_at_risk(judged: Judged, whose: Ints) -> MostAtRisk | None:
+def most_at_risk(judged: ScoredTrials, whose: Ints) -> MostAtRisk | None:
     """Return the user whose batches are named most often; None where two users cannot be compared.
 
     The highest of many rates is high by luck alone. So one half of each user's trials chooses the
@@ -45,7 +45,7 @@ def most_at_risk(judged: Judged, whose: Ints) -> MostAtRisk | None:
     >>> truth = np.zeros(80, dtype=np.int64)
     >>> whose = truth + np.arange(80) % 2
     >>> named = np.stack([whose == 1, whose != 1], axis=1)  # user 1 always, user 0 never
-    >>> worst = most_at_risk(Judged(truth, np.log(named * 0.8 + 0.1), truth), whose)
+    >>> worst = most_at_risk(ScoredTrials(truth, np.log(named * 0.8 + 0.1), truth), whose)
     >>> worst.user, worst.success.value, round(worst.success.low, 3), worst.success.n
     (1, 1.0, 0.832, 20)
     """

@@ -13,7 +13,7 @@ from leakgauge.inference.adversaries.rounds import accumulate
 from leakgauge.inference.adversaries.stacking import Stack, accumulate_weighted, cross_weighted
 from leakgauge.inference.summed import summed
 from leakgauge.results.measurements import ACCUMULATED, STACKED, first_rounds
-from leakgauge.results.scores import AUROC, Judged, figures
+from leakgauge.results.scores import AUROC, ScoredTrials, figures
 
 Floats = NDArray[np.float64]
 
@@ -75,7 +75,7 @@ class Reading:
         if self.held_out is None:
             return None
         secret = self.held_out.secret
-        judged = Judged(secret, self.held_out.log_odds, np.zeros(len(secret), dtype=np.int64))
+        judged = ScoredTrials(secret, self.held_out.log_odds, np.zeros(len(secret), dtype=np.int64))
         return figures(judged)[AUROC]
 
     @property

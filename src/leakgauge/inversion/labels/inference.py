@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require, require_choice, require_count
-from leakgauge.core.losses import of_classes
+from leakgauge.core.losses import is_class_loss
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.inversion.labels.methods import counts, gradinversion, idlg
 from leakgauge.inversion.labels.output_layer import (
@@ -83,7 +83,7 @@ def infer_labels(
     _require_fit(task, layer, grads)
     weight = grads[layer.weight]
     require(
-        of_classes(task.mean_loss, weight.shape[1], like=weight),
+        is_class_loss(task.mean_loss, weight.shape[1], like=weight),
         "labels are inferred from the slope of cross entropy, and the task has another loss; pass "
         "the labels (as known)",
     )

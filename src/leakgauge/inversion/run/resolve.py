@@ -25,7 +25,7 @@ from leakgauge.inversion.words import (
     STRONGEST,
     default_image_count,
 )
-from leakgauge.models.words import NETS
+from leakgauge.models.named import NETS
 from leakgauge.runs.spec import NONE
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from leakgauge.core.checks import require
 from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Params, Schema, Task
 from leakgauge.data import Roles, Source, Table, data_folder, encode, make_table
-from leakgauge.data.encoding import encode_label, outputs_for
-from leakgauge.data.image_tables import make_picture_table
+from leakgauge.data.encoding import encode_label, make_picture_table, outputs_for
 from leakgauge.data.pixels import Pixels
 from leakgauge.gradients import params_of
 from leakgauge.inversion.run.drawing import draw_rows

@@ -6,7 +6,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from leakgauge.core import parsing
-from leakgauge.core.notation import Key
+from leakgauge.core.parsing import Key
 from leakgauge.inversion.search.layer_weights import Weights
 from leakgauge.inversion.search.presets import PRESETS
 from leakgauge.inversion.search.settings import Settings

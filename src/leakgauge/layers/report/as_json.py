@@ -25,7 +25,7 @@ from leakgauge.report.section import Line
 from leakgauge.report.utility import useless_models, utilities, utility_line
 from leakgauge.report.wording import quoted
 from leakgauge.results.measurements import Estimate, Measurement
-from leakgauge.results.model_metrics import UTILITY
+from leakgauge.results.metrics import UTILITY
 from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.runs.question import Answer
 

@@ -32,7 +32,7 @@ from leakgauge.layers.words import QUESTION, VOTES
 from leakgauge.results import scores
 from leakgauge.results.information import NATS
 from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
-from leakgauge.results.scores import AUROC, Judged
+from leakgauge.results.scores import AUROC, ScoredTrials
 
 if TYPE_CHECKING:
     from leakgauge.layers.spec import LayersSpec
@@ -85,9 +85,9 @@ def scored(spec: LayersSpec, scene: Scene, one: Heard) -> dict[str, tuple[Estima
     return found
 
 
-def judged_by(spec: LayersSpec, scene: Scene, one: Heard) -> Judged:
+def judged_by(spec: LayersSpec, scene: Scene, one: Heard) -> ScoredTrials:
     """Return the trials as an attack judges them."""
-    return Judged(
+    return ScoredTrials(
         scene.trials.secret.cpu().numpy(),
         one.posterior(scene.log_prior, spec.calibration),
         scene.trials.block.cpu().numpy(),

@@ -9,7 +9,7 @@ from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.layers.calibration import Floats, calibrate
 from leakgauge.layers.run.hearing import Heard, stacked
 from leakgauge.layers.words import ALL
-from leakgauge.results.scores import Judged, advantage, hits
+from leakgauge.results.scores import ScoredTrials, advantage, hits
 
 Open = Mapping[str, Heard]
 """What the best attack on each layer says, by the layer's name."""
@@ -103,4 +103,4 @@ def advantage_of(one: Heard) -> float:
 def _hits(judged: HeldOut, fitted: HeldOut) -> Floats:
     m = judged.log_odds.shape[1]
     log_posterior = calibrate(fitted)(judged.log_odds, np.full(m, -np.log(m)))
-    return hits(Judged(judged.secret, log_posterior, np.arange(len(judged.secret))))
+    return hits(ScoredTrials(judged.secret, log_posterior, np.arange(len(judged.secret))))

@@ -8,7 +8,7 @@ from leakgauge.membership.metrics import MEMBERS_NORM, OTHERS_NORM, TRAIN_ACCURA
 from leakgauge.membership.run.at_risk import AtRisk, read_at_risk
 from leakgauge.report.grouping import UNDEFENDED, Test, group_tests
 from leakgauge.results.measurements import HEADLINE, Measurement
-from leakgauge.results.model_metrics import UTILITY
+from leakgauge.results.metrics import UTILITY
 from leakgauge.results.scores import AUROC
 
 OF_CLASS = f"{AUROC}: "

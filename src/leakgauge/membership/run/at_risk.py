@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from leakgauge.core.files import write_text
 from leakgauge.membership.adversaries.adversary import Floats
-from leakgauge.results.measurements import write_text
 from leakgauge.results.statistics import Ints
 
 AT_RISK_FILE = "at-risk.json"

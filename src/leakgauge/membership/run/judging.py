@@ -12,17 +12,15 @@ from leakgauge.membership.metrics import TPR_AT_01_FPR
 from leakgauge.membership.run.cell import Cell
 from leakgauge.membership.run.judged import Judged
 from leakgauge.membership.spec import QUESTION
-from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
+from leakgauge.results.intervals import bootstrap_interval, draw_blocks
 from leakgauge.results.measurements import (
     HEADLINE,
     Estimate,
     Histogram,
     Measurement,
 )
-from leakgauge.results.resampling import resampled_tpr
-from leakgauge.results.roc import auroc, tpr_at_fpr
-from leakgauge.results.scores import AUROC, chance, each_value, roc, score
-from leakgauge.results.scores import Judged as Trials
+from leakgauge.results.roc import auroc, resampled_tpr, tpr_at_fpr
+from leakgauge.results.scores import AUROC, ScoredTrials, chance, each_value, roc, score
 from leakgauge.results.statistics import Ints
 
 BLOCKS = 500
@@ -72,7 +70,9 @@ def judge(cell: Cell, judged: Judged, targets: Targets) -> Iterator[Measurement]
         targets: the truth.
     """
     rng = stream(cell.seed, QUESTION, "bootstrap")  # the same resamples for every attack
-    trials = Trials(targets.member.astype(np.int64), log_posterior(judged.targets), targets.block)
+    trials = ScoredTrials(
+        targets.member.astype(np.int64), log_posterior(judged.targets), targets.block
+    )
     guess = chance(trials.truth, 0.5)
     figures = score(trials, majority=0.5, rng=rng)
     figures[TPR_AT_01_FPR] = tpr(targets, judged.targets, 0.001, rng=rng)
@@ -137,7 +137,7 @@ def _by_class(
         blocks = np.unique(targets.block[of_class])
         if min(kinds) < FEWEST_OF_CLASS or len(blocks) < 2:
             continue
-        trials = Trials(
+        trials = ScoredTrials(
             targets.member[of_class].astype(np.int64),
             log_posterior(judged.targets[of_class]),
             targets.block[of_class],

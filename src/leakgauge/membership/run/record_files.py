@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Dataset
 from leakgauge.data.arrays import from_arrays
-from leakgauge.data.npz import read_npz
+from leakgauge.data.read import read_npz
 
 WANTED = "expected a .npz with arrays x and y, or a text file with one row number a line"
 

@@ -7,10 +7,10 @@ from leakgauge.report.differences.audited import Topic
 from leakgauge.report.differences.pairing import Pair
 from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.report.section import Badge
-from leakgauge.results.differences import difference, no_difference
 from leakgauge.results.measurements import HEADLINE, Estimate, Measurement
 from leakgauge.results.metrics import Metric
 from leakgauge.results.scores import smallest_detectable
+from leakgauge.results.statistics import difference, no_difference
 
 LESS, MORE = "Leaks less", "Leaks more"
 LOWER, HIGHER = "Lower", "Higher"

@@ -6,9 +6,9 @@ from itertools import product
 
 from leakgauge.report.differences.audited import Answered, Topic, strongest
 from leakgauge.report.grouping import UNDEFENDED, group_tests
-from leakgauge.results.differences import has_interval
 from leakgauge.results.measurements import HEADLINE, SECONDS, Measurement
 from leakgauge.results.metrics import Metric, metric_named
+from leakgauge.results.statistics import has_interval
 
 Metrics = Mapping[str, Metric]
 

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from leakgauge.gradients.factored.base import Factors
-from leakgauge.gradients.factored.caught import Caught
-from leakgauge.gradients.factored.products import product
+from leakgauge.gradients.factored.products import LayerCalls, layer_factors
 from leakgauge.gradients.walk import Layer
 
 
@@ -37,14 +36,14 @@ class Pass:
     head: str | None = None
     marked: bool = False
     lengths: dict[str, int] = field(default_factory=dict)
-    caught: dict[str, Caught] = field(default_factory=dict)
+    caught: dict[str, LayerCalls] = field(default_factory=dict)
     slopes: dict[str, list[Tensor]] = field(default_factory=dict)
     handles: list[RemovableHandle] = field(default_factory=list)
 
     def catch(self, layer: Layer, x: Tensor, output: Tensor) -> None:
         """Keep a call of a layer, and wait for the gradient in its output."""
         self.lengths.setdefault(layer.name, len(x))
-        caught = self.caught.setdefault(layer.name, Caught(layer))
+        caught = self.caught.setdefault(layer.name, LayerCalls(layer))
         kept = self._first(x)
         caught.inputs.append(kept)
         caught.outputs.append(kept)  # one for each call; only their number counts
@@ -78,7 +77,7 @@ class Pass:
             whole = self.lengths[name] == self.count and len(slopes) == 1
             if whole and caught.is_sound(kept):
                 with torch.no_grad():
-                    made = product(modules[name], caught, slopes[0])
+                    made = layer_factors(modules[name], caught, slopes[0])
                 if made is not None:
                     found[name] = made
         return found, [name for name in modules if name not in found]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from leakgauge.gradients.factored.products import is_able
+from leakgauge.gradients.factored.products import has_factors
 from leakgauge.gradients.walk import Layer
 from leakgauge.tokens.monitor.hooks import Hook
 from leakgauge.tokens.monitor.inputs import first_tensor, mean_features
@@ -45,7 +45,7 @@ class Taps:
         self._model, self._layers = model, layers
         self._features, self._gathers = features, gathers
         self._modules = {name: model.get_submodule(name) for name in layers}
-        self.able = {n: one for n, one in self._modules.items() if is_able(one, layers[n])}
+        self.able = {n: one for n, one in self._modules.items() if has_factors(one, layers[n])}
         self.last: Pass | None = None
         self._due = self._is_open = self._wants = False
         self._keep: int | None = None

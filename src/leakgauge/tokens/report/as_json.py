@@ -8,7 +8,7 @@ from leakgauge.report.section import Level, Line
 from leakgauge.report.utility import useless_models, utilities, utility_line
 from leakgauge.report.wording import quoted
 from leakgauge.results.measurements import Estimate, Measurement
-from leakgauge.results.model_metrics import UTILITY
+from leakgauge.results.metrics import UTILITY
 from leakgauge.runs.question import Answer
 from leakgauge.tokens.metrics import (
     GAP,
