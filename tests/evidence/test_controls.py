@@ -25,10 +25,9 @@ from leakgauge.data.altered import (
 from leakgauge.data.source import array_source, frame_source
 from leakgauge.evidence import controls as module
 from leakgauge.evidence.card import make_card
-from leakgauge.evidence.card_page import card_page
+from leakgauge.evidence.card_file import card_page, verify
 from leakgauge.evidence.context import Context
 from leakgauge.evidence.controls import failures, read_controls
-from leakgauge.evidence.verify import verify
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.runs.assessment import Controls
 from leakgauge.runs.page import read_audit

@@ -6,9 +6,8 @@ from typing import ClassVar
 
 from leakgauge.core.checks import require_count
 from leakgauge.defenses.clip import ClipNorm
-from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.noise import GaussianNoise
-from leakgauge.defenses.settings import DefenseSettings
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ from typing import ClassVar
 
 from leakgauge.core.checks import require, require_positive
 from leakgauge.defenses.clip import ClipNorm
-from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.noise import GaussianNoise
-from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.defenses.transform import Chain
 
 

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
-from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.layers import on_layers
-from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.defenses.transform import Identity, Objective, Transform, drawn
 
 

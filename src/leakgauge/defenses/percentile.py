@@ -9,8 +9,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.types import Grads
-from leakgauge.defenses.defense import Defense
-from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.transform import Transform, over_rows
 
 

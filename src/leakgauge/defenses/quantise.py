@@ -9,9 +9,8 @@ from torch import Tensor
 
 from leakgauge.core.checks import require_count
 from leakgauge.core.types import Grads
-from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.layers import on_layers
-from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.defenses.transform import Transform, alike, drawn
 from leakgauge.gradients.flattening import norms
 

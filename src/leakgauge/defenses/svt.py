@@ -10,8 +10,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require, require_positive
 from leakgauge.core.types import Grads
-from leakgauge.defenses.defense import Defense
-from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.transform import Transform
 from leakgauge.gradients.flattening import flatten
 

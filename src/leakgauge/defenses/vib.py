@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Task
-from leakgauge.defenses.defense import Defense
-from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.models.initialisation import initialise
 
 

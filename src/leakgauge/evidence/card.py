@@ -9,7 +9,6 @@ import pydantic
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_text
-from leakgauge.evidence.card_coverage import coverage
 from leakgauge.evidence.card_file import covered_files
 from leakgauge.evidence.card_model import (
     Answered,
@@ -23,7 +22,15 @@ from leakgauge.evidence.card_model import (
     Threat,
     Unit,
 )
-from leakgauge.evidence.card_results import baselines, effects, epsilons, figure, results, worst
+from leakgauge.evidence.card_results import (
+    baselines,
+    coverage,
+    effects,
+    epsilons,
+    figure,
+    results,
+    worst,
+)
 from leakgauge.evidence.context import Context
 from leakgauge.evidence.controls import Control, outcome_of, read_controls
 from leakgauge.evidence.gate import GATE_FILE

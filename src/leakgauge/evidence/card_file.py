@@ -1,13 +1,21 @@
 """The files of a card: JSON with a seal, a Markdown page, and the checksums of the run's files."""
 
+import functools
 import hashlib
 import json
+import re
 from pathlib import Path
+from typing import Any
 
+import jinja2
+import pydantic
+
+from leakgauge.core.checks import require
 from leakgauge.core.files import checksum_of, write_text
-from leakgauge.evidence.card_model import Card, Page
-from leakgauge.evidence.card_page import card_page
+from leakgauge.evidence.card_model import Card, Figure, Page
+from leakgauge.evidence.context import Context
 from leakgauge.evidence.gate import GATE_FILE
+from leakgauge.report.wording import number, short
 from leakgauge.results.measurements import MEASUREMENTS_FILE, REPORT_FILE, RUN_FILE
 from leakgauge.runs.audit import REFUSED_FILE
 
@@ -58,3 +66,112 @@ def card_text(card: Card) -> str:
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+TEMPLATE = "audit-card.md.j2"
+LARGE = 1000.0
+_SPECIAL = re.compile(r"([|\[\]*])")
+
+
+def card_page(card: Card) -> str:
+    """Return the card as Markdown: tables and short sentences, and no raw HTML."""
+    declared = [(_title(name), getattr(card.context, name)) for name in Context.model_fields]
+    text = _environment().get_template(TEMPLATE).render(card=card, declared=declared)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("leakgauge.evidence", "."),
+        autoescape=False,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_escaped,
+    )
+    made.filters |= {"value": _value, "interval": _interval, "cell": _cell, "title": _title}
+    return made
+
+
+def _escaped(value: Any) -> str:
+    """Text in one line that cannot end a table's cell, make a link, or be HTML.
+
+    >>> _escaped("a|b <i>")
+    'a\\\\|b &lt;i>'
+    """
+    text = " ".join(str(value).split()).replace("\\", "\\\\").replace("<", "&lt;")
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def _value(one: float | None) -> str:
+    """A figure with three decimals; a large one with three digits."""
+    if one is None:
+        return "none"
+    return short(one) if abs(one) >= LARGE else number(one)
+
+
+def _interval(one: Figure | None) -> str:
+    if one is None:
+        return "none"
+    high = "no upper end" if one.high is None else _value(one.high)
+    return f"{_value(one.low)} to {high}"
+
+
+def _cell(one: Figure | None) -> str:
+    """A figure with its interval in one cell of a table."""
+    return "not played" if one is None else f"{_value(one.value)} ({_interval(one)})"
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+def verify(card: Path, folder: Path) -> list[str]:
+    """Return one line for each difference between a card and a run; empty where all match.
+
+    Args:
+        card: the JSON file. The page beside it is checked where there is one.
+        folder: of the run.
+
+    Raises:
+        InputError: there is no such file or folder.
+    """
+    require(card.is_file(), f"no such card: {str(card)!r}; expected an audit-card.json")
+    require(folder.is_dir(), f"no such folder: {str(folder)!r}; expected the --out of a run")
+    try:
+        content = card.read_bytes()
+        read = Card.model_validate_json(content)
+    except pydantic.ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"])) or "the file"
+        return [f"{card.name}: does not fit its schema ({where}: {problem['msg']})"]
+    return [*_own(card, read, content), *_page(card, read), *_files(read, folder)]
+
+
+def _own(path: Path, card: Card, content: bytes) -> list[str]:
+    if sealed_card(card).seal != card.seal:
+        return [f"{path.name}: was changed: its content does not match its seal"]
+    if card_text(card).encode() != content:
+        return [f"{path.name}: was changed: it is not written as leakgauge writes it"]
+    return []
+
+
+def _page(path: Path, card: Card) -> list[str]:
+    page = path.with_name(card.page.name)
+    if not page.is_file() or checksum_of(page) == card.page.sha256:
+        return []
+    return [f"{page.name}: was changed since the card was made"]
+
+
+def _files(card: Card, folder: Path) -> list[str]:
+    found = covered_files(folder)
+    lines = []
+    for name in dict.fromkeys([*card.files, *found]):
+        if name not in found:
+            lines.append(f"{name}: is missing from the run")
+        elif name not in card.files:
+            lines.append(f"{name}: is in the run and not in the card")
+        elif card.files[name] != found[name]:
+            lines.append(f"{name}: was changed since the card was made")
+    return lines

@@ -14,9 +14,8 @@ from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.core.files import DamagedError, read_yaml
 from leakgauge.integrations.kept import FORMAT, KINDS, MODELS, ROUNDS, checksum
 from leakgauge.integrations.training_settings import FIELDS, LocalTraining
-from leakgauge.training.averaging import average
 from leakgauge.training.federation import Round
-from leakgauge.training.state import State
+from leakgauge.training.state import State, average
 from leakgauge.training.update import Update
 
 Tensors = dict[str, Tensor]

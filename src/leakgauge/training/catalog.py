@@ -9,6 +9,7 @@ from leakgauge.core.registry import Registry
 if TYPE_CHECKING:
     from leakgauge.training.optimizers import Make
 
+
 SGD = "sgd"
 """Plain SGD, the default."""
 
@@ -91,3 +92,7 @@ def text_of(optimizer: object) -> str:
             "class of a module, which worker processes can import"
         )
     return f"{module}:{name}"
+
+
+PRINTED, UNIT, LOG = "printed", "unit", "log"
+FORMS = (LOG, PRINTED, UNIT)

@@ -1,13 +1,14 @@
 """The state of a federation: the shared model and those of isolated participants, by name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_known
-from leakgauge.core.types import Task
+from leakgauge.core.tensors import all_finite, require_plain
+from leakgauge.core.types import Params, Task
 from leakgauge.gradients import params_of
 from leakgauge.gradients.probing import fresh_buffers, private
 
@@ -120,3 +121,61 @@ def check_tensors(tensors: Tensors, task: Task, whose: str) -> None:
         require_known(name, wanted, f"the state of {whose} has {name!r}, not in the model")
         came, expected = list(leaf.shape), list(wanted[name].shape)
         require(came == expected, f"the state of {whose}: {name!r} is {came}; expected {expected}")
+
+
+def average(several: Sequence[Tensors], weights: Sequence[float]) -> dict[str, Tensor]:
+    """Return the weighted mean of tensors by name; whole numbers are rounded.
+
+    Args:
+        several: tensors of the same names and shapes; at least one mapping.
+        weights: of each mapping, above 0; their sum does not matter.
+
+    >>> import torch
+    >>> models = [{"w": torch.tensor([0.0, 4.0])}, {"w": torch.tensor([4.0, 4.0])}]
+    >>> average(models, [3, 1])["w"]
+    tensor([1., 4.])
+    """
+    require(len(several) > 0, "there is nothing to average; pass at least one model")
+    shares = [weight / sum(weights) for weight in weights]
+    return {name: _mean([one[name] for one in several], shares) for name in several[0]}
+
+
+def _mean(leaves: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
+    first = leaves[0]
+    if not (first.is_floating_point() or first.is_complex()):  # a count of batches, for example
+        mean = _mean([leaf.double() for leaf in leaves], shares)
+        return mean.round().to(first.dtype)
+    total = leaves[0] * shares[0]
+    for leaf, share in zip(leaves[1:], shares[1:], strict=True):
+        total = total.add(leaf, alpha=share)
+    return total
+
+
+def check_names(leaves: Params, wanted: Params, what: str, whole: str) -> None:
+    """Refuse leaves with other names or shapes than the wanted ones."""
+    for name in wanted:
+        require_known(name, leaves, f"{what} has no {name!r}, which {whole} has")
+    check_shapes(leaves, wanted, what, whole)
+
+
+def check_shapes(leaves: Params, wanted: Params, what: str, whole: str) -> None:
+    """Refuse leaves that are not among the wanted ones or have other shapes."""
+    for name, leaf in leaves.items():
+        require_known(name, wanted, f"{what} has {name!r}, not in {whole}")
+        came, expected = list(leaf.shape), list(wanted[name].shape)
+        require(came == expected, f"{what}: {name!r} is {came}; expected {expected} as {whole}")
+
+
+def check_numbers(leaves: Params, what: str) -> None:
+    """Refuse leaves that are no finite floats.
+
+    Raises:
+        InputError: one is not.
+    """
+    for name, leaf in leaves.items():
+        require(leaf.is_floating_point(), f"{what}: {name!r} is {leaf.dtype}; expected floats")
+        require_plain(leaf, f"{what}: {name!r}")
+        require(
+            all_finite([leaf]),
+            f"{what}: {name!r} is not finite (NaN or infinity); did the training diverge?",
+        )

@@ -18,9 +18,9 @@ from leakgauge.core.checks import (
 )
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.training.catalog import OPTIMIZERS, SGD, own_rate
-from leakgauge.training.leaves import check_names, check_numbers, check_shapes
 from leakgauge.training.payload import Given, read_payload
 from leakgauge.training.recipe import Recipe
+from leakgauge.training.state import check_names, check_numbers, check_shapes
 from leakgauge.training.stored import read_parts, write_parts
 from leakgauge.training.validity import Validity, gradient_change, measure
 
