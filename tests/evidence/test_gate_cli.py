@@ -11,7 +11,7 @@ from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonS
 
 import leakgauge as lg
 from leakgauge.catalog import questions
-from leakgauge.evidence.gate import GATE_FILE, judge
+from leakgauge.evidence.gate import GATE_FILE, evaluate_rules
 from leakgauge.evidence.junit import as_junit
 from leakgauge.evidence.parts import parts_of_audit
 from support.command import Ended, run
@@ -167,7 +167,7 @@ def test_junit_tells_what_is_refused_and_not_asked(table: Path, tmp_path: Path) 
     )
     audited = replace(result.run, description=described, refused={"membership": "too few records"})
     parts = parts_of_audit(audited, result.sections, questions())
-    text = as_junit(parts, judge([], parts))
+    text = as_junit(parts, evaluate_rules([], parts))
     (suite,) = JUnitXml.fromstring(text.encode())
     found = {case.classname: case.result for case in suite}
     assert isinstance(found["leakgauge.membership"][0], Error)

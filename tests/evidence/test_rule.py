@@ -4,7 +4,7 @@ import pytest
 
 from leakgauge.catalog import questions
 from leakgauge.core.checks import InputError
-from leakgauge.evidence.rule import Rule, check_rules, parse_rule
+from leakgauge.evidence.rule import FailRule, check_rules, parse_rule
 
 GOOD = {
     "advantage > 0.05": ("", "advantage", "high", ">", 0.05),
@@ -47,7 +47,7 @@ BAD_MEANING = {
 FINE = ["advantage.low < 0.9", "membership.auroc > 0.6", "property.auroc > 0.6", "accuracy < 0.5"]
 
 
-def parts(rule: Rule) -> tuple[str, str, str, str, float]:
+def parts(rule: FailRule) -> tuple[str, str, str, str, float]:
     return rule.owner, rule.metric, rule.compared, rule.operator, rule.threshold
 
 

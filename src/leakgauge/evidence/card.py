@@ -11,15 +11,15 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_text
 from leakgauge.evidence.card_file import covered_files
 from leakgauge.evidence.card_model import (
-    Answered,
     Card,
+    CardAnswered,
+    CardData,
+    CardPage,
+    CardThreat,
     ControlFigure,
     ControlOf,
-    Data,
     DataOf,
     Decision,
-    Page,
-    Threat,
     Unit,
 )
 from leakgauge.evidence.card_results import (
@@ -37,8 +37,7 @@ from leakgauge.evidence.gate import GATE_FILE
 from leakgauge.report.utility import useless_models, utilities
 from leakgauge.results.measurements import MEASUREMENTS_FILE, REPORT_FILE, read_measurements
 from leakgauge.results.metrics import Metric, metric_named
-from leakgauge.runs.assessment import Assessment
-from leakgauge.runs.assessment import Threat as RoomThreat
+from leakgauge.runs.assessment import Assessment, Threat
 from leakgauge.runs.audit import AuditRun
 from leakgauge.runs.page import read_audit
 from leakgauge.runs.question import Answer, Question, answering
@@ -79,7 +78,7 @@ def make_card(
         versions=dict(audit.description.versions),
         command=audit.description.command,
         context=context,
-        data=Data(
+        data=CardData(
             name=str(audit.description.data.get("name", "")),
             fingerprint=str(audit.description.data.get("fingerprint", "")),
         ),
@@ -93,7 +92,7 @@ def make_card(
         limits=list(LIMITS),
         decision=read_decision(folder),
         files=covered_files(folder),
-        page=Page(name="", sha256=""),
+        page=CardPage(name="", sha256=""),
     )
 
 
@@ -128,18 +127,18 @@ def _answered(
     audit: AuditRun,
     *,
     redact: bool,
-) -> Answered:
+) -> CardAnswered:
     question = answering(key, questions)
     if question is None:
         raise InputError(f"the question {key!r} is not installed; install its package")
     said = _assessed(question, answer, store.folder(key))
     made = results(said.findings, question.metrics)
-    return Answered(
+    return CardAnswered(
         key=key,
         title=question.title,
         data=_data_of(answer.run.data),
         settings=dict(audit.description.settings[key]),
-        threat=Threat(**_threat(said.threat)),
+        threat=CardThreat(**_threat(said.threat)),
         results=made,
         baselines=baselines(said.baselines),
         worst=worst(said.worst, redact=redact),
@@ -155,11 +154,11 @@ def _answered(
 
 def _assessed(question: Question, answer: Answer, folder: Path) -> Assessment:
     if not hasattr(question, "assessment"):  # a package that was written before there were cards
-        return Assessment(RoomThreat(UNKNOWN, (), ()), (), no_worst=UNKNOWN)
+        return Assessment(Threat(UNKNOWN, (), ()), (), no_worst=UNKNOWN)
     return question.assessment(answer, folder)
 
 
-def _threat(threat: RoomThreat) -> dict[str, Any]:
+def _threat(threat: Threat) -> dict[str, Any]:
     several = {name: list(getattr(threat, name)) for name in ("knows", "does", "lacks")}
     return {"goal": threat.goal, **several, "nist": list(threat.nist), "edpb": list(threat.edpb)}
 

@@ -12,7 +12,7 @@ import pydantic
 
 from leakgauge.core.checks import require
 from leakgauge.core.files import checksum_of, write_text
-from leakgauge.evidence.card_model import Card, Figure, Page
+from leakgauge.evidence.card_model import Card, CardFigure, CardPage
 from leakgauge.evidence.context import Context
 from leakgauge.evidence.gate import GATE_FILE
 from leakgauge.report.wording import number, short
@@ -44,7 +44,7 @@ def write_card(card: Card, folder: Path) -> tuple[Path, Path]:
         folder: for both files.
     """
     page = card_page(card)
-    named = Page(name=PAGE_FILE, sha256=_sha256(page))
+    named = CardPage(name=PAGE_FILE, sha256=_sha256(page))
     sealed = sealed_card(card.model_copy(update={"page": named}))
     paths = folder / CARD_FILE, folder / PAGE_FILE
     write_text(paths[0], card_text(sealed))
@@ -111,14 +111,14 @@ def _value(one: float | None) -> str:
     return short(one) if abs(one) >= LARGE else number(one)
 
 
-def _interval(one: Figure | None) -> str:
+def _interval(one: CardFigure | None) -> str:
     if one is None:
         return "none"
     high = "no upper end" if one.high is None else _value(one.high)
     return f"{_value(one.low)} to {high}"
 
 
-def _cell(one: Figure | None) -> str:
+def _cell(one: CardFigure | None) -> str:
     """A figure with its interval in one cell of a table."""
     return "not played" if one is None else f"{_value(one.value)} ({_interval(one)})"
 

@@ -3,7 +3,15 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from leakgauge.evidence.card_model import Baseline, Covered, Effect, Epsilon, Figure, Result, Worst
+from leakgauge.evidence.card_model import (
+    CardBaseline,
+    CardEpsilon,
+    CardFigure,
+    CardResult,
+    CardWorst,
+    Covered,
+    Effect,
+)
 from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.metrics import Metric, metric_named
@@ -14,9 +22,9 @@ from leakgauge.runs.question import Question, answering
 WITHHELD = "withheld"
 
 
-def figure(one: Estimate, *, open_end: bool = False) -> Figure:
+def figure(one: Estimate, *, open_end: bool = False) -> CardFigure:
     """Return an estimate as a card writes it; without an upper end, ``high`` is None."""
-    return Figure(
+    return CardFigure(
         value=one.value,
         low=one.low,
         high=None if open_end else one.high,
@@ -26,10 +34,10 @@ def figure(one: Estimate, *, open_end: bool = False) -> Figure:
     )
 
 
-def results(findings: Sequence[room.Finding], metrics: Mapping[str, Metric]) -> list[Result]:
+def results(findings: Sequence[room.Finding], metrics: Mapping[str, Metric]) -> list[CardResult]:
     """Return one row for each test."""
     return [
-        Result(
+        CardResult(
             ask=one.figure.game,
             secret=one.figure.secret,
             defense=one.figure.defense,
@@ -49,10 +57,10 @@ def results(findings: Sequence[room.Finding], metrics: Mapping[str, Metric]) -> 
     ]
 
 
-def baselines(given: Sequence[room.Baseline]) -> list[Baseline]:
+def baselines(given: Sequence[room.Baseline]) -> list[CardBaseline]:
     """Return one row for each baseline."""
     return [
-        Baseline(
+        CardBaseline(
             ask=one.ask,
             name=one.name,
             title=one.metric,
@@ -63,10 +71,10 @@ def baselines(given: Sequence[room.Baseline]) -> list[Baseline]:
     ]
 
 
-def worst(given: Sequence[room.Worst], *, redact: bool) -> list[Worst]:
+def worst(given: Sequence[room.Worst], *, redact: bool) -> list[CardWorst]:
     """Return the users or records most at risk; redacted, without who or which they are."""
     return [
-        Worst(
+        CardWorst(
             unit="user" if one.unit == "user" else "record",
             label=WITHHELD if redact else one.label,
             title=one.metric,
@@ -78,10 +86,10 @@ def worst(given: Sequence[room.Worst], *, redact: bool) -> list[Worst]:
     ]
 
 
-def epsilons(given: Sequence[room.Promised]) -> list[Epsilon]:
+def epsilons(given: Sequence[room.Promised]) -> list[CardEpsilon]:
     """Return one row for each claimed epsilon."""
     return [
-        Epsilon(
+        CardEpsilon(
             defense=one.defense,
             event=one.event,
             neighbours=one.relation,
@@ -95,7 +103,7 @@ def epsilons(given: Sequence[room.Promised]) -> list[Epsilon]:
     ]
 
 
-def effects(rows: Sequence[Result]) -> list[Effect]:
+def effects(rows: Sequence[CardResult]) -> list[Effect]:
     """Return each defense with its static and adaptive figure, undefended first.
 
     Of several tests that an answer stands on, the largest figure counts. Without a defense there is
@@ -113,7 +121,7 @@ def effects(rows: Sequence[Result]) -> list[Effect]:
     return found
 
 
-def _effect(ask: str, defense: str, rows: Sequence[Result]) -> Effect:
+def _effect(ask: str, defense: str, rows: Sequence[CardResult]) -> Effect:
     own = [one for one in rows if one.defense == defense]
     adaptive = [one for one in own if one.knowledge == "adaptive"]
     static = [one for one in own if one.knowledge != "adaptive"]
@@ -126,7 +134,7 @@ def _effect(ask: str, defense: str, rows: Sequence[Result]) -> Effect:
     )
 
 
-def _largest(rows: Sequence[Result]) -> Figure | None:
+def _largest(rows: Sequence[CardResult]) -> CardFigure | None:
     return max((one.figure for one in rows), key=lambda one: one.value, default=None)
 
 

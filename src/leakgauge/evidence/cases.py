@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leakgauge.evidence.counted import counted
-from leakgauge.evidence.gate import PASS, Broken, Gate, Judged
-from leakgauge.evidence.parts import Part, Parts
+from leakgauge.evidence.gate import PASS, BrokenPromise, FigureOutcome, Gate
+from leakgauge.evidence.parts import RunPart, RunParts
 from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.results.measurements import Measurement
 
@@ -24,13 +24,13 @@ class Case:
         broken: promises that do not hold.
     """
 
-    part: Part
+    part: RunPart
     ask: str
     secret: str
     defense: str
     figures: Sequence[Measurement]
-    failed: Sequence[tuple[str, Judged]]
-    broken: Sequence[Broken]
+    failed: Sequence[tuple[str, FigureOutcome]]
+    broken: Sequence[BrokenPromise]
 
     @property
     def name(self) -> str:
@@ -38,12 +38,12 @@ class Case:
         return name_of(self.ask, self.secret, self.defense, "", self.part.cell)
 
 
-def cases_of(run: Parts, gate: Gate) -> list[Case]:
+def cases_of(run: RunParts, gate: Gate) -> list[Case]:
     """Return the cases of all parts, in the order of their figures."""
     return [case for part in run.parts for case in _of_part(part, gate)]
 
 
-def unmatched(gate: Gate) -> list[tuple[str, Judged]]:
+def unmatched(gate: Gate) -> list[tuple[str, FigureOutcome]]:
     """Return by rule what was not measured, which belongs to no case."""
     return [(rule.rule, one) for rule in gate.rules for one in rule.figures if not one.ask]
 
@@ -63,7 +63,7 @@ def name_of(ask: str, secret: str, defense: str, knowledge: str = "", cell: str 
     return f"{name} ({cell})" if cell else name
 
 
-def _of_part(part: Part, gate: Gate) -> list[Case]:
+def _of_part(part: RunPart, gate: Gate) -> list[Case]:
     figures = [
         one
         for name, metric in part.question.metrics.items()

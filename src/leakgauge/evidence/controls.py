@@ -30,7 +30,7 @@ UNFINISHED = "it was asked for and is not finished; repeat the command of the ru
 
 
 @dataclass(frozen=True)
-class Judged:
+class ControlOutcome:
     """The figure of a control.
 
     Attributes:
@@ -59,7 +59,7 @@ class Control:
     question: str
     kind: Kind
     changed: str = ""
-    judged: tuple[Judged, ...] = ()
+    judged: tuple[ControlOutcome, ...] = ()
     reason: str = ""
 
     @property
@@ -256,11 +256,13 @@ def _read(
     return Control(name, kind, entry["changed"], judged)
 
 
-def _judged(question: Question, kind: Kind, answer: Any, folder: Path) -> tuple[Judged, ...]:
+def _judged(
+    question: Question, kind: Kind, answer: Any, folder: Path
+) -> tuple[ControlOutcome, ...]:
     """The figures that the answer stands on; the room says whether one is below chance."""
     found = question.assessment(answer, folder).findings
     return tuple(
-        Judged(
+        ControlOutcome(
             one.figure,
             one.figure.estimate.low > one.figure.chance
             if kind == "planted"

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from leakgauge.core.files import write_text
 from leakgauge.evidence.counted import counted, is_valid, protected, smallest_visible
-from leakgauge.evidence.parts import Part, Parts
-from leakgauge.evidence.rule import ENDS, VALUE, Rule, is_called
+from leakgauge.evidence.parts import RunPart, RunParts
+from leakgauge.evidence.rule import ENDS, VALUE, FailRule, is_called
 from leakgauge.report.wording import short
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.metrics import Metric
@@ -25,7 +25,7 @@ Decision = Literal["pass", "fail", "undecided"]
 
 
 @dataclass(frozen=True)
-class Judged:
+class FigureOutcome:
     """A figure that a rule judged.
 
     Attributes:
@@ -83,7 +83,7 @@ class RuleOutcome:
     """
 
     rule: str
-    figures: Sequence[Judged]
+    figures: Sequence[FigureOutcome]
 
     @property
     def outcome(self) -> Decision:
@@ -92,7 +92,7 @@ class RuleOutcome:
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenPromise:
     """A promise that does not hold.
 
     Attributes:
@@ -118,7 +118,7 @@ class Gate:
     """
 
     rules: Sequence[RuleOutcome] = ()
-    broken: Sequence[Broken] = ()
+    broken: Sequence[BrokenPromise] = ()
 
     @property
     def decision(self) -> Decision:
@@ -139,7 +139,7 @@ class Gate:
         return {"pass": 0, "fail": FAILED, "undecided": UNMEASURED}[self.decision]
 
     @property
-    def figures(self) -> list[Judged]:
+    def figures(self) -> list[FigureOutcome]:
         """The figures of all rules."""
         return [figure for one in self.rules for figure in one.figures]
 
@@ -166,7 +166,7 @@ class Gate:
         return "\n".join([*lines, *(f"{one.ask}: {one.why}" for one in self.broken)])
 
 
-def judge(rules: Sequence[Rule], run: Parts) -> Gate:
+def evaluate_rules(rules: Sequence[FailRule], run: RunParts) -> Gate:
     """Return the decision on a run.
 
     Args:
@@ -174,7 +174,7 @@ def judge(rules: Sequence[Rule], run: Parts) -> Gate:
         run: its parts, finished or not.
     """
     broken = [
-        Broken(part.called, row.ask, part.cell, row.verdict)
+        BrokenPromise(part.called, row.ask, part.cell, row.verdict)
         for part in run.parts
         for row in part.rows
         if row.broken
@@ -191,7 +191,7 @@ def write_gate(folder: Path, gate: Gate) -> None:
         path.unlink(missing_ok=True)
 
 
-def _figures(rule: Rule, run: Parts) -> list[Judged]:
+def _figures(rule: FailRule, run: RunParts) -> list[FigureOutcome]:
     """The figures of a rule, and what is missing of them: a rule about nothing never passes."""
     asked = [part for part in run.parts if rule.asks_about(part.question)]
     found = {part.key: _of_part(rule, part) for part in asked}
@@ -211,7 +211,7 @@ def _figures(rule: Rule, run: Parts) -> list[Judged]:
     return judged
 
 
-def _of_part(rule: Rule, part: Part) -> list[Judged]:
+def _of_part(rule: FailRule, part: RunPart) -> list[FigureOutcome]:
     metrics = part.question.metrics
     if rule.metric not in metrics:
         return []
@@ -225,11 +225,11 @@ def _of_part(rule: Rule, part: Part) -> list[Judged]:
     return [_judged(rule, one, metric, part) for one in mine]
 
 
-def _judged(rule: Rule, one: Measurement, metric: Metric, part: Part) -> Judged:
+def _judged(rule: FailRule, one: Measurement, metric: Metric, part: RunPart) -> FigureOutcome:
     guards = rule.guards(metric)
     least = smallest_visible(one, metric, part.measurements) if guards else None
     outcome, why = _outcome(rule, one, metric, least, part)
-    return Judged(
+    return FigureOutcome(
         question=part.called,
         ask=part.ask_of(one),
         cell=part.cell,
@@ -253,7 +253,7 @@ def _judged(rule: Rule, one: Measurement, metric: Metric, part: Part) -> Judged:
 
 
 def _outcome(
-    rule: Rule, one: Measurement, metric: Metric, least: float | None, part: Part
+    rule: FailRule, one: Measurement, metric: Metric, least: float | None, part: RunPart
 ) -> tuple[str, str]:
     """Whether a figure passes, and why; what trips a rule says so before what is too little."""
     end: float = getattr(one.estimate, rule.compared)
@@ -276,7 +276,7 @@ def _is_wide(one: Measurement) -> bool:
     return one.estimate.low < one.estimate.high
 
 
-def _too_little(rule: Rule, one: Measurement, least: float, beyond: str) -> str:
+def _too_little(rule: FailRule, one: Measurement, least: float, beyond: str) -> str:
     if rule.holds(one.chance):
         return f"guessing alone gives {signed(one.chance)}, {beyond}: no amount of data passes this"
     return (
@@ -285,22 +285,22 @@ def _too_little(rule: Rule, one: Measurement, least: float, beyond: str) -> str:
     )
 
 
-def _concerns(text: str, rule: Rule, part: Part) -> bool:
+def _concerns(text: str, rule: FailRule, part: RunPart) -> bool:
     """Whether what is missing may be what the rule is about; other words of ``--ask`` are not."""
     others = [word for word in part.question.asks if word != rule.owner]
     named = rule.owner in part.question.asks and len(part.question.asks) > 1
     return not (named and any(text.startswith(word) for word in others))
 
 
-def _not_measured(rule: Rule, part: Part) -> str:
+def _not_measured(rule: FailRule, part: RunPart) -> str:
     measured = dict.fromkeys(one.metric for one in part.measurements if ":" not in one.metric)
     known = ", ".join(name for name in part.question.metrics if name in measured)
     return f"{rule.metric!r} was not measured; measured: {known or 'nothing'}"
 
 
-def _missing(rule: Rule, part: Part | None, why: str) -> Judged:
+def _missing(rule: FailRule, part: RunPart | None, why: str) -> FigureOutcome:
     question = "" if part is None else part.called
-    return Judged(
+    return FigureOutcome(
         question=question, ask="", cell="" if part is None else part.cell, secret="", defense="",
         knowledge="", adversary="", metric=rule.metric, round="", end=rule.compared, value=None,
         low=None, high=None, n=None, chance=None, smallest_detectable=None,
@@ -315,7 +315,7 @@ def _decision(outcomes: Iterable[str]) -> Decision:
     return "undecided" if NOT_MEASURED in found or not found else "pass"
 
 
-def figure_in_words(one: Judged | Measurement) -> Mapping[str, str]:
+def figure_in_words(one: FigureOutcome | Measurement) -> Mapping[str, str]:
     """Return value and interval of a figure as text; empty where nothing was measured."""
     estimate = one.estimate if isinstance(one, Measurement) else one
     if estimate.value is None or estimate.low is None or estimate.high is None:

@@ -5,12 +5,12 @@ from xml.etree import ElementTree as Xml
 
 from leakgauge.evidence.cases import Case, cases_of, unmatched
 from leakgauge.evidence.gate import Gate, figure_in_words
-from leakgauge.evidence.parts import Parts
+from leakgauge.evidence.parts import RunParts
 
 PROGRAM = "leakgauge"
 
 
-def as_junit(run: Parts, gate: Gate) -> str:
+def as_junit(run: RunParts, gate: Gate) -> str:
     """Return JUnit XML of a run.
 
     A rule or a promise that fails is a failure, what was refused or not measured an error, and

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leakgauge.report.compare import Comparison, Played, groups, varying
+from leakgauge.report.compare import Comparison, FinishedCell, groups, varying
 from leakgauge.report.section import Row, Section
 from leakgauge.report.wording import plain
 from leakgauge.results.measurements import REPORT_FILE, Measurement
@@ -16,7 +16,7 @@ from leakgauge.runs.store import read_description
 
 
 @dataclass(frozen=True)
-class Part:
+class RunPart:
     """A question of an audit, or a cell of a grid.
 
     Attributes:
@@ -48,7 +48,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Parts:
+class RunParts:
     """A run that is judged.
 
     Attributes:
@@ -62,7 +62,7 @@ class Parts:
     name: str
     command: str
     folder: Path
-    parts: Sequence[Part]
+    parts: Sequence[RunPart]
     not_asked: Sequence[str] = ()
 
     @property
@@ -76,7 +76,7 @@ class Parts:
         return list({one.question.name: one.question for one in self.parts}.values())
 
 
-def read_parts(folder: Path, questions: Mapping[str, Question]) -> Parts:
+def read_run(folder: Path, questions: Mapping[str, Question]) -> RunParts:
     """Return the parts of the run that a folder holds.
 
     Raises:
@@ -91,7 +91,7 @@ def read_parts(folder: Path, questions: Mapping[str, Question]) -> Parts:
 
 def parts_of_audit(
     audit: AuditRun, sections: Sequence[Section], questions: Mapping[str, Question]
-) -> Parts:
+) -> RunParts:
     """Return the questions of an audit, answered or refused.
 
     Args:
@@ -104,40 +104,40 @@ def parts_of_audit(
     parts = [
         _answered(name, question, audit.answers[name], rows[name], description.settings)
         if name in audit.answers
-        else Part(name, question, missing=(audit.refused.get(name, "not finished"),))
+        else RunPart(name, question, missing=(audit.refused.get(name, "not finished"),))
         for name in description.cells
         if (question := answering(name, questions)) is not None
     ]
     name = str(description.data.get("name", ""))
-    return Parts(name, description.command, audit.path, parts, description.notes)
+    return RunParts(name, description.command, audit.path, parts, description.notes)
 
 
 def _answered(
     name: str, question: Question, answer: Answer, rows: Sequence[Row], settings: Mapping[str, Any]
-) -> Part:
+) -> RunPart:
     given = {**answer.run.settings, **settings.get(name, {})}
-    return Part(name, question, "", answer.measurements, answer.missing, rows, given)
+    return RunPart(name, question, "", answer.measurements, answer.missing, rows, given)
 
 
-def parts_of_grid(comparison: Comparison, question: Question, folder: Path) -> Parts:
+def parts_of_grid(comparison: Comparison, question: Question, folder: Path) -> RunParts:
     """Return the cells of a grid; those that are not finished are one part without figures."""
     names = varying([one.settings for one in comparison.cells.values()])
     parts = [_cell(key, question, one, names) for key, one in comparison.cells.items()]
     left = comparison.asked - len(parts)
     if left > 0:
         text = f"{left} of {comparison.asked} cells are refused or not finished"
-        parts.append(Part("", question, "cells without figures", missing=(text,)))
-    return Parts(comparison.name, "run", folder, parts)
+        parts.append(RunPart("", question, "cells without figures", missing=(text,)))
+    return RunParts(comparison.name, "run", folder, parts)
 
 
-def _cell(key: str, question: Question, played: Played, names: Sequence[str]) -> Part:
+def _cell(key: str, question: Question, played: FinishedCell, names: Sequence[str]) -> RunPart:
     shown = [name for name in (*names, "seed") if name in played.settings]
     words = ", ".join(f"{name} {plain(played.settings[name])}" for name in shown)
     rows = _rows(key, question, played)
-    return Part(key, question, words or key, played.measurements, (), rows, played.settings)
+    return RunPart(key, question, words or key, played.measurements, (), rows, played.settings)
 
 
-def _rows(key: str, question: Question, played: Played) -> list[Row]:
+def _rows(key: str, question: Question, played: FinishedCell) -> list[Row]:
     """The verdicts on a single cell."""
     ask = next(iter(question.asks))
     badges = [question.badge(group) for group in groups({key: played}, question.metrics)]

@@ -25,7 +25,7 @@ _FORM = re.compile(r"(?P<target>[^<>=!]+)(?P<operator>[<>=!]+)(?P<number>[^<>=!]
 
 
 @dataclass(frozen=True)
-class Rule:
+class FailRule:
     """A condition under which a build fails.
 
     Attributes:
@@ -80,7 +80,7 @@ def is_called(question: Question, name: str) -> bool:
     return question.name == name or (first == name and number.isdigit())
 
 
-def parse_rule(text: str) -> Rule:
+def parse_rule(text: str) -> FailRule:
     """Return the rule that a text states.
 
     Raises:
@@ -99,7 +99,7 @@ def parse_rule(text: str) -> Rule:
     sign, number = match["operator"], match["number"].strip()
     require(sign in OPERATORS, f"{where}: {sign!r} is no comparison; known: >, >=, <, <=")
     owner, metric, end = _target(match["target"].strip(), where)
-    return Rule(text.strip(), owner, metric, end, sign, _number(number, where))
+    return FailRule(text.strip(), owner, metric, end, sign, _number(number, where))
 
 
 def _target(text: str, where: str) -> tuple[str, str, str]:
@@ -127,7 +127,7 @@ def _number(text: str, where: str) -> float:
 
 
 def check_rules(
-    rules: Iterable[Rule], asked: Sequence[Question], known: Mapping[str, Question]
+    rules: Iterable[FailRule], asked: Sequence[Question], known: Mapping[str, Question]
 ) -> None:
     """Refuse rules about what a run will not measure.
 
@@ -144,7 +144,7 @@ def check_rules(
         _check(rule, asked, known)
 
 
-def _check(rule: Rule, asked: Sequence[Question], known: Mapping[str, Question]) -> None:
+def _check(rule: FailRule, asked: Sequence[Question], known: Mapping[str, Question]) -> None:
     where = f"--fail-if is {rule.text!r}"
     owners = _owners(rule, asked, known, where)
     metrics = {name: one for question in owners for name, one in question.metrics.items()}
@@ -167,7 +167,7 @@ def _check(rule: Rule, asked: Sequence[Question], known: Mapping[str, Question])
 
 
 def _owners(
-    rule: Rule, asked: Sequence[Question], known: Mapping[str, Question], where: str
+    rule: FailRule, asked: Sequence[Question], known: Mapping[str, Question], where: str
 ) -> Sequence[Question]:
     """The questions of the run that the rule is about."""
     if not rule.owner:
@@ -188,7 +188,7 @@ def _owners(
     return mine
 
 
-def _no_metric(rule: Rule, metrics: Iterable[str], known: Mapping[str, Question]) -> str:
+def _no_metric(rule: FailRule, metrics: Iterable[str], known: Mapping[str, Question]) -> str:
     """Why the run does not measure the metric of a rule."""
     others = [one for one in known.values() if rule.metric in one.metrics]
     if others and not rule.owner:

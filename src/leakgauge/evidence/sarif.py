@@ -10,7 +10,7 @@ from urllib.parse import quote
 from leakgauge.core.versions import versions
 from leakgauge.evidence.cases import Case, cases_of, name_of, unmatched
 from leakgauge.evidence.gate import NOT_MEASURED, Gate, figure_in_words
-from leakgauge.evidence.parts import Part, Parts
+from leakgauge.evidence.parts import RunPart, RunParts
 from leakgauge.report.section import Level, Row
 
 PROGRAM = "leakgauge"
@@ -23,7 +23,7 @@ SEVERITY: Mapping[Level, str] = {
 """The level of a verdict that no rule judged; verdicts without a leak are no results."""
 
 
-def as_sarif(run: Parts, gate: Gate) -> str:
+def as_sarif(run: RunParts, gate: Gate) -> str:
     """Return SARIF 2.1.0 of a run.
 
     A rule or a promise that fails is an error. A verdict of the report that no rule turned into
@@ -57,7 +57,7 @@ def as_sarif(run: Parts, gate: Gate) -> str:
     return json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _driver(run: Parts, names: list[str]) -> dict[str, Any]:
+def _driver(run: RunParts, names: list[str]) -> dict[str, Any]:
     titles = {_rule_id(part): part.question for part in run.parts}
     return {
         "name": PROGRAM,
@@ -74,13 +74,13 @@ def _driver(run: Parts, names: list[str]) -> dict[str, Any]:
     }
 
 
-def _rule_id(part: Part) -> str:
+def _rule_id(part: RunPart) -> str:
     """The question's name, without the number of a further secret."""
     first, _, number = part.question.name.rpartition("-")
     return first if first and number.isdigit() else part.question.name
 
 
-def _results(run: Parts, gate: Gate, names: list[str]) -> Iterator[dict[str, Any]]:
+def _results(run: RunParts, gate: Gate, names: list[str]) -> Iterator[dict[str, Any]]:
     said: set[tuple[str, str]] = set()
     for case in cases_of(run, gate):
         for text, what in _failures(case):
@@ -121,8 +121,8 @@ def _told(row: Row) -> str:
 
 
 def _result(
-    run: Parts,
-    part: Part,
+    run: RunParts,
+    part: RunPart,
     names: list[str],
     level: str,
     text: str,
@@ -150,7 +150,7 @@ def _result(
     }
 
 
-def _fingerprint(run: Parts, part: Part, place: tuple[str, ...]) -> str:
+def _fingerprint(run: RunParts, part: RunPart, place: tuple[str, ...]) -> str:
     """SHA-256 of what is asked, of which data and by which settings; no figure is part of it."""
     identity = [_rule_id(part), run.name, part.cell, list(place), _plain(part.settings)]
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
@@ -161,7 +161,7 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: one for key, one in settings.items() if key not in ("data", "table")}
 
 
-def _uri(run: Parts, part: Part) -> str:
+def _uri(run: RunParts, part: RunPart) -> str:
     """The file of the data or of the task, where it lies below the working folder; else the page.
 
     A code server shows files of its repository alone, so the path is relative.

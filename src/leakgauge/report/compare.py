@@ -22,7 +22,7 @@ MAIN = ("data", "ask", "adversary", "defense")
 
 
 @dataclass(frozen=True)
-class Played:
+class FinishedCell:
     """A finished cell of a grid.
 
     Attributes:
@@ -95,13 +95,13 @@ class Comparison:
     about: str
     size: str
     asked: int
-    cells: Mapping[str, Played]
+    cells: Mapping[str, FinishedCell]
     grids: Sequence[Sequence[str]]
     paper: Sequence[PaperFigure]
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """A figure of the paper beside our own.
 
     Attributes:
@@ -140,22 +140,27 @@ class Group:
         return {name: one.estimate for name, one in self.means.items()}
 
 
-def beside_paper(comparison: Comparison, metrics: Mapping[str, Metric]) -> list[Row]:
+def compared_with_paper(
+    comparison: Comparison, metrics: Mapping[str, Metric]
+) -> list[ComparisonRow]:
     """Return every figure of the paper beside ours.
 
     Args:
         comparison: the finished cells and the paper's figures.
         metrics: of all questions, by name; their bounds limit the intervals over seeds.
     """
-    return [Row(stated, _ours(stated, comparison.cells, metrics)) for stated in comparison.paper]
+    return [
+        ComparisonRow(stated, _ours(stated, comparison.cells, metrics))
+        for stated in comparison.paper
+    ]
 
 
-def groups(cells: Mapping[str, Played], metrics: Mapping[str, Metric]) -> list[Group]:
+def groups(cells: Mapping[str, FinishedCell], metrics: Mapping[str, Metric]) -> list[Group]:
     """Return the cells grouped over their seeds, in the order of their first cell.
 
     Args:
         cells: the finished cells by key.
-        metrics: as for ``beside_paper``.
+        metrics: as for ``compared_with_paper``.
     """
     by_settings: dict[str, list[str]] = {}
     for key, played in cells.items():
@@ -199,24 +204,24 @@ def main_first(names: Sequence[str]) -> list[str]:
     return first + [name for name in names if name not in first]
 
 
-def telling(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+def distinguishing_names(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return names of settings that tell cells apart, the main ones first.
 
     A setting that tells no more cells apart than those before it is left out.
 
-    >>> telling([{"ask": "user", "lr": 1, "k": 1}, {"ask": "property", "lr": 2, "k": 1}])
+    >>> distinguishing_names([{"ask": "user", "lr": 1}, {"ask": "property", "lr": 2}])
     ['ask']
     """
-    return told_apart(settings, [], main_first(varying(settings)))
+    return distinguishing(settings, [], main_first(varying(settings)))
 
 
-def told_apart(
+def distinguishing(
     settings: Sequence[Mapping[str, Any]], names: Sequence[str], more: Sequence[str]
 ) -> list[str]:
     """Return ``names``, and each of ``more`` that tells further cells apart.
 
     >>> cells = [{"ask": "user", "lr": 1, "k": 1}, {"ask": "user", "lr": 2, "k": 1}]
-    >>> told_apart(cells, ["ask"], ["k", "lr"])
+    >>> distinguishing(cells, ["ask"], ["k", "lr"])
     ['ask', 'lr']
     """
     found = list(names)
@@ -254,7 +259,7 @@ def along_axis(groups: Sequence[Group], axis: str) -> dict[str, list[Group]]:
 
 
 def by_knowledge(
-    cells: Sequence[Played], metrics: Mapping[str, Metric]
+    cells: Sequence[FinishedCell], metrics: Mapping[str, Metric]
 ) -> dict[str, dict[str, Measurement]]:
     """Return the means over the seeds, by the adversary's knowledge and by metric.
 
@@ -262,7 +267,7 @@ def by_knowledge(
 
     Args:
         cells: finished cells that differ in their seed.
-        metrics: as for ``beside_paper``.
+        metrics: as for ``compared_with_paper``.
     """
     measured = [one for played in cells for one in played.measurements]
     of_model = {name for name, metric in metrics.items() if metric.of_model}
@@ -277,7 +282,7 @@ def by_knowledge(
     }
 
 
-def _whole(played: Played) -> list[Measurement]:
+def _whole(played: FinishedCell) -> list[Measurement]:
     """The figures over all rounds: the headline of several adversaries, or the plain sums."""
     rounds = {one.round for one in played.measurements}
     when = HEADLINE if HEADLINE in rounds else ACCUMULATED
@@ -309,7 +314,7 @@ def _mean_theory(several: Sequence[Measurement]) -> dict[str, float]:
 
 
 def _ours(
-    stated: PaperFigure, cells: Mapping[str, Played], metrics: Mapping[str, Metric]
+    stated: PaperFigure, cells: Mapping[str, FinishedCell], metrics: Mapping[str, Metric]
 ) -> Estimate | None:
     same = [
         one
@@ -322,5 +327,5 @@ def _ours(
     return over_seeds(same, metric_named(stated.metric, metrics)) if same else None
 
 
-def _shared(played: Played) -> dict[str, Any]:
+def _shared(played: FinishedCell) -> dict[str, Any]:
     return {name: value for name, value in played.settings.items() if name != "seed"}

@@ -9,11 +9,11 @@ from leakgauge.report import sweep
 from leakgauge.report.compare import (
     Comparison,
     Group,
-    beside_paper,
+    compared_with_paper,
+    distinguishing_names,
     follows,
     groups,
     main_first,
-    telling,
     varying,
 )
 from leakgauge.report.section import LEVELS, Badge, Chart
@@ -24,7 +24,7 @@ from leakgauge.results.metrics import CONFIDENCE, Metric, titles
 
 OwnCharts = Callable[[Comparison, Sequence[Group]], Sequence[Chart]]
 
-Judge = Callable[[Group], Badge | None]
+BadgeOf = Callable[[Group], Badge | None]
 
 _ROLES = ("label", "secret", "group", "drop", "bins")
 
@@ -33,7 +33,7 @@ def render_comparison(
     comparison: Comparison,
     metrics: Mapping[str, Metric],
     *,
-    badge: Judge = lambda group: None,
+    badge: BadgeOf = lambda group: None,
     charts: OwnCharts = lambda comparison, groups: (),
 ) -> str:
     """Return one self-contained HTML page; the same cells give the same bytes.
@@ -48,14 +48,14 @@ def render_comparison(
     settings = [group.settings for group in each]
     same = settings[0] if settings else {}
     badges = [badge(group) for group in each]
-    apart = telling(settings)
+    apart = distinguishing_names(settings)
     values = {
         "worst": _worst(each, badges, metrics),
         "verdicts": Counter(one.words for one in badges if one is not None),
         "badges": badges,
         "grid": comparison,
         "done": len(comparison.cells),
-        "rows": beside_paper(comparison, metrics),
+        "rows": compared_with_paper(comparison, metrics),
         "confidence": CONFIDENCE,
         "charts": _charts(comparison, each, metrics, apart),
         "own": charts(comparison, each),
@@ -75,7 +75,7 @@ def render_comparison(
 
 
 @dataclass(frozen=True)
-class Worst:
+class WorstCells:
     """The cells with the most urgent verdict.
 
     Attributes:
@@ -93,7 +93,7 @@ class Worst:
 
 def _worst(
     each: Sequence[Group], badges: Sequence[Badge | None], metrics: Mapping[str, Metric]
-) -> Worst | None:
+) -> WorstCells | None:
     """Return the cells with the most urgent verdict; None where no cells have a verdict."""
     judged = [(one, group) for one, group in zip(badges, each, strict=True) if one is not None]
     if not judged:
@@ -101,7 +101,7 @@ def _worst(
     badge, group = max(judged, key=lambda pair: (LEVELS[pair[0].level], pair[0].strength))
     name = sweep.headline_of(each, metrics)
     one = None if name is None else group.means.get(name)
-    return Worst(badge, group, one, None if name is None else metrics[name])
+    return WorstCells(badge, group, one, None if name is None else metrics[name])
 
 
 def _charts(

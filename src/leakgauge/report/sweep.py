@@ -16,9 +16,9 @@ from leakgauge.report.compare import (
     STATIC,
     Group,
     PaperFigure,
+    distinguishing,
     follows,
     title_of,
-    told_apart,
     varying,
 )
 from leakgauge.report.wording import number, plain
@@ -138,7 +138,7 @@ def sweep_charts(
     if metric is None:
         return []
     few = [name for name in apart if name in others or name not in names]
-    titled = told_apart(settings, few, others)
+    titled = distinguishing(settings, few, others)
     by_title: dict[str, list[Mark]] = {}
     for group in cells:
         if metric in group.figures:

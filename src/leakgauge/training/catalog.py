@@ -55,10 +55,10 @@ def parse_optimizer(text: str, *, lr: float) -> "Make | None":
     """
     if text.strip() == SGD:
         return None
-    from leakgauge.training.optimizers import Named
+    from leakgauge.training.optimizers import NamedOptimizer
 
     require(bool(text.strip()), f"--optimizer is empty; name one of {', '.join(OPTIMIZERS)}")
-    made = Named(REGISTRY.read(text, supplied=SUPPLIED), lr)
+    made = NamedOptimizer(REGISTRY.read(text, supplied=SUPPLIED), lr)
     made.try_once()
     return made
 

@@ -236,7 +236,7 @@ def _update(
 ) -> Update:
     trained = [name for name, leaf in task.model.named_parameters() if leaf.requires_grad]
     aside = [name for name in after if name not in trained]
-    lr, optimizer = (None, SGD) if turn.mover is not None else protocol.told
+    lr, optimizer = (None, SGD) if turn.mover is not None else protocol.update_settings
     return Update(
         "gradient" if gradient else "weights",
         gradient or {name: after[name] for name in trained},

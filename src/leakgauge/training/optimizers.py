@@ -100,7 +100,7 @@ def adagrad(
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedOptimizer:
     """The optimizer that a text names, as a function of the parameters.
 
     Attributes:

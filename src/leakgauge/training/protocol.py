@@ -11,7 +11,7 @@ from torch import Tensor
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
 from leakgauge.training.catalog import SGD
 from leakgauge.training.local import Mover, plain_sgd
-from leakgauge.training.optimizers import Make, Named, Optimizing
+from leakgauge.training.optimizers import Make, NamedOptimizer, Optimizing
 
 FEDAVG, FEDSGD = "fedavg", "fedsgd"
 KINDS = (FEDAVG, FEDSGD)
@@ -98,14 +98,14 @@ class Protocol:
         return float(made.param_groups[0]["lr"])
 
     @property
-    def told(self) -> tuple[float | None, str]:
+    def update_settings(self) -> tuple[float | None, str]:
         """The rate and the name of the steps, as an ``Update`` tells them.
 
         The rate is None where the optimizer is a function without a name of leakgauge's.
         """
         if self.optimizer is None:
             return self.lr, SGD
-        if isinstance(self.optimizer, Named) and self.optimizer.choice.built_in:
+        if isinstance(self.optimizer, NamedOptimizer) and self.optimizer.choice.built_in:
             return self.rate, self.optimizer.choice.text
         return None, SGD
 

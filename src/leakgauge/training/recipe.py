@@ -10,7 +10,7 @@ from torch import Tensor
 from leakgauge.core.checks import require, require_positive
 from leakgauge.core.types import Params
 from leakgauge.training.catalog import OPTIMIZERS, SGD, own_rate, parse_optimizer
-from leakgauge.training.rules import Memory, Rule, SgdRule, rule_of
+from leakgauge.training.rules import Memory, SgdRule, UpdateRule, rule_of
 
 Gradient = Callable[[int, Params], Params]
 """``(step from 0, weights) -> gradient`` at these weights."""
@@ -32,7 +32,7 @@ class Recipe:
     """
 
     rates: tuple[float, ...]
-    rule: Rule = field(default_factory=SgdRule)
+    rule: UpdateRule = field(default_factory=SgdRule)
 
     def __post_init__(self) -> None:
         require(len(self.rates) > 0, "local training has no steps; give the rate of each step")
@@ -138,7 +138,7 @@ class Recipe:
         return self.rule.response(self.rates)
 
 
-def named_rule(optimizer: str) -> Rule | None:
+def named_rule(optimizer: str) -> UpdateRule | None:
     """Return the rule of an optimizer that a text names; None where no rule of it is known.
 
     Raises:

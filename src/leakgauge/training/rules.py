@@ -19,7 +19,7 @@ Memory = Mapping[str, Params]
 """What an optimizer keeps between two steps, such as its momentum, by parameter name."""
 
 
-class Rule(ABC):
+class UpdateRule(ABC):
     """A step of an optimizer.
 
     Attributes:
@@ -69,7 +69,7 @@ class Rule(ABC):
 
 
 @dataclass(frozen=True)
-class SgdRule(Rule):
+class SgdRule(UpdateRule):
     """A step of ``torch.optim.SGD``."""
 
     linear: ClassVar[bool] = True
@@ -82,7 +82,7 @@ class SgdRule(Rule):
     def step(
         self, number: int, params: Params, grads: Params, memory: Memory, lr: float
     ) -> tuple[dict[str, Tensor], Memory]:
-        """Return the change and the momentum; see ``Rule.step``."""
+        """Return the change and the momentum; see ``UpdateRule.step``."""
         grads = _decayed(params, grads, self.weight_decay)
         if not self.momentum:
             return {name: -lr * leaf for name, leaf in grads.items()}, {}
@@ -102,17 +102,17 @@ class SgdRule(Rule):
         }
 
 
-class _Normalised(Rule):
+class _Normalised(UpdateRule):
     """A rule that divides each coordinate by a size of its past gradients."""
 
     linear: ClassVar[bool] = False
     weight_decay: float
 
     def response(self, rates: Sequence[float]) -> tuple[float, float]:
-        """Return what ``Rule.response`` does, without a decay that is part of the gradient."""
+        """Return the response without a decay that is part of the gradient; see ``UpdateRule``."""
         if getattr(self, "decoupled", False) or not self.weight_decay:
             return super().response(rates)
-        plain: Rule = replace(self, weight_decay=0.0)  # type: ignore[type-var]
+        plain: UpdateRule = replace(self, weight_decay=0.0)  # type: ignore[type-var]
         return plain.response(rates)
 
 
@@ -135,7 +135,7 @@ class AdamRule(_Normalised):
     def step(
         self, number: int, params: Params, grads: Params, memory: Memory, lr: float
     ) -> tuple[dict[str, Tensor], Memory]:
-        """Return the change and both means; see ``Rule.step``."""
+        """Return the change and both means; see ``UpdateRule.step``."""
         decay = 0.0 if self.decoupled else self.weight_decay
         grads = _decayed(params, grads, decay)
         mean = _averaged(memory.get("mean"), grads, self.beta1)
@@ -178,7 +178,7 @@ class RmspropRule(_Normalised):
     def step(
         self, number: int, params: Params, grads: Params, memory: Memory, lr: float
     ) -> tuple[dict[str, Tensor], Memory]:
-        """Return the change and the means; see ``Rule.step``."""
+        """Return the change and the means; see ``UpdateRule.step``."""
         grads = _decayed(params, grads, self.weight_decay)
         square = _averaged(memory.get("square"), _squared(grads), self.alpha)
         kept = {"square": square}
@@ -208,7 +208,7 @@ class AdagradRule(_Normalised):
     def step(
         self, number: int, params: Params, grads: Params, memory: Memory, lr: float
     ) -> tuple[dict[str, Tensor], Memory]:
-        """Return the change and the sums of squares; see ``Rule.step``."""
+        """Return the change and the sums of squares; see ``UpdateRule.step``."""
         grads = _decayed(params, grads, self.weight_decay)
         past = memory.get("sum")
         total = {
@@ -248,20 +248,20 @@ def _averaged(past: Params | None, values: Params, beta: float) -> dict[str, Ten
     return {name: beta * past[name] + (1 - beta) * leaf for name, leaf in values.items()}
 
 
-def _adam(group: Mapping[str, Any], *, decoupled: bool) -> Rule:
+def _adam(group: Mapping[str, Any], *, decoupled: bool) -> UpdateRule:
     beta1, beta2 = map(float, group["betas"])
     decay, largest = float(group["weight_decay"]), bool(group["amsgrad"])
     decoupled = decoupled or bool(group.get("decoupled_weight_decay"))
     return AdamRule(beta1, beta2, float(group["eps"]), decay, largest, decoupled)
 
 
-def _taken(rule: type[Any]) -> Callable[[Mapping[str, Any]], Rule]:
+def _taken(rule: type[Any]) -> Callable[[Mapping[str, Any]], UpdateRule]:
     """Return what makes the rule whose fields have the names of the optimizer's settings."""
     names = [one.name for one in fields(rule)]
     return lambda group: rule(**{name: group[name] for name in names})
 
 
-_RULES: Mapping[type[torch.optim.Optimizer], Callable[[Mapping[str, Any]], Rule]] = {
+_RULES: Mapping[type[torch.optim.Optimizer], Callable[[Mapping[str, Any]], UpdateRule]] = {
     torch.optim.SGD: _taken(SgdRule),
     torch.optim.Adam: lambda group: _adam(group, decoupled=False),
     torch.optim.AdamW: lambda group: _adam(group, decoupled=True),
@@ -270,7 +270,7 @@ _RULES: Mapping[type[torch.optim.Optimizer], Callable[[Mapping[str, Any]], Rule]
 }
 
 
-def rule_of(optimizer: torch.optim.Optimizer) -> Rule | None:
+def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRule | None:
     """Return the rule of an optimizer of ``torch.optim``; None where no rule of it is known.
 
     A rule has one group of parameters and does not maximize.

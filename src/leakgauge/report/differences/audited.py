@@ -60,14 +60,14 @@ class Audited:
     missing: Sequence[str] = ()
 
     @property
-    def topics(self) -> dict[Topic, "Answered"]:
+    def topics(self) -> dict[Topic, "TopicFigures"]:
         """What was measured, in the order of the measurements."""
         found: dict[Topic, tuple[str, list[Measurement]]] = {}
         for key, measured in self.answers.items():
             for one in measured:
                 topic = Topic(one.question, one.game, one.secret)
                 found.setdefault(topic, (key, []))[1].append(one)
-        return {topic: Answered(self, *each) for topic, each in found.items()}
+        return {topic: TopicFigures(self, *each) for topic, each in found.items()}
 
     @property
     def defenses(self) -> list[str]:
@@ -77,7 +77,7 @@ class Audited:
 
 
 @dataclass(frozen=True)
-class Answered:
+class TopicFigures:
     """The figures of one topic of one audit.
 
     Attributes:

@@ -6,7 +6,7 @@ from markupsafe import Markup
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
-from leakgauge.report.differences.difference import UNSEEN, Difference
+from leakgauge.report.differences.difference import UNSEEN, AuditDifference
 from leakgauge.report.wording import change
 
 _WIDTH, _ROW, _FRAME = 5.0, 0.42, 0.95
@@ -15,13 +15,13 @@ _MOST = 2.0
 """Ends beyond so many times the largest value are cut off, so that one interval hides no other."""
 
 
-def says(rows: Sequence[Difference]) -> str:
+def says(rows: Sequence[AuditDifference]) -> str:
     """Return the chart in words, for screen readers."""
     each = (f"{n}: {one.title}, {change(one.estimate)}" for n, one in enumerate(rows, start=1))
     return f"Differences of {rows[0].metric.label}, after minus before. " + "; ".join(each) + "."
 
 
-def draw(rows: Sequence[Difference], *, name: str) -> Markup:
+def draw(rows: Sequence[AuditDifference], *, name: str) -> Markup:
     """Return differences of one metric as inline SVG, numbered from the top.
 
     Args:
@@ -50,7 +50,7 @@ def draw(rows: Sequence[Difference], *, name: str) -> Markup:
     return svg[0]
 
 
-def _limits(rows: Sequence[Difference]) -> tuple[float, float]:
+def _limits(rows: Sequence[AuditDifference]) -> tuple[float, float]:
     """The ends of the axis: of all intervals, but for those that reach far beyond all values."""
     reach = max(abs(one.estimate.value) for one in rows) * _MOST
     ends = [end for one in rows for end in (one.estimate.low, one.estimate.high)]

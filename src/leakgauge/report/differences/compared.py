@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from leakgauge.core.checks import nearest, require
 from leakgauge.report.differences import pairing, saying
-from leakgauge.report.differences.audited import Answered, Audited, Topic
-from leakgauge.report.differences.difference import Difference, difference_of
+from leakgauge.report.differences.audited import Audited, Topic, TopicFigures
+from leakgauge.report.differences.difference import AuditDifference, difference_of
 from leakgauge.report.differences.pairing import Metrics
-from leakgauge.report.differences.saying import Change
+from leakgauge.report.differences.saying import SettingChange
 from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.report.wording import change
 
@@ -34,25 +34,25 @@ class Differences:
 
     before: Audited
     after: Audited
-    rows: Sequence[Difference]
+    rows: Sequence[AuditDifference]
     only: Sequence[str] = ()
-    changed: Sequence[Change] = ()
+    changed: Sequence[SettingChange] = ()
     warnings: Sequence[str] = ()
     notes: Sequence[str] = ()
 
     @property
-    def main(self) -> list[Difference]:
+    def main(self) -> list[AuditDifference]:
         """The differences that the answer stands on, those of the model last."""
         chosen = [one for one in self.rows if one.main and not one.control]
         return sorted(chosen, key=lambda one: one.metric.of_model)
 
     @property
-    def leakage(self) -> list[Difference]:
+    def leakage(self) -> list[AuditDifference]:
         """The main differences of adversaries."""
         return [one for one in self.main if not one.metric.of_model]
 
     @property
-    def utility(self) -> list[Difference]:
+    def utility(self) -> list[AuditDifference]:
         """The main differences of the trained models: the price."""
         return [one for one in self.main if one.metric.of_model]
 
@@ -162,10 +162,10 @@ def compare_audits(
         _require_played(against, before, "the first")
     one, other = before.topics, after.topics
     topics = pairing.paired_topics(one, other)
-    rows: list[Difference] = []
+    rows: list[AuditDifference] = []
     only = saying.topics_on_one_side(before, after, topics)
     for first, topic in topics:
-        compared = _Topic(topic, one[first], other[topic], metrics[topic.question])
+        compared = _ComparedTopic(topic, one[first], other[topic], metrics[topic.question])
         found, left = compared.all(defenses, against)
         rows += found
         only += left
@@ -195,21 +195,21 @@ def _require_played(name: str, audit: Audited, which: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Topic:
+class _ComparedTopic:
     """What both audits measured of one topic."""
 
     topic: Topic
-    before: Answered
-    after: Answered
+    before: TopicFigures
+    after: TopicFigures
     metrics: Metrics
 
-    def all(self, wanted: Sequence[str], against: str) -> tuple[list[Difference], list[str]]:
+    def all(self, wanted: Sequence[str], against: str) -> tuple[list[AuditDifference], list[str]]:
         """Return the differences, and what stands on one side only."""
         pairs = pairing.paired_defenses(self.before, self.after, wanted=wanted, against=against)
         only = saying.defenses_on_one_side(self.topic, self.before, self.after, pairs)
         chosen = bool(wanted or against)
         about_defenses = chosen or not (self.before.defended and self.after.defended)
-        rows: list[Difference] = []
+        rows: list[AuditDifference] = []
         for number, (one, other) in enumerate(pairs):
             bare = number > 0 and (one, other) == (UNDEFENDED, UNDEFENDED)
             found, left = self._under(one, other, control=bare and about_defenses)
@@ -217,7 +217,9 @@ class _Topic:
             only += left
         return rows, only
 
-    def _under(self, one: str, other: str, *, control: bool) -> tuple[list[Difference], list[str]]:
+    def _under(
+        self, one: str, other: str, *, control: bool
+    ) -> tuple[list[AuditDifference], list[str]]:
         """Return the differences under two defenses, and what has no partner or no interval."""
         sides = self.before.under(one), self.after.under(other)
         pairs, left = pairing.attacks(*sides, self.metrics)
@@ -250,11 +252,11 @@ def render_differences(found: Differences) -> str:
     return str(render("leakgauge.report.differences", "differences.html.j2", values))
 
 
-def _charts(rows: Sequence[Difference]) -> list[dict[str, Any]]:
+def _charts(rows: Sequence[AuditDifference]) -> list[dict[str, Any]]:
     """One chart for each metric, as different metrics have different scales."""
     from leakgauge.report.differences.chart import draw, says
 
-    by_metric: dict[str, list[Difference]] = {}
+    by_metric: dict[str, list[AuditDifference]] = {}
     for one in rows:
         by_metric.setdefault(one.metric.label, []).append(one)
     return [
@@ -263,9 +265,9 @@ def _charts(rows: Sequence[Difference]) -> list[dict[str, Any]]:
     ]
 
 
-def _by_topic(rows: Sequence[Difference]) -> dict[str, list[Difference]]:
+def _by_topic(rows: Sequence[AuditDifference]) -> dict[str, list[AuditDifference]]:
     """All rows by what they are about, in their own order."""
-    found: dict[str, list[Difference]] = {}
+    found: dict[str, list[AuditDifference]] = {}
     for one in rows:
         found.setdefault(one.topic.title, []).append(one)
     return found

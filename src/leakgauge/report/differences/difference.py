@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakgauge.report.differences.audited import Topic
-from leakgauge.report.differences.pairing import Pair
+from leakgauge.report.differences.pairing import FigurePair
 from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.report.section import Badge
 from leakgauge.results.differences import difference, no_difference
@@ -31,7 +31,7 @@ BADGES = {
 
 
 @dataclass(frozen=True)
-class Difference:
+class AuditDifference:
     """The difference of one figure: after minus before.
 
     Attributes:
@@ -144,13 +144,13 @@ class Difference:
         }
 
 
-def difference_of(topic: Topic, pair: Pair, *, control: bool, same: bool) -> Difference:
+def difference_of(topic: Topic, pair: FigurePair, *, control: bool, same: bool) -> AuditDifference:
     """Return the difference of a pair of figures.
 
     Args:
         topic: what they are about.
         pair: the figures.
-        control: as of ``Difference``.
+        control: as of ``AuditDifference``.
         same: whether both are of the same run.
 
     Raises:
@@ -158,7 +158,9 @@ def difference_of(topic: Topic, pair: Pair, *, control: bool, same: bool) -> Dif
     """
     before, after = pair.before.estimate, pair.after.estimate
     found = no_difference(after) if same else difference(before, after)
-    return Difference(topic, pair.metric, pair.before, pair.after, found, pair.main, control, same)
+    return AuditDifference(
+        topic, pair.metric, pair.before, pair.after, found, pair.main, control, same
+    )
 
 
 def _below_chance(one: Measurement, metric: Metric) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from leakgauge.report.differences.audited import Answered, Topic, strongest
+from leakgauge.report.differences.audited import Topic, TopicFigures, strongest
 from leakgauge.report.grouping import UNDEFENDED, group_tests
 from leakgauge.results.differences import has_interval
 from leakgauge.results.measurements import HEADLINE, SECONDS, Measurement
@@ -14,7 +14,7 @@ Metrics = Mapping[str, Metric]
 
 
 @dataclass(frozen=True)
-class Pair:
+class FigurePair:
     """The same figure of both audits.
 
     Attributes:
@@ -36,7 +36,7 @@ class Pair:
 
 
 def paired_topics(
-    before: Mapping[Topic, Answered], after: Mapping[Topic, Answered]
+    before: Mapping[Topic, TopicFigures], after: Mapping[Topic, TopicFigures]
 ) -> list[tuple[Topic, Topic]]:
     """Return the topics of both audits in pairs.
 
@@ -60,7 +60,7 @@ def _kind(topic: Topic) -> tuple[str, str]:
 
 
 def paired_defenses(
-    before: Answered, after: Answered, *, wanted: Sequence[str] = (), against: str = ""
+    before: TopicFigures, after: TopicFigures, *, wanted: Sequence[str] = (), against: str = ""
 ) -> list[tuple[str, str]]:
     """Return the defenses to compare, (before, after), the main ones first.
 
@@ -80,7 +80,7 @@ def paired_defenses(
     return list(dict.fromkeys((one, other) for one, other in pairs if one))
 
 
-def _beside(name: str, before: Answered, against: str) -> str:
+def _beside(name: str, before: TopicFigures, against: str) -> str:
     known = before.defenses
     if against:
         return against if against in known else ""
@@ -91,7 +91,7 @@ def _beside(name: str, before: Answered, against: str) -> str:
 
 def attacks(
     before: Sequence[Measurement], after: Sequence[Measurement], metrics: Metrics
-) -> tuple[list[Pair], list[Measurement]]:
+) -> tuple[list[FigurePair], list[Measurement]]:
     """Return the adversaries' figures in pairs, and the figures that only one side has.
 
     The answer stands on the headline metric, over all rounds, of the adversary that knows the
@@ -105,17 +105,17 @@ def attacks(
     sides = [_of_attacks(side, metrics) for side in (before, after)]
     knows = paired_knowledge(*sides)
     main = strongest([strongest(pair) for pair in knows]) if knows else ""
-    pairs: list[Pair] = []
+    pairs: list[FigurePair] = []
     for pair in knows:
         one, other = (
             [each for each in side if each.knowledge == known]
             for side, known in zip(sides, pair, strict=True)
         )
         chief = _chief(one, other, metrics) if strongest(pair) == main else []
-        pairs += [Pair(a, b, metric_named(a.metric, metrics), True) for a, b in chief]
+        pairs += [FigurePair(a, b, metric_named(a.metric, metrics), True) for a, b in chief]
         told = {(id(a), id(b)) for a, b in chief}
         pairs += [
-            Pair(a, b, metric_named(a.metric, metrics), False)
+            FigurePair(a, b, metric_named(a.metric, metrics), False)
             for a, b in _matched(one, other)
             if (id(a), id(b)) not in told
         ]
@@ -125,12 +125,12 @@ def attacks(
 
 def of_model(
     before: Sequence[Measurement], after: Sequence[Measurement], metrics: Metrics
-) -> list[Pair]:
+) -> list[FigurePair]:
     """Return the last figures of the trained models in pairs; those in tables are the main ones."""
     one, other = ({each.metric: each for each in side} for side in (before, after))
     found = [(name, metric_named(name, metrics)) for name in one if name in other]
     return [
-        Pair(one[name], other[name], metric, metric.tabled and not metric.higher_is_worse)
+        FigurePair(one[name], other[name], metric, metric.tabled and not metric.higher_is_worse)
         for name, metric in found
         if metric.of_model
     ]

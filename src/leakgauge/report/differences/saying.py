@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leakgauge.report.differences.audited import Answered, Audited, Topic
-from leakgauge.report.differences.difference import Difference
-from leakgauge.report.differences.pairing import Pair
+from leakgauge.report.differences.audited import Audited, Topic, TopicFigures
+from leakgauge.report.differences.difference import AuditDifference
+from leakgauge.report.differences.pairing import FigurePair
 from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.report.wording import plain
 from leakgauge.results.measurements import Measurement
@@ -21,7 +21,7 @@ CHANCE = 20
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingChange:
     """A setting in which two audits differ.
 
     Attributes:
@@ -37,7 +37,7 @@ class Change:
     after: str
 
 
-def changes(before: Audited, after: Audited) -> list[Change]:
+def changes(before: Audited, after: Audited) -> list[SettingChange]:
     """Return the settings and versions in which the audits differ."""
     found = [
         change
@@ -48,15 +48,17 @@ def changes(before: Audited, after: Audited) -> list[Change]:
     return [*found, *_changed("package", before.versions, after.versions)]
 
 
-def _changed(where: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Change]:
+def _changed(
+    where: str, one: Mapping[str, Any], other: Mapping[str, Any]
+) -> Iterator[SettingChange]:
     for name in dict.fromkeys([*one, *other]):
         values = plain(one.get(name)), plain(other.get(name))
         if values[0] != values[1]:
-            yield Change(where, name, *values)
+            yield SettingChange(where, name, *values)
 
 
 def warnings(
-    before: Audited, after: Audited, topics: Topics, rows: Sequence[Difference]
+    before: Audited, after: Audited, topics: Topics, rows: Sequence[AuditDifference]
 ) -> Iterator[str]:
     """Yield what makes the differences mean something else, each with what to do."""
     marks = [str(one.data.get("fingerprint", "")) for one in (before, after)]
@@ -83,7 +85,7 @@ def warnings(
         )
 
 
-def notes(before: Audited, after: Audited, rows: Sequence[Difference]) -> Iterator[str]:
+def notes(before: Audited, after: Audited, rows: Sequence[AuditDifference]) -> Iterator[str]:
     """Yield what a reader must know of the intervals."""
     judged = [one for one in rows if not one.same]
     if not judged:
@@ -133,7 +135,7 @@ def _why_not(topic: Topic, other: Audited) -> str:
 
 
 def defenses_on_one_side(
-    topic: Topic, before: Answered, after: Answered, pairs: Sequence[tuple[str, str]]
+    topic: Topic, before: TopicFigures, after: TopicFigures, pairs: Sequence[tuple[str, str]]
 ) -> list[str]:
     """Return the defenses that are not compared, with what would compare them."""
     met = [{one for one, _ in pairs}, {other for _, other in pairs}]
@@ -163,7 +165,7 @@ def figures_on_one_side(
         yield f"{topic.title}, {who}: {count} (round {rounds}) only {side}; the other has none such"
 
 
-def figures_without_intervals(topic: Topic, pairs: Sequence[Pair]) -> Iterator[str]:
+def figures_without_intervals(topic: Topic, pairs: Sequence[FigurePair]) -> Iterator[str]:
     """Yield one sentence for the figures that a single value or a count gives no interval."""
     names = ", ".join(dict.fromkeys(pair.metric.label for pair in pairs))
     if names:
