@@ -164,7 +164,7 @@ def test_a_context_is_what_the_user_declares(tmp_path: Path) -> None:
         ("ownr: A", "did you mean 'owner'"),
         ("- a", "holds list"),
         ("owner: {a: 1}", "expected text"),
-        ("owner: [", "is no YAML"),
+        ("owner: [", "is not YAML"),
     ],
 )
 def test_a_wrong_context_is_refused(text: str, message: str, tmp_path: Path) -> None:

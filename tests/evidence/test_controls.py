@@ -1,4 +1,4 @@
-"""Controls: a placebo stays at chance, a planted leak is found, and a failed one is told."""
+"""Controls: a placebo stays at chance, a planted leak is found, and a failed one is reported."""
 
 import json
 import shutil
@@ -84,7 +84,7 @@ def test_controls_stand_in_the_card_and_are_covered(folder: Path, tmp_path: Path
 
 
 def test_the_figures_of_the_audit_do_not_depend_on_controls(folder: Path) -> None:
-    """A control has a cell of its own, which the audit does not read."""
+    """A control has a separate cell, which the audit does not read."""
     audit = read_audit(folder)
     assert set(audit.answers) == set(KEYS)
     assert {one.seed for one in audit.measurements} == {0}
@@ -115,7 +115,7 @@ def test_controls_of_another_run_are_refused(folder: Path, tmp_path: Path) -> No
 
 
 def test_a_failed_control_is_a_warning_and_stands_in_the_card(folder: Path, monkeypatch) -> None:
-    """A placebo that is judged as if it were planted must fail, and the other way round."""
+    """A placebo that is evaluated as if it were planted must fail, and the other way round."""
     whole = module._judged
 
     def swapped(question, kind, answer, where):

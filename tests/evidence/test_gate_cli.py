@@ -25,7 +25,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def planted(table: Path) -> tuple[Path, Ended]:
-    """A run whose secret is in the model's inputs, judged as it ends."""
+    """A run whose secret is in the model's inputs, with rules checked at its end."""
     words = ("--fail-if", "advantage > 0.3", "--junit", "ci/junit.xml", "--sarif", "ci/sarif.json")
     return table.parent / "planted", audit(table, "smokes", table.parent / "planted", *words)
 
@@ -66,7 +66,7 @@ def test_no_leak_and_enough_data_pass(calm: tuple[Path, Ended]) -> None:
 
 
 def test_no_leak_and_too_little_data_fail(calm: tuple[Path, Ended]) -> None:
-    """A finished folder is judged again; nothing is computed."""
+    """The rules of a finished folder are checked again; nothing is computed."""
     folder, _ = calm
     (rule,) = gate_in(folder)["rules"]
     (figure,) = rule["figures"]
@@ -89,7 +89,7 @@ def test_no_leak_and_too_little_data_fail(calm: tuple[Path, Ended]) -> None:
     [
         ("advantge > 0.05", "did you mean 'advantage'?"),
         ("guarantee.epsilon > 1", "guarantee is not asked"),
-        ("advantage > x", "'x' is no number"),
+        ("advantage > x", "'x' is not a number"),
         ("advantage < 0.05", "write '>'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Our figures beside the paper's: the arithmetic over seeds, the charts, and the page."""
+"""Our figures and the paper's: the arithmetic over seeds, the charts, and the page."""
 
 import re
 from dataclasses import replace
@@ -312,7 +312,7 @@ def test_charts_of_two_grids_are_told_apart_in_few_words() -> None:
 
 
 def test_a_title_names_more_where_few_settings_would_merge_charts() -> None:
-    """Question and batch size tell all cells apart, and yet two losses are no one line."""
+    """Question and batch size distinguish all cells, but two losses need two lines."""
     cells = {
         f"{ask}{size}": played(record(0.8), ask=ask, batch_size=size, loss=loss)
         for ask, loss, sizes in (("user", "a", (1, 4)), ("user", "b", (16, 64)),

@@ -21,7 +21,7 @@ class Noise(DefenseSettings):
 
     Args:
         std: standard deviation of the noise on each coordinate.
-        layers: those that change, such as ``first+3``, see ``Layers``; None for all.
+        layers: changed layers, such as ``first+3``, see ``Layers``; None for all.
     """
 
     word: ClassVar[str] = "noise"

@@ -27,7 +27,7 @@ class Perturb(DefenseSettings):
         gamma: largest change of a coordinate.
         alpha: change of a coordinate in one step.
         steps: number of steps.
-        pool: number of neighbouring coordinates of which the network reads the maximum.
+        pool: number of neighbouring coordinates; the network reads their maximum.
         targeted: move towards another secret instead of away from the update's own.
 
     References:
@@ -127,7 +127,7 @@ class PerturbTransform(Transform):
         network: flattened gradients ``[n, D]`` -> logits ``[n, m]``, row by row; as from
             ``train_network``, trained in each round.
         pgd: size and number of steps.
-        secret: of each gradient ``[N]``; None unless ``knowing`` sets it.
+        secret: secret of each gradient ``[N]``; None unless ``knowing`` sets it.
 
     >>> network = nn.Linear(2, 2, bias=False)
     >>> network.weight = nn.Parameter(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
@@ -166,7 +166,7 @@ class PerturbTransform(Transform):
             own = self.secret[rows].to(logits.device)
             require(
                 bool(((own >= 0) & (own < values)).all()),
-                f"a secret is none of the {values} that the network was trained on; "
+                f"a secret is not among the {values} that the network was trained on; "
                 "leave out knowing, or train on all of them",
             )
         if not self.pgd.targeted:
@@ -220,18 +220,18 @@ def train_network(
 ) -> nn.Module:
     """Return a small network that predicts the secret from flattened gradients.
 
-    Adam trains it on the cross-entropy. The paper leaves the choice of the network open. A network
-    that reads every coordinate does not represent an adversary that max-pools them: a perturbation
-    that misleads it may keep the order of the maxima. ``pool`` gives the network nearly the view of
-    that adversary, except that its windows cross from one parameter to the next.
+    Adam trains it on the cross-entropy. The paper does not specify the network. A network that
+    reads every coordinate does not represent an adversary that max-pools them: a perturbation that
+    misleads it may keep the order of the maxima. ``pool`` gives the network nearly the view of that
+    adversary, except that its windows cross from one parameter to the next.
 
     Args:
         features: flattened public gradients ``[n, D]``; the function standardises them.
         secret: their codes ``[n]``, from 0 to ``classes`` - 1.
         classes: m, at least 2.
         generator: draws the initial weights and the batches; the only source of randomness.
-        pool: number of neighbouring coordinates of which the network reads the maximum; 1 for
-            every coordinate.
+        pool: number of neighbouring coordinates; the network reads their maximum. 1 for every
+            coordinate.
         hidden: width of each hidden layer.
         epochs: passes over the features.
         batch_size: gradients in a step.

@@ -47,7 +47,7 @@ class PruneTransform(Transform):
     """Sets all but the largest coordinates of each parameter to 0.
 
     Each parameter of each gradient is pruned by itself, as in Lin et al., to whom the paper
-    refers; the paper itself does not specify it. At least one coordinate stays; of equal
+    refers; the paper itself does not specify it. At least one coordinate stays; among equal
     coordinates, as many stay as the rate allows. This stops a static forest, as in the paper; with
     ``whole``, the forest's success depends on the seed.
 
@@ -97,7 +97,7 @@ class Pruned:
 
     A parameter's threshold is its smallest coordinate that was sent. Where 0 was sent, only the
     part of the guess above the threshold counts. Thresholds scale with the norm of the guess, so
-    a guess of the wrong size is judged like one of the right size. A static attack, by contrast,
+    a guess of the wrong size scores like one of the right size. A static attack, by contrast,
     matches the zeros.
 
     Attributes:

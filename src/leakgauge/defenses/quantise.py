@@ -21,8 +21,8 @@ class Quantise(DefenseSettings):
 
     Args:
         levels: above 0; with 1, a coordinate becomes 0 or plus or minus the norm.
-        layers: those that change, such as ``first+3``, in units of their own norm; see ``Layers``.
-            None for all.
+        layers: changed layers, such as ``first+3``, in units of their norm; see ``Layers``. None
+            for all.
     """
 
     word: ClassVar[str] = "quantise"

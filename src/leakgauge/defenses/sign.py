@@ -19,7 +19,7 @@ class Sign(DefenseSettings):
     """Send only the signs of the update.
 
     Args:
-        layers: those that change, such as ``first+3``, see ``Layers``; None for all.
+        layers: changed layers, such as ``first+3``, see ``Layers``; None for all.
     """
 
     word: ClassVar[str] = "sign"

@@ -15,7 +15,7 @@ from leakgauge.defenses.transform import Transform
 from leakgauge.gradients.flattening import flatten
 
 PASSES = 10_000
-"""Passes over the coordinates, at most: a threshold far above all of them is passed by luck."""
+"""Largest number of passes over the coordinates; only chance passes a threshold far above all."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class SVT(DefenseSettings):
 
     Args:
         fraction: share of the coordinates to send.
-        epsilon: of the choice of coordinates.
+        epsilon: epsilon of the choice of coordinates.
         noise: epsilon of each coordinate that is sent (NVFlare's ``noise_var``).
         gamma: largest size of a coordinate.
-        tau: threshold of its size.
+        tau: threshold of a coordinate's size.
 
     References:
         Li et al., Privacy-preserving federated brain tumour segmentation, MLMI 2019; Lyu, Su and

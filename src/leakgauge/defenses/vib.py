@@ -74,7 +74,7 @@ class Bottleneck:
 
         Args:
             task: its model is a ``nn.Sequential`` that ends in ``nn.Linear``.
-            shape: of a record, as in ``x [n, *shape]``.
+            shape: shape of a record, as in ``x [n, *shape]``.
             generator: draws the initial weights of the code's two layers.
 
         Raises:

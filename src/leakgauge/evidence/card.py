@@ -60,13 +60,13 @@ LIMITS = (
 def make_card(
     folder: Path, questions: Mapping[str, Question], context: Context, *, redact: bool = False
 ) -> Card:
-    """Return the card of a finished run, without the checksums of its own files.
+    """Return the card of a finished run, without page and seal.
 
     Args:
         folder: the ``--out`` of the run.
-        questions: by name.
-        context: as the user declares it.
-        redact: whether to withhold who or which record is most at risk.
+        questions: questions by name.
+        context: declarations of the user.
+        redact: whether to withhold the user or record most at risk.
 
     Raises:
         InputError: the folder holds a grid, is unfinished or damaged, or its files disagree.
@@ -153,7 +153,7 @@ def _answered(
 
 
 def _assessed(question: Question, answer: Answer, folder: Path) -> Assessment:
-    if not hasattr(question, "assessment"):  # a package that was written before there were cards
+    if not hasattr(question, "assessment"):  # a package without cards
         return Assessment(Threat(UNKNOWN, (), ()), (), no_worst=UNKNOWN)
     return question.assessment(answer, folder)
 
@@ -210,23 +210,23 @@ def _control(one: Control, questions: Mapping[str, Question]) -> ControlOf:
                 chance=each.figure.chance,
                 passed=each.passed,
             )
-            for each in one.judged
+            for each in one.outcomes
         ],
     )
 
 
 class _Gate(pydantic.BaseModel):
-    """What ``gate.json`` holds; other keys are not of interest here."""
+    """The keys of ``gate.json`` that a card needs."""
 
     decision: str
     rules: Sequence[dict[str, Any]] = ()
 
 
 def read_decision(folder: Path) -> Decision:
-    """Return what the gate of a run decided, from ``gate.json`` where the folder has one.
+    """Return the decision of a run's gate from ``gate.json``, if the folder has one.
 
     Raises:
-        InputError: the file is not one that a gate wrote.
+        InputError: a gate did not write the file.
     """
     path = folder / GATE_FILE
     if not path.is_file():

@@ -21,18 +21,18 @@ from leakgauge.runs.audit import REFUSED_FILE
 
 CARD_FILE, PAGE_FILE = "audit-card.json", "audit-card.md"
 CELLS = "cells"
-BESIDE = (RUN_FILE, MEASUREMENTS_FILE, REPORT_FILE, REFUSED_FILE, "controls.yaml", GATE_FILE)
-"""Files of a run that a card vouches for, beside all files of its cells; times are none."""
+FILES = (RUN_FILE, MEASUREMENTS_FILE, REPORT_FILE, REFUSED_FILE, "controls.yaml", GATE_FILE)
+"""Files of a run that a card covers, in addition to the files of its cells; not its times."""
 
 
 def covered_files(folder: Path) -> dict[str, str]:
-    """Return the SHA-256, in hex, of each file that a card vouches for, by its path in the folder.
+    """Return the SHA-256, in hex, of each file that a card covers, by its path in the folder.
 
     Raises:
         InputError: a file cannot be read.
     """
     cells = (path for path in sorted((folder / CELLS).rglob("*")) if path.is_file())
-    paths = [*(folder / name for name in BESIDE if (folder / name).is_file()), *cells]
+    paths = [*(folder / name for name in FILES if (folder / name).is_file()), *cells]
     return {path.relative_to(folder).as_posix(): checksum_of(path) for path in paths}
 
 
@@ -40,8 +40,8 @@ def write_card(card: Card, folder: Path) -> tuple[Path, Path]:
     """Write a card as JSON and as a page, with the page's checksum and the seal; return both paths.
 
     Args:
-        card: of ``make_card``.
-        folder: for both files.
+        card: result of ``make_card``.
+        folder: folder of both files.
     """
     page = card_page(card)
     named = CardPage(name=PAGE_FILE, sha256=_sha256(page))
@@ -95,7 +95,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _escaped(value: Any) -> str:
-    """Text in one line that cannot end a table's cell, make a link, or be HTML.
+    """Return text in one line that cannot end a table's cell, make a link, or be HTML.
 
     >>> _escaped("a|b <i>")
     'a\\\\|b &lt;i>'
@@ -105,7 +105,7 @@ def _escaped(value: Any) -> str:
 
 
 def _value(one: float | None) -> str:
-    """A figure with three decimals; a large one with three digits."""
+    """Return a figure with three decimals; a large one with three digits."""
     if one is None:
         return "none"
     return short(one) if abs(one) >= LARGE else number(one)
@@ -119,7 +119,7 @@ def _interval(one: CardFigure | None) -> str:
 
 
 def _cell(one: CardFigure | None) -> str:
-    """A figure with its interval in one cell of a table."""
+    """Return a figure with its interval for a table's cell."""
     return "not played" if one is None else f"{_value(one.value)} ({_interval(one)})"
 
 
@@ -128,14 +128,14 @@ def _title(name: str) -> str:
 
 
 def verify(card: Path, folder: Path) -> list[str]:
-    """Return one line for each difference between a card and a run; empty where all match.
+    """Return one line for each difference between a card and a run; empty if all match.
 
     Args:
-        card: the JSON file. The page beside it is checked where there is one.
-        folder: of the run.
+        card: the JSON file. Its page is checked if it is in the same folder.
+        folder: folder of the run.
 
     Raises:
-        InputError: there is no such file or folder.
+        InputError: the file or the folder does not exist.
     """
     require(card.is_file(), f"no such card: {str(card)!r}; expected an audit-card.json")
     require(folder.is_dir(), f"no such folder: {str(folder)!r}; expected the --out of a run")

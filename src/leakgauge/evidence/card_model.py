@@ -235,7 +235,7 @@ def card_schema() -> dict[str, Any]:
     """Return the JSON Schema of a card; its definitions have the names of the classes without Card.
 
     ``verify`` reads cards that other machines wrote, and the schema is published, so a card has
-    models of its own: the dataclasses of ``runs/assessment.py`` hold whole measurements.
+    separate models: the dataclasses of ``runs/assessment.py`` hold whole measurements.
     """
     schema = json.dumps(Card.model_json_schema())
     return {

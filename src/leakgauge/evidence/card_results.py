@@ -1,4 +1,4 @@
-"""From what a room says of its answer to the rows of a card."""
+"""Makes the rows of a card from the assessments of the rooms."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +72,7 @@ def baselines(given: Sequence[room.Baseline]) -> list[CardBaseline]:
 
 
 def worst(given: Sequence[room.Worst], *, redact: bool) -> list[CardWorst]:
-    """Return the users or records most at risk; redacted, without who or which they are."""
+    """Return the users or records most at risk; redacted, without their names."""
     return [
         CardWorst(
             unit="user" if one.unit == "user" else "record",
@@ -106,9 +106,9 @@ def epsilons(given: Sequence[room.Promised]) -> list[CardEpsilon]:
 def effects(rows: Sequence[CardResult]) -> list[Effect]:
     """Return each defense with its static and adaptive figure, undefended first.
 
-    Of several tests that an answer stands on, the largest figure counts. Without a defense there is
-    nothing to adapt to, and its figure is the static one. Empty where no defense was played beside
-    an undefended training.
+    Among several tests that an answer stands on, the largest figure counts. Without a defense only
+    the static figure exists. The result is empty unless the run has a defense and an undefended
+    training.
     """
     leading = [one for one in rows if one.leads]
     found = []
@@ -144,11 +144,11 @@ OUT_OF_SCOPE = {
     "regurgitation": "a model that prints its training data",
     "model extraction": "a copy of the model from its answers",
 }
-"""Attacks that auditors ask about and leakgauge does not play."""
+"""Attacks that auditors ask about and leakgauge does not run."""
 
 
 def coverage(audit: AuditRun, questions: Mapping[str, Question]) -> list[Covered]:
-    """Return one line for each question that leakgauge knows, and for each that it cannot ask."""
+    """Return one line for each question, and for each attack out of scope."""
     lines = [
         _covered(audit, word, about, keys)
         for name, question in questions.items()
@@ -197,7 +197,7 @@ def _words(audit: AuditRun, key: str) -> Sequence[str]:
 def _missing(
     audit: AuditRun, keys: Sequence[str], word: str
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """What a room says is missing: of this word as a whole, and other parts."""
+    """Return the missing parts: this word as a whole, and other parts."""
     texts = [text for key in keys for text in audit.answers[key].missing]
     own = [text.removeprefix(f"{word}: ") for text in texts if text.startswith(f"{word}: ")]
     others = {one for key in keys for one in _words(audit, key)}
@@ -215,7 +215,7 @@ def _not_asked(audit: AuditRun, word: str, about: str) -> Covered:
 
 
 def _refusals(notes: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The words that the data did not allow, with the reasons."""
+    """Yield the words that the data did not allow, with the reasons."""
     for note in notes:
         found = re.match(r"`([^`]+)`: (.*)", note, re.DOTALL)
         if found:

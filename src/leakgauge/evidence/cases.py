@@ -1,4 +1,4 @@
-"""The cases of a run: what one question measured under one defense, with what was judged of it."""
+"""The cases of a run: the figures of a question under one defense, and failed rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from leakgauge.results.measurements import Measurement
 
 @dataclass(frozen=True)
 class Case:
-    """What one question measured under one defense.
+    """The figures of one question under one defense.
 
     Attributes:
-        part: that it belongs to.
+        part: question or cell of the case.
         ask: the word of ``--ask``.
-        secret: what nobody should learn.
+        secret: name of the secret.
         defense: ``"none"`` without one.
-        figures: that stand for it, of the metrics in tables.
-        failed: by rule, the figures that do not pass.
+        figures: headline figures of the metrics in tables.
+        failed: figures that do not pass, each with its rule.
         broken: promises that do not hold.
     """
 
@@ -44,7 +44,7 @@ def cases_of(run: RunParts, gate: Gate) -> list[Case]:
 
 
 def unmatched(gate: Gate) -> list[tuple[str, FigureOutcome]]:
-    """Return by rule what was not measured, which belongs to no case."""
+    """Return what was not measured, each with its rule; it belongs to no case."""
     return [(rule.rule, one) for rule in gate.rules for one in rule.figures if not one.ask]
 
 
@@ -58,8 +58,8 @@ def name_of(ask: str, secret: str, defense: str, knowledge: str = "", cell: str 
     """
     about = f"{ask} of {secret}" if secret else ask
     undefended = defense == UNDEFENDED
-    told = ["no defense"] if undefended else [word for word in (defense, knowledge) if word]
-    name = ", ".join([about, *told])
+    words = ["no defense"] if undefended else [word for word in (defense, knowledge) if word]
+    name = ", ".join([about, *words])
     return f"{name} ({cell})" if cell else name
 
 

@@ -1,8 +1,8 @@
-"""Runs the controls of an audit, keeps them beside its cells, and judges them.
+"""Runs the controls of an audit, keeps them next to its cells, and evaluates them.
 
-A placebo has nothing to learn: a sound test stays at chance. A planted leak lies open: a test that
-works finds it. A control is a cell of its own, ``cells/NAME-placebo``; ``controls.yaml`` lists them
-all, with what was changed or why one does not exist. Figures of the audit do not depend on them.
+A placebo has no leak: a sound test stays at chance. A planted leak is obvious: a test that works
+finds it. A control is a separate cell, ``cells/NAME-placebo``; ``controls.yaml`` lists all of them,
+with the change or the reason why one does not exist. Figures of the audit do not depend on them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,21 +51,21 @@ class Control:
     Attributes:
         question: the key of the question's answer.
         kind: ``"placebo"`` or ``"planted"``.
-        changed: what was changed; empty where there is no control.
-        judged: its figures; empty where there is no control.
-        reason: why there is none.
+        changed: description of the change; empty without a control.
+        outcomes: its figures; empty without a control.
+        reason: reason why the control does not exist.
     """
 
     question: str
     kind: Kind
     changed: str = ""
-    judged: tuple[ControlOutcome, ...] = ()
+    outcomes: tuple[ControlOutcome, ...] = ()
     reason: str = ""
 
     @property
     def passed(self) -> bool | None:
-        """Whether all figures are as they must be; None where there is no control."""
-        return all(one.passed for one in self.judged) if self.judged else None
+        """Whether all figures are as expected; None without a control."""
+        return all(one.passed for one in self.outcomes) if self.outcomes else None
 
 
 def run_controls(
@@ -74,23 +74,23 @@ def run_controls(
     """Run the controls of every question; finished ones are read back from the folder.
 
     Args:
-        folder: of the audit, which is claimed.
-        resolved: its questions.
-        progress: gets what is done.
+        folder: folder of the audit, locked by the caller.
+        resolved: questions of the audit.
+        progress: receives progress.
         workers: as for ``Question.run``.
 
     Raises:
         KeyboardInterrupt: the user stopped it; what is finished is kept.
     """
     store, listed, found = Store(folder), _listed(folder), []
-    for name in resolved:  # what a kill leaves says of itself that it is not all
+    for name in resolved:  # a killed run leaves controls marked as unfinished
         unfinished: dict[str, dict[str, str]] = {kind: {"reason": UNFINISHED} for kind in KINDS}
         listed[name] = unfinished | listed.get(name, {})
     write_yaml(folder / CONTROLS_FILE, listed)
     for name, one in resolved.items():
         made = _controls_of(one)
         for kind in KINDS:
-            control, entry = _played(store, name, kind, getattr(made, kind), one, progress, workers)
+            control, entry = _run(store, name, kind, getattr(made, kind), one, progress, workers)
             found.append(control)
             listed[name][kind] = entry
             write_yaml(folder / CONTROLS_FILE, listed)
@@ -100,10 +100,10 @@ def run_controls(
 def read_controls(
     folder: Path, description: Description, questions: Mapping[str, Question]
 ) -> list[Control]:
-    """Return the controls that a folder holds; none where they were not asked for.
+    """Return the controls of a folder; none if they were not requested.
 
     Raises:
-        InputError: a cell is damaged, or is of another run.
+        InputError: a cell is damaged, or belongs to another run.
     """
     store, found = Store(folder), []
     for name, entries in _listed(folder).items():
@@ -134,7 +134,7 @@ def failures(controls: Sequence[Control]) -> list[str]:
         "sound placebos does so; repeat with another --seed. If it fails again, do not trust "
         "the figures of {name!r}",
         "planted": "the planted leak of {name!r} was not found ({figures}); with these settings "
-        "the test is too weak to see a leak that lies open: use more trials or rounds",
+        "the test is too weak to see an obvious leak: use more trials or rounds",
     }
     return [
         says[one.kind].format(name=one.question, figures=figures_of(one))
@@ -177,7 +177,7 @@ def plain_control(control: Control) -> dict[str, Any]:
                 "chance": one.figure.chance,
                 "passed": one.passed,
             }
-            for one in control.judged
+            for one in control.outcomes
         ],
     }
 
@@ -189,13 +189,13 @@ def figures_of(control: Control) -> str:
         f"{one.figure.estimate.low:.3f} to "
         f"{'no upper end' if one.open_end else format(one.figure.estimate.high, '.3f')}, chance "
         f"{one.figure.chance:.3f}"
-        for one in control.judged
+        for one in control.outcomes
     )
 
 
 def _controls_of(one: Resolved) -> Controls:
     make: Callable[[Any, Any], Controls] | None = getattr(one.question, "controls", None)
-    if make is None:  # a package's question that was written before there were controls
+    if make is None:  # a package's question without controls
         return Controls(UNKNOWN, UNKNOWN)
     try:
         return make(one.spec, one.source)
@@ -203,7 +203,7 @@ def _controls_of(one: Resolved) -> Controls:
         return Controls(str(error), str(error))
 
 
-def _played(
+def _run(
     store: Store,
     name: str,
     kind: Kind,
@@ -212,7 +212,7 @@ def _played(
     progress: Progress,
     workers: int | None,
 ) -> tuple[Control, dict[str, str]]:
-    """A control, and what ``controls.yaml`` says of it."""
+    """Run a control; return it and its entry of ``controls.yaml``."""
     if isinstance(variant, str):
         return Control(name, kind, reason=variant), {"reason": variant}
     key, identity = cell_of(name, kind), _identity(name, kind, variant, one)
@@ -231,8 +231,8 @@ def _played(
     except InputError as error:
         reason = f"refused: {error}"
         return Control(name, kind, reason=reason), {"reason": reason}
-    judged = _judged(one.question, kind, answer, store.folder(key))
-    return Control(name, kind, variant.changed, judged), {"changed": variant.changed}
+    outcomes = _outcomes(one.question, kind, answer, store.folder(key))
+    return Control(name, kind, variant.changed, outcomes), {"changed": variant.changed}
 
 
 def _read(
@@ -252,14 +252,14 @@ def _read(
         f"{str(store.folder(key))!r} belongs to another run; repeat the command of the run with "
         "--controls to make it anew",
     )
-    judged = _judged(question, kind, answer, store.folder(key))
-    return Control(name, kind, entry["changed"], judged)
+    outcomes = _outcomes(question, kind, answer, store.folder(key))
+    return Control(name, kind, entry["changed"], outcomes)
 
 
-def _judged(
+def _outcomes(
     question: Question, kind: Kind, answer: Any, folder: Path
 ) -> tuple[ControlOutcome, ...]:
-    """The figures that the answer stands on; the room says whether one is below chance."""
+    """Return the figures that the answer stands on; the room finds those below chance."""
     found = question.assessment(answer, folder).findings
     return tuple(
         ControlOutcome(

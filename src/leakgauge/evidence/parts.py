@@ -1,4 +1,4 @@
-"""The parts of a finished run that are judged: questions of an audit, or cells of a grid."""
+"""The parts of a finished run that rules check: questions of an audit, or cells of a grid."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,13 +20,13 @@ class RunPart:
     """A question of an audit, or a cell of a grid.
 
     Attributes:
-        key: of the part in the run's folder.
-        question: that it asks.
-        cell: of a grid's cell, the settings that vary, in words; empty in an audit.
-        measurements: its figures; empty where it is not finished.
+        key: key of the part in the run's folder.
+        question: its question.
+        cell: settings in which the cells of a grid differ, in words; empty in an audit.
+        measurements: its figures; empty if unfinished.
         missing: what was requested and not completed, each with the reason.
-        rows: of the report's summary.
-        settings: behind the figures, as plain values.
+        rows: its rows in the report's summary.
+        settings: settings of the figures, as plain values.
     """
 
     key: str
@@ -39,7 +39,7 @@ class RunPart:
 
     @property
     def called(self) -> str:
-        """The question as judged figures name it: with the number of a further secret."""
+        """The name of the question in outcomes, with the number of a further secret."""
         return self.question.name
 
     def ask_of(self, one: Measurement) -> str:
@@ -49,13 +49,13 @@ class RunPart:
 
 @dataclass(frozen=True)
 class RunParts:
-    """A run that is judged.
+    """A run that rules check.
 
     Attributes:
-        name: of its data, or of the grid.
-        command: that made it.
-        folder: of the run.
-        parts: finished or not.
+        name: name of its data, or of the grid.
+        command: its command.
+        folder: its folder.
+        parts: finished and unfinished parts.
         not_asked: why other questions are not asked.
     """
 
@@ -80,7 +80,7 @@ def read_run(folder: Path, questions: Mapping[str, Question]) -> RunParts:
     """Return the parts of the run that a folder holds.
 
     Raises:
-        InputError: the folder is no run's, is damaged, or nothing in it is finished.
+        InputError: the folder does not contain a run, is damaged, or contains no finished part.
     """
     description = read_description(folder)
     if description.is_grid:
@@ -95,8 +95,8 @@ def parts_of_audit(
     """Return the questions of an audit, answered or refused.
 
     Args:
-        audit: as run, or as read from its folder.
-        sections: of its report, one for each answer, in their order.
+        audit: audit, just run or read from its folder.
+        sections: sections of its report, one per answer, in the same order.
         questions: all by name.
     """
     rows = {name: one.rows for name, one in zip(audit.answers, sections, strict=True)}
@@ -138,7 +138,7 @@ def _cell(key: str, question: Question, played: FinishedCell, names: Sequence[st
 
 
 def _rows(key: str, question: Question, played: FinishedCell) -> list[Row]:
-    """The verdicts on a single cell."""
+    """Return the verdicts on a single cell."""
     ask = next(iter(question.asks))
     badges = [question.badge(group) for group in groups({key: played}, question.metrics)]
     return [

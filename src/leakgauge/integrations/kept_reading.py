@@ -23,19 +23,19 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class KeptUpdate:
-    """One kept update; its tensors stay in their files until they are asked for.
+    """A kept update; its tensors are read from their files on request.
 
     Attributes:
-        folder: of all kept updates.
-        number: of the round.
+        folder: folder of all kept updates.
+        number: number of the round.
         client: its name.
         kind: ``"weights"`` or ``"change"``.
-        examples: records that the client trained on; None where it does not say.
-        training: what it did, as far as it is known.
-        metrics: numbers that it sent beside.
-        config: numbers that it was told.
+        examples: number of its training records; None if unknown.
+        training: known settings of its training.
+        metrics: other numbers that it sent.
+        config: numbers that it received.
         source: the framework.
-        seen: by the ``"client"`` or by the ``"server"``.
+        seen: side that kept the update, ``"client"`` or ``"server"``.
         files: path and checksum of what the client received and of what it sent.
     """
 
@@ -69,12 +69,12 @@ class KeptUpdate:
         """Return the update of the model's trainable parameters.
 
         Args:
-            model: of the client. Tensors without names, as of Flower's ``NumPyClient``, are taken
-                to be in the order of its state dict.
-            training: what is known better than what was kept.
+            model: model of the client. Tensors without names, as of Flower's ``NumPyClient``, are
+                in the order of its state dict.
+            training: settings that replace the kept ones.
 
         Raises:
-            InputError: the update does not fit the model, or its settings one another.
+            InputError: the update does not fit the model, or its settings disagree.
         """
         known = self.training.updated(training or LocalTraining())
         before, after = (_named(tensors, model, self.name) for tensors in self.tensors())
@@ -110,7 +110,7 @@ class Kept:
     """All kept updates of a folder, by round and client.
 
     Attributes:
-        folder: of them.
+        folder: folder of the updates.
         updates: in the order of rounds, then of clients.
     """
 
@@ -138,7 +138,7 @@ class Kept:
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def only(self, rounds: Sequence[int] = (), clients: Sequence[str] = ()) -> "Kept":
-        """Return the updates of some rounds and clients; of all where none is named.
+        """Return the updates of some rounds and clients; an empty sequence selects all.
 
         Raises:
             InputError: a round or a client is not among them.
@@ -162,14 +162,14 @@ class Kept:
         return Kept(self.folder, chosen)
 
     def round(self, number: int, model: nn.Module, training: LocalTraining | None = None) -> Round:
-        """Return a round as a federation here plays it; clients are numbered as in ``clients``.
+        """Return a round in the form of ``federation``; clients have their position in ``clients``.
 
         The state after it is what the server sent in the next round where that was kept, and else
-        the mean of the uploads, weighed by examples, as FedAvg takes it.
+        the mean of the uploads, weighted by examples, as in FedAvg.
 
         Args:
-            number: of the round.
-            model: of the clients.
+            number: number of the round.
+            model: model of the clients.
             training: as for ``KeptUpdate.update``.
 
         Raises:
@@ -211,7 +211,7 @@ def _described(folder: Path, about: Path) -> KeptUpdate:
     kept = read_yaml(about)
     require(
         kept.get("format") == FORMAT,
-        f"{str(about)!r} is no description of a kept update; expected format {FORMAT!r}",
+        f"{str(about)!r} does not describe a kept update; expected format {FORMAT!r}",
     )
     try:
         model: Mapping[str, str] = kept["model"]
@@ -248,7 +248,7 @@ def _tensors(path: Path, wanted: str) -> Tensors:
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read ({error.strerror})") from error
     except SafetensorError as error:
-        raise InputError(f"{str(path)!r} is no safetensors file ({error})") from error
+        raise InputError(f"{str(path)!r} is not a safetensors file ({error})") from error
 
 
 def _named(tensors: Tensors, model: nn.Module, whose: str) -> Tensors:
@@ -276,7 +276,7 @@ def _order(client: str) -> tuple[int, int, str]:
 
 
 def as_json(one: KeptUpdate) -> dict[str, Any]:
-    """Return what is known of an update as plain values."""
+    """Return the description of an update as plain values."""
     return {
         "round": one.number,
         "client": one.client,

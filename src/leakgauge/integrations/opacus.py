@@ -1,4 +1,4 @@
-"""Opacus: a monitor beside its training, and an audit of it with gradient canaries."""
+"""Opacus: a monitor of its training, and an audit with gradient canaries."""
 
 import importlib.util
 import warnings
@@ -43,7 +43,7 @@ def watching(optimizer: Any, monitor: Watcher) -> Iterator[None]:
 
     Args:
         optimizer: a ``DPOptimizer``.
-        monitor: of the model.
+        monitor: monitor of the model.
 
     Raises:
         InputError: the optimizer is not one of Opacus.
@@ -52,13 +52,8 @@ def watching(optimizer: Any, monitor: Watcher) -> Iterator[None]:
     released = each_release(optimizer, lambda _: monitor.look())
     with monitor, released:
         monitor.drive()
-        monitor.defend_records(
-            Defense(
-                "opacus",
-                per_example=ClipNorm(clip),
-                update=GaussianNoise(float(optimizer.noise_multiplier * clip)),
-            )
-        )
+        noise = GaussianNoise(float(optimizer.noise_multiplier * clip))
+        monitor.defend_records(Defense("opacus", per_example=ClipNorm(clip), update=noise))
         yield
 
 
@@ -67,11 +62,11 @@ def each_release(optimizer: Any, look: Callable[[Any], None]) -> Iterator[None]:
     """Call a function with the optimizer at each step, when ``.grad`` holds what it releases.
 
     The optimizer has one place for a hook, which Opacus' accountant uses. The function is called
-    after it, so that epsilon is the same. The place is given back at the end.
+    after it, so that epsilon is the same. The hook is removed at the end.
 
     Args:
         optimizer: a ``DPOptimizer``, from ``PrivacyEngine.make_private``.
-        look: is called between the noise and the update.
+        look: function of the optimizer, called between the noise and the update.
 
     Raises:
         InputError: the optimizer is not one of Opacus.
@@ -110,15 +105,15 @@ def flat_clip(optimizer: Any) -> float:
 
 
 class Audit:
-    """Plants gradient canaries in a training with Opacus, and says what they show.
+    """Plants gradient canaries in a training with Opacus, and measures what they reveal.
 
     A canary is a record whose gradient is one coordinate of the parameters, larger than the
-    clipping norm. Each is in the data by a fair coin of its own. One that is in is drawn into
+    clipping norm. A separate fair coin decides whether it is in the data. Then it is drawn into
     batches as the loader draws records, and the optimizer clips it and adds noise as to any other.
-    The auditor knows all other records, as differential privacy assumes: a canary's score is what
-    its coordinate of the released gradients has beside them, summed over steps.
+    The auditor knows all other records, as differential privacy assumes: a canary's score is its
+    coordinate of the released gradients minus theirs, summed over steps.
 
-    Opacus' accountant counts as without canaries. The trained model learns from them unless
+    Opacus' accountant ignores canaries. The trained model learns from them unless
     ``withdraw`` takes them out again.
 
     Args:
@@ -126,11 +121,11 @@ class Audit:
         optimizer: the ``DPOptimizer`` that ``make_private`` returns.
         loader: the data loader that training reads from; it says how often a record is drawn.
         canaries: m, at most the number of parameters. More show a larger epsilon.
-        seed: of coins, coordinates and draws.
-        members: which canaries are in ``[m]``; None flips coins. One run needs coins.
-        norm: of a canary's gradient before it is clipped, in clipping norms.
-        withdraw: take each canary out of the gradient again, after it is read and before the
-            update, so that training goes on as without canaries, up to rounding.
+        seed: seed of coins, coordinates and draws.
+        members: whether each canary is in the data ``[m]``; None flips coins. One run needs coins.
+        norm: norm of a canary's gradient before clipping, in clipping norms.
+        withdraw: remove each canary from the gradient before the update, so that training is the
+            same as without canaries, up to rounding.
 
     Raises:
         InputError: the optimizer is not one of Opacus, or of a kind that has no gradients of
@@ -191,7 +186,7 @@ class Audit:
 
         self._open.enter_context(each_release(self._optimizer, self._look))
         self._optimizer.clip_and_accumulate = clip_with_canaries
-        self._open.callback(self._give_back, own)
+        self._open.callback(self._restore, own)
         return self
 
     def __exit__(
@@ -202,16 +197,16 @@ class Audit:
     ) -> None:
         self._open.close()
 
-    def _give_back(self, own: Any) -> None:
+    def _restore(self, own: Any) -> None:
         del self._optimizer.clip_and_accumulate
         if own is not None:
             self._optimizer.clip_and_accumulate = own
 
     def claim(self, delta: float) -> Profile:
-        """Return what the accountant claims so far.
+        """Return the accountant's claim so far.
 
         Args:
-            delta: at which figures are told; in (0, 1).
+            delta: delta of the reported epsilons; in (0, 1).
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on orders and domains at the other deltas
@@ -225,16 +220,16 @@ class Audit:
         guesses: int | None = None,
         claim: Profile | None = None,
     ) -> DpAudit:
-        """Return what the canaries show, beside what the accountant claims.
+        """Return the result of the canaries and the accountant's claim.
 
         Args:
-            delta: at which figures are told; in (0, 1).
-            confidence: with which a true claim is not refuted.
-            guesses: how many canaries are guessed; None takes what suits the claim.
-            claim: another claim than the engine's.
+            delta: delta of the reported epsilons; in (0, 1).
+            confidence: probability that a true claim is not refuted.
+            guesses: number of guessed canaries; None chooses a number that suits the claim.
+            claim: claim in place of the engine's.
 
         Raises:
-            InputError: there was no step, or the caller chose the members.
+            InputError: no step was audited, or the caller chose the members.
         """
         require(self.steps > 0, "no step was audited; train inside of 'with Audit(...):'")
         require(
@@ -293,7 +288,7 @@ class Audit:
 
 
 class _Draws:
-    """Which canaries are in each batch, drawn as the loader draws records."""
+    """Draws the canaries of each batch as the loader draws records."""
 
     def __init__(self, loader: Any, members: NDArray[np.bool_], seed: int) -> None:
         self._generator = stream(seed, "canary", "draws")

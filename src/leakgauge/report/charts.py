@@ -117,19 +117,19 @@ def roc(curve: Curve, *, name: str) -> Markup:
 
 
 def _lowest_rate(curve: Curve) -> float:
-    """The power of ten at or below the smallest false positive rate that was seen."""
+    """Return the power of ten at or below the smallest measured false positive rate."""
     smallest = min((fpr for fpr, _ in curve if fpr > 0), default=1e-2)
     return float(10.0 ** max(-4, min(-2, math.floor(math.log10(smallest) + 1e-9))))
 
 
 def _from(left: float, curve: Curve) -> list[tuple[float, float]]:
-    """The curve from ``left`` on; it starts there as high as it is there."""
+    """Return the curve from ``left`` on, with its value there as the first point."""
     start = max((tpr for fpr, tpr in curve if fpr <= left), default=0.0)
     return [(left, start), *(point for point in curve if point[0] > left)]
 
 
 def _thinned(points: Curve, left: float) -> list[tuple[float, float]]:
-    """The points, without those that look like the one before."""
+    """Return the points without those that look like the one before."""
     kept = [points[0]]
     for point in points[1:-1]:
         across = abs(math.log(point[0]) - math.log(kept[-1][0])) / -math.log(left)

@@ -39,14 +39,14 @@ class PaperFigure:
     """A figure that the paper states.
 
     Attributes:
-        where: the settings that it belongs to, by name.
-        knowledge: of the adversary.
+        where: settings of the figure, by name.
+        knowledge: knowledge of the adversary.
         metric: name of the metric.
         round: ``"accumulated"``, a single round or the first ones.
         value: the paper's value.
         note: a remark for readers.
-        cells: keys of the cells with these settings, one a seed.
-        std: the standard deviation over the paper's seeds, where it states one.
+        cells: keys of the cells with these settings, one per seed.
+        std: standard deviation over the paper's seeds; None if the paper does not state it.
     """
 
     where: Mapping[str, Any]
@@ -102,11 +102,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """A figure of the paper beside our own.
+    """A figure of the paper and ours.
 
     Attributes:
         stated: the paper's figure.
-        ours: our mean over ``n`` seeds; None where no such cell is finished.
+        ours: our mean over ``n`` seeds; None if no such cell is finished.
     """
 
     stated: PaperFigure
@@ -124,9 +124,9 @@ class Group:
 
     Attributes:
         settings: the settings that they share, without the seed.
-        knowledge: of the adversary.
-        keys: keys of the cells, one a seed.
-        means: over the seeds by metric: the figures over all rounds, and those of the model.
+        knowledge: knowledge of the adversary.
+        keys: keys of the cells, one per seed.
+        means: means over the seeds by metric, of the figures over all rounds and of the model.
     """
 
     settings: Mapping[str, Any]
@@ -143,11 +143,11 @@ class Group:
 def compared_with_paper(
     comparison: Comparison, metrics: Mapping[str, Metric]
 ) -> list[ComparisonRow]:
-    """Return every figure of the paper beside ours.
+    """Return every figure of the paper with ours.
 
     Args:
         comparison: the finished cells and the paper's figures.
-        metrics: of all questions, by name; their bounds limit the intervals over seeds.
+        metrics: metrics of all questions, by name; their bounds limit the intervals over seeds.
     """
     return [
         ComparisonRow(stated, _ours(stated, comparison.cells, metrics))
@@ -205,9 +205,9 @@ def main_first(names: Sequence[str]) -> list[str]:
 
 
 def distinguishing_names(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return names of settings that tell cells apart, the main ones first.
+    """Return names of settings that distinguish cells, the main ones first.
 
-    A setting that tells no more cells apart than those before it is left out.
+    A setting that distinguishes no more cells than those before it is left out.
 
     >>> distinguishing_names([{"ask": "user", "lr": 1}, {"ask": "property", "lr": 2}])
     ['ask']
@@ -218,7 +218,7 @@ def distinguishing_names(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 def distinguishing(
     settings: Sequence[Mapping[str, Any]], names: Sequence[str], more: Sequence[str]
 ) -> list[str]:
-    """Return ``names``, and each of ``more`` that tells further cells apart.
+    """Return ``names``, and each of ``more`` that distinguishes further cells.
 
     >>> cells = [{"ask": "user", "lr": 1, "k": 1}, {"ask": "user", "lr": 2, "k": 1}]
     >>> distinguishing(cells, ["ask"], ["k", "lr"])
@@ -283,7 +283,7 @@ def by_knowledge(
 
 
 def _whole(played: FinishedCell) -> list[Measurement]:
-    """The figures over all rounds: the headline of several adversaries, or the plain sums."""
+    """Return the figures over all rounds: the headline of several adversaries, or plain sums."""
     rounds = {one.round for one in played.measurements}
     when = HEADLINE if HEADLINE in rounds else ACCUMULATED
     return [one for one in played.measurements if one.round == when]

@@ -40,9 +40,9 @@ def render_comparison(
 
     Args:
         comparison: contents of the page.
-        metrics: of the question, by name.
-        badge: gives the question's verdict on cells that differ in their seed.
-        charts: draws charts of the question, besides those that every grid has.
+        metrics: metrics of the question, by name.
+        badge: function that returns the verdict on cells that differ in their seed.
+        charts: function that returns further charts of the question.
     """
     each = groups(comparison.cells, metrics)
     settings = [group.settings for group in each]
@@ -95,10 +95,10 @@ def _worst(
     each: Sequence[Group], badges: Sequence[Badge | None], metrics: Mapping[str, Metric]
 ) -> WorstCells | None:
     """Return the cells with the most urgent verdict; None where no cells have a verdict."""
-    judged = [(one, group) for one, group in zip(badges, each, strict=True) if one is not None]
-    if not judged:
+    found = [(one, group) for one, group in zip(badges, each, strict=True) if one is not None]
+    if not found:
         return None
-    badge, group = max(judged, key=lambda pair: (LEVELS[pair[0].level], pair[0].strength))
+    badge, group = max(found, key=lambda pair: (LEVELS[pair[0].level], pair[0].strength))
     name = sweep.headline_of(each, metrics)
     one = None if name is None else group.means.get(name)
     return WorstCells(badge, group, one, None if name is None else metrics[name])

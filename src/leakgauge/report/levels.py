@@ -44,6 +44,21 @@ def level_of(auroc: Estimate, chance: float = 0.5) -> Level:
     return "strong" if value >= STRONG_AUROC else "clear" if value >= CLEAR_AUROC else "weak"
 
 
+def auroc_rule(test: str = "a test") -> str:
+    """Return the rule of ``level_of`` in words, for the sections of a report.
+
+    Args:
+        test: name of the test with its article, such as ``"an attack"``.
+    """
+    name = test.split(maxsplit=1)[1]
+    return (
+        f"{test} shows leakage where the whole interval of its AUROC lies above guessing. The "
+        f"leakage is strong from an AUROC of {STRONG_AUROC}, clear from {CLEAR_AUROC}, weak below. "
+        f"Where the interval holds guessing, the {name} shows none if the interval ends at "
+        f"{NOTHING_AUROC} or below, and is inconclusive if it ends above."
+    )
+
+
 def strength_of(auroc: Estimate, chance: float) -> float:
     """Return the AUROC between guessing (0) and always right (1).
 
@@ -85,6 +100,6 @@ def gauge(auroc: Estimate, chance: float) -> dict[str, str]:
 
 
 def _along(value: float) -> str:
-    """The place of an AUROC, as a CSS length."""
+    """Return the position of an AUROC as a CSS length."""
     low, high = _ENDS
     return f"{100 * min(1.0, max(0.0, (value - low) / (high - low))):.2f}%"

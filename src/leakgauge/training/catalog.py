@@ -27,7 +27,7 @@ HELP = (
 REGISTRY = Registry("optimizer", OPTIMIZERS, "leakgauge.optimizers")
 
 SUPPLIED = ("params",)
-"""What an optimizer is told beside its settings."""
+"""Arguments that an optimizer gets in addition to its settings."""
 
 NOTATION = REGISTRY.notation(supplied=SUPPLIED)
 """What users may write for an optimizer."""

@@ -14,7 +14,7 @@ from leakgauge.training.recipe import Recipe
 class Client:
     """Settings of a client's local training and of its defense.
 
-    A client that sets no more than the first four trains as the papers on inversion take it: plain
+    A client that sets no more than the first four trains as in the papers on inversion: plain
     SGD on a model in the mode in which it comes. The stock client of Flower is ``Client(32, steps,
     0.01, optimizer="sgd:momentum=0.9", training=True)``.
 
@@ -23,15 +23,15 @@ class Client:
         local_steps: S, steps over consecutive batches in one pass over its records. One plain step
             without epochs sends the gradient itself, and ``local_lr`` has no effect.
         local_lr: learning rate of these steps, where neither optimizer nor rates have their own.
-        defense: changes the gradient or update before the client sends it.
+        defense: change of the gradient or update before the client sends it.
         optimizer: as ``catalog.parse_optimizer`` reads it, made anew for each update.
         epochs: passes over the same records.
         reshuffle: whether a pass after the first has its records in a new order.
         training: whether the model trains in training mode: BatchNorm uses the statistics of each
             batch, and dropout draws.
         rates: learning rate of each of the S * epochs steps, where a schedule changes it.
-        summed: N, clients with equal settings of whom the server sees the sum alone, as secure
-            aggregation shows it.
+        summed: N, number of clients with equal settings; the server sees their sum alone, as
+            with secure aggregation.
 
     Raises:
         InputError: a value does not fit, or the optimizer is not known.

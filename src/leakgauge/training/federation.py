@@ -28,11 +28,11 @@ class Round:
     """One round of a federation.
 
     Attributes:
-        number: from 1.
+        number: number of the round, from 1.
         received: parameters and buffers that the server sent, by the position of the participant;
             only sampled participants are here.
-        sent: what each of them uploaded.
-        state: afterwards; the next round depends on nothing else.
+        sent: update of each of them.
+        state: state after the round, the only input of the next round.
     """
 
     number: int
@@ -62,24 +62,24 @@ def federation(
     """Return an iterator over the rounds of a federation.
 
     All randomness follows from ``seed``, the round and the participant, and arithmetic runs on one
-    thread, so a run that goes on from a kept state is bit-identical to one that was never stopped.
+    thread, so a run resumed from a kept state is bit-identical to one that was never stopped.
     The model trains in the mode in which it comes: in train mode BatchNorm's buffers change, are
     sent and are averaged, and dropout draws by seed, round and participant.
 
     Args:
         task: the model and its loss; the module is not changed.
-        state: to start from: ``State.of(model)``, or that of an earlier round.
-        participants: each with its records and its defense.
-        protocol: what they do in each round.
-        strategy: what an attacker changes.
-        seed: of all randomness.
-        after: rounds that are over already; the iterator goes on behind them.
+        state: start of the training: ``State.of(model)``, or the state of an earlier round.
+        participants: records and defenses.
+        protocol: steps of each round.
+        strategy: changes that an attacker makes.
+        seed: seed of all randomness.
+        after: number of finished rounds; the iterator starts with the next one.
 
     Yields:
         Rounds ``after + 1`` to ``protocol.rounds``.
 
     Raises:
-        InputError: the parts do not fit one another, at once; or the training diverges.
+        InputError: the parts do not fit, which is checked at once; or the training diverges.
 
     >>> import torch
     >>> from leakgauge.core.types import Dataset
@@ -96,7 +96,7 @@ def federation(
     strategy.check(len(participants), protocol)
     require(
         0 <= after <= protocol.rounds,
-        f"{after} rounds are over already; expected 0 to {protocol.rounds}, the rounds of all",
+        f"{after} rounds are finished; expected 0 to {protocol.rounds}, the rounds of all",
     )
     check_tensors(state.shared, task, "the shared model")
     for position, tensors in state.own.items():
@@ -112,14 +112,14 @@ def federation(
 def _rounds(federated: "_Federation", state: State, after: int) -> Iterator[Round]:
     for number in range(after + 1, federated.protocol.rounds + 1):
         with one_thread():
-            played = federated.play(number, state)
-        yield played
-        state = played.state
+            done = federated.run_round(number, state)
+        yield done
+        state = done.state
 
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """What participants with one common model received and sent, and their model afterwards."""
+    """Messages of participants with one common model, and their model after the round."""
 
     received: Tensors
     sent: dict[int, Update]
@@ -136,7 +136,7 @@ class _Federation:
     strategy: Strategy
     seed: int
 
-    def play(self, number: int, state: State) -> Round:
+    def run_round(self, number: int, state: State) -> Round:
         """Return one round."""
         sampled = self._sampled(number)
         alone = self.strategy.isolates
@@ -194,10 +194,10 @@ def upload_of(
     Args:
         task: the model and its loss; the module is not changed.
         received: parameters and buffers from the server.
-        turn: what the participant brings to the round.
-        protocol: what it does.
-        who: trains, for messages, such as ``"training of participant 2"``.
-        number: of the round.
+        turn: records, defense and seeds of the participant in this round.
+        protocol: steps of the round.
+        who: subject of messages, such as ``"training of participant 2"``.
+        number: number of the round.
 
     Returns:
         The update. Its ``buffers`` are the model's after training, ``held`` those before.

@@ -20,7 +20,7 @@ Step = Callable[[Params], None]
 """Moves parameters in place, given their gradient."""
 
 Mover = Callable[[Params], Step]
-"""From the parameters of a model to what moves them."""
+"""Maps the parameters of a model to the function that moves them."""
 
 
 def train(
@@ -40,9 +40,9 @@ def train(
         tensors: parameters and buffers to start from; the model supplies missing buffers.
         data: the training records.
         batches: rows of ``data`` ``[B]``, one tensor for each step.
-        over: makes the steps.
-        defense: changes every step's gradient; None for none.
-        noise_seed: of the defense.
+        over: mover of the parameters.
+        defense: change of every step's gradient; None for no change.
+        noise_seed: seed of the defense.
 
     Returns:
         New tensors without gradients.
@@ -67,7 +67,7 @@ def drawing(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def plain_sgd(lr: float) -> Mover:
-    """Return what moves parameters in place by steps of plain SGD."""
+    """Return a mover by steps of plain SGD."""
 
     def over(leaves: Params) -> Step:
         def step(gradient: Params) -> None:
@@ -81,7 +81,7 @@ def plain_sgd(lr: float) -> Mover:
 
 
 def gradient_alone(kept: dict[str, Tensor]) -> Mover:
-    """Return what keeps the gradient of a step in ``kept``, and moves nothing."""
+    """Return a mover that stores the gradient in ``kept`` and changes no parameter."""
     return lambda leaves: kept.update
 
 
@@ -94,7 +94,7 @@ def defended(sent: Params, defense: Defense, noise: torch.Generator) -> dict[str
 def _gradient_of(
     own: Task, leaves: Params, data: Dataset, defense: Defense | None, noise: torch.Generator
 ) -> Callable[[Tensor, Tensor], Params]:
-    """Return a function ``(x [B, ...], y [B]) -> gradient [*p]`` at ``leaves``, as they stand."""
+    """Return a function ``(x [B, ...], y [B]) -> gradient [*p]`` at the current ``leaves``."""
     per_example = None if defense is None else defense.per_example
     if per_example is None:
         return lambda x, y: gradient_of_batch(own, leaves, {}, x, y)
@@ -120,15 +120,15 @@ def trained(
         tensors: parameters and buffers to start from; the model supplies missing buffers.
         data: the records of the client.
         batches: rows of ``data`` ``[B]``, one tensor for each step.
-        over: makes the steps.
-        model_seed: of a model that draws random numbers in training, such as dropout.
+        over: mover of the parameters.
+        model_seed: seed of the model's random numbers in training, such as dropout.
     """
     with drawing(model_seed, data.x.device):
         return train(task, tensors, data, batches, over=over, defense=None, noise_seed=0)
 
 
 def scheduled(optimizer: str, rates: Sequence[float]) -> Mover:
-    """Return what moves parameters by an optimizer with a learning rate of its own in each step.
+    """Return a mover by an optimizer with a separate learning rate in each step.
 
     Args:
         optimizer: as ``catalog.parse_optimizer`` reads it.
@@ -177,7 +177,7 @@ def schedule_rates(
         make: the scheduler's class, stepped after each step of the optimizer.
         lr: the optimizer's first rate.
         steps: number of steps.
-        settings: of the scheduler.
+        settings: settings of the scheduler.
 
     >>> rates = schedule_rates(torch.optim.lr_scheduler.StepLR, lr=0.1, steps=3, step_size=2)
     >>> [round(rate, 4) for rate in rates]
@@ -206,7 +206,7 @@ def in_training(task: Task) -> Task:
 def repeatable(task: Task) -> Task:
     """Return the task on a copy of its model without dropout; without any, the task itself.
 
-    Dropout's masks are random, and nobody but the client knows them.
+    Dropout's masks are random, and only the client knows them.
 
     >>> dropping = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(2, 1))
     >>> [layer.training for layer in repeatable(Task(dropping)).model]

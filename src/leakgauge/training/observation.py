@@ -14,7 +14,7 @@ from leakgauge.gradients.batching import slices
 from leakgauge.gradients.clipping import iter_clipped_batch_gradients
 
 RecordGenerators = Callable[[int], Sequence[torch.Generator]]
-"""From the position of a batch to a generator for each of its records."""
+"""Maps the position of a batch to a generator for each of its records."""
 
 
 def iter_gradients(
@@ -34,7 +34,7 @@ def iter_gradients(
 
     Args:
         task: the model and its loss.
-        params: parameters at which the gradients are computed.
+        params: parameters of the model.
         data: the pool that the batches are drawn from.
         rows: ``[n, B]`` positions in it.
         per_example: the transform of a record's gradient; None for no transform.
@@ -65,7 +65,7 @@ def mean_of_transformed(
 
     Args:
         task: the model and its loss.
-        params: parameters at which the gradients are computed.
+        params: parameters of the model.
         x: records ``[B, ...]``.
         y: their labels ``[B, ...]``.
         per_example: the transform of a record's gradient.
@@ -118,7 +118,7 @@ def sent_gradients(
         noise_seed: determines, with ``rows``, the defense's randomness in this round; each batch
             has its own generator, so the result does not depend on the chunks.
         max_bytes: bound on the gradients held at once.
-        secret: of each batch ``[n]``, for a defense that uses it.
+        secret: secret of each batch ``[n]``, for a defense that uses it.
         only: positions in ``rows`` ``[k]`` of the batches to compute, with the same noise as among
             all; None for all of them.
 

@@ -22,10 +22,10 @@ class Recipe:
 
     Attributes:
         rates: learning rate of each step.
-        rule: of the optimizer, which begins each round without a past, as Flower's clients do.
+        rule: rule of the optimizer, which begins each round without memory, as Flower's clients do.
 
     Raises:
-        InputError: there is no step, or a rate is not above 0.
+        InputError: steps are missing, or a rate is not above 0.
 
     >>> Recipe((0.1, 0.1)).is_plain, len(Recipe((0.1, 0.1)))
     (True, 2)
@@ -57,8 +57,8 @@ class Recipe:
         Args:
             optimizer: such as ``"sgd:momentum=0.9"``; see ``catalog.parse_optimizer``.
             steps: number of steps.
-            lr: of every step, where neither the text nor ``rates`` name rates.
-            rates: of each step, in place of ``lr``.
+            lr: rate of every step, where neither the text nor ``rates`` name rates.
+            rates: rate of each step, in place of ``lr``.
             exactly: whether an optimizer that cannot be simulated is refused; else its steps are
                 taken for those of plain SGD.
 
@@ -111,7 +111,7 @@ class Recipe:
         """Return the constant gradient that makes this change.
 
         It is exact for one step of SGD with any momentum. After several steps it is a weighted
-        mean of their gradients. After steps of Adam and its like it is no gradient: it has the
+        mean of their gradients. After steps of Adam and similar it is not a gradient: it has the
         direction of the steps, with coordinates of about one size.
 
         Args:

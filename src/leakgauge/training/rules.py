@@ -2,7 +2,7 @@
 
 ``torch.optim`` moves parameters in place and forgets how, so no attack can differentiate through
 it. A rule here computes the same step from values to values, coordinate by coordinate, so leaves
-may have axes of their own in front: ``[*p]`` or ``[N, *p]``.
+may have further axes in front: ``[*p]`` or ``[N, *p]``.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from torch import Tensor
 from leakgauge.core.types import Params
 
 Memory = Mapping[str, Params]
-"""What an optimizer keeps between two steps, such as its momentum, by parameter name."""
+"""State of an optimizer between two steps, such as its momentum, by parameter name."""
 
 
 class UpdateRule(ABC):
@@ -24,7 +24,7 @@ class UpdateRule(ABC):
 
     Attributes:
         linear: whether the change is a linear function of gradients and weights. Then a constant
-            gradient can be read off the change; else a change says no more than its direction.
+            gradient follows from the change; else only its direction does.
     """
 
     linear: ClassVar[bool]
@@ -36,17 +36,17 @@ class UpdateRule(ABC):
         """Return the change of the parameters, and the memory for the next step.
 
         Args:
-            number: of the step, from 1.
-            params: before the step.
-            grads: at ``params``.
-            memory: of the step before; empty for the first.
+            number: number of the step, from 1.
+            params: parameters before the step.
+            grads: gradients at ``params``.
+            memory: memory after the last step; empty for the first.
             lr: learning rate of this step.
         """
 
     def response(self, rates: Sequence[float]) -> tuple[float, float]:
         """Return ``keep, gain``: steps on a constant gradient g end at ``keep * w + gain * g``.
 
-        Of a rule that is not linear, g is 1 in every coordinate.
+        For a rule that is not linear, g is 1 in every coordinate.
 
         Args:
             rates: learning rate of each step.

@@ -26,11 +26,11 @@ class Sent:
     """The gradients of T clients, and their validity, which needs no private records.
 
     Attributes:
-        grads: on the scale of a gradient, leaf ``[T, *p]``.
+        grads: one gradient per client, leaf ``[T, *p]``.
         validity: distance of the local steps from one gradient, the largest of all clients; None
             where the clients sent gradients.
-        updates: of each client, with the buffers that it sent; empty where a client is plain and
-            sends gradients.
+        updates: one update per client, with the buffers that it sent; empty where a client is
+            plain and sends gradients.
     """
 
     grads: Grads
@@ -45,7 +45,7 @@ class Sent:
 def send(task: Task, params: Params, x: Tensor, y: Tensor, client: Client, *, seed: int) -> Sent:
     """Return what T clients send that hold the records ``x [T, S * B, ...]``, ``y [T, S * B]``.
 
-    Of summed clients it is what the server sees of T groups, each with N * S * B records.
+    For summed clients, return what the server sees of T groups, each with N * S * B records.
 
     Args:
         task: the model and its loss.
@@ -53,7 +53,7 @@ def send(task: Task, params: Params, x: Tensor, y: Tensor, client: Client, *, se
         x: records; the first B are the first step's batch, and so on.
         y: their labels.
         client: settings of their training.
-        seed: of the defense's noise.
+        seed: seed of the defense's noise.
 
     Raises:
         InputError: the model's gradients cannot be computed.
@@ -140,7 +140,7 @@ def updates_of(
         x: records ``[T, N * S * B, ...]`` of T groups of N clients; those of a client in a row.
         y: their labels.
         client: settings of their training.
-        seed: of dropout, of the order of later passes, and of the defense's noise.
+        seed: seed of dropout, of the order of later passes, and of the defense's noise.
 
     Returns:
         T updates. Where the server sees sums of N clients, each is the mean of N.

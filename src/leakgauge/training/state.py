@@ -20,12 +20,11 @@ _SHARED, _OWN = "shared", "participant"
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """All that a federation needs to go on after a round.
+    """State of a federation after a round, which determines the next one.
 
     Attributes:
         shared: parameters and buffers of the shared model.
-        own: those of each isolated participant, by its position. One who is not here starts from
-            the shared model.
+        own: models of the isolated participants, by position. Others start from the shared model.
 
     >>> list(State.of(nn.BatchNorm1d(2)).shared)
     ['weight', 'bias', 'running_mean', 'running_var', 'num_batches_tracked']
@@ -36,7 +35,7 @@ class State:
 
     @classmethod
     def of(cls, model: nn.Module) -> "State":
-        """Return the state before the first round: everybody has copies of the model's tensors."""
+        """Return the state before the first round: copies of the model's tensors."""
         return cls(tensors_of(Task(model)))
 
     def flat(self) -> dict[str, Tensor]:
@@ -51,7 +50,7 @@ class State:
         """Return the state that ``flat`` named.
 
         Raises:
-            InputError: a name is none of ``flat``.
+            InputError: ``flat`` does not return such a name.
 
         >>> start = State.of(nn.Linear(2, 1)).shared
         >>> list(State(start, {3: start}).flat())
@@ -62,14 +61,14 @@ class State:
         shared: dict[str, Tensor] = {}
         own: dict[int, dict[str, Tensor]] = {}
         for key, leaf in kept.items():
-            whose, _, name = key.partition("/")
-            if whose == _SHARED:
+            owner, _, name = key.partition("/")
+            if owner == _SHARED:
                 shared[name] = leaf
                 continue
             position, _, name = name.partition("/")
             require(
-                whose == _OWN and position.isdecimal() and bool(name),
-                f"{key!r} names no tensor of a federation; pass what State.flat returned",
+                owner == _OWN and position.isdecimal() and bool(name),
+                f"{key!r} is not a tensor of a federation; pass what State.flat returned",
             )
             own.setdefault(int(position), {})[name] = leaf
         return cls(shared, own)
@@ -128,14 +127,14 @@ def average(several: Sequence[Tensors], weights: Sequence[float]) -> dict[str, T
 
     Args:
         several: tensors of the same names and shapes; at least one mapping.
-        weights: of each mapping, above 0; their sum does not matter.
+        weights: weight of each mapping, above 0; their sum has no effect.
 
     >>> import torch
     >>> models = [{"w": torch.tensor([0.0, 4.0])}, {"w": torch.tensor([4.0, 4.0])}]
     >>> average(models, [3, 1])["w"]
     tensor([1., 4.])
     """
-    require(len(several) > 0, "there is nothing to average; pass at least one model")
+    require(len(several) > 0, "got no models to average; pass at least one")
     shares = [weight / sum(weights) for weight in weights]
     return {name: _mean([one[name] for one in several], shares) for name in several[0]}
 
@@ -167,10 +166,10 @@ def check_shapes(leaves: Params, wanted: Params, what: str, whole: str) -> None:
 
 
 def check_numbers(leaves: Params, what: str) -> None:
-    """Refuse leaves that are no finite floats.
+    """Refuse leaves other than finite floats.
 
     Raises:
-        InputError: one is not.
+        InputError: a leaf has another type, or NaN or infinity.
     """
     for name, leaf in leaves.items():
         require(leaf.is_floating_point(), f"{what}: {name!r} is {leaf.dtype}; expected floats")

@@ -1,4 +1,4 @@
-"""What an attacker changes in a federation: in what the server sends, or a participant uploads."""
+"""Strategies of attackers, who change what the server sends or what a participant uploads."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -22,15 +22,15 @@ def ascended(
 ) -> dict[str, Tensor]:
     """Return the tensors after one step that raises the loss on a batch.
 
-    The model is in evaluation mode, and only its parameters move.
+    The model is in evaluation mode, and only its parameters change.
 
     Args:
         task: the model and its loss; the module is not changed.
         tensors: parameters and buffers.
         x: target records ``[n, ...]``, together one batch.
         y: their labels ``[n, ...]``.
-        rate: of the step.
-        form: one of ``FORMS``, see ``GradientAscent``.
+        rate: length of the step, in units of the form.
+        form: word of ``FORMS``; see ``GradientAscent``.
 
     Raises:
         InputError: the records do not fit the task, or the step leads to parameters that are not
@@ -61,13 +61,13 @@ def _slope(own: Task, leaves: Params, x: Tensor, y: Tensor, form: str) -> Params
 
 
 def _norm(slope: Params) -> float:
-    """Return the l2 norm of all leaves together; 1 for zeros, which move nothing."""
+    """Return the l2 norm of all leaves together; 1 for zeros."""
     norm = torch.stack([leaf.double().norm() for leaf in slope.values()]).norm()
     return float(norm) or 1.0
 
 
 class Strategy:
-    """What the server and the participants do beside their protocol: by default nothing.
+    """Changes that an attacker makes to a protocol: none by default.
 
     A subclass overrides what its attacker changes.
     """
@@ -97,7 +97,7 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Honest(Strategy):
-    """Everybody keeps to the protocol; an attacker only observes."""
+    """Follows the protocol; the attacker only observes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,13 +111,13 @@ class GradientAscent(Strategy):
     Attributes:
         x: target records ``[n, ...]``.
         y: their labels ``[n, ...]``.
-        rate: of the ascent.
+        rate: rate of the ascent.
         form: ``"printed"``: Eq. 2. ``"unit"``: a step of norm ``rate`` along the gradient, over
             all parameters together. ``"log"``: ascent on the mean log of the records' losses, so
             each record's gradient is divided by its loss: the printed step hardly moves members,
             whose gradients are tiny.
-        by: the participant who ascends after its training, in what it uploads (a local attacker);
-            None for the server, in what it sends to all participants (the global attacker).
+        by: position of the participant that ascends after its training (a local attacker); None
+            for the server, which ascends before it sends (the global attacker).
 
     Raises:
         InputError: the records, the rate or the form do not fit.
@@ -235,5 +235,5 @@ class Together(Strategy):
 def _require_participant(position: int, participants: int) -> None:
     require(
         0 <= position < participants,
-        f"there is no participant {position}; expected 0 to {participants - 1}",
+        f"participant {position} does not exist; expected 0 to {participants - 1}",
     )

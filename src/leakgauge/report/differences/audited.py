@@ -1,4 +1,4 @@
-"""What a comparison of two audits needs to know of each."""
+"""The figures and settings of an audit, for a comparison."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from leakgauge.results.measurements import Measurement
 
 @dataclass(frozen=True)
 class Topic:
-    """What an audit measured in one place: a question, its game, and the secret.
+    """A question, its game, and the secret.
 
     Attributes:
         question: its name.
         game: the word of ``--ask``, or what the question names its game.
-        secret: what nobody should learn.
+        secret: name of the secret.
     """
 
     question: str
@@ -39,13 +39,13 @@ class Audited:
     """One of two finished audits.
 
     Attributes:
-        name: of its folder.
+        name: name of its folder.
         answers: the measurements by the key of their answer: a question's name, with a number
             behind where it was asked several times.
-        settings: of each answer, by the same keys.
+        settings: settings of each answer, by the same keys.
         identities: the sha256 of all that each answer depends on, by the same keys.
         data: name and fingerprint.
-        versions: of the packages that computed.
+        versions: versions of the packages.
         repeat: the command that repeats it.
         missing: what was requested and not completed, with the reasons.
     """
@@ -61,7 +61,7 @@ class Audited:
 
     @property
     def topics(self) -> dict[Topic, "TopicFigures"]:
-        """What was measured, in the order of the measurements."""
+        """The figures by topic, in the order of the measurements."""
         found: dict[Topic, tuple[str, list[Measurement]]] = {}
         for key, measured in self.answers.items():
             for one in measured:
@@ -81,8 +81,8 @@ class TopicFigures:
     """The figures of one topic of one audit.
 
     Attributes:
-        audit: whose.
-        key: of the answer.
+        audit: the audit.
+        key: key of the answer.
         measurements: all figures of the topic.
     """
 

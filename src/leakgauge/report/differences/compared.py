@@ -26,10 +26,10 @@ class Differences:
         before: the first audit.
         after: the second audit.
         rows: all differences; ``main`` selects those that the answer stands on.
-        only: what only one audit has, one sentence each.
+        only: figures of only one audit, one sentence each.
         changed: the settings and versions in which the audits differ.
-        warnings: what makes the differences mean something else.
-        notes: what a reader must know of the intervals.
+        warnings: what changes the meaning of the differences.
+        notes: notes about the intervals.
     """
 
     before: Audited
@@ -108,7 +108,7 @@ class Differences:
         return html
 
     def _repr_html_(self) -> str:
-        """The main differences, as a notebook shows them."""
+        """Return the main differences as a table for notebooks."""
         from html import escape
 
         cells = (
@@ -149,7 +149,7 @@ def compare_audits(
     Args:
         before: the first audit.
         after: the second.
-        metrics: of each question, by name.
+        metrics: metrics of each question, by name.
         defenses: defenses of the second audit; empty for all.
         against: defense of the first audit; empty for the one that fits.
 
@@ -157,9 +157,9 @@ def compare_audits(
         InputError: a defense is unknown, or the audits have no figure in common.
     """
     for name in defenses:
-        _require_played(name, after, "the second")
+        _require_defense(name, after, "the second")
     if against:
-        _require_played(against, before, "the first")
+        _require_defense(against, before, "the first")
     one, other = before.topics, after.topics
     topics = pairing.paired_topics(one, other)
     rows: list[AuditDifference] = []
@@ -186,7 +186,7 @@ def compare_audits(
     )
 
 
-def _require_played(name: str, audit: Audited, which: str) -> None:
+def _require_defense(name: str, audit: Audited, which: str) -> None:
     known = audit.defenses
     require(
         name in known,
@@ -226,8 +226,8 @@ class _ComparedTopic:
         pairs += pairing.of_model(*sides, self.metrics)
         identity = self.before.identity
         same = one == other and identity is not None and identity == self.after.identity
-        judged = [pair for pair in pairs if same or pair.has_intervals]
-        rows = [difference_of(self.topic, pair, control=control, same=same) for pair in judged]
+        compared = [pair for pair in pairs if same or pair.has_intervals]
+        rows = [difference_of(self.topic, pair, control=control, same=same) for pair in compared]
         without = [pair for pair in pairs if not (same or pair.has_intervals)]
         return rows, [
             *saying.figures_on_one_side(self.topic, left, sides[0]),
@@ -253,7 +253,7 @@ def render_differences(found: Differences) -> str:
 
 
 def _charts(rows: Sequence[AuditDifference]) -> list[dict[str, Any]]:
-    """One chart for each metric, as different metrics have different scales."""
+    """Return one chart for each metric, as metrics have different scales."""
     from leakgauge.report.differences.chart import draw, says
 
     by_metric: dict[str, list[AuditDifference]] = {}
@@ -266,7 +266,7 @@ def _charts(rows: Sequence[AuditDifference]) -> list[dict[str, Any]]:
 
 
 def _by_topic(rows: Sequence[AuditDifference]) -> dict[str, list[AuditDifference]]:
-    """All rows by what they are about, in their own order."""
+    """Return all rows by topic, in their order."""
     found: dict[str, list[AuditDifference]] = {}
     for one in rows:
         found.setdefault(one.topic.title, []).append(one)

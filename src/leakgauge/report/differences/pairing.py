@@ -1,4 +1,4 @@
-"""Which figure of an audit is compared with which figure of another one."""
+"""Pairs the figures of two audits for a comparison."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ class FigurePair:
     """The same figure of both audits.
 
     Attributes:
-        before: of the first audit.
-        after: of the second.
-        metric: of both.
-        main: whether the answer stands on it.
+        before: figure of the first audit.
+        after: figure of the second.
+        metric: metric of both.
+        main: whether the answer stands on the pair.
     """
 
     before: Measurement
@@ -74,13 +74,13 @@ def paired_defenses(
         against: defense of the first audit; empty for the one that fits.
     """
     chosen = [name for name in after.defenses if name in wanted] if wanted else after.defended
-    pairs = [(_beside(name, before, against), name) for name in chosen or after.defenses[:1]]
+    pairs = [(_counterpart(name, before, against), name) for name in chosen or after.defenses[:1]]
     if UNDEFENDED in before.defenses and UNDEFENDED in after.defenses:
         pairs.append((UNDEFENDED, UNDEFENDED))
     return list(dict.fromkeys((one, other) for one, other in pairs if one))
 
 
-def _beside(name: str, before: TopicFigures, against: str) -> str:
+def _counterpart(name: str, before: TopicFigures, against: str) -> str:
     known = before.defenses
     if against:
         return against if against in known else ""
@@ -100,24 +100,24 @@ def attacks(
     Args:
         before: figures under one defense.
         after: figures under one defense.
-        metrics: of the question, by name.
+        metrics: metrics of the question, by name.
     """
     sides = [_of_attacks(side, metrics) for side in (before, after)]
     knows = paired_knowledge(*sides)
-    main = strongest([strongest(pair) for pair in knows]) if knows else ""
+    chosen = strongest([strongest(pair) for pair in knows]) if knows else ""
     pairs: list[FigurePair] = []
     for pair in knows:
         one, other = (
             [each for each in side if each.knowledge == known]
             for side, known in zip(sides, pair, strict=True)
         )
-        chief = _chief(one, other, metrics) if strongest(pair) == main else []
+        chief = _chief(one, other, metrics) if strongest(pair) == chosen else []
         pairs += [FigurePair(a, b, metric_named(a.metric, metrics), True) for a, b in chief]
-        told = {(id(a), id(b)) for a, b in chief}
+        main_pairs = {(id(a), id(b)) for a, b in chief}
         pairs += [
             FigurePair(a, b, metric_named(a.metric, metrics), False)
             for a, b in _matched(one, other)
-            if (id(a), id(b)) not in told
+            if (id(a), id(b)) not in main_pairs
         ]
     met = {id(each) for pair in pairs for each in (pair.before, pair.after)}
     return pairs, [each for side in sides for each in side if id(each) not in met]
@@ -141,7 +141,7 @@ def paired_knowledge(
 ) -> list[tuple[str, str]]:
     """Return what the adversaries know, (before, after).
 
-    Without a defense there is nothing to know, so such an adversary is compared with both.
+    Without a defense all knowledge is the same, so such an adversary is compared with both.
     """
     one, other = (list(dict.fromkeys(each.knowledge for each in side)) for side in (before, after))
     bare, bared = (all(each.defense == UNDEFENDED for each in side) for side in (before, after))
@@ -161,7 +161,7 @@ def _of_attacks(side: Sequence[Measurement], metrics: Metrics) -> list[Measureme
 def _chief(
     before: Sequence[Measurement], after: Sequence[Measurement], metrics: Metrics
 ) -> list[tuple[Measurement, Measurement]]:
-    """The figures that the answer stands on."""
+    """Return the figures that the answer stands on."""
     measured = {one.metric for one in before} & {one.metric for one in after}
     known = [name for name in metrics if name in measured]
     names = [name for name in known if metrics[name].headline] or known[:1]
@@ -184,7 +184,7 @@ def _wholes(
 def _matched(
     before: Sequence[Measurement], after: Sequence[Measurement]
 ) -> list[tuple[Measurement, Measurement]]:
-    """The same figures of the same adversaries; and the headlines, whose adversary may differ.
+    """Return the same figures of the same adversaries, and headlines of different adversaries.
 
     Shadow data choose the adversary of a headline in each audit.
     """
@@ -200,5 +200,5 @@ def _matched(
 
 
 def _key(one: Measurement) -> tuple[str, str, int | str]:
-    """What names a figure within a test."""
+    """Return what identifies a figure within a test."""
     return one.adversary, one.metric, one.round

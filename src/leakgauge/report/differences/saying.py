@@ -1,4 +1,4 @@
-"""What a reader must know of a comparison: what changed, what limits it, what has no partner."""
+"""Remarks on a comparison: changed settings, limits, and figures without a partner."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from leakgauge.results.measurements import Measurement
 Topics = Sequence[tuple[Topic, Topic]]
 
 SEEDS = "seeds"
-"""The setting that says over how many seeds a run's figures are means."""
+"""Name of the setting for the number of seeds."""
 
 CHANCE = 20
-"""One in so many intervals of 95 % does not hold the truth."""
+"""One of this many 95 % intervals misses the true value."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class SettingChange:
     """A setting in which two audits differ.
 
     Attributes:
-        where: the answer's key, or what else it belongs to.
-        name: of the setting.
+        where: key of the answer, or ``"package"``.
+        name: name of the setting.
         before: its value in the first audit.
         after: its value in the second.
     """
@@ -60,7 +60,7 @@ def _changed(
 def warnings(
     before: Audited, after: Audited, topics: Topics, rows: Sequence[AuditDifference]
 ) -> Iterator[str]:
-    """Yield what makes the differences mean something else, each with what to do."""
+    """Yield what changes the meaning of the differences, each with advice."""
     marks = [str(one.data.get("fingerprint", "")) for one in (before, after)]
     if marks[0] != marks[1]:
         names = [str(one.data.get("name", "")) for one in (before, after)]
@@ -72,8 +72,8 @@ def warnings(
     for one, other in topics:
         if one.secret != other.secret:
             yield (
-                f"{other.title} is compared with {one.title}: two secrets differ in how well they "
-                "can be told without any change; to see the change alone, ask both audits about "
+                f"{other.title} is compared with {one.title}: some secrets are easier to infer "
+                "than others; to see the change alone, ask both audits about "
                 "the same --secret"
             )
     moved = [one for one in rows if one.control and (one.main or not one.metric.of_model)]
@@ -86,9 +86,9 @@ def warnings(
 
 
 def notes(before: Audited, after: Audited, rows: Sequence[AuditDifference]) -> Iterator[str]:
-    """Yield what a reader must know of the intervals."""
-    judged = [one for one in rows if not one.same]
-    if not judged:
+    """Yield notes about the intervals."""
+    compared = [one for one in rows if not one.same]
+    if not compared:
         yield "Both folders hold the same run: equal settings, seed, data and versions."
         return
     yield (
@@ -101,7 +101,7 @@ def notes(before: Audited, after: Audited, rows: Sequence[AuditDifference]) -> I
             "two audits that differ in their seed alone may differ by more. Repeat both with "
             "`--seeds 3` before you decide."
         )
-    main = [one for one in judged if one.main and not one.control]
+    main = [one for one in compared if one.main and not one.control]
     if len(main) > 1:
         yield (
             f"There are {len(main)} main differences. Where nothing changed, about one in "
