@@ -13,6 +13,7 @@ from typing import Any, Literal
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_yaml, write_yaml
 from leakgauge.core.versions import versions
+from leakgauge.report.facts import plain_interval
 from leakgauge.results.measurements import Measurement
 from leakgauge.runs.assessment import Controls, Variant
 from leakgauge.runs.audit import Resolved, identifying
@@ -170,9 +171,8 @@ def plain_control(control: Control) -> dict[str, Any]:
                 "ask": one.figure.game,
                 "adversary": one.figure.adversary,
                 "metric": one.figure.metric,
-                "value": one.figure.estimate.value,
-                "low": one.figure.estimate.low,
-                "high": None if one.open_end else one.figure.estimate.high,
+                **plain_interval(one.figure.estimate),
+                **({"high": None} if one.open_end else {}),
                 "n": one.figure.estimate.n,
                 "chance": one.figure.chance,
                 "passed": one.passed,

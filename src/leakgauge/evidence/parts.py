@@ -130,17 +130,17 @@ def parts_of_grid(comparison: Comparison, question: Question, folder: Path) -> R
     return RunParts(comparison.name, "run", folder, parts)
 
 
-def _cell(key: str, question: Question, played: FinishedCell, names: Sequence[str]) -> RunPart:
-    shown = [name for name in (*names, "seed") if name in played.settings]
-    words = ", ".join(f"{name} {plain(played.settings[name])}" for name in shown)
-    rows = _rows(key, question, played)
-    return RunPart(key, question, words or key, played.measurements, (), rows, played.settings)
+def _cell(key: str, question: Question, cell: FinishedCell, names: Sequence[str]) -> RunPart:
+    shown = [name for name in (*names, "seed") if name in cell.settings]
+    words = ", ".join(f"{name} {plain(cell.settings[name])}" for name in shown)
+    rows = _rows(key, question, cell)
+    return RunPart(key, question, words or key, cell.measurements, (), rows, cell.settings)
 
 
-def _rows(key: str, question: Question, played: FinishedCell) -> list[Row]:
+def _rows(key: str, question: Question, cell: FinishedCell) -> list[Row]:
     """Return the verdicts on a single cell."""
     ask = next(iter(question.asks))
-    badges = [question.badge(group) for group in groups({key: played}, question.metrics)]
+    badges = [question.badge(group) for group in groups({key: cell}, question.metrics)]
     return [
         Row(ask, one.words, one.level, one.words, broken=one.broken)
         for one in badges

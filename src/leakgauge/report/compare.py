@@ -163,8 +163,8 @@ def groups(cells: Mapping[str, FinishedCell], metrics: Mapping[str, Metric]) -> 
         metrics: as for ``compared_with_paper``.
     """
     by_settings: dict[str, list[str]] = {}
-    for key, played in cells.items():
-        by_settings.setdefault(json.dumps(_shared(played), sort_keys=True), []).append(key)
+    for key, cell in cells.items():
+        by_settings.setdefault(json.dumps(_shared(cell), sort_keys=True), []).append(key)
     return [
         Group(_shared(cells[keys[0]]), knowledge, tuple(keys), means)
         for keys in by_settings.values()
@@ -269,9 +269,9 @@ def by_knowledge(
         cells: finished cells that differ in their seed.
         metrics: as for ``compared_with_paper``.
     """
-    measured = [one for played in cells for one in played.measurements]
+    measured = [one for cell in cells for one in cell.measurements]
     of_model = {name for name, metric in metrics.items() if metric.of_model}
-    whole = [one for played in cells for one in _whole(played)]
+    whole = [one for cell in cells for one in _whole(cell)]
     shared = _means([one for one in measured if one.metric in of_model], metrics)
     return {
         knowledge: {
@@ -282,11 +282,11 @@ def by_knowledge(
     }
 
 
-def _whole(played: FinishedCell) -> list[Measurement]:
+def _whole(cell: FinishedCell) -> list[Measurement]:
     """Return the figures over all rounds: the headline of several adversaries, or plain sums."""
-    rounds = {one.round for one in played.measurements}
+    rounds = {one.round for one in cell.measurements}
     when = HEADLINE if HEADLINE in rounds else ACCUMULATED
-    return [one for one in played.measurements if one.round == when]
+    return [one for one in cell.measurements if one.round == when]
 
 
 def _means(
@@ -327,5 +327,5 @@ def _ours(
     return over_seeds(same, metric_named(stated.metric, metrics)) if same else None
 
 
-def _shared(played: FinishedCell) -> dict[str, Any]:
-    return {name: value for name, value in played.settings.items() if name != "seed"}
+def _shared(cell: FinishedCell) -> dict[str, Any]:
+    return {name: value for name, value in cell.settings.items() if name != "seed"}

@@ -68,7 +68,7 @@ def render_comparison(
         "knowledge": len({group.knowledge for group in each}) > 1,
         "of_model": any(metrics[name].of_model for name in _measured(each, metrics)),
         "common": {name: same[name] for name in same if name not in varying(settings)},
-        "seeds": sorted({played.settings["seed"] for played in comparison.cells.values()}),
+        "seeds": sorted({cell.settings["seed"] for cell in comparison.cells.values()}),
         "versions": _versions(comparison),
     }
     return str(render("leakgauge.report", "compare.html.j2", values))
@@ -149,8 +149,8 @@ def _measured(each: Sequence[Group], metrics: Mapping[str, Metric]) -> dict[str,
 def _versions(comparison: Comparison) -> dict[str, str]:
     """Return the versions of the packages that computed the figures, all those of the cells."""
     several: dict[str, list[str]] = {}
-    for played in comparison.cells.values():
-        for one in played.measurements[:1]:
+    for cell in comparison.cells.values():
+        for one in cell.measurements[:1]:
             for package, version in one.versions.items():
                 several.setdefault(package, []).append(version)
     return {package: ", ".join(sorted(set(each))) for package, each in several.items()}
