@@ -123,7 +123,7 @@ class Defense:
         return Release(clip, math.sqrt(sum(variances)))
 
     def adapt(self, objective: Objective) -> Objective | None:
-        """Return the objective of an attacker who knows the defense; None where none adapts."""
+        """Return the objective of an attacker who knows the defense; None if no attack adapts."""
         return None if self.learn is not None else self.update.adapt(objective)
 
     def for_user_inference(self) -> "Defense":
@@ -160,7 +160,7 @@ class Defense:
     def learned(
         self, features: Tensor, secret: Tensor, *, classes: int, generator: torch.Generator
     ) -> "Defense":
-        """Return the defense for one round; itself where it does not learn.
+        """Return the defense for one round; itself if it does not learn.
 
         Args:
             features: flattened gradients of public batches at the round's parameters ``[n, D]``.

@@ -170,7 +170,7 @@ class AdaptedOnLayers:
 
 @dataclass(frozen=True)
 class _Filled:
-    """An objective of whole gradients, for a part of them; what is missing is 0 on both sides."""
+    """An objective of whole gradients, applied to a part; the rest is 0 on both sides."""
 
     objective: Objective
     whole: Grads

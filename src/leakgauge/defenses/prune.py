@@ -127,7 +127,7 @@ class Pruned:
         return self.objective(left, sent)
 
     def _limits(self, sent: Grads) -> dict[str, Tensor]:
-        """Return the smallest sizes ``[N]`` that were sent; the largest float where none was."""
+        """Return the smallest sizes ``[N]`` that were sent; the largest float if none was."""
 
         def smallest(leaf: Tensor) -> Tensor:
             sizes = torch.where(leaf != 0, leaf.abs(), torch.finfo(leaf.dtype).max)

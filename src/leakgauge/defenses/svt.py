@@ -73,7 +73,7 @@ class SparseVector(Transform):
         require(math.isfinite(self.tau), f"tau of svt is {self.tau}; expected a number")
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
-        """Return what is sent of each gradient."""
+        """Return the sent part of each gradient."""
         flat = flatten(grads)
         rows = [self._row(row, rng) for row, rng in zip(flat, rngs, strict=True)]
         sent = torch.stack(rows) if rows else flat

@@ -87,13 +87,13 @@ class Transform(ABC):
         """Return the objective of an attacker who knows the transform.
 
         Gradient inversion compares the gradient of a guess with the defended gradient. An attacker
-        who knows the transform compares only what it lets through, by a function with a slope.
+        who knows the transform compares only the part that passes, by a differentiable function.
 
         Args:
             objective: objective of an attacker who does not know the transform.
 
         Returns:
-            The adapted objective, or None where no attack adapts. Noise needs no change here.
+            The adapted objective, or None if no attack adapts. Noise needs no change here.
         """
         return None
 

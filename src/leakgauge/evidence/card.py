@@ -1,4 +1,4 @@
-"""Makes the audit card of a finished run: reads what the run kept, and computes no figure."""
+"""Makes the audit card of a finished run: copies figures of the run, and computes none."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -44,12 +44,12 @@ def cases_of(run: RunParts, gate: Gate) -> list[Case]:
 
 
 def unmatched(gate: Gate) -> list[tuple[str, FigureOutcome]]:
-    """Return what was not measured, each with its rule; it belongs to no case."""
+    """Return figures that were not measured, each with its rule; they belong to no case."""
     return [(rule.rule, one) for rule in gate.rules for one in rule.figures if not one.ask]
 
 
 def name_of(ask: str, secret: str, defense: str, knowledge: str = "", cell: str = "") -> str:
-    """Return the name of what was measured, in a few words.
+    """Return a name for a measurement, in a few words.
 
     >>> name_of("property", "sex", "prune:rate=0.9", "adaptive")
     'property of sex, prune:rate=0.9, adaptive'

@@ -81,7 +81,7 @@ def run_controls(
         workers: as for ``Question.run``.
 
     Raises:
-        KeyboardInterrupt: the user stopped it; what is finished is kept.
+        KeyboardInterrupt: the user stopped it; finished controls are kept.
     """
     store, listed, found = Store(folder), _listed(folder), []
     for name in resolved:  # a killed run leaves controls marked as unfinished

@@ -15,7 +15,7 @@ OVER_ALL_ROUNDS = (CHOSEN, ACCUMULATED)
 
 
 def counted(measurements: Sequence[Measurement], name: str, metric: Metric) -> list[Measurement]:
-    """Return the figures of a metric that stand for a run, under every defense.
+    """Return the headline figures of a metric, under every defense.
 
     For each game, secret and defense, take the adversary that knows the defense, if one was run,
     and the figure over all rounds of the adversary that shadow data favour, and of those that

@@ -13,8 +13,8 @@ PROGRAM = "leakgauge"
 def as_junit(run: RunParts, gate: Gate) -> str:
     """Return JUnit XML of a run.
 
-    A rule or a promise that fails is a failure, what was refused or not measured an error, and
-    what was not asked is skipped. Equal runs give equal text: it has no times.
+    A failed rule or promise is a failure, a refused or unmeasured part an error, and a question
+    that was not asked is skipped. Equal runs give equal text, without times.
     """
     suite = Xml.Element("testsuite", {"name": f"{PROGRAM} {run.command} {run.name}".strip()})
     for case in cases_of(run, gate):

@@ -24,7 +24,7 @@ class RunPart:
         question: its question.
         cell: settings in which the cells of a grid differ, in words; empty in an audit.
         measurements: its figures; empty if unfinished.
-        missing: what was requested and not completed, each with the reason.
+        missing: requested parts that were not completed, each with the reason.
         rows: its rows in the report's summary.
         settings: settings of the figures, as plain values.
     """

@@ -28,7 +28,7 @@ EXAMPLES = ("num-examples", "num_examples", "num-samples")
 
 
 class KeepUpdates:
-    """A mod that keeps what a client received and sent: ``ClientApp(mods=[KeepUpdates("kept")])``.
+    """A mod that keeps the messages of a client: ``ClientApp(mods=[KeepUpdates("kept")])``.
 
     At the last place in ``mods`` it keeps raw updates; at the first, what leaves the client after
     all other mods. A client is named by its ``partition-id``, and else by its node. The learning
@@ -77,7 +77,7 @@ class KeepUpdates:
 class KeepingStrategy(Strategy):
     """A strategy that also keeps what clients send: ``KeepingStrategy(FedAvg(), "kept")``.
 
-    Everything else is what the wrapped strategy does. A client is named by its node.
+    Everything else is delegated to the wrapped strategy. A client is named by its node.
 
     Args:
         strategy: to wrap.
@@ -144,7 +144,7 @@ class KeepingStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return what the wrapped strategy returns."""
+        """Delegate to the wrapped strategy."""
         found: Iterable[Message] = self.strategy.configure_evaluate(
             server_round, arrays, config, grid
         )
@@ -153,11 +153,11 @@ class KeepingStrategy(Strategy):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Return what the wrapped strategy returns."""
+        """Delegate to the wrapped strategy."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
     def summary(self) -> None:
-        """Log what is kept, and the summary of the wrapped strategy."""
+        """Log the folder, and the summary of the wrapped strategy."""
         LOG.info("updates are kept in %s", self._keeper.path)
         self.strategy.summary()
 

@@ -16,7 +16,7 @@ class HuggingFaceMonitor(TrainerCallback):
     """Watches ``trainer.train``: ``Trainer(..., callbacks=[HuggingFaceMonitor(monitor)])``.
 
     The Trainer clips gradients before its callbacks see them (``max_grad_norm=0`` turns that off).
-    It passes them no batch, so the monitor sees what the model is called with.
+    It passes them no batch, so the monitor sees the arguments of the model.
 
     The Trainer does not report errors to its callbacks. With ``with monitor:`` around
     ``trainer.train()`` the monitor ends after an error, too.

@@ -2,7 +2,7 @@
 
 The folder is the same for every framework, and any process may write to it::
 
-    models/SHA.safetensors            what the server sent; clients that got the same share a file
+    models/SHA.safetensors            what the server sent; equal models share a file
     rounds/0003/CLIENT.safetensors    what the client sent back: weights, or their change
     rounds/0003/CLIENT.yaml           sealed: round, client, checksums, examples, metrics, settings
 
@@ -80,7 +80,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Keeper:
-    """Keeps updates in a folder, up to a size; a repeated round replaces what was kept of it.
+    """Keeps updates in a folder, up to a size; a repeated round replaces its earlier updates.
 
     Attributes:
         folder: for the updates; made on first use.

@@ -36,7 +36,7 @@ class KeptUpdate:
         config: numbers that it received.
         source: the framework.
         seen: side that kept the update, ``"client"`` or ``"server"``.
-        files: path and checksum of what the client received and of what it sent.
+        files: path and checksum of the received and of the sent tensors.
     """
 
     folder: Path
@@ -57,7 +57,7 @@ class KeptUpdate:
         return f"round {self.number}, client {self.client}"
 
     def tensors(self) -> tuple[Tensors, Tensors]:
-        """Return what the client received, and what it sent.
+        """Return the received and the sent tensors.
 
         Raises:
             InputError: a file is missing or damaged.
@@ -164,7 +164,7 @@ class Kept:
     def round(self, number: int, model: nn.Module, training: LocalTraining | None = None) -> Round:
         """Return a round in the form of ``federation``; clients have their position in ``clients``.
 
-        The state after it is what the server sent in the next round where that was kept, and else
+        The state after it is the server's model of the next round, if that was kept, or else
         the mean of the uploads, weighted by examples, as in FedAvg.
 
         Args:
@@ -251,7 +251,7 @@ def _tensors(path: Path, wanted: str) -> Tensors:
         raise InputError(f"{str(path)!r} is not a safetensors file ({error})") from error
 
 
-def _named(tensors: Tensors, model: nn.Module, whose: str) -> Tensors:
+def _named(tensors: Tensors, model: nn.Module, what: str) -> Tensors:
     """Return tensors in the model's order, under its names where theirs are numbers."""
     names = list(model.state_dict())
     if not all(name.isdecimal() for name in tensors):  # a file does not keep their order
@@ -259,7 +259,7 @@ def _named(tensors: Tensors, model: nn.Module, whose: str) -> Tensors:
         return {**known, **tensors}
     if len(tensors) != len(names):
         raise InputError(
-            f"{whose}: {len(tensors)} tensors without names came for {type(model).__name__}, which "
+            f"{what}: {len(tensors)} tensors without names came for {type(model).__name__}, which "
             f"has {len(names)}; let the task build the clients' model"
         )
     ordered = sorted(tensors, key=int)

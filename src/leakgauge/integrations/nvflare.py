@@ -78,7 +78,7 @@ class KeepUpdates(DXOFilter):
         self._keeper()
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> None:
-        """Note what was received, or keep what is sent; nothing is changed."""
+        """Remember received tensors, or keep sent ones, without a change."""
         client = self._client(fl_ctx)
         key = str(fl_ctx.get_job_id()), client
         if self.get_prop(FilterContextKey.CHAIN_TYPE) == FilterChainType.TASK_DATA_CHAIN:

@@ -37,7 +37,7 @@ CHUNK = 2**24
 def watching(optimizer: Any, monitor: Watcher) -> Iterator[None]:
     """Watch the training of a ``DPOptimizer``, from ``PrivacyEngine.make_private``.
 
-    ``.grad`` then holds what the optimizer releases: the clipped sum with noise, over the expected
+    ``.grad`` then holds the release of the optimizer: the clipped sum with noise, over the expected
     batch size. The cheap measure clips the gradient of each record, and adds the noise that it
     would get alone. Opacus' accountant counts on; see ``each_release``.
 
@@ -59,7 +59,7 @@ def watching(optimizer: Any, monitor: Watcher) -> Iterator[None]:
 
 @contextmanager
 def each_release(optimizer: Any, look: Callable[[Any], None]) -> Iterator[None]:
-    """Call a function with the optimizer at each step, when ``.grad`` holds what it releases.
+    """Call a function with the optimizer at each step, when ``.grad`` holds its release.
 
     The optimizer has one place for a hook, which Opacus' accountant uses. The function is called
     after it, so that epsilon is the same. The hook is removed at the end.
@@ -119,7 +119,7 @@ class Audit:
     Args:
         engine: a ``PrivacyEngine``, whose epsilon is audited; anything with ``get_epsilon(delta)``.
         optimizer: the ``DPOptimizer`` that ``make_private`` returns.
-        loader: the data loader that training reads from; it says how often a record is drawn.
+        loader: the data loader that training reads from; it determines how often a record is drawn.
         canaries: m, at most the number of parameters. More show a larger epsilon.
         seed: seed of coins, coordinates and draws.
         members: whether each canary is in the data ``[m]``; None flips coins. One run needs coins.

@@ -60,7 +60,7 @@ class PaperFigure:
 
     @property
     def text(self) -> str:
-        """The paper's value, with its standard deviation where it states one."""
+        """The paper's value, with its standard deviation if it states one."""
         return plain(self.value) if self.std is None else f"{plain(self.value)} ± {plain(self.std)}"
 
     @property
@@ -245,7 +245,7 @@ def title_of(settings: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def along_axis(groups: Sequence[Group], axis: str) -> dict[str, list[Group]]:
-    """Return groups that differ in the axis alone, ascending, by a title of what they share."""
+    """Return groups that differ in the axis alone, ascending, by their shared settings in words."""
     names = [name for name in varying([group.settings for group in groups]) if name != axis]
     sharing: dict[str, list[Group]] = {}
     for group in groups:

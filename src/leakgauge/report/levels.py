@@ -8,7 +8,7 @@ from leakgauge.results.scores import AUROC
 STRONG_AUROC = 0.9
 CLEAR_AUROC = 0.7
 NOTHING_AUROC = 0.6
-"""The upper end of an interval up to which a test that sees no leak says so."""
+"""Largest upper end of an interval at which a test reports no leak."""
 
 HEADLINES: dict[Level, str] = {
     "strong": "Strong leakage",

@@ -49,7 +49,7 @@ class Row:
         text: the result in one or two sentences, for non-specialist readers.
         metric: title of the headline figure; empty without one.
         estimate: the headline figure.
-        chance: its value where nothing leaks; None where that is unknown.
+        chance: its value where nothing leaks; None if unknown.
         strength: strength of the leak, from 0 (none) to 1 (full); orders the rows of one level.
         test: the test in a few words, if the question has several.
         secret: name of the secret; empty if the question has no such column.

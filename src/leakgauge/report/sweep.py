@@ -164,7 +164,7 @@ def headline_of(cells: Sequence[Group], metrics: Mapping[str, Metric]) -> str | 
 
 
 def limits_of(charts: Sequence[SweepChart]) -> tuple[float, float]:
-    """Return vertical limits that hold all that several charts of a grid draw."""
+    """Return vertical limits that fit all marks of several charts."""
     chances = [one.metric.chance for one in charts if one.metric.chance is not None]
     drawn = chances[:1]
     for mark in (mark for one in charts for mark in one.marks):

@@ -14,7 +14,7 @@ from leakgauge.training.recipe import Recipe
 class Client:
     """Settings of a client's local training and of its defense.
 
-    A client that sets no more than the first four trains as in the papers on inversion: plain
+    With the first four attributes alone, a client trains as in the papers on inversion: plain
     SGD on a model in the mode in which it comes. The stock client of Flower is ``Client(32, steps,
     0.01, optimizer="sgd:momentum=0.9", training=True)``.
 
@@ -81,7 +81,7 @@ class Client:
 
     @property
     def records(self) -> int:
-        """Number of records behind what the server sees at once."""
+        """Number of records behind one message that the server sees."""
         return self.own_records * self.summed
 
     @property

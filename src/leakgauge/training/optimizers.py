@@ -104,7 +104,7 @@ class NamedOptimizer:
     """The optimizer that a text names, as a function of the parameters.
 
     Attributes:
-        choice: what the text names, with its settings.
+        choice: named function or class, with its settings.
         lr: the learning rate where the settings have none.
     """
 

@@ -37,8 +37,8 @@ class Protocol:
         steps: steps in a round, in place of whole passes; None for ``epochs``.
         batch_size: records of a step; None for all records of the participant.
         share: share of the participants that the server samples in each round, at least one.
-        weighted: whether the average weighs participants by their records; else all count alike.
-        defended: what a participant's defense changes: the gradient of each of its ``"steps"``,
+        weighted: whether the average weighs participants by their records; else all count equally.
+        defended: target of a participant's defense: the gradient of each of its ``"steps"``,
             or its ``"upload"`` once, and no step. With ``"fedsgd"`` both
             are the one gradient.
 

@@ -139,7 +139,7 @@ class Recipe:
 
 
 def named_rule(optimizer: str) -> UpdateRule | None:
-    """Return the rule of an optimizer that a text names; None where no rule of it is known.
+    """Return the rule of an optimizer that a text names; None if its rule is unknown.
 
     Raises:
         InputError: the text names no optimizer.

@@ -256,7 +256,7 @@ def _adam(group: Mapping[str, Any], *, decoupled: bool) -> UpdateRule:
 
 
 def _taken(rule: type[Any]) -> Callable[[Mapping[str, Any]], UpdateRule]:
-    """Return what makes the rule whose fields have the names of the optimizer's settings."""
+    """Return a function from an optimizer's settings to the rule with fields of the same names."""
     names = [one.name for one in fields(rule)]
     return lambda group: rule(**{name: group[name] for name in names})
 
@@ -271,7 +271,7 @@ _RULES: Mapping[type[torch.optim.Optimizer], Callable[[Mapping[str, Any]], Updat
 
 
 def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRule | None:
-    """Return the rule of an optimizer of ``torch.optim``; None where no rule of it is known.
+    """Return the rule of an optimizer of ``torch.optim``; None if its rule is unknown.
 
     A rule has one group of parameters and does not maximize.
 

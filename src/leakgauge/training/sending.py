@@ -38,7 +38,7 @@ class Sent:
     updates: tuple[Update, ...] = ()
 
     def warnings(self, *, simulated: bool = False) -> tuple[str, ...]:
-        """Return why an update may not stand for a gradient; see ``Validity.warnings``."""
+        """Return reasons why an update may not represent a gradient; see ``Validity.warnings``."""
         return () if self.validity is None else self.validity.warnings(simulated=simulated)
 
 
@@ -124,7 +124,7 @@ def _defended(grads: Grads, client: Client, seed: int) -> Grads:
 
 
 def _stand_in(x: Tensor, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Return noise of the records' shape and labels of 0, which hold nothing private."""
+    """Return noise of the records' shape and labels of 0, without private information."""
     noise = torch.randn(x.shape, generator=torch_stream(seed, "stand-in"), dtype=x.dtype)
     return noise.to(x.device), torch.zeros_like(y)
 

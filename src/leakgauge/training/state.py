@@ -105,21 +105,13 @@ def working_copy(task: Task, tensors: Tensors) -> tuple[Task, dict[str, Tensor]]
     return own, {name: parameters[name] for name in names}
 
 
-def check_tensors(tensors: Tensors, task: Task, whose: str) -> None:
+def check_tensors(tensors: Tensors, task: Task, owner: str) -> None:
     """Refuse tensors that are not exactly the parameters and buffers of the task's model.
 
     Raises:
         InputError: a name is missing or unknown, or a shape differs.
     """
-    wanted = tensors_of(task)
-    for name in wanted:
-        require_known(
-            name, tensors, f"the state of {whose} has no {name!r}, which State.of(model) has"
-        )
-    for name, leaf in tensors.items():
-        require_known(name, wanted, f"the state of {whose} has {name!r}, not in the model")
-        came, expected = list(leaf.shape), list(wanted[name].shape)
-        require(came == expected, f"the state of {whose}: {name!r} is {came}; expected {expected}")
+    check_names(tensors, tensors_of(task), f"the state of {owner}", "State.of(model)")
 
 
 def average(several: Sequence[Tensors], weights: Sequence[float]) -> dict[str, Tensor]:

@@ -50,7 +50,7 @@ def ascended(
 
 
 def _slope(own: Task, leaves: Params, x: Tensor, y: Tensor, form: str) -> Params:
-    """Return the slope of what the form raises."""
+    """Return the gradient of the ascent's objective."""
     with torch.enable_grad():
         outputs = own.model(x)
         raised = (
@@ -201,7 +201,7 @@ class Together(Strategy):
     """Several strategies at once, in order, such as isolation and gradient ascent.
 
     Attributes:
-        strategies: each changes what the ones before it leave.
+        strategies: strategies, applied in order.
 
     >>> sorted(Together((Isolate(2), Isolate(0))).isolates)
     [0, 2]

@@ -120,7 +120,7 @@ class Update:
         A gradient is returned unchanged. After plain SGD, a change or weights become (before -
         after) / (lr * steps), the mean of the gradients of all steps: exact for one step, else
         AGIC's one-batch approximation, whose validity ``warnings`` checks. After another optimizer
-        they become what ``Recipe.as_gradient`` says.
+        see ``Recipe.as_gradient``.
 
         Raises:
             InputError: the learning rate is not known; only a gradient needs none.
@@ -133,7 +133,7 @@ class Update:
 
     @cached_property
     def recipe(self) -> Recipe | None:
-        """The local steps; None where no learning rate is known, or a gradient was sent."""
+        """The local steps; None if the learning rate is unknown, or a gradient was sent."""
         known = self.rates or self.lr is not None or own_rate(self.optimizer) is not None
         if self.kind == "gradient" or not known:
             return None
@@ -191,7 +191,7 @@ class Update:
         return (*[nothing] * self.is_zero, *self.validity(task, x, y).warnings())
 
     def after(self) -> Params:
-        """Return the client's final weights; the initial ones where it sent a gradient."""
+        """Return the client's final weights; the initial ones if it sent a gradient."""
         if self.kind == "weights":
             return self.values
         change = self._change()

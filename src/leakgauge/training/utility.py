@@ -47,7 +47,7 @@ def utility_of(
 ) -> Utility | None:
     """Return the utility of the model; None where its outputs do not match the labels.
 
-    Labels of 0 and 1 count as yes or no, unless the loss is one of numbers. Outputs that lie within
+    Labels of 0 and 1 count as yes or no, unless the loss is for numbers. Outputs that lie within
     0 and 1 are probabilities then, and others are logits.
 
     Args:

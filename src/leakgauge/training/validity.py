@@ -68,7 +68,7 @@ class Validity:
     def warnings(self, *, simulated: bool = False) -> tuple[str, ...]:
         """Return the approximations that fail, one sentence each.
 
-        The change of the gradient decides where it was measured, else the descent does.
+        The change of the gradient decides if it was measured, else the descent.
 
         Args:
             simulated: whether the attack simulates each step instead of taking them for one.

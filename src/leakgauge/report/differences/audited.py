@@ -15,7 +15,7 @@ class Topic:
 
     Attributes:
         question: its name.
-        game: the word of ``--ask``, or what the question names its game.
+        game: the word of ``--ask``, or the question's name of its game.
         secret: name of the secret.
     """
 
@@ -41,13 +41,13 @@ class Audited:
     Attributes:
         name: name of its folder.
         answers: the measurements by the key of their answer: a question's name, with a number
-            behind where it was asked several times.
+            behind if it was asked several times.
         settings: settings of each answer, by the same keys.
         identities: the sha256 of all that each answer depends on, by the same keys.
         data: name and fingerprint.
         versions: versions of the packages.
         repeat: the command that repeats it.
-        missing: what was requested and not completed, with the reasons.
+        missing: requested parts that were not completed, with the reasons.
     """
 
     name: str
@@ -92,7 +92,7 @@ class TopicFigures:
 
     @property
     def identity(self) -> str | None:
-        """The sha256 of all that the figures depend on; None where it is unknown."""
+        """The sha256 of all that the figures depend on; None if unknown."""
         return self.audit.identities.get(self.key)
 
     @property

@@ -12,7 +12,7 @@ from leakgauge.report.wording import change
 _WIDTH, _ROW, _FRAME = 5.0, 0.42, 0.95
 """Width of the chart, height of a row, and height of the frame, in inches."""
 _MOST = 2.0
-"""Ends beyond so many times the largest value are cut off, so that one interval hides no other."""
+"""Ends beyond this multiple of the largest value are cut off, to keep the others readable."""
 
 
 def says(rows: Sequence[AuditDifference]) -> str:

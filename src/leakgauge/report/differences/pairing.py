@@ -40,7 +40,7 @@ def paired_topics(
 ) -> list[tuple[Topic, Topic]]:
     """Return the topics of both audits in pairs.
 
-    A question whose secret differs is paired with itself where either audit has one secret only.
+    A question with another secret is paired with itself if both audits have a single secret.
     """
     same = [(topic, topic) for topic in after if topic in before]
     left = [topic for topic in before if topic not in after]
@@ -139,7 +139,7 @@ def of_model(
 def paired_knowledge(
     before: Sequence[Measurement], after: Sequence[Measurement]
 ) -> list[tuple[str, str]]:
-    """Return what the adversaries know, (before, after).
+    """Return the knowledge of the adversaries in pairs (before, after).
 
     Without a defense all knowledge is the same, so such an adversary is compared with both.
     """

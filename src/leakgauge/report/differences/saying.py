@@ -117,7 +117,7 @@ def _several_seeds(audit: Audited) -> bool:
 
 
 def topics_on_one_side(before: Audited, after: Audited, topics: Topics) -> list[str]:
-    """Return what only one audit measured, with the reason where it is known."""
+    """Return topics of only one audit, with the reason if it is known."""
     paired = [{one for one, _ in topics}, {other for _, other in topics}]
     sides = ((before, paired[0], "before", after), (after, paired[1], "after", before))
     return [
@@ -152,7 +152,7 @@ def defenses_on_one_side(
 def figures_on_one_side(
     topic: Topic, left: Iterable[Measurement], before: Sequence[Measurement]
 ) -> Iterator[str]:
-    """Yield one sentence for each test whose figures only one audit has."""
+    """Yield one sentence for each test with figures in only one audit."""
     first = {id(one) for one in before}
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for one in left:
