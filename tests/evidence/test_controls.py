@@ -116,12 +116,12 @@ def test_controls_of_another_run_are_refused(folder: Path, tmp_path: Path) -> No
 
 def test_a_failed_control_is_a_warning_and_stands_in_the_card(folder: Path, monkeypatch) -> None:
     """A placebo that is evaluated as if it were planted must fail, and the other way round."""
-    whole = module._judged
+    whole = module._outcomes
 
     def swapped(question, kind, answer, where):
         return whole(question, "planted" if kind == "placebo" else "placebo", answer, where)
 
-    monkeypatch.setattr(module, "_judged", swapped)
+    monkeypatch.setattr(module, "_outcomes", swapped)
     found = read_controls(folder, read_description(folder), questions())
     assert [one.passed for one in found] == [False] * 12
     warnings = failures(found)
@@ -155,7 +155,7 @@ def test_controls_that_a_kill_left_out_say_so(folder: Path, tmp_path: Path, monk
             raise KeyboardInterrupt
         return module.Control(name, kind), kept
 
-    monkeypatch.setattr(module, "_played", stop)
+    monkeypatch.setattr(module, "_run", stop)
     monkeypatch.setattr(module, "_controls_of", lambda _: Controls("", ""))
     with pytest.raises(KeyboardInterrupt):
         module.run_controls(copied, {"membership": None}, progress=None, workers=1)
