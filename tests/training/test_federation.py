@@ -123,7 +123,7 @@ def test_parts_that_do_not_fit_are_refused_at_once() -> None:
     for state, group, settings, said in [
         (good, [], {}, "a federation has no participants"),
         (good, participants, {"after": 3}, "3 rounds are finished; expected 0 to 2"),
-        (good, participants, {"strategy": Isolate(2)}, "participant 2 does not exist; expected 0 to 1"),
+        (good, participants, {"strategy": Isolate(2)}, "participant 2 does not exist"),
         (less, participants, {}, "state of the shared model has no '0.bias', which State.of"),
         (more, participants, {}, "has '7.bias', not in State.of"),
         (narrow, participants, {}, "own model of participant 1, whom the strategy does not iso"),
