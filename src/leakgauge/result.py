@@ -80,14 +80,14 @@ class Result:
             InputError: a rule has another form, or concerns a question that was not asked.
         """
         from leakgauge.catalog import questions
-        from leakgauge.evidence.gate import judge
+        from leakgauge.evidence.gate import evaluate_rules
         from leakgauge.evidence.parts import parts_of_audit
         from leakgauge.evidence.rule import check_rules, parse_rule
 
         parsed = [parse_rule(text) for text in rules]
         run = parts_of_audit(self.run, self.sections, questions())
         check_rules(parsed, run.questions, questions())
-        return judge(parsed, run)
+        return evaluate_rules(parsed, run)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one row per figure: its names, value, interval and n."""

@@ -5,22 +5,22 @@ from rich.console import Console
 
 from leakgauge.catalog import questions
 from leakgauge.cli.grid_tables import MOST_ROWS, cells_table
-from leakgauge.report.compare import Comparison, Played
+from leakgauge.report.compare import Comparison, FinishedCell
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 
 BASE = {"data": "adult", "ask": "property", "lr": 0.1, "seed": 0}
 
 
-def cell(question: str, metric: str, value: float, **settings: object) -> Played:
+def cell(question: str, metric: str, value: float, **settings: object) -> FinishedCell:
     found = Measurement(
         question=question, game="game", dataset="data", label="label", secret="secret",
         defense="none", knowledge="static", adversary="attack", metric=metric, round=ACCUMULATED,
         seed=0, estimate=Estimate(value, value - 0.02, value + 0.01, 500), chance=0.5,
     )  # fmt: skip
-    return Played({**BASE, **settings}, [found])
+    return FinishedCell({**BASE, **settings}, [found])
 
 
-def printed(question: str, *cells: Played) -> list[str]:
+def printed(question: str, *cells: FinishedCell) -> list[str]:
     by_key = {str(number): one for number, one in enumerate(cells)}
     comparison = Comparison("g", "", "small", len(cells), by_key, [list(by_key)], ())
     console = Console(width=200)

@@ -792,11 +792,11 @@ REFUSALS = {
     "alpha nan": (lambda: PGD(alpha=math.nan), "perturbation alpha is nan"),
     "steps 0": (lambda: PGD(steps=0), "number of perturbation steps is 0"),
     "beta below 0": (lambda: Bottleneck(-0.1), "vib beta is -0.1"),
-    "chain": (lambda: Chain((SignTransform(), 3)), "3 in a chain is no transform"),
+    "chain": (lambda: Chain((SignTransform(), 3)), "3 in a chain is not a transform"),
     "batch size": (lambda: make.dpsgd(batch_size=0), "dpsgd's batch size is 0"),
     "unknown secret": (
         lambda: PerturbTransform(network()).knowing(torch.full((N,), 3))(stack(), []),
-        "a secret is none of the 3 that the network was trained on",
+        "a secret is not among the 3 that the network was trained on",
     ),
     "not learned": (lambda: make.perturb().update(stack(), []), "call Defense.learned"),
     "vib, no sequence": (coded_refusal(nn.Linear(4, 3)), "write the model as nn.Sequential"),

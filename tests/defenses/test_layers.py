@@ -205,7 +205,7 @@ def test_where_nothing_is_left_to_compare_it_is_said(grads) -> None:
 
 
 def test_the_unchanged_layers_rebuild_a_record(task) -> None:
-    """Quantising the last layer stops nobody who knows it: the first one gives the record."""
+    """Quantising the last layer does not stop an attacker who knows it: the first reveals it."""
     params, x = params_of(task.model), torch.linspace(-1, 1, 6)[None, None]
     y = torch.tensor([[1]])
     sent = on("quantise:levels=1", "last").update(batch_gradients(task, params, x, y), rngs()[:1])

@@ -13,7 +13,7 @@ from leakgauge.defenses import parse_defense
 from leakgauge.defenses.local_dp import AdaptiveClipping
 
 SURE = 1e9
-"""An epsilon beside which no noise is seen."""
+"""Epsilon so large that the noise is negligible."""
 
 
 def update(rows: int = 3) -> dict[str, torch.Tensor]:

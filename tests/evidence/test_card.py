@@ -17,10 +17,9 @@ from leakgauge.catalog import questions
 from leakgauge.core.checks import InputError
 from leakgauge.core.files import read_yaml, write_yaml
 from leakgauge.evidence.card import make_card
-from leakgauge.evidence.card_file import CARD_FILE, PAGE_FILE, card_text, write_card
+from leakgauge.evidence.card_file import CARD_FILE, PAGE_FILE, card_text, verify, write_card
 from leakgauge.evidence.card_model import SCHEMA_FILE, card_schema
 from leakgauge.evidence.context import Context, read_context
-from leakgauge.evidence.verify import verify
 from leakgauge.results.measurements import read_measurements
 from support.audited import ASKS, audit_everything
 from support.command import run
@@ -165,7 +164,7 @@ def test_a_context_is_what_the_user_declares(tmp_path: Path) -> None:
         ("ownr: A", "did you mean 'owner'"),
         ("- a", "holds list"),
         ("owner: {a: 1}", "expected text"),
-        ("owner: [", "is no YAML"),
+        ("owner: [", "is not YAML"),
     ],
 )
 def test_a_wrong_context_is_refused(text: str, message: str, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_a_card_of_a_guarantee_and_equal_runs_give_equal_cards(table: Path, tmp_
 
 
 def test_a_card_of_a_broken_promise_says_so(table: Path, tmp_path: Path) -> None:
-    """Noise of which a tenth is claimed: see ``leakgauge.guarantee.controls.no_noise``."""
+    """A tenth of the noise's epsilon is claimed: see ``leakgauge.guarantee.controls.no_noise``."""
     words = ["guarantee", table, "--attribute", "sex", "--label", "income", "--canary", "random"]
     words += ["--trials", 400, "--hidden", 4, "--clip", 1, "--noise", 100, "--mechanism"]
     card = card_of(tmp_path / "run", *words, "leakgauge.guarantee.controls:no_noise", code=3)
@@ -84,7 +84,7 @@ def test_static_and_adaptive_stand_beside_each_other(table: Path, tmp_path: Path
 
 
 def test_what_the_data_do_not_allow_is_out_of_scope(table: Path, tmp_path: Path) -> None:
-    """Without a column of users nobody can be told by their records."""
+    """Without a column of users users cannot be identified by their records."""
     words = ["audit", table, "--label", "income", "--secret", "sex", "--ask", "property"]
     words += ["--ask", "guarantee", "--rounds", 1, "--trials", 60, "--adversary", "logistic"]
     words += ["--shadow", 150, "--hidden", 4, "--set", "guarantee.canary=random"]

@@ -69,7 +69,7 @@ def test_the_steps_of_the_workflow_run(tmp_path: Path) -> None:
 
 
 def in_a_shell(step: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """A step as a runner plays it, on a smaller model than the page's."""
+    """A step as a runner runs it, on a smaller model than the page's."""
     program = f"{shlex.quote(sys.executable)} -m leakgauge"
     small = shlex.join(SMALL)
     command = re.sub(r"\bleakgauge audit (\S+)", rf"{program} audit \1 {small}", step)

@@ -1,4 +1,4 @@
-"""Controls: a placebo stays at chance, a planted leak is found, and a failed one is told."""
+"""Controls: a placebo stays at chance, a planted leak is found, and a failed one is reported."""
 
 import json
 import shutil
@@ -25,10 +25,9 @@ from leakgauge.data.altered import (
 from leakgauge.data.source import array_source, frame_source
 from leakgauge.evidence import controls as module
 from leakgauge.evidence.card import make_card
-from leakgauge.evidence.card_page import card_page
+from leakgauge.evidence.card_file import card_page, verify
 from leakgauge.evidence.context import Context
 from leakgauge.evidence.controls import failures, read_controls
-from leakgauge.evidence.verify import verify
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.runs.assessment import Controls
 from leakgauge.runs.audit import AuditQuestion
@@ -87,7 +86,7 @@ def test_controls_stand_in_the_card_and_are_covered(folder: Path, tmp_path: Path
 
 
 def test_the_figures_of_the_audit_do_not_depend_on_controls(folder: Path) -> None:
-    """A control has a cell of its own, which the audit does not read."""
+    """A control has a separate cell, which the audit does not read."""
     audit = read_audit(folder)
     assert set(audit.answers) == set(KEYS)
     assert {one.seed for one in audit.measurements} == {0}
@@ -118,13 +117,13 @@ def test_controls_of_another_run_are_refused(folder: Path, tmp_path: Path) -> No
 
 
 def test_a_failed_control_is_a_warning_and_stands_in_the_card(folder: Path, monkeypatch) -> None:
-    """A placebo that is judged as if it were planted must fail, and the other way round."""
-    whole = module._judged
+    """A placebo that is evaluated as if it were planted must fail, and the other way round."""
+    whole = module._outcomes
 
     def swapped(question, kind, answer, where):
         return whole(question, "planted" if kind == "placebo" else "placebo", answer, where)
 
-    monkeypatch.setattr(module, "_judged", swapped)
+    monkeypatch.setattr(module, "_outcomes", swapped)
     found = read_controls(folder, read_description(folder), questions())
     assert [one.passed for one in found] == [False] * 12
     warnings = failures(found)
@@ -158,7 +157,7 @@ def test_controls_that_a_kill_left_out_say_so(folder: Path, tmp_path: Path, monk
             raise KeyboardInterrupt
         return module.Control(name, kind), kept
 
-    monkeypatch.setattr(module, "_played", stop)
+    monkeypatch.setattr(module, "_run", stop)
     monkeypatch.setattr(module, "_controls_of", lambda _: Controls("", ""))
     with pytest.raises(KeyboardInterrupt):
         module.run_controls(copied, {"membership": None}, progress=None, workers=1)

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from leakgauge.catalog import questions
-from leakgauge.evidence.gate import Gate, Judged, judge, write_gate
-from leakgauge.evidence.parts import Part, Parts
+from leakgauge.evidence.gate import FigureOutcome, Gate, evaluate_rules, write_gate
+from leakgauge.evidence.parts import RunPart, RunParts
 from leakgauge.evidence.rule import parse_rule
 from leakgauge.report.section import Row
 from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
@@ -24,16 +24,16 @@ def figure(value: float, low: float, high: float, **changed: object) -> Measurem
     return replace(one, estimate=Estimate(value, low, high, n), **changed)  # type: ignore[arg-type]
 
 
-def run_of(*measurements: Measurement, asks: str = "inference", **changed: object) -> Parts:
-    part = Part(asks, questions()[asks], measurements=measurements, **changed)  # type: ignore[arg-type]
-    return Parts("made", "audit", Path(), [part])
+def run_of(*measurements: Measurement, asks: str = "inference", **changed: object) -> RunParts:
+    part = RunPart(asks, questions()[asks], measurements=measurements, **changed)  # type: ignore[arg-type]
+    return RunParts("made", "audit", Path(), [part])
 
 
 def gate_of(text: str, *measurements: Measurement, asks: str = "inference", **changed) -> Gate:
-    return judge([parse_rule(text)], run_of(*measurements, asks=asks, **changed))
+    return evaluate_rules([parse_rule(text)], run_of(*measurements, asks=asks, **changed))
 
 
-def only(text: str, *measurements: Measurement, asks: str = "inference") -> Judged:
+def only(text: str, *measurements: Measurement, asks: str = "inference") -> FigureOutcome:
     (one,) = gate_of(text, *measurements, asks=asks).figures
     return one
 
@@ -158,7 +158,7 @@ def test_a_refused_part_of_another_word_does_not_matter() -> None:
 
 def test_a_broken_promise_fails_without_a_rule(tmp_path: Path) -> None:
     rows = (Row("guarantee", "The promise does not hold", "strong", "", broken=True),)
-    gate = judge([], run_of(asks="guarantee", rows=rows))
+    gate = evaluate_rules([], run_of(asks="guarantee", rows=rows))
     assert (gate.decision, gate.exit_code) == ("fail", 3)
     write_gate(tmp_path, gate)
     assert "does not hold" in (tmp_path / "gate.json").read_text("utf-8")

@@ -11,7 +11,7 @@ from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonS
 
 import leakgauge as lg
 from leakgauge.catalog import questions
-from leakgauge.evidence.gate import GATE_FILE, judge
+from leakgauge.evidence.gate import GATE_FILE, evaluate_rules
 from leakgauge.evidence.junit import as_junit
 from leakgauge.evidence.parts import parts_of_audit
 from support.command import Ended, run
@@ -25,7 +25,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def planted(table: Path) -> tuple[Path, Ended]:
-    """A run whose secret is in the model's inputs, judged as it ends."""
+    """A run whose secret is in the model's inputs, with rules checked at its end."""
     words = ("--fail-if", "advantage > 0.3", "--junit", "ci/junit.xml", "--sarif", "ci/sarif.json")
     return table.parent / "planted", audit(table, "smokes", table.parent / "planted", *words)
 
@@ -66,7 +66,7 @@ def test_no_leak_and_enough_data_pass(calm: tuple[Path, Ended]) -> None:
 
 
 def test_no_leak_and_too_little_data_fail(calm: tuple[Path, Ended]) -> None:
-    """A finished folder is judged again; nothing is computed."""
+    """The rules of a finished folder are checked again; nothing is computed."""
     folder, _ = calm
     (rule,) = gate_in(folder)["rules"]
     (figure,) = rule["figures"]
@@ -89,7 +89,7 @@ def test_no_leak_and_too_little_data_fail(calm: tuple[Path, Ended]) -> None:
     [
         ("advantge > 0.05", "did you mean 'advantage'?"),
         ("guarantee.epsilon > 1", "guarantee is not asked"),
-        ("advantage > x", "'x' is no number"),
+        ("advantage > x", "'x' is not a number"),
         ("advantage < 0.05", "write '>'"),
     ],
 )
@@ -167,7 +167,7 @@ def test_junit_tells_what_is_refused_and_not_asked(table: Path, tmp_path: Path) 
     )
     audited = replace(result.run, description=described, refused={"membership": "too few records"})
     parts = parts_of_audit(audited, result.sections, questions())
-    text = as_junit(parts, judge([], parts))
+    text = as_junit(parts, evaluate_rules([], parts))
     (suite,) = JUnitXml.fromstring(text.encode())
     found = {case.classname: case.result for case in suite}
     assert isinstance(found["leakgauge.membership"][0], Error)

@@ -4,7 +4,7 @@ import pytest
 
 from leakgauge.catalog import questions
 from leakgauge.core.checks import InputError
-from leakgauge.evidence.rule import Rule, check_rules, parse_rule
+from leakgauge.evidence.rule import FailRule, check_rules, parse_rule
 
 GOOD = {
     "advantage > 0.05": ("", "advantage", "high", ">", 0.05),
@@ -20,16 +20,16 @@ GOOD = {
 BAD_FORM = {
     "": "expected METRIC OP NUMBER",
     "advantage": "expected METRIC OP NUMBER",
-    "advantage > ": "'' is no number",
+    "advantage > ": "'' is not a number",
     "0.05 < advantage < 0.1": "expected METRIC OP NUMBER",
-    "advantage = 0.05": "'=' is no comparison",
-    "advantage != 0.05": "'!=' is no comparison",
-    "advantage > five": "'five' is no number",
+    "advantage = 0.05": "'=' is not a comparison",
+    "advantage != 0.05": "'!=' is not a comparison",
+    "advantage > five": "'five' is not a number",
     "advantage > nan": "not finite",
     "advantage > inf": "not finite",
     "membership.advantage.hihg > 0.05": "did you mean 'high'?",
     "a.b.c.high > 1": "no end 'c'",
-    "a b > 1": "is no figure",
+    "a b > 1": "is not a figure",
 }
 BAD_MEANING = {
     "advantge > 0.05": "no metric 'advantge'; did you mean 'advantage'?",
@@ -47,7 +47,7 @@ BAD_MEANING = {
 FINE = ["advantage.low < 0.9", "membership.auroc > 0.6", "property.auroc > 0.6", "accuracy < 0.5"]
 
 
-def parts(rule: Rule) -> tuple[str, str, str, str, float]:
+def parts(rule: FailRule) -> tuple[str, str, str, str, float]:
     return rule.owner, rule.metric, rule.compared, rule.operator, rule.threshold
 
 

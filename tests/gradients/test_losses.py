@@ -12,7 +12,8 @@ from leakgauge.core.losses import bce, is_class_loss, mse
 from leakgauge.defenses import Clip
 from leakgauge.gradients import batch_gradients, params_of, per_example_gradients
 from leakgauge.gradients.clipping import clipped_gradient_function, iter_clipped_batch_gradients
-from leakgauge.training.client import Client, send
+from leakgauge.training.client import Client
+from leakgauge.training.sending import send
 
 N = 12
 

@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 from leakgauge.inference.metrics import METRICS
 from leakgauge.inference.question import QUESTION
-from leakgauge.report.compare import Comparison, Played, groups
+from leakgauge.report.compare import Comparison, FinishedCell, groups
 from leakgauge.report.compare_page import render_comparison
 from leakgauge.report.section import Chart
 from leakgauge.results.measurements import Estimate, Measurement
@@ -35,7 +35,7 @@ def measured(defense: str, seed: int, rounds: int) -> list[Measurement]:
 
 def of_grid(defenses: list[str], *, rounds: int = 4) -> Comparison:
     cells = {
-        f"{defense}-{seed}": Played(
+        f"{defense}-{seed}": FinishedCell(
             {"data": "adult", "ask": "property", "defense": defense, "seed": seed},
             measured(defense, seed, rounds),
         )

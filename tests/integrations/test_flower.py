@@ -1,4 +1,4 @@
-"""The mod and the strategy wrapper in a federation that Flower's own code plays."""
+"""The mod and the strategy wrapper in a federation that Flower's own code runs."""
 
 import logging
 import random
@@ -167,5 +167,5 @@ def test_a_strategy_with_rounds_of_its_own_is_refused(tmp_path: Path) -> None:
     class Own(FedAvg):
         def start(self, *args: Any, **kwargs: Any) -> Any: ...
 
-    with pytest.raises(InputError, match="Own plays rounds by a method start of its own"):
+    with pytest.raises(InputError, match="Own has its own method start"):
         KeepingStrategy(Own(), tmp_path)

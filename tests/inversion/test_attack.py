@@ -22,7 +22,8 @@ from leakgauge.inversion.search.presets import preset
 from leakgauge.inversion.search.priors import total_variation
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.starts import draw_starts
-from leakgauge.training.client import Client, send
+from leakgauge.training.client import Client
+from leakgauge.training.sending import send
 
 LOW, HIGH = torch.tensor(-3.0), torch.tensor(3.0)
 COSINE = Settings(objective=Cosine(), iterations=2)

@@ -17,7 +17,8 @@ from leakgauge.inversion.search.statistics import (
     statistics_over_steps,
     step_weights,
 )
-from leakgauge.training.client import Client, send
+from leakgauge.training.client import Client
+from leakgauge.training.sending import send
 
 
 def task_of(momentum: float | None = 0.1) -> Task:

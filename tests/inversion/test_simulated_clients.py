@@ -14,7 +14,8 @@ from leakgauge.inversion.search.attack import Knowledge, assumed_steps, assumpti
 from leakgauge.inversion.search.objective import Cosine
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.inversion.search.simulate import LocalSteps, simulated_gradients
-from leakgauge.training.client import Client, send
+from leakgauge.training.client import Client
+from leakgauge.training.sending import send
 
 LOW, HIGH = torch.tensor(-3.0), torch.tensor(3.0)
 OPTIMIZERS = [

@@ -11,7 +11,7 @@ from leakgauge.core.rng import stream
 from leakgauge.inversion.metrics.table import METRICS
 from leakgauge.inversion.question import QUESTION
 from leakgauge.inversion.report.speed import charts
-from leakgauge.report.compare import Comparison, Group, Played, groups
+from leakgauge.report.compare import Comparison, FinishedCell, Group, groups
 from leakgauge.results.measurements import Estimate, Measurement, read_measurements
 from leakgauge.runs.grid import Grid, unfold
 from leakgauge.runs.grid_file import read_grid_file
@@ -21,16 +21,16 @@ from leakgauge.runs.runner import run_grid
 SETTINGS = {"data": "d", "seed": 0, "batch_size": 1, "labels": "known", "iterations": 10}
 
 
-def cell(method: str, steps: int, seconds: float, *, simulate: bool, **others) -> Played:
+def cell(method: str, steps: int, seconds: float, *, simulate: bool, **others) -> FinishedCell:
     one = Measurement(
         "reconstruction", "reconstruction", "d", "y", "records", "none", "static", method,
         "seconds", "accumulated", 0, Estimate(seconds, seconds, seconds, 1), 0.0,
     )  # fmt: skip
     own = {"method": method, "local_steps": steps, "simulate": simulate, **others}
-    return Played({**SETTINGS, **own}, [one])
+    return FinishedCell({**SETTINGS, **own}, [one])
 
 
-def shown(*cells: Played) -> list:
+def shown(*cells: FinishedCell) -> list:
     return charts(groups({str(at): one for at, one in enumerate(cells)}, METRICS))
 
 

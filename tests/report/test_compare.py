@@ -1,4 +1,4 @@
-"""Our figures beside the paper's: the arithmetic over seeds, the charts, and the page."""
+"""Our figures and the paper's: the arithmetic over seeds, the charts, and the page."""
 
 import re
 from dataclasses import replace
@@ -16,11 +16,11 @@ from leakgauge.inversion.metrics.table import METRICS as INVERSION
 from leakgauge.report import sweep
 from leakgauge.report.compare import (
     Comparison,
+    FinishedCell,
     PaperFigure,
-    Played,
-    beside_paper,
+    compared_with_paper,
+    distinguishing_names,
     groups,
-    telling,
     varying,
 )
 from leakgauge.report.compare_page import render_comparison
@@ -44,11 +44,11 @@ def record(value: float, *, knowledge: str = "static", **more: object) -> Measur
     return replace(found, **more)
 
 
-def played(*records: Measurement, **settings: object) -> Played:
-    return Played({**BASE, **settings}, records)
+def played(*records: Measurement, **settings: object) -> FinishedCell:
+    return FinishedCell({**BASE, **settings}, records)
 
 
-def comparison(cells: dict[str, Played], *paper: PaperFigure, **more: object) -> Comparison:
+def comparison(cells: dict[str, FinishedCell], *paper: PaperFigure, **more: object) -> Comparison:
     whole = {"name": "g", "about": "", "size": "small", "asked": len(cells), "grids": [list(cells)]}
     return Comparison(cells=cells, paper=paper, **{**whole, **more})
 
@@ -70,10 +70,12 @@ def test_the_papers_standard_deviation_stands_behind_its_value() -> None:
 
 def test_a_figure_of_the_first_rounds_is_beside_theirs() -> None:
     cells = {
-        "a": Played({**BASE}, [record(0.6), record(0.7, round="first-5"), record(0.8, round=5)])
+        "a": FinishedCell(
+            {**BASE}, [record(0.6), record(0.7, round="first-5"), record(0.8, round=5)]
+        )
     }
     rows = [stated(0.0, "a", round=one) for one in (ACCUMULATED, "first-5", 5, "first-2")]
-    found = [row.ours for row in beside_paper(comparison(cells, *rows), METRICS)]
+    found = [row.ours for row in compared_with_paper(comparison(cells, *rows), METRICS)]
     assert [None if one is None else one.value for one in found] == [0.6, 0.7, 0.8, None]
 
 
@@ -150,7 +152,7 @@ def test_the_groups_of_a_grid_clip_by_their_metrics(
         for seed, value in enumerate(values)
     }
     (group,) = groups(cells, METRICS)
-    (row,) = beside_paper(comparison(cells, stated(0.0, *cells, metric=metric)), METRICS)
+    (row,) = compared_with_paper(comparison(cells, stated(0.0, *cells, metric=metric)), METRICS)
     found = group.figures[metric]
     plain = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
     assert found.low <= found.value <= found.high
@@ -170,7 +172,7 @@ def test_a_row_takes_its_own_cells_knowledge_metric_and_round() -> None:
         )
         for seed, (key, value) in enumerate({"a": 0.8, "b": 0.82}.items())
     } | {"c": played(record(0.5), batch_size=4)}
-    rows = beside_paper(
+    rows = compared_with_paper(
         comparison(
             cells,
             stated(0.9, "a", "b"),
@@ -208,7 +210,7 @@ def test_groups_part_settings_and_knowledge_but_not_seeds() -> None:
     assert [g.figures["auroc"].value for g in found[1:]] == [0.6, 0.7]
 
 
-def swept() -> dict[str, Played]:
+def swept() -> dict[str, FinishedCell]:
     """Two games along the batch size, two seeds."""
     return {
         f"{ask}{size}{seed}": played(
@@ -310,7 +312,7 @@ def test_charts_of_two_grids_are_told_apart_in_few_words() -> None:
 
 
 def test_a_title_names_more_where_few_settings_would_merge_charts() -> None:
-    """Question and batch size tell all cells apart, and yet two losses are no one line."""
+    """Question and batch size distinguish all cells, but two losses need two lines."""
     cells = {
         f"{ask}{size}": played(record(0.8), ask=ask, batch_size=size, loss=loss)
         for ask, loss, sizes in (("user", "a", (1, 4)), ("user", "b", (16, 64)),
@@ -318,7 +320,7 @@ def test_a_title_names_more_where_few_settings_would_merge_charts() -> None:
         for size in sizes
     }  # fmt: skip
     each = groups(cells, METRICS)
-    apart = telling([one.settings for one in each])
+    apart = distinguishing_names([one.settings for one in each])
     assert apart == ["ask", "batch_size"]
     found = sweep.sweep_charts(each, [], METRICS, apart=apart)
     assert [one.title for one in found] == [

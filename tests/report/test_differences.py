@@ -9,8 +9,7 @@ import pytest
 from leakgauge.core.checks import InputError
 from leakgauge.inference.metrics import METRICS
 from leakgauge.report.differences.audited import Audited
-from leakgauge.report.differences.compared import Differences
-from leakgauge.report.differences.comparing import compare_audits
+from leakgauge.report.differences.compared import Differences, compare_audits
 from leakgauge.report.differences.difference import INVALID, LESS, LOWER, MORE, SAME, UNSEEN
 from leakgauge.results.measurements import HEADLINE, Estimate, Measurement
 from leakgauge.results.scores import smallest_detectable

@@ -129,8 +129,8 @@ def test_isolation_and_ascent_together() -> None:
         (lambda: ascent(form="logs"), "form of the ascent is 'logs'; did you mean 'log'"),
         (lambda: ascent(rate=0.0), "rate of the ascent is 0; expected a number above 0"),
         (lambda: ascent(x=TARGETS.x[:3]), "gradient ascent got 3 records and 9 labels"),
-        (lambda: ascent(by=2), "there is no participant 2; expected 0 to 1"),
-        (lambda: Together((Isolate(0), Isolate(-1))), "there is no participant -1"),
+        (lambda: ascent(by=2), "participant 2 does not exist; expected 0 to 1"),
+        (lambda: Together((Isolate(0), Isolate(-1))), "participant -1 does not exist"),
         (lambda: ascent(x=TARGETS.x[:, :3]), "gradient ascent failed.*shapes cannot be multiplied"),
     ],
 )

@@ -13,9 +13,9 @@ from torch.nn.functional import cross_entropy
 from leakgauge import InputError, Task
 from leakgauge.gradients import params_of
 from leakgauge.training import Update
-from leakgauge.training.client import Client, send
-from leakgauge.training.clients import mean_update
-from leakgauge.training.trained import schedule_rates
+from leakgauge.training.client import Client
+from leakgauge.training.local import schedule_rates
+from leakgauge.training.sending import mean_update, send
 
 OPTIMIZERS = {
     "sgd:momentum=0.9": lambda p: torch.optim.SGD(p, 0.05, 0.9),

@@ -42,7 +42,7 @@ def test_fedavg_with_one_client_is_plain_training() -> None:
 @pytest.mark.parametrize("batch_norm", [True, False])
 @pytest.mark.parametrize("settings", [{"epochs": 2}, {"steps": 4}])
 def test_fedavg_is_the_literal_average(settings: dict, *, weighted: bool, batch_norm: bool) -> None:
-    """By records or all alike; buffers as well, in train mode; each participant its own steps."""
+    """Weighted by records or equally; with buffers in train mode and local steps."""
     participants = people(12, 30, 18)
     protocol = Protocol(rounds=3, lr=0.1, batch_size=6, weighted=weighted, **settings)
     rounds = played(participants, protocol, network(batch_norm=batch_norm))
@@ -122,10 +122,10 @@ def test_parts_that_do_not_fit_are_refused_at_once() -> None:
     narrow = State(good.shared, {1: {**good.shared, "0.bias": torch.zeros(2)}})
     for state, group, settings, said in [
         (good, [], {}, "a federation has no participants"),
-        (good, participants, {"after": 3}, "3 rounds are over already; expected 0 to 2"),
-        (good, participants, {"strategy": Isolate(2)}, "no participant 2; expected 0 to 1"),
+        (good, participants, {"after": 3}, "3 rounds are finished; expected 0 to 2"),
+        (good, participants, {"strategy": Isolate(2)}, "participant 2 does not exist"),
         (less, participants, {}, "state of the shared model has no '0.bias', which State.of"),
-        (more, participants, {}, "has '7.bias', not in the model"),
+        (more, participants, {}, "has '7.bias', not in State.of"),
         (narrow, participants, {}, "own model of participant 1, whom the strategy does not iso"),
         (
             narrow,
@@ -137,7 +137,7 @@ def test_parts_that_do_not_fit_are_refused_at_once() -> None:
         with pytest.raises(InputError, match=said) as refused:
             federation(task, state, group, protocol, **{"seed": 0, **settings})
         assert "\n" not in str(refused.value)
-    with pytest.raises(InputError, match="'held/w' names no tensor of a federation"):
+    with pytest.raises(InputError, match="'held/w' is not a tensor of a federation"):
         State.from_flat({"held/w": torch.zeros(1)})
 
 

@@ -1,4 +1,4 @@
-"""Federations that run twice, go on from a kept state, or are killed."""
+"""Federations that run twice, resume from a kept state, or are killed."""
 
 import sys
 import time

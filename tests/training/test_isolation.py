@@ -1,4 +1,4 @@
-"""An isolated participant against solitude, and strategies of one's own."""
+"""An isolated participant against solitude, and user-defined strategies."""
 
 from itertools import pairwise
 
@@ -72,7 +72,7 @@ def test_an_isolated_participant_that_is_not_sampled_keeps_its_model() -> None:
 
 
 def test_isolation_can_begin_after_rounds() -> None:
-    """The participant goes on from the shared model of the last round."""
+    """The participant continues from the shared model of the last round."""
     participants, protocol = people(12, 30), Protocol(rounds=3, lr=0.1)
     task = Task(network())
     honest, *_ = federation(task, State.of(task.model), participants, protocol, seed=0)
@@ -97,7 +97,7 @@ def test_a_converged_isolated_participant_sends_a_zero_update() -> None:
         seed=0,
     )
     assert one.sent[0].is_zero
-    assert "tells nothing" in one.sent[0].warnings()[0]
+    assert "reveals nothing" in one.sent[0].warnings()[0]
 
 
 def test_a_strategy_of_ones_own() -> None:

@@ -62,7 +62,7 @@ def test_epochs_are_those_of_torch_bit_by_bit(text, make) -> None:
 
 @pytest.mark.parametrize(("text", "make"), [NAMES[2], NAMES[-1]])
 def test_an_audit_trains_as_torch_bit_by_bit(text, make) -> None:
-    """It is a federation of one participant, whose optimizer goes on from round to round."""
+    """It is a federation of one participant, with an optimizer that persists over rounds."""
     stage = small_stage(records(0.0, n=1800), Energies(batches=50), rounds=3, optimizer=text)
     if text == "sgd":
         stage = replace(stage, settings=replace(stage.settings, lr=0.1))

@@ -66,7 +66,7 @@ def literally(change):
 
 
 def test_each_participant_has_its_own_defense() -> None:
-    """Of the gradient of each of its steps; pruning counts each leaf apart."""
+    """The gradient of each of its steps; pruning counts each leaf apart."""
     data, pruned, signed = dataset(20), Prune(0.5).build(batch_size=5), Sign().build(batch_size=5)
     participants = [Participant(data, one) for one in (pruned, signed)]
     protocol = Protocol(rounds=1, lr=0.1, batch_size=5)

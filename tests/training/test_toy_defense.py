@@ -19,8 +19,9 @@ from leakgauge.inversion.search.objective import SquaredError
 from leakgauge.inversion.search.settings import Settings
 from leakgauge.privacy.certificates import Release
 from leakgauge.training import train_epoch
-from leakgauge.training.client import Client, send
+from leakgauge.training.client import Client
 from leakgauge.training.observation import sent_gradients
+from leakgauge.training.sending import send
 from support.synthetic import records, small_stage, small_task
 
 

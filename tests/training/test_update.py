@@ -343,7 +343,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     save_file({"held/" + "a." * 5000: torch.ones(2)}, tmp_path / "long", head)
     wanted = {
         "u.pt": "pickles are refused",
-        "plain": "no header of ours",
+        "plain": "lacks the header of leakgauge",
         "cut": "damaged header",
         "nested": "damaged header",
         "long": "a name of 10,005 characters",
@@ -408,7 +408,7 @@ def test_a_zero_update_is_warned_of(kind: str, values: dict[str, Tensor], said: 
     update = simple(kind, values=values)
     assert update.is_zero
     (warning,) = update.warnings()
-    assert warning == f"{said}, so it tells nothing; was the client trained?"
+    assert warning == f"{said}, so it reveals nothing; was the client trained?"
     assert not any(bool(leaf.any()) for leaf in update.as_gradient().values())
     assert not simple(kind).is_zero
 

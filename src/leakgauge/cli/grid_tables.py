@@ -10,7 +10,7 @@ from rich.text import Text
 from leakgauge.cli.styles import verdict_text
 
 if TYPE_CHECKING:
-    from leakgauge.report.compare import Comparison, Row
+    from leakgauge.report.compare import Comparison, ComparisonRow
     from leakgauge.results.metrics import Metric
     from leakgauge.runs.question import Question
 
@@ -18,7 +18,7 @@ MOST_ROWS = 40
 """A longer table would push the rest off the screen; the report has all rows."""
 
 
-def paper_table(rows: "Sequence[Row]", metrics: "Mapping[str, Metric]") -> Table:
+def paper_table(rows: "Sequence[ComparisonRow]", metrics: "Mapping[str, Metric]") -> Table:
     """Return a table of figures beside those of a paper."""
     from leakgauge.report.wording import interval, number, plain, signed
 
@@ -46,12 +46,12 @@ def cells_table(comparison: "Comparison", question: "Question") -> Table:
     Settings differ in their headline metric where a question has one for pictures and one for
     tables; what has none, as a guarantee, has its verdict alone.
     """
-    from leakgauge.report.compare import groups, telling, title_of
+    from leakgauge.report.compare import distinguishing_names, groups, title_of
     from leakgauge.report.sweep import headline_of
     from leakgauge.report.wording import interval, number
 
     each = groups(comparison.cells, question.metrics)
-    told = telling([group.settings for group in each]) or ["data"]
+    told = distinguishing_names([group.settings for group in each]) or ["data"]
     knowing = len({group.knowledge for group in each}) > 1
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("settings", overflow="fold")

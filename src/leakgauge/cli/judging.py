@@ -17,9 +17,9 @@ from leakgauge.core.checks import require
 from leakgauge.runs.setting import RUN
 
 if TYPE_CHECKING:
-    from leakgauge.evidence.gate import Gate, Judged
-    from leakgauge.evidence.parts import Parts
-    from leakgauge.evidence.rule import Rule
+    from leakgauge.evidence.gate import FigureOutcome, Gate
+    from leakgauge.evidence.parts import RunParts
+    from leakgauge.evidence.rule import FailRule
     from leakgauge.runs.question import Question
 
 FailIf = Annotated[
@@ -60,7 +60,7 @@ class Judging:
         sarif: file for SARIF; None for none.
     """
 
-    rules: Sequence["Rule"] = ()
+    rules: Sequence["FailRule"] = ()
     junit: Path | None = None
     sarif: Path | None = None
 
@@ -74,7 +74,7 @@ class Judging:
 
         check_rules(self.rules, asked, known)
 
-    def judge(self, run: "Parts", *, keep: bool = False) -> "Gate":
+    def judge(self, run: "RunParts", *, keep: bool = False) -> "Gate":
         """Judge a run, and write the decision and the files that were asked for.
 
         Args:
@@ -82,11 +82,11 @@ class Judging:
             keep: whether an older decision stays where there is no rule.
         """
         from leakgauge.core.files import write_text
-        from leakgauge.evidence.gate import judge, write_gate
+        from leakgauge.evidence.gate import evaluate_rules, write_gate
         from leakgauge.evidence.junit import as_junit
         from leakgauge.evidence.sarif import as_sarif
 
-        gate = judge(self.rules, run)
+        gate = evaluate_rules(self.rules, run)
         if self.rules or not keep:
             write_gate(run.folder, gate)
         if self.junit is not None:
@@ -191,7 +191,7 @@ def _table(gate: "Gate") -> Table:
     return table
 
 
-def _name(one: "Judged") -> str:
+def _name(one: "FigureOutcome") -> str:
     """A figure in a few words."""
     from leakgauge.evidence.cases import name_of
 

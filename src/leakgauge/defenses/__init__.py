@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from leakgauge.defenses.clip import Clip as Clip
     from leakgauge.defenses.clip import ClipNorm as ClipNorm
     from leakgauge.defenses.defense import Defense as Defense
+    from leakgauge.defenses.defense import DefenseSettings as DefenseSettings
     from leakgauge.defenses.defense import Learn as Learn
     from leakgauge.defenses.defense import NotLearned as NotLearned
     from leakgauge.defenses.defense import TaskTransform as TaskTransform
@@ -24,13 +25,12 @@ if TYPE_CHECKING:
     from leakgauge.defenses.perturb import LearnPerturb as LearnPerturb
     from leakgauge.defenses.perturb import Perturb as Perturb
     from leakgauge.defenses.perturb import PerturbTransform as PerturbTransform
-    from leakgauge.defenses.perturb_network import train_network as train_network
+    from leakgauge.defenses.perturb import train_network as train_network
     from leakgauge.defenses.prune import Prune as Prune
     from leakgauge.defenses.prune import Pruned as Pruned
     from leakgauge.defenses.prune import PruneTransform as PruneTransform
     from leakgauge.defenses.quantise import Quantise as Quantise
     from leakgauge.defenses.quantise import StochasticQuantise as StochasticQuantise
-    from leakgauge.defenses.settings import DefenseSettings as DefenseSettings
     from leakgauge.defenses.sign import Sign as Sign
     from leakgauge.defenses.sign import SignTransform as SignTransform
     from leakgauge.defenses.sign import SoftSigns as SoftSigns
@@ -52,7 +52,7 @@ else:
             "ClipNorm": "leakgauge.defenses.clip",
             "DPSGD": "leakgauge.defenses.dpsgd",
             "Defense": "leakgauge.defenses.defense",
-            "DefenseSettings": "leakgauge.defenses.settings",
+            "DefenseSettings": "leakgauge.defenses.defense",
             "GaussianNoise": "leakgauge.defenses.noise",
             "Identity": "leakgauge.defenses.transform",
             "Layers": "leakgauge.defenses.layers",
@@ -81,7 +81,7 @@ else:
             "none": "leakgauge.defenses.defense",
             "on_layers": "leakgauge.defenses.layers",
             "parse_defense": "leakgauge.defenses.catalog",
-            "train_network": "leakgauge.defenses.perturb_network",
+            "train_network": "leakgauge.defenses.perturb",
             "with_noise": "leakgauge.defenses.vib",
         },
     )

@@ -37,7 +37,7 @@ EXAMPLES = (
 """Each defense with its settings, for the help of the command line."""
 
 ON_LAYERS = "prune:rate=0.99,layers=first+3+last"
-"""A defense of some layers only, for the help of the command line."""
+"""Example of a defense on some layers only, for the help of the command line."""
 
 HELP = (
     f"NAME[:key=value,...]: {EXAMPLES}; of some layers only, {ON_LAYERS}; or your own, "
@@ -60,7 +60,7 @@ WHOLE = {
 REGISTRY = Registry("defense", DEFENSES, "leakgauge.defenses")
 
 SUPPLIED = ("batch_size",)
-"""What a defense is told beside its settings."""
+"""Arguments that a defense gets in addition to its settings."""
 
 NOTATION = REGISTRY.notation(supplied=SUPPLIED)
 """What users may write for a defense."""
@@ -78,7 +78,7 @@ def parse_defense(text: str, *, batch_size: int) -> "Defense":
         batch_size: records of a batch; DP-SGD's noise depends on it.
 
     Returns:
-        The defense. A defense of your own has ``text`` as its name.
+        The defense. A user-defined defense has ``text`` as its name.
 
     Raises:
         InputError: the name, a key or a value is not known, or the defense has no meaning on some
@@ -106,7 +106,7 @@ def parse_defense(text: str, *, batch_size: int) -> "Defense":
 
 
 def _refuse_layers(text: str) -> None:
-    """Refuse ``layers=`` where the defense is of the whole gradient."""
+    """Refuse ``layers=`` for a defense of the whole gradient."""
     name, _, rest = (part.strip() for part in text.partition(":"))
     keys = [part.partition("=")[0].strip() for part in rest.split(",")]
     require(

@@ -9,8 +9,7 @@ import torch
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
-from leakgauge.defenses.defense import Defense
-from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.transform import Transform, scaled
 from leakgauge.gradients.flattening import norms
 

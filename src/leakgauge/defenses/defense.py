@@ -2,9 +2,10 @@
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, field, fields, replace
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -122,7 +123,7 @@ class Defense:
         return Release(clip, math.sqrt(sum(variances)))
 
     def adapt(self, objective: Objective) -> Objective | None:
-        """Return the objective of an attacker who knows the defense; None where none adapts."""
+        """Return the objective of an attacker who knows the defense; None if no attack adapts."""
         return None if self.learn is not None else self.update.adapt(objective)
 
     def for_user_inference(self) -> "Defense":
@@ -159,7 +160,7 @@ class Defense:
     def learned(
         self, features: Tensor, secret: Tensor, *, classes: int, generator: torch.Generator
     ) -> "Defense":
-        """Return the defense for one round; itself where it does not learn.
+        """Return the defense for one round; itself if it does not learn.
 
         Args:
             features: flattened gradients of public batches at the round's parameters ``[n, D]``.
@@ -200,3 +201,42 @@ class NotLearned(Transform):
 def none() -> Defense:
     """Return the empty defense: clients send their gradients unchanged."""
     return Defense("none")
+
+
+@dataclass(frozen=True)
+class DefenseSettings(ABC):
+    """Settings of one defense. Subclasses are frozen dataclasses, checked when made.
+
+    Keyword-only fields appear in ``name`` only where they differ from their default.
+
+    Attributes:
+        word: the name of the defense, without settings.
+    """
+
+    word: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        self.build(batch_size=1)
+
+    @property
+    def name(self) -> str:
+        """The text from which ``parse_defense`` reads these settings.
+
+        >>> from leakgauge.defenses import Prune, Sign
+        >>> Prune(rate=0.9).name, Prune(whole=True).name, Sign(layers="first").name
+        ('prune:rate=0.9', 'prune:rate=0.99,whole=1', 'sign:layers=first')
+        """
+        shown = [
+            f"{one.name}={_text(getattr(self, one.name))}"
+            for one in fields(self)
+            if not one.kw_only or getattr(self, one.name) != one.default
+        ]
+        return f"{self.word}:{','.join(shown)}" if shown else self.word
+
+    @abstractmethod
+    def build(self, *, batch_size: int) -> Defense:
+        """Return the defense of a client that trains on batches of ``batch_size`` records."""
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.12g}"

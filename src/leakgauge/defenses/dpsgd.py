@@ -6,9 +6,8 @@ from typing import ClassVar
 
 from leakgauge.core.checks import require_count
 from leakgauge.defenses.clip import ClipNorm
-from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.noise import GaussianNoise
-from leakgauge.defenses.settings import DefenseSettings
 
 
 @dataclass(frozen=True)
@@ -17,7 +16,7 @@ class DPSGD(DefenseSettings):
 
     The paper's formula adds N(0, noise^2 I) to each of k records' gradients and takes the mean,
     whose noise has the standard deviation noise / sqrt(k) in each coordinate;
-    ``noise_multiplier`` converts it for Opacus. The epsilon beside the formula is that of noise on
+    ``noise_multiplier`` converts it for Opacus. The epsilon next to the formula is that of noise on
     the sum of gradients instead: docs/explanations/static-adaptive.md compares the readings. The
     noise fits the batch size of ``build``: a smaller batch, such as the last of an epoch, needs
     more noise for the same guarantee.

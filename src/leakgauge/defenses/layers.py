@@ -61,15 +61,15 @@ class Layers:
 
 @dataclass(frozen=True)
 class OnLayers(Transform):
-    """Applies a transform to the gradients of some layers, as if there were no others.
+    """Applies a transform to the gradients of some layers, as if the model had only these.
 
-    Traits that speak of the whole gradient no longer hold: it has no clip norm, and no noise on
-    each coordinate, so no guarantee follows from it. ``without_noise`` keeps its noise, which an
+    Traits of the whole gradient do not hold: clip norm and noise on each coordinate are missing,
+    so no guarantee follows. ``without_noise`` keeps its noise, which an
     adversary simulates as any other randomness.
 
     Attributes:
-        layers: those that change.
-        transform: of their gradients.
+        layers: the changed layers.
+        transform: transform of their gradients.
 
     >>> from leakgauge.defenses import SignTransform
     >>> grads = {"0.weight": torch.tensor([[-3.0]]), "1.weight": torch.tensor([[-3.0]])}
@@ -128,10 +128,10 @@ class AdaptedOnLayers:
     """Compares the unchanged layers plainly, and adds the changed ones, compared as adapted.
 
     Where no attack adapts to the transform, the changed layers are left out: the others are known
-    exactly. For each part, the gradients of the other one count as zeros on both sides.
+    exactly. In each part, the gradients of the other part count as zeros on both sides.
 
     Attributes:
-        objective: of an attacker who does not know the defense.
+        objective: objective of an attacker who does not know the defense.
         defended: the transform of some layers.
 
     >>> from leakgauge.defenses import StochasticQuantise
@@ -170,7 +170,7 @@ class AdaptedOnLayers:
 
 @dataclass(frozen=True)
 class _Filled:
-    """An objective of whole gradients, for a part of them; what is missing is 0 on both sides."""
+    """An objective of whole gradients, applied to a part; the rest is 0 on both sides."""
 
     objective: Objective
     whole: Grads

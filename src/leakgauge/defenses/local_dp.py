@@ -12,9 +12,8 @@ from typing import ClassVar
 
 from leakgauge.core.checks import require, require_positive
 from leakgauge.defenses.clip import ClipNorm
-from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.noise import GaussianNoise
-from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.defenses.transform import Chain
 
 
@@ -23,14 +22,14 @@ class LocalDP(DefenseSettings):
     """Clip the update to a norm, and add Gaussian noise to it: Flower's ``LocalDpMod``.
 
     The noise has a standard deviation of sensitivity * sqrt(2 ln(1.25 / delta)) / epsilon, the
-    classical one for a single release with epsilon below 1. The sensitivity is the user's word: of
-    updates clipped to a norm, any two differ by up to twice that norm.
+    classical one for a single release with epsilon below 1. The user chooses the sensitivity: any
+    two updates clipped to a norm differ by up to twice that norm.
 
     Args:
         clip: largest l2 norm of the update.
-        sensitivity: that the noise is made for.
-        epsilon: of one release, above 0.
-        delta: of one release.
+        sensitivity: sensitivity that the noise is made for.
+        epsilon: epsilon of one release, above 0.
+        delta: delta of one release.
 
     References:
         Dwork and Roth, The Algorithmic Foundations of Differential Privacy, 2014, theorem A.1.
@@ -94,9 +93,9 @@ class AdaptiveClipping(DefenseSettings):
 
     Args:
         norm: largest l2 norm of the update in this round.
-        quantile: share of clipped updates at which the norm stays (Flower's
+        quantile: share of clipped updates that keeps the norm constant (Flower's
             ``target_clipped_quantile``).
-        rate: of the norm's moves.
+        rate: learning rate of the norm.
 
     References:
         Andrew et al., Differentially private learning with adaptive clipping, NeurIPS 2021.
@@ -137,7 +136,7 @@ class AdaptiveClipping(DefenseSettings):
         quantile says. In the paper it rises then.
 
         Args:
-            clipped: of each client, 1 where its update was clipped, else 0.
+            clipped: one value per client, 1 where its update was clipped, else 0.
         """
         share = sum(clipped) / len(clipped)
         moved = self.norm * math.exp(-self.rate * (share - self.quantile))

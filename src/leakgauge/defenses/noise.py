@@ -10,9 +10,8 @@ from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
-from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.layers import on_layers
-from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.defenses.transform import Identity, Objective, Transform, drawn
 
 
@@ -22,7 +21,7 @@ class Noise(DefenseSettings):
 
     Args:
         std: standard deviation of the noise on each coordinate.
-        layers: those that change, such as ``first+3``, see ``Layers``; None for all.
+        layers: changed layers, such as ``first+3``, see ``Layers``; None for all.
     """
 
     word: ClassVar[str] = "noise"

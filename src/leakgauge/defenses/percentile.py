@@ -9,8 +9,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import require, require_count, require_positive
 from leakgauge.core.types import Grads
-from leakgauge.defenses.defense import Defense
-from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.transform import Transform, over_rows
 
 
@@ -19,7 +18,7 @@ class PercentilePrivacy(DefenseSettings):
     """Set coordinates below a percentile of the update's sizes to 0, and cut the others.
 
     Args:
-        percentile: of the sizes of all coordinates together, from 0 to 100.
+        percentile: percentile of the sizes of all coordinates, from 0 to 100.
         gamma: largest size of a coordinate, for one step.
         steps: local steps; the update is divided by them before, and multiplied after.
 

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from leakgauge.core.checks import require
 from leakgauge.core.types import Grads
-from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.layers import on_layers
-from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.defenses.transform import Objective, Transform, alike, over_rows
 from leakgauge.gradients.flattening import norms
 
@@ -48,7 +47,7 @@ class PruneTransform(Transform):
     """Sets all but the largest coordinates of each parameter to 0.
 
     Each parameter of each gradient is pruned by itself, as in Lin et al., to whom the paper
-    refers; the paper itself does not specify it. At least one coordinate stays; of equal
+    refers; the paper itself does not specify it. At least one coordinate stays; among equal
     coordinates, as many stay as the rate allows. This stops a static forest, as in the paper; with
     ``whole``, the forest's success depends on the seed.
 
@@ -98,7 +97,7 @@ class Pruned:
 
     A parameter's threshold is its smallest coordinate that was sent. Where 0 was sent, only the
     part of the guess above the threshold counts. Thresholds scale with the norm of the guess, so
-    a guess of the wrong size is judged like one of the right size. A static attack, by contrast,
+    a guess of the wrong size scores like one of the right size. A static attack, by contrast,
     matches the zeros.
 
     Attributes:
@@ -128,7 +127,7 @@ class Pruned:
         return self.objective(left, sent)
 
     def _limits(self, sent: Grads) -> dict[str, Tensor]:
-        """Return the smallest sizes ``[N]`` that were sent; the largest float where none was."""
+        """Return the smallest sizes ``[N]`` that were sent; the largest float if none was."""
 
         def smallest(leaf: Tensor) -> Tensor:
             sizes = torch.where(leaf != 0, leaf.abs(), torch.finfo(leaf.dtype).max)

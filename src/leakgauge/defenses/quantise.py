@@ -9,9 +9,8 @@ from torch import Tensor
 
 from leakgauge.core.checks import require_count
 from leakgauge.core.types import Grads
-from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.layers import on_layers
-from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.defenses.transform import Transform, alike, drawn
 from leakgauge.gradients.flattening import norms
 
@@ -22,8 +21,8 @@ class Quantise(DefenseSettings):
 
     Args:
         levels: above 0; with 1, a coordinate becomes 0 or plus or minus the norm.
-        layers: those that change, such as ``first+3``, in units of their own norm; see ``Layers``.
-            None for all.
+        layers: changed layers, such as ``first+3``, in units of their norm; see ``Layers``. None
+            for all.
     """
 
     word: ClassVar[str] = "quantise"

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
-from leakgauge.defenses.defense import Defense
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.layers import on_layers
-from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.defenses.transform import Objective, Transform, alike
 
 
@@ -20,7 +19,7 @@ class Sign(DefenseSettings):
     """Send only the signs of the update.
 
     Args:
-        layers: those that change, such as ``first+3``, see ``Layers``; None for all.
+        layers: changed layers, such as ``first+3``, see ``Layers``; None for all.
     """
 
     word: ClassVar[str] = "sign"

@@ -10,13 +10,12 @@ from torch import Tensor
 
 from leakgauge.core.checks import require, require_positive
 from leakgauge.core.types import Grads
-from leakgauge.defenses.defense import Defense
-from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.defenses.transform import Transform
 from leakgauge.gradients.flattening import flatten
 
 PASSES = 10_000
-"""Passes over the coordinates, at most: a threshold far above all of them is passed by luck."""
+"""Largest number of passes over the coordinates; only chance passes a threshold far above all."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +24,10 @@ class SVT(DefenseSettings):
 
     Args:
         fraction: share of the coordinates to send.
-        epsilon: of the choice of coordinates.
+        epsilon: epsilon of the choice of coordinates.
         noise: epsilon of each coordinate that is sent (NVFlare's ``noise_var``).
         gamma: largest size of a coordinate.
-        tau: threshold of its size.
+        tau: threshold of a coordinate's size.
 
     References:
         Li et al., Privacy-preserving federated brain tumour segmentation, MLMI 2019; Lyu, Su and
@@ -74,7 +73,7 @@ class SparseVector(Transform):
         require(math.isfinite(self.tau), f"tau of svt is {self.tau}; expected a number")
 
     def __call__(self, grads: Grads, rngs: Sequence[torch.Generator]) -> Grads:
-        """Return what is sent of each gradient."""
+        """Return the sent part of each gradient."""
         flat = flatten(grads)
         rows = [self._row(row, rng) for row, rng in zip(flat, rngs, strict=True)]
         sent = torch.stack(rows) if rows else flat

@@ -15,7 +15,7 @@ BLOCK_BYTES = 2**20
 """Bytes of the rows that are flattened at once; more rows leave the cache."""
 
 Objective = Callable[[Grads, Grads], Tensor]
-"""From gradients of guesses and sent gradients, leaf ``[N, *p]``, to distances ``[N]``."""
+"""Maps gradients of guesses and sent gradients, leaf ``[N, *p]``, to distances ``[N]``."""
 
 
 class Transform(ABC):
@@ -33,7 +33,7 @@ class Transform(ABC):
         """Return N transformed gradients, leaf ``[N, *p]``, as new tensors of the same shapes.
 
         Args:
-            grads: by parameter name.
+            grads: gradients by parameter name.
             rngs: a generator for each of the N rows.
         """
 
@@ -80,20 +80,20 @@ class Transform(ABC):
 
     @property
     def parts(self) -> tuple["Transform", ...]:
-        """The transforms of which it is composed, in order."""
+        """The transforms that it consists of, in order."""
         return (self,)
 
     def adapt(self, objective: Objective) -> Objective | None:
         """Return the objective of an attacker who knows the transform.
 
         Gradient inversion compares the gradient of a guess with the defended gradient. An attacker
-        who knows the transform compares only what it lets through, by a function with a slope.
+        who knows the transform compares only the part that passes, by a differentiable function.
 
         Args:
-            objective: of an attacker who does not know the transform.
+            objective: objective of an attacker who does not know the transform.
 
         Returns:
-            The adapted objective, or None where no attack adapts. Noise needs no change here.
+            The adapted objective, or None if no attack adapts. Noise needs no change here.
         """
         return None
 
@@ -191,9 +191,9 @@ def require_transform(value: object, where: str) -> None:
 
     >>> require_transform(3, "in a chain")
     Traceback (most recent call last):
-    leakgauge.core.checks.InputError: 3 in a chain is no transform; derive its class from Transform
+    leakgauge.core.checks.InputError: 3 in a chain is not a transform; subclass Transform
     """
-    message = f"{value!r} {where} is no transform; derive its class from Transform"
+    message = f"{value!r} {where} is not a transform; subclass Transform"
     require(isinstance(value, Transform), message)
 
 

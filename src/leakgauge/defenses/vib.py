@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.types import Task
-from leakgauge.defenses.defense import Defense
-from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.models.initialisation import initialise
 
 
@@ -75,7 +74,7 @@ class Bottleneck:
 
         Args:
             task: its model is a ``nn.Sequential`` that ends in ``nn.Linear``.
-            shape: of a record, as in ``x [n, *shape]``.
+            shape: shape of a record, as in ``x [n, *shape]``.
             generator: draws the initial weights of the code's two layers.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Makes the audit card of a finished run: reads what the run kept, and computes no figure."""
+"""Makes the audit card of a finished run: copies figures of the run, and computes none."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,29 +9,35 @@ import pydantic
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_text
-from leakgauge.evidence.card_coverage import coverage
 from leakgauge.evidence.card_file import covered_files
 from leakgauge.evidence.card_model import (
-    Answered,
     Card,
+    CardAnswered,
+    CardData,
+    CardPage,
+    CardThreat,
     ControlFigure,
     ControlOf,
-    Data,
     DataOf,
     Decision,
-    Page,
-    Threat,
     Unit,
 )
-from leakgauge.evidence.card_results import baselines, effects, epsilons, figure, results, worst
+from leakgauge.evidence.card_results import (
+    baselines,
+    coverage,
+    effects,
+    epsilons,
+    figure,
+    results,
+    worst,
+)
 from leakgauge.evidence.context import Context
 from leakgauge.evidence.controls import Control, outcome_of, read_controls
 from leakgauge.evidence.gate import GATE_FILE
 from leakgauge.report.utility import useless_models, utilities
 from leakgauge.results.measurements import MEASUREMENTS_FILE, REPORT_FILE, read_measurements
 from leakgauge.results.metrics import Metric, metric_named
-from leakgauge.runs.assessment import Assessment
-from leakgauge.runs.assessment import Threat as RoomThreat
+from leakgauge.runs.assessment import Assessment, Threat
 from leakgauge.runs.audit import AuditRun
 from leakgauge.runs.page import read_audit
 from leakgauge.runs.question import Answer, Question, answering
@@ -54,13 +60,13 @@ LIMITS = (
 def make_card(
     folder: Path, questions: Mapping[str, Question], context: Context, *, redact: bool = False
 ) -> Card:
-    """Return the card of a finished run, without the checksums of its own files.
+    """Return the card of a finished run, without page and seal.
 
     Args:
         folder: the ``--out`` of the run.
-        questions: by name.
-        context: as the user declares it.
-        redact: whether to withhold who or which record is most at risk.
+        questions: questions by name.
+        context: declarations of the user.
+        redact: whether to withhold the user or record most at risk.
 
     Raises:
         InputError: the folder holds a grid, is unfinished or damaged, or its files disagree.
@@ -72,7 +78,7 @@ def make_card(
         versions=dict(audit.description.versions),
         command=audit.description.command,
         context=context,
-        data=Data(
+        data=CardData(
             name=str(audit.description.data.get("name", "")),
             fingerprint=str(audit.description.data.get("fingerprint", "")),
         ),
@@ -86,7 +92,7 @@ def make_card(
         limits=list(LIMITS),
         decision=read_decision(folder),
         files=covered_files(folder),
-        page=Page(name="", sha256=""),
+        page=CardPage(name="", sha256=""),
     )
 
 
@@ -121,18 +127,18 @@ def _answered(
     audit: AuditRun,
     *,
     redact: bool,
-) -> Answered:
+) -> CardAnswered:
     question = answering(key, questions)
     if question is None:
         raise InputError(f"the question {key!r} is not installed; install its package")
     said = _assessed(question, answer, store.folder(key))
     made = results(said.findings, question.metrics)
-    return Answered(
+    return CardAnswered(
         key=key,
         title=question.title,
         data=_data_of(answer.run.data),
         settings=dict(audit.description.settings[key]),
-        threat=Threat(**_threat(said.threat)),
+        threat=CardThreat(**_threat(said.threat)),
         results=made,
         baselines=baselines(said.baselines),
         worst=worst(said.worst, redact=redact),
@@ -147,12 +153,12 @@ def _answered(
 
 
 def _assessed(question: Question, answer: Answer, folder: Path) -> Assessment:
-    if not hasattr(question, "assessment"):  # a package that was written before there were cards
-        return Assessment(RoomThreat(UNKNOWN, (), ()), (), no_worst=UNKNOWN)
+    if not hasattr(question, "assessment"):  # a package without cards
+        return Assessment(Threat(UNKNOWN, (), ()), (), no_worst=UNKNOWN)
     return question.assessment(answer, folder)
 
 
-def _threat(threat: RoomThreat) -> dict[str, Any]:
+def _threat(threat: Threat) -> dict[str, Any]:
     several = {name: list(getattr(threat, name)) for name in ("knows", "does", "lacks")}
     return {"goal": threat.goal, **several, "nist": list(threat.nist), "edpb": list(threat.edpb)}
 
@@ -204,23 +210,23 @@ def _control(one: Control, questions: Mapping[str, Question]) -> ControlOf:
                 chance=each.figure.chance,
                 passed=each.passed,
             )
-            for each in one.judged
+            for each in one.outcomes
         ],
     )
 
 
 class _Gate(pydantic.BaseModel):
-    """What ``gate.json`` holds; other keys are not of interest here."""
+    """The keys of ``gate.json`` that a card needs."""
 
     decision: str
     rules: Sequence[dict[str, Any]] = ()
 
 
 def read_decision(folder: Path) -> Decision:
-    """Return what the gate of a run decided, from ``gate.json`` where the folder has one.
+    """Return the decision of a run's gate from ``gate.json``, if the folder has one.
 
     Raises:
-        InputError: the file is not one that a gate wrote.
+        InputError: a gate did not write the file.
     """
     path = folder / GATE_FILE
     if not path.is_file():

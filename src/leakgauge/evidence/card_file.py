@@ -1,30 +1,38 @@
 """The files of a card: JSON with a seal, a Markdown page, and the checksums of the run's files."""
 
+import functools
 import hashlib
 import json
+import re
 from pathlib import Path
+from typing import Any
 
+import jinja2
+import pydantic
+
+from leakgauge.core.checks import require
 from leakgauge.core.files import checksum_of, write_text
-from leakgauge.evidence.card_model import Card, Page
-from leakgauge.evidence.card_page import card_page
+from leakgauge.evidence.card_model import Card, CardFigure, CardPage
+from leakgauge.evidence.context import Context
 from leakgauge.evidence.gate import GATE_FILE
+from leakgauge.report.wording import number, short
 from leakgauge.results.measurements import MEASUREMENTS_FILE, REPORT_FILE, RUN_FILE
 from leakgauge.runs.audit import REFUSED_FILE
 
 CARD_FILE, PAGE_FILE = "audit-card.json", "audit-card.md"
 CELLS = "cells"
-BESIDE = (RUN_FILE, MEASUREMENTS_FILE, REPORT_FILE, REFUSED_FILE, "controls.yaml", GATE_FILE)
-"""Files of a run that a card vouches for, beside all files of its cells; times are none."""
+FILES = (RUN_FILE, MEASUREMENTS_FILE, REPORT_FILE, REFUSED_FILE, "controls.yaml", GATE_FILE)
+"""Files of a run that a card covers, in addition to the files of its cells; not its times."""
 
 
 def covered_files(folder: Path) -> dict[str, str]:
-    """Return the SHA-256, in hex, of each file that a card vouches for, by its path in the folder.
+    """Return the SHA-256, in hex, of each file that a card covers, by its path in the folder.
 
     Raises:
         InputError: a file cannot be read.
     """
     cells = (path for path in sorted((folder / CELLS).rglob("*")) if path.is_file())
-    paths = [*(folder / name for name in BESIDE if (folder / name).is_file()), *cells]
+    paths = [*(folder / name for name in FILES if (folder / name).is_file()), *cells]
     return {path.relative_to(folder).as_posix(): checksum_of(path) for path in paths}
 
 
@@ -32,11 +40,11 @@ def write_card(card: Card, folder: Path) -> tuple[Path, Path]:
     """Write a card as JSON and as a page, with the page's checksum and the seal; return both paths.
 
     Args:
-        card: of ``make_card``.
-        folder: for both files.
+        card: result of ``make_card``.
+        folder: folder of both files.
     """
     page = card_page(card)
-    named = Page(name=PAGE_FILE, sha256=_sha256(page))
+    named = CardPage(name=PAGE_FILE, sha256=_sha256(page))
     sealed = sealed_card(card.model_copy(update={"page": named}))
     paths = folder / CARD_FILE, folder / PAGE_FILE
     write_text(paths[0], card_text(sealed))
@@ -58,3 +66,112 @@ def card_text(card: Card) -> str:
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+TEMPLATE = "audit-card.md.j2"
+LARGE = 1000.0
+_SPECIAL = re.compile(r"([|\[\]*])")
+
+
+def card_page(card: Card) -> str:
+    """Return the card as Markdown: tables and short sentences, and no raw HTML."""
+    declared = [(_title(name), getattr(card.context, name)) for name in Context.model_fields]
+    text = _environment().get_template(TEMPLATE).render(card=card, declared=declared)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("leakgauge.evidence", "."),
+        autoescape=False,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_escaped,
+    )
+    made.filters |= {"value": _value, "interval": _interval, "cell": _cell, "title": _title}
+    return made
+
+
+def _escaped(value: Any) -> str:
+    """Return text in one line that cannot end a table's cell, make a link, or be HTML.
+
+    >>> _escaped("a|b <i>")
+    'a\\\\|b &lt;i>'
+    """
+    text = " ".join(str(value).split()).replace("\\", "\\\\").replace("<", "&lt;")
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def _value(one: float | None) -> str:
+    """Return a figure with three decimals; a large one with three digits."""
+    if one is None:
+        return "none"
+    return short(one) if abs(one) >= LARGE else number(one)
+
+
+def _interval(one: CardFigure | None) -> str:
+    if one is None:
+        return "none"
+    high = "no upper end" if one.high is None else _value(one.high)
+    return f"{_value(one.low)} to {high}"
+
+
+def _cell(one: CardFigure | None) -> str:
+    """Return a figure with its interval for a table's cell."""
+    return "not played" if one is None else f"{_value(one.value)} ({_interval(one)})"
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+def verify(card: Path, folder: Path) -> list[str]:
+    """Return one line for each difference between a card and a run; empty if all match.
+
+    Args:
+        card: the JSON file. Its page is checked if it is in the same folder.
+        folder: folder of the run.
+
+    Raises:
+        InputError: the file or the folder does not exist.
+    """
+    require(card.is_file(), f"no such card: {str(card)!r}; expected an audit-card.json")
+    require(folder.is_dir(), f"no such folder: {str(folder)!r}; expected the --out of a run")
+    try:
+        content = card.read_bytes()
+        read = Card.model_validate_json(content)
+    except pydantic.ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"])) or "the file"
+        return [f"{card.name}: does not fit its schema ({where}: {problem['msg']})"]
+    return [*_own(card, read, content), *_page(card, read), *_files(read, folder)]
+
+
+def _own(path: Path, card: Card, content: bytes) -> list[str]:
+    if sealed_card(card).seal != card.seal:
+        return [f"{path.name}: was changed: its content does not match its seal"]
+    if card_text(card).encode() != content:
+        return [f"{path.name}: was changed: it is not written as leakgauge writes it"]
+    return []
+
+
+def _page(path: Path, card: Card) -> list[str]:
+    page = path.with_name(card.page.name)
+    if not page.is_file() or checksum_of(page) == card.page.sha256:
+        return []
+    return [f"{page.name}: was changed since the card was made"]
+
+
+def _files(card: Card, folder: Path) -> list[str]:
+    found = covered_files(folder)
+    lines = []
+    for name in dict.fromkeys([*card.files, *found]):
+        if name not in found:
+            lines.append(f"{name}: is missing from the run")
+        elif name not in card.files:
+            lines.append(f"{name}: is in the run and not in the card")
+        elif card.files[name] != found[name]:
+            lines.append(f"{name}: was changed since the card was made")
+    return lines

@@ -1,5 +1,7 @@
 """The parts of an audit card. The JSON Schema in this folder is made of these classes."""
 
+import json
+import re
 from typing import Any, Literal
 
 import pydantic
@@ -15,13 +17,13 @@ Status = Literal[
 ]
 
 
-class Part(pydantic.BaseModel):
+class CardPart(pydantic.BaseModel):
     """A part of a card: frozen, without unknown keys or infinite numbers."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Figure(Part):
+class CardFigure(CardPart):
     """A figure with its interval."""
 
     value: float
@@ -34,7 +36,7 @@ class Figure(Part):
     )
 
 
-class Threat(Part):
+class CardThreat(CardPart):
     """The adversary of a question."""
 
     goal: str
@@ -45,7 +47,7 @@ class Threat(Part):
     edpb: list[str] = pydantic.Field(description="EDPB Opinion 28/2024, as commonly mapped")
 
 
-class Result(Part):
+class CardResult(CardPart):
     """The figure of one test."""
 
     ask: str
@@ -55,7 +57,7 @@ class Result(Part):
     adversary: str
     metric: str
     title: str = pydantic.Field(description="of the metric, with its unit")
-    figure: Figure
+    figure: CardFigure
     chance: float = pydantic.Field(description="the figure where nothing leaks")
     verdict: str
     level: str
@@ -66,17 +68,19 @@ class Result(Part):
     no_smallest_detectable: str = pydantic.Field(default="", description="why there is none")
 
 
-class Baseline(Part):
+class CardBaseline(CardPart):
     """What is known without the attack."""
 
     ask: str
     name: str
     title: str
     value: float
-    figure: Figure | None = pydantic.Field(description="null: no interval, the value is computed")
+    figure: CardFigure | None = pydantic.Field(
+        description="null: no interval, the value is computed"
+    )
 
 
-class Worst(Part):
+class CardWorst(CardPart):
     """The user or record with the largest figure."""
 
     unit: Literal["user", "record"]
@@ -84,10 +88,10 @@ class Worst(Part):
     title: str
     value: float
     test: str
-    figure: Figure | None = pydantic.Field(description="null: one record has no interval")
+    figure: CardFigure | None = pydantic.Field(description="null: one record has no interval")
 
 
-class Epsilon(Part):
+class CardEpsilon(CardPart):
     """An epsilon that a mechanism claims, beside what was measured."""
 
     defense: str
@@ -96,21 +100,21 @@ class Epsilon(Part):
     claimed: float | None = pydantic.Field(description="null: infinite, or not computed")
     delta: float
     note: str
-    measured: Figure | None
+    measured: CardFigure | None
     outcome: str
 
 
-class Effect(Part):
+class Effect(CardPart):
     """A defense against an adversary that does not know it, and one that does."""
 
     ask: str
     defense: str
     title: str
-    static: Figure | None
-    adaptive: Figure | None
+    static: CardFigure | None
+    adaptive: CardFigure | None
 
 
-class DataOf(Part):
+class DataOf(CardPart):
     """The data of one question, in numbers; never a record."""
 
     records: int | None
@@ -120,19 +124,19 @@ class DataOf(Part):
     parts: dict[str, int] = pydantic.Field(description="sizes of the parts of the split")
 
 
-class Answered(Part):
+class CardAnswered(CardPart):
     """One answered question."""
 
     key: str
     title: str
     data: DataOf
     settings: dict[str, Any]
-    threat: Threat
-    results: list[Result]
-    baselines: list[Baseline]
-    worst: list[Worst]
+    threat: CardThreat
+    results: list[CardResult]
+    baselines: list[CardBaseline]
+    worst: list[CardWorst]
     no_worst: str
-    epsilons: list[Epsilon]
+    epsilons: list[CardEpsilon]
     defenses: list[Effect]
     limits: list[str]
     notes: list[str]
@@ -140,7 +144,7 @@ class Answered(Part):
     missing: list[str]
 
 
-class Covered(Part):
+class Covered(CardPart):
     """Whether a question was asked, and if not, why."""
 
     ask: str
@@ -149,18 +153,18 @@ class Covered(Part):
     reason: str
 
 
-class ControlFigure(Part):
+class ControlFigure(CardPart):
     """The figure of a control."""
 
     ask: str
     adversary: str
     title: str
-    figure: Figure
+    figure: CardFigure
     chance: float
     passed: bool
 
 
-class ControlOf(Part):
+class ControlOf(CardPart):
     """A placebo or a planted leak."""
 
     key: str
@@ -172,7 +176,7 @@ class ControlOf(Part):
     figures: list[ControlFigure]
 
 
-class Rule(Part):
+class CardRule(CardPart):
     """One rule of the gate."""
 
     rule: str
@@ -180,35 +184,35 @@ class Rule(Part):
     figures: list[Any]
 
 
-class Decision(Part):
+class Decision(CardPart):
     """What the gate of the run decided."""
 
     decision: Literal["pass", "fail", "undecided", "no rule was given"]
-    rules: list[Rule]
+    rules: list[CardRule]
 
 
-class Data(Part):
+class CardData(CardPart):
     """Which data; never a record."""
 
     name: str
     fingerprint: str
 
 
-class Unit(Part):
+class Unit(CardPart):
     """The unit of privacy of the splits and figures."""
 
     unit: Literal["user", "record"]
     why: str
 
 
-class Page(Part):
+class CardPage(CardPart):
     """The Markdown page that was written with the card."""
 
     name: str
     sha256: str
 
 
-class Card(Part):
+class Card(CardPart):
     """An audit card of leakgauge: what was tested, on what, with which outcome, and what not."""
 
     schema_version: Literal["1.0"] = SCHEMA_VERSION
@@ -216,21 +220,26 @@ class Card(Part):
     versions: dict[str, str]
     command: str
     context: Context = pydantic.Field(description="declared by the user, never inferred")
-    data: Data
+    data: CardData
     unit_of_privacy: Unit
     coverage: list[Covered]
-    questions: list[Answered]
+    questions: list[CardAnswered]
     controls: list[ControlOf] = pydantic.Field(description="empty: none were run")
     limits: list[str]
     decision: Decision
     files: dict[str, str] = pydantic.Field(description="SHA-256 of each file of the run")
-    page: Page
+    page: CardPage
 
 
 def card_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a card."""
+    """Return the JSON Schema of a card; its definitions have the names of the classes without Card.
+
+    ``verify`` reads cards that other machines wrote, and the schema is published, so a card has
+    separate models: the dataclasses of ``runs/assessment.py`` hold whole measurements.
+    """
+    schema = json.dumps(Card.model_json_schema())
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": SCHEMA_ID,
-        **Card.model_json_schema(),
+        **json.loads(re.sub(r'(?<=["/])Card(?=[A-Z]\w*")', "", schema)),
     }

@@ -1,19 +1,30 @@
-"""From what a room says of its answer to the rows of a card."""
+"""Makes the rows of a card from the assessments of the rooms."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
-from leakgauge.evidence.card_model import Baseline, Effect, Epsilon, Figure, Result, Worst
+from leakgauge.evidence.card_model import (
+    CardBaseline,
+    CardEpsilon,
+    CardFigure,
+    CardResult,
+    CardWorst,
+    Covered,
+    Effect,
+)
 from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.metrics import Metric, metric_named
 from leakgauge.runs import assessment as room
+from leakgauge.runs.audit import UNFINISHED, AuditRun
+from leakgauge.runs.question import Question, answering
 
 WITHHELD = "withheld"
 
 
-def figure(one: Estimate, *, open_end: bool = False) -> Figure:
+def figure(one: Estimate, *, open_end: bool = False) -> CardFigure:
     """Return an estimate as a card writes it; without an upper end, ``high`` is None."""
-    return Figure(
+    return CardFigure(
         value=one.value,
         low=one.low,
         high=None if open_end else one.high,
@@ -23,10 +34,10 @@ def figure(one: Estimate, *, open_end: bool = False) -> Figure:
     )
 
 
-def results(findings: Sequence[room.Finding], metrics: Mapping[str, Metric]) -> list[Result]:
+def results(findings: Sequence[room.Finding], metrics: Mapping[str, Metric]) -> list[CardResult]:
     """Return one row for each test."""
     return [
-        Result(
+        CardResult(
             ask=one.figure.game,
             secret=one.figure.secret,
             defense=one.figure.defense,
@@ -46,10 +57,10 @@ def results(findings: Sequence[room.Finding], metrics: Mapping[str, Metric]) -> 
     ]
 
 
-def baselines(given: Sequence[room.Baseline]) -> list[Baseline]:
+def baselines(given: Sequence[room.Baseline]) -> list[CardBaseline]:
     """Return one row for each baseline."""
     return [
-        Baseline(
+        CardBaseline(
             ask=one.ask,
             name=one.name,
             title=one.metric,
@@ -60,10 +71,10 @@ def baselines(given: Sequence[room.Baseline]) -> list[Baseline]:
     ]
 
 
-def worst(given: Sequence[room.Worst], *, redact: bool) -> list[Worst]:
-    """Return the users or records most at risk; redacted, without who or which they are."""
+def worst(given: Sequence[room.Worst], *, redact: bool) -> list[CardWorst]:
+    """Return the users or records most at risk; redacted, without their names."""
     return [
-        Worst(
+        CardWorst(
             unit="user" if one.unit == "user" else "record",
             label=WITHHELD if redact else one.label,
             title=one.metric,
@@ -75,10 +86,10 @@ def worst(given: Sequence[room.Worst], *, redact: bool) -> list[Worst]:
     ]
 
 
-def epsilons(given: Sequence[room.Promised]) -> list[Epsilon]:
+def epsilons(given: Sequence[room.Promised]) -> list[CardEpsilon]:
     """Return one row for each claimed epsilon."""
     return [
-        Epsilon(
+        CardEpsilon(
             defense=one.defense,
             event=one.event,
             neighbours=one.relation,
@@ -92,12 +103,12 @@ def epsilons(given: Sequence[room.Promised]) -> list[Epsilon]:
     ]
 
 
-def effects(rows: Sequence[Result]) -> list[Effect]:
+def effects(rows: Sequence[CardResult]) -> list[Effect]:
     """Return each defense with its static and adaptive figure, undefended first.
 
-    Of several tests that an answer stands on, the largest figure counts. Without a defense there is
-    nothing to adapt to, and its figure is the static one. Empty where no defense was played beside
-    an undefended training.
+    Among several tests that an answer stands on, the largest figure counts. Without a defense only
+    the static figure exists. The result is empty unless the run has a defense and an undefended
+    training.
     """
     leading = [one for one in rows if one.leads]
     found = []
@@ -110,7 +121,7 @@ def effects(rows: Sequence[Result]) -> list[Effect]:
     return found
 
 
-def _effect(ask: str, defense: str, rows: Sequence[Result]) -> Effect:
+def _effect(ask: str, defense: str, rows: Sequence[CardResult]) -> Effect:
     own = [one for one in rows if one.defense == defense]
     adaptive = [one for one in own if one.knowledge == "adaptive"]
     static = [one for one in own if one.knowledge != "adaptive"]
@@ -123,5 +134,89 @@ def _effect(ask: str, defense: str, rows: Sequence[Result]) -> Effect:
     )
 
 
-def _largest(rows: Sequence[Result]) -> Figure | None:
+def _largest(rows: Sequence[CardResult]) -> CardFigure | None:
     return max((one.figure for one in rows), key=lambda one: one.value, default=None)
+
+
+NO_TEST = "leakgauge has no test of it"
+OUT_OF_SCOPE = {
+    "exfiltration": "records that leave by another way than the training",
+    "regurgitation": "a model that prints its training data",
+    "model extraction": "a copy of the model from its answers",
+}
+"""Attacks that auditors ask about and leakgauge does not run."""
+
+
+def coverage(audit: AuditRun, questions: Mapping[str, Question]) -> list[Covered]:
+    """Return one line for each question, and for each attack out of scope."""
+    lines = [
+        _covered(audit, word, about, keys)
+        for name, question in questions.items()
+        for keys in [[key for key in audit.description.cells if _name(key, questions) == name]]
+        for word, about in question.asks.items()
+    ]
+    return [
+        *lines,
+        *(
+            Covered(ask=word, about=about, status="out of scope", reason=NO_TEST)
+            for word, about in OUT_OF_SCOPE.items()
+        ),
+    ]
+
+
+def _name(key: str, questions: Mapping[str, Question]) -> str:
+    question = answering(key, questions)
+    if question is None or key in questions:
+        return key
+    return key.rpartition("-")[0]
+
+
+def _covered(audit: AuditRun, word: str, about: str, keys: Sequence[str]) -> Covered:
+    asked = [key for key in keys if word in _words(audit, key)]
+    if not asked:
+        return _not_asked(audit, word, about)
+    answered = [key for key in asked if key in audit.answers]
+    if not answered:
+        reason = audit.refused[asked[0]]
+        status = "not finished" if reason == UNFINISHED else "refused"
+        return Covered(ask=word, about=about, status=status, reason=reason)  # type: ignore[arg-type]
+    own, rest = _missing(audit, answered, word)
+    if own:
+        return Covered(ask=word, about=about, status="refused", reason=own[0])
+    left = [*rest, *(f"{key}: {audit.refused[key]}" for key in asked if key not in answered)]
+    if left:
+        return Covered(ask=word, about=about, status="executed in part", reason="; ".join(left))
+    return Covered(ask=word, about=about, status="executed", reason="")
+
+
+def _words(audit: AuditRun, key: str) -> Sequence[str]:
+    asked = audit.description.settings.get(key, {}).get("ask") or key
+    return [asked] if isinstance(asked, str) else list(asked)
+
+
+def _missing(
+    audit: AuditRun, keys: Sequence[str], word: str
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the missing parts: this word as a whole, and other parts."""
+    texts = [text for key in keys for text in audit.answers[key].missing]
+    own = [text.removeprefix(f"{word}: ") for text in texts if text.startswith(f"{word}: ")]
+    others = {one for key in keys for one in _words(audit, key)}
+    rest = [text for text in texts if text.partition(": ")[0] not in others]
+    return own, rest
+
+
+def _not_asked(audit: AuditRun, word: str, about: str) -> Covered:
+    reasons = dict(_refusals(audit.description.notes))
+    if word in reasons:
+        reason = f"the data do not allow it: {reasons[word]}"
+        return Covered(ask=word, about=about, status="out of scope", reason=reason)
+    reason = f"leakgauge audit asks it with --ask {word}"
+    return Covered(ask=word, about=about, status="not asked", reason=reason)
+
+
+def _refusals(notes: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the words that the data did not allow, with the reasons."""
+    for note in notes:
+        found = re.match(r"`([^`]+)`: (.*)", note, re.DOTALL)
+        if found:
+            yield found[1], found[2]

@@ -1,36 +1,36 @@
-"""The cases of a run: what one question measured under one defense, with what was judged of it."""
+"""The cases of a run: the figures of a question under one defense, and failed rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leakgauge.evidence.counted import counted
-from leakgauge.evidence.gate import PASS, Broken, Gate, Judged
-from leakgauge.evidence.parts import Part, Parts
+from leakgauge.evidence.gate import PASS, BrokenPromise, FigureOutcome, Gate
+from leakgauge.evidence.parts import RunPart, RunParts
 from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.results.measurements import Measurement
 
 
 @dataclass(frozen=True)
 class Case:
-    """What one question measured under one defense.
+    """The figures of one question under one defense.
 
     Attributes:
-        part: that it belongs to.
+        part: question or cell of the case.
         ask: the word of ``--ask``.
-        secret: what nobody should learn.
+        secret: name of the secret.
         defense: ``"none"`` without one.
-        figures: that stand for it, of the metrics in tables.
-        failed: by rule, the figures that do not pass.
+        figures: headline figures of the metrics in tables.
+        failed: figures that do not pass, each with its rule.
         broken: promises that do not hold.
     """
 
-    part: Part
+    part: RunPart
     ask: str
     secret: str
     defense: str
     figures: Sequence[Measurement]
-    failed: Sequence[tuple[str, Judged]]
-    broken: Sequence[Broken]
+    failed: Sequence[tuple[str, FigureOutcome]]
+    broken: Sequence[BrokenPromise]
 
     @property
     def name(self) -> str:
@@ -38,18 +38,18 @@ class Case:
         return name_of(self.ask, self.secret, self.defense, "", self.part.cell)
 
 
-def cases_of(run: Parts, gate: Gate) -> list[Case]:
+def cases_of(run: RunParts, gate: Gate) -> list[Case]:
     """Return the cases of all parts, in the order of their figures."""
     return [case for part in run.parts for case in _of_part(part, gate)]
 
 
-def unmatched(gate: Gate) -> list[tuple[str, Judged]]:
-    """Return by rule what was not measured, which belongs to no case."""
+def unmatched(gate: Gate) -> list[tuple[str, FigureOutcome]]:
+    """Return figures that were not measured, each with its rule; they belong to no case."""
     return [(rule.rule, one) for rule in gate.rules for one in rule.figures if not one.ask]
 
 
 def name_of(ask: str, secret: str, defense: str, knowledge: str = "", cell: str = "") -> str:
-    """Return the name of what was measured, in a few words.
+    """Return a name for a measurement, in a few words.
 
     >>> name_of("property", "sex", "prune:rate=0.9", "adaptive")
     'property of sex, prune:rate=0.9, adaptive'
@@ -58,12 +58,12 @@ def name_of(ask: str, secret: str, defense: str, knowledge: str = "", cell: str 
     """
     about = f"{ask} of {secret}" if secret else ask
     undefended = defense == UNDEFENDED
-    told = ["no defense"] if undefended else [word for word in (defense, knowledge) if word]
-    name = ", ".join([about, *told])
+    words = ["no defense"] if undefended else [word for word in (defense, knowledge) if word]
+    name = ", ".join([about, *words])
     return f"{name} ({cell})" if cell else name
 
 
-def _of_part(part: Part, gate: Gate) -> list[Case]:
+def _of_part(part: RunPart, gate: Gate) -> list[Case]:
     figures = [
         one
         for name, metric in part.question.metrics.items()

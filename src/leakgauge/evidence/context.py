@@ -1,4 +1,4 @@
-"""What the user declares of a release. Nothing here is ever inferred from data or a run."""
+"""The user's declarations about a release, never inferred from data or a run."""
 
 from datetime import date
 from pathlib import Path
@@ -49,13 +49,13 @@ class Context(pydantic.BaseModel):
 
 
 def read_context(path: Path | None) -> Context:
-    """Return what a YAML file declares; what is missing is not declared.
+    """Return the declarations of a YAML file; missing keys are not declared.
 
     Args:
-        path: of the file; None declares nothing.
+        path: the file; None declares nothing.
 
     Raises:
-        InputError: the file cannot be read, a key is unknown, or a value is no text.
+        InputError: the file cannot be read, a key is unknown, or a value is not text.
     """
     if path is None:
         return Context()
@@ -65,7 +65,7 @@ def read_context(path: Path | None) -> Context:
         raise InputError(f"--context {str(path)!r} cannot be read ({error})") from error
     except yaml.YAMLError as error:
         raise InputError(
-            f"--context {str(path)!r} is no YAML ({' '.join(str(error).split())})"
+            f"--context {str(path)!r} is not YAML ({' '.join(str(error).split())})"
         ) from error
     require(
         isinstance(values, dict),
@@ -82,7 +82,7 @@ def read_context(path: Path | None) -> Context:
 
 
 def _text(name: str, value: Any, path: Path) -> str:
-    """A value as text; a list becomes one line, and an empty value is not declared."""
+    """Return a value as text; a list becomes one line, an empty value is not declared."""
     if value is None or value in ("", []):
         return NOT_DECLARED
     if isinstance(value, list):

@@ -1,8 +1,8 @@
-"""Runs the controls of an audit, keeps them beside its cells, and judges them.
+"""Runs the controls of an audit, keeps them next to its cells, and evaluates them.
 
-A placebo has nothing to learn: a sound test stays at chance. A planted leak lies open: a test that
-works finds it. A control is a cell of its own, ``cells/NAME-placebo``; ``controls.yaml`` lists them
-all, with what was changed or why one does not exist. Figures of the audit do not depend on them.
+A placebo has no leak: a sound test stays at chance. A planted leak is obvious: a test that works
+finds it. A control is a separate cell, ``cells/NAME-placebo``; ``controls.yaml`` lists all of them,
+with the change or the reason why one does not exist. Figures of the audit do not depend on them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +13,7 @@ from typing import Any, Literal
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_yaml, write_yaml
 from leakgauge.core.versions import versions
+from leakgauge.report.facts import plain_interval
 from leakgauge.results.measurements import Measurement
 from leakgauge.runs.assessment import Controls, Variant
 from leakgauge.runs.audit import AuditQuestion
@@ -31,7 +32,7 @@ UNFINISHED = "it was asked for and is not finished; repeat the command of the ru
 
 
 @dataclass(frozen=True)
-class Judged:
+class ControlOutcome:
     """The figure of a control.
 
     Attributes:
@@ -52,21 +53,21 @@ class Control:
     Attributes:
         question: the key of the question's answer.
         kind: ``"placebo"`` or ``"planted"``.
-        changed: what was changed; empty where there is no control.
-        judged: its figures; empty where there is no control.
-        reason: why there is none.
+        changed: description of the change; empty without a control.
+        outcomes: its figures; empty without a control.
+        reason: reason why the control does not exist.
     """
 
     question: str
     kind: Kind
     changed: str = ""
-    judged: tuple[Judged, ...] = ()
+    outcomes: tuple[ControlOutcome, ...] = ()
     reason: str = ""
 
     @property
     def passed(self) -> bool | None:
-        """Whether all figures are as they must be; None where there is no control."""
-        return all(one.passed for one in self.judged) if self.judged else None
+        """Whether all figures are as expected; None without a control."""
+        return all(one.passed for one in self.outcomes) if self.outcomes else None
 
 
 def run_controls(
@@ -75,23 +76,23 @@ def run_controls(
     """Run the controls of every question; finished ones are read back from the folder.
 
     Args:
-        folder: of the audit, which is claimed.
-        prepared: its questions.
-        progress: gets what is done.
+        folder: folder of the audit, locked by the caller.
+        prepared: questions of the audit.
+        progress: receives progress.
         workers: as for ``Question.run``.
 
     Raises:
-        KeyboardInterrupt: the user stopped it; what is finished is kept.
+        KeyboardInterrupt: the user stopped it; finished controls are kept.
     """
     store, listed, found = Store(folder), _listed(folder), []
-    for name in prepared:  # what a kill leaves says of itself that it is not all
+    for name in prepared:  # a killed run leaves controls marked as unfinished
         unfinished: dict[str, dict[str, str]] = {kind: {"reason": UNFINISHED} for kind in KINDS}
         listed[name] = unfinished | listed.get(name, {})
     write_yaml(folder / CONTROLS_FILE, listed)
     for name, one in prepared.items():
         made = _controls_of(one)
         for kind in KINDS:
-            control, entry = _played(store, name, kind, getattr(made, kind), one, progress, workers)
+            control, entry = _run(store, name, kind, getattr(made, kind), one, progress, workers)
             found.append(control)
             listed[name][kind] = entry
             write_yaml(folder / CONTROLS_FILE, listed)
@@ -101,10 +102,10 @@ def run_controls(
 def read_controls(
     folder: Path, description: Description, questions: Mapping[str, Question]
 ) -> list[Control]:
-    """Return the controls that a folder holds; none where they were not asked for.
+    """Return the controls of a folder; none if they were not requested.
 
     Raises:
-        InputError: a cell is damaged, or is of another run.
+        InputError: a cell is damaged, or belongs to another run.
     """
     store, found = Store(folder), []
     for name, entries in _listed(folder).items():
@@ -135,7 +136,7 @@ def failures(controls: Sequence[Control]) -> list[str]:
         "sound placebos does so; repeat with another --seed. If it fails again, do not trust "
         "the figures of {name!r}",
         "planted": "the planted leak of {name!r} was not found ({figures}); with these settings "
-        "the test is too weak to see a leak that lies open: use more trials or rounds",
+        "the test is too weak to see an obvious leak: use more trials or rounds",
     }
     return [
         says[one.kind].format(name=one.question, figures=figures_of(one))
@@ -171,14 +172,13 @@ def plain_control(control: Control) -> dict[str, Any]:
                 "ask": one.figure.game,
                 "adversary": one.figure.adversary,
                 "metric": one.figure.metric,
-                "value": one.figure.estimate.value,
-                "low": one.figure.estimate.low,
-                "high": None if one.open_end else one.figure.estimate.high,
+                **plain_interval(one.figure.estimate),
+                **({"high": None} if one.open_end else {}),
                 "n": one.figure.estimate.n,
                 "chance": one.figure.chance,
                 "passed": one.passed,
             }
-            for one in control.judged
+            for one in control.outcomes
         ],
     }
 
@@ -190,13 +190,13 @@ def figures_of(control: Control) -> str:
         f"{one.figure.estimate.low:.3f} to "
         f"{'no upper end' if one.open_end else format(one.figure.estimate.high, '.3f')}, chance "
         f"{one.figure.chance:.3f}"
-        for one in control.judged
+        for one in control.outcomes
     )
 
 
 def _controls_of(one: AuditQuestion) -> Controls:
     make: Callable[[Any], Controls] | None = getattr(one.question, "controls", None)
-    if make is None:  # a package's question that was written before there were controls
+    if make is None:  # a package's question without controls
         return Controls(UNKNOWN, UNKNOWN)
     try:
         return make(one.prepared)
@@ -204,7 +204,7 @@ def _controls_of(one: AuditQuestion) -> Controls:
         return Controls(str(error), str(error))
 
 
-def _played(
+def _run(
     store: Store,
     name: str,
     kind: Kind,
@@ -213,7 +213,7 @@ def _played(
     progress: Progress,
     workers: int | None,
 ) -> tuple[Control, dict[str, str]]:
-    """A control, and what ``controls.yaml`` says of it."""
+    """Run a control; return it and its entry of ``controls.yaml``."""
     if isinstance(variant, str):
         return Control(name, kind, reason=variant), {"reason": variant}
     key, identity = cell_of(name, kind), _identity(name, kind, variant, one)
@@ -231,8 +231,8 @@ def _played(
     except InputError as error:
         reason = f"refused: {error}"
         return Control(name, kind, reason=reason), {"reason": reason}
-    judged = _judged(one.question, kind, answer, store.folder(key))
-    return Control(name, kind, variant.changed, judged), {"changed": variant.changed}
+    outcomes = _outcomes(one.question, kind, answer, store.folder(key))
+    return Control(name, kind, variant.changed, outcomes), {"changed": variant.changed}
 
 
 def _read(
@@ -252,15 +252,17 @@ def _read(
         f"{str(store.folder(key))!r} belongs to another run; repeat the command of the run with "
         "--controls to make it anew",
     )
-    judged = _judged(question, kind, answer, store.folder(key))
-    return Control(name, kind, entry["changed"], judged)
+    outcomes = _outcomes(question, kind, answer, store.folder(key))
+    return Control(name, kind, entry["changed"], outcomes)
 
 
-def _judged(question: Question, kind: Kind, answer: Any, folder: Path) -> tuple[Judged, ...]:
-    """The figures that the answer stands on; the room says whether one is below chance."""
+def _outcomes(
+    question: Question, kind: Kind, answer: Any, folder: Path
+) -> tuple[ControlOutcome, ...]:
+    """Return the figures that the answer stands on; the room finds those below chance."""
     found = question.assessment(answer, folder).findings
     return tuple(
-        Judged(
+        ControlOutcome(
             one.figure,
             one.figure.estimate.low > one.figure.chance
             if kind == "planted"

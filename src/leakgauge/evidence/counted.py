@@ -1,4 +1,4 @@
-"""The figures of a run that a rule judges, and the smallest leak that each could have shown."""
+"""The figures of a run that rules check, and the smallest leak that each can detect."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -15,16 +15,16 @@ OVER_ALL_ROUNDS = (CHOSEN, ACCUMULATED)
 
 
 def counted(measurements: Sequence[Measurement], name: str, metric: Metric) -> list[Measurement]:
-    """Return the figures of a metric that stand for a run, under every defense.
+    """Return the headline figures of a metric, under every defense.
 
-    Of each game, secret and defense: the adversary that knows the defense, where one was played;
-    the figure over all rounds of the adversary that shadow data favour, and of those that shadow
-    data did not compare. A metric without a figure over all rounds counts in each of them; one of
-    the model counts in its last.
+    For each game, secret and defense, take the adversary that knows the defense, if one was run,
+    and the figure over all rounds of the adversary that shadow data favour, and of those that
+    shadow data did not compare. A metric without a figure over all rounds counts in each of them;
+    one of the model counts in its last.
 
     Args:
-        measurements: of one question.
-        name: of the metric.
+        measurements: measurements of one question.
+        name: name of the metric.
         metric: its traits.
     """
     found = []
@@ -37,12 +37,12 @@ def counted(measurements: Sequence[Measurement], name: str, metric: Metric) -> l
 def protected(figures: Sequence[Measurement], measurements: Sequence[Measurement]) -> list[
     Measurement
 ]:  # fmt: skip
-    """Return the figures of the training that is protected: without any defense where none is.
+    """Return the figures of the defended training; all figures if no defense was run.
 
-    The training without a defense is played beside each defense, as a yardstick.
+    The undefended training of a run with a defense is only a yardstick.
 
     Args:
-        figures: as ``counted`` returns them.
+        figures: result of ``counted``.
         measurements: all of the question.
     """
     defended = {_test(one)[:2] for one in measurements if one.defense != UNDEFENDED}
@@ -55,7 +55,7 @@ def smallest_visible(
     """Return the smallest leak that a test of this size sees with 80 % power.
 
     An advantage is never below 0, which cuts its interval; the success rate that it is computed
-    from tells the size of the test. Another interval that ends at a bound of its metric is taken
+    from shows the size of the test. Another interval that ends at a bound of its metric is taken
     to be as wide on that side as on the other.
 
     Args:
@@ -64,11 +64,11 @@ def smallest_visible(
         measurements: all of the question, for the success rate behind an advantage.
 
     Returns:
-        None where the figure is no leak above guessing, or its interval has no width.
+        None if the figure does not measure a leak, or its interval has no width.
     """
     if metric.of_model or one.chance == (metric.high if metric.higher_is_worse else metric.low):
         return None
-    success = _beside(one, SUCCESS, measurements) if one.metric == ADVANTAGE else None
+    success = _other_metric(one, SUCCESS, measurements) if one.metric == ADVANTAGE else None
     if success is not None and success.chance < 1:
         if success.estimate.low == success.estimate.high:
             return None
@@ -85,12 +85,12 @@ def is_valid(one: Measurement, metric: Metric, measurements: Sequence[Measuremen
     """Return whether the test behind a figure counts: its AUROC is not below that of guessing."""
     if metric.of_model:
         return True
-    auroc = one if one.metric == AUROC else _beside(one, AUROC, measurements)
+    auroc = one if one.metric == AUROC else _other_metric(one, AUROC, measurements)
     return auroc is None or level_of(auroc.estimate, auroc.chance) != "below"
 
 
 def _whole(estimate: Estimate, bounds: tuple[float, float]) -> Estimate:
-    """The interval without the cut of a bound."""
+    """Return the interval without the cut of a bound."""
     below, above = estimate.value - estimate.low, estimate.high - estimate.value
     if estimate.low <= bounds[0]:
         below = max(below, above)
@@ -130,10 +130,10 @@ def _over_rounds(each: dict[int | str, Measurement], of_model: bool) -> list[Mea
     return single[-1:] if of_model else single
 
 
-def _beside(
+def _other_metric(
     one: Measurement, metric: str, measurements: Sequence[Measurement]
 ) -> Measurement | None:
-    """Another figure of the same test."""
+    """Return another figure of the same test."""
     same = (*_test(one), one.knowledge, one.adversary, one.round)
     return next(
         (

@@ -1,4 +1,4 @@
-"""Judges the rules of a build on a finished run, and keeps the decision in the run's folder."""
+"""Checks the rules of a build on a finished run, and writes the decision to its folder."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,15 +8,15 @@ from typing import Any, Literal
 
 from leakgauge.core.files import write_text
 from leakgauge.evidence.counted import counted, is_valid, protected, smallest_visible
-from leakgauge.evidence.parts import Part, Parts
-from leakgauge.evidence.rule import ENDS, VALUE, Rule, is_called
+from leakgauge.evidence.parts import RunPart, RunParts
+from leakgauge.evidence.rule import ENDS, VALUE, FailRule, is_called
 from leakgauge.report.wording import short
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.metrics import Metric
 
 GATE_FILE = "gate.json"
 FAILED, UNMEASURED = 3, 2
-"""Exit codes: of a rule or a promise that fails, and of a rule that could not be judged."""
+"""Exit codes of a failed rule or promise, and of a rule without figures."""
 
 PASS, TRIPPED, TOO_LITTLE = "pass", "tripped", "too little data"
 NO_INTERVAL, NOT_VALID, NOT_MEASURED = "no interval", "not valid", "not measured"
@@ -25,28 +25,28 @@ Decision = Literal["pass", "fail", "undecided"]
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A figure that a rule judged.
+class FigureOutcome:
+    """A figure, and whether it passes a rule.
 
     Attributes:
-        question: that it answers; in a run with several secrets, with a number behind it.
-        ask: the word of ``--ask``; empty where nothing was measured.
-        cell: of a grid, the settings that vary; empty in an audit.
-        secret: what nobody should learn.
-        defense: of the training; ``"none"`` without one.
-        knowledge: of the adversary.
-        adversary: its name.
-        metric: of the figure.
-        round: that it was read from; ``"headline"`` or ``"accumulated"`` for all of them.
-        end: that the rule compares: ``"high"``, ``"low"`` or ``"value"``.
-        value: of the figure; None, as the next five, where nothing was measured.
+        question: name of its question; with a number, if the run has several secrets.
+        ask: the word of ``--ask``; empty if nothing was measured.
+        cell: settings in which the cells of a grid differ; empty in an audit.
+        secret: name of the secret.
+        defense: defense of the training; ``"none"`` without one.
+        knowledge: knowledge of the adversary.
+        adversary: name of the adversary.
+        metric: name of the metric.
+        round: round of the figure; ``"headline"`` or ``"accumulated"`` for all of them.
+        end: compared end: ``"high"``, ``"low"`` or ``"value"``.
+        value: value of the figure; None, as the next five, if nothing was measured.
         low: lower end of its interval.
         high: upper end of its interval.
         n: number of trials or records.
         chance: value where nothing leaks.
-        smallest_detectable: the smallest leak that the test sees with 80 % power; None where the
-            rule is about no leak.
-        threshold: of the rule.
+        smallest_detectable: the smallest leak that the test sees with 80 % power; None if the rule
+            is not about a leak.
+        threshold: threshold of the rule.
         outcome: ``"pass"``, or why the rule does not pass: ``"tripped"``, ``"too little data"``,
             ``"no interval"``, ``"not valid"`` or ``"not measured"``.
         why: the outcome in a sentence.
@@ -75,15 +75,15 @@ class Judged:
 
 @dataclass(frozen=True)
 class RuleOutcome:
-    """What a rule found.
+    """The outcome of a rule.
 
     Attributes:
         rule: its text.
-        figures: that it judged; at least one.
+        figures: checked figures; at least one.
     """
 
     rule: str
-    figures: Sequence[Judged]
+    figures: Sequence[FigureOutcome]
 
     @property
     def outcome(self) -> Decision:
@@ -92,13 +92,13 @@ class RuleOutcome:
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenPromise:
     """A promise that does not hold.
 
     Attributes:
-        question: that found it.
+        question: name of the question.
         ask: the word of ``--ask``.
-        cell: of a grid, the settings that vary.
+        cell: settings in which the cells of a grid differ.
         why: the verdict in words.
     """
 
@@ -113,16 +113,16 @@ class Gate:
     """The decision on a run.
 
     Attributes:
-        rules: the outcome of each.
+        rules: outcome of each rule.
         broken: promises that do not hold; they fail a build without any rule.
     """
 
     rules: Sequence[RuleOutcome] = ()
-    broken: Sequence[Broken] = ()
+    broken: Sequence[BrokenPromise] = ()
 
     @property
     def decision(self) -> Decision:
-        """``"fail"`` where a rule or a promise fails, else ``"undecided"`` where one is open."""
+        """``"fail"`` if a rule or a promise fails, else ``"undecided"`` if a figure is missing."""
         if self.broken:
             return "fail"
         found = {one.outcome for one in self.rules}
@@ -135,11 +135,11 @@ class Gate:
 
     @property
     def exit_code(self) -> int:
-        """0 for a pass, 3 for a failure, 2 where a rule could not be judged."""
+        """0 for a pass, 3 for a failure, 2 for a rule without figures."""
         return {"pass": 0, "fail": FAILED, "undecided": UNMEASURED}[self.decision]
 
     @property
-    def figures(self) -> list[Judged]:
+    def figures(self) -> list[FigureOutcome]:
         """The figures of all rules."""
         return [figure for one in self.rules for figure in one.figures]
 
@@ -166,15 +166,15 @@ class Gate:
         return "\n".join([*lines, *(f"{one.ask}: {one.why}" for one in self.broken)])
 
 
-def judge(rules: Sequence[Rule], run: Parts) -> Gate:
+def evaluate_rules(rules: Sequence[FailRule], run: RunParts) -> Gate:
     """Return the decision on a run.
 
     Args:
-        rules: as checked with ``check_rules``.
-        run: its parts, finished or not.
+        rules: rules that ``check_rules`` accepted.
+        run: finished and unfinished parts.
     """
     broken = [
-        Broken(part.called, row.ask, part.cell, row.verdict)
+        BrokenPromise(part.called, row.ask, part.cell, row.verdict)
         for part in run.parts
         for row in part.rows
         if row.broken
@@ -191,27 +191,27 @@ def write_gate(folder: Path, gate: Gate) -> None:
         path.unlink(missing_ok=True)
 
 
-def _figures(rule: Rule, run: Parts) -> list[Judged]:
-    """The figures of a rule, and what is missing of them: a rule about nothing never passes."""
+def _figures(rule: FailRule, run: RunParts) -> list[FigureOutcome]:
+    """Return the figures of a rule and the missing ones: a rule without figures never passes."""
     asked = [part for part in run.parts if rule.asks_about(part.question)]
     found = {part.key: _of_part(rule, part) for part in asked}
-    judged = [one for each in found.values() for one in each]
-    judged += [
+    outcomes = [one for each in found.values() for one in each]
+    outcomes += [
         _missing(rule, part, text)
         for part in asked
         for text in part.missing
         if _concerns(text, rule, part)
     ]
     silent = [part for part in asked if not found[part.key] and not part.missing]
-    named = asked if not judged else silent if rule.owner else []
+    named = asked if not outcomes else silent if rule.owner else []
     for part in named:
-        judged.append(_missing(rule, part, _not_measured(rule, part)))
-    if not judged:
-        judged.append(_missing(rule, None, f"no question of this run measures {rule.metric!r}"))
-    return judged
+        outcomes.append(_missing(rule, part, _not_measured(rule, part)))
+    if not outcomes:
+        outcomes.append(_missing(rule, None, f"no question of this run measures {rule.metric!r}"))
+    return outcomes
 
 
-def _of_part(rule: Rule, part: Part) -> list[Judged]:
+def _of_part(rule: FailRule, part: RunPart) -> list[FigureOutcome]:
     metrics = part.question.metrics
     if rule.metric not in metrics:
         return []
@@ -222,14 +222,14 @@ def _of_part(rule: Rule, part: Part) -> list[Judged]:
         for one in protected(figures, part.measurements)
         if rule.owner in ("", part.ask_of(one)) or is_called(part.question, rule.owner)
     ]
-    return [_judged(rule, one, metric, part) for one in mine]
+    return [_checked(rule, one, metric, part) for one in mine]
 
 
-def _judged(rule: Rule, one: Measurement, metric: Metric, part: Part) -> Judged:
+def _checked(rule: FailRule, one: Measurement, metric: Metric, part: RunPart) -> FigureOutcome:
     guards = rule.guards(metric)
     least = smallest_visible(one, metric, part.measurements) if guards else None
     outcome, why = _outcome(rule, one, metric, least, part)
-    return Judged(
+    return FigureOutcome(
         question=part.called,
         ask=part.ask_of(one),
         cell=part.cell,
@@ -253,9 +253,9 @@ def _judged(rule: Rule, one: Measurement, metric: Metric, part: Part) -> Judged:
 
 
 def _outcome(
-    rule: Rule, one: Measurement, metric: Metric, least: float | None, part: Part
+    rule: FailRule, one: Measurement, metric: Metric, least: float | None, part: RunPart
 ) -> tuple[str, str]:
-    """Whether a figure passes, and why; what trips a rule says so before what is too little."""
+    """Return whether a figure passes, and why; a tripped rule comes before too little data."""
     end: float = getattr(one.estimate, rule.compared)
     beyond = f"{'above' if rule.upward else 'below'} {rule.threshold:g}"
     compared = f"{ENDS[rule.compared]} {signed(end)}"
@@ -276,7 +276,7 @@ def _is_wide(one: Measurement) -> bool:
     return one.estimate.low < one.estimate.high
 
 
-def _too_little(rule: Rule, one: Measurement, least: float, beyond: str) -> str:
+def _too_little(rule: FailRule, one: Measurement, least: float, beyond: str) -> str:
     if rule.holds(one.chance):
         return f"guessing alone gives {signed(one.chance)}, {beyond}: no amount of data passes this"
     return (
@@ -285,22 +285,22 @@ def _too_little(rule: Rule, one: Measurement, least: float, beyond: str) -> str:
     )
 
 
-def _concerns(text: str, rule: Rule, part: Part) -> bool:
-    """Whether what is missing may be what the rule is about; other words of ``--ask`` are not."""
+def _concerns(text: str, rule: FailRule, part: RunPart) -> bool:
+    """Return whether a missing part may concern the rule; other words of ``--ask`` do not."""
     others = [word for word in part.question.asks if word != rule.owner]
     named = rule.owner in part.question.asks and len(part.question.asks) > 1
     return not (named and any(text.startswith(word) for word in others))
 
 
-def _not_measured(rule: Rule, part: Part) -> str:
+def _not_measured(rule: FailRule, part: RunPart) -> str:
     measured = dict.fromkeys(one.metric for one in part.measurements if ":" not in one.metric)
     known = ", ".join(name for name in part.question.metrics if name in measured)
     return f"{rule.metric!r} was not measured; measured: {known or 'nothing'}"
 
 
-def _missing(rule: Rule, part: Part | None, why: str) -> Judged:
+def _missing(rule: FailRule, part: RunPart | None, why: str) -> FigureOutcome:
     question = "" if part is None else part.called
-    return Judged(
+    return FigureOutcome(
         question=question, ask="", cell="" if part is None else part.cell, secret="", defense="",
         knowledge="", adversary="", metric=rule.metric, round="", end=rule.compared, value=None,
         low=None, high=None, n=None, chance=None, smallest_detectable=None,
@@ -315,8 +315,8 @@ def _decision(outcomes: Iterable[str]) -> Decision:
     return "undecided" if NOT_MEASURED in found or not found else "pass"
 
 
-def figure_in_words(one: Judged | Measurement) -> Mapping[str, str]:
-    """Return value and interval of a figure as text; empty where nothing was measured."""
+def figure_in_words(one: FigureOutcome | Measurement) -> Mapping[str, str]:
+    """Return value and interval of a figure as text; empty if nothing was measured."""
     estimate = one.estimate if isinstance(one, Measurement) else one
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return {VALUE: "", "interval": ""}

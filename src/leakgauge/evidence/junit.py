@@ -5,16 +5,16 @@ from xml.etree import ElementTree as Xml
 
 from leakgauge.evidence.cases import Case, cases_of, unmatched
 from leakgauge.evidence.gate import Gate, figure_in_words
-from leakgauge.evidence.parts import Parts
+from leakgauge.evidence.parts import RunParts
 
 PROGRAM = "leakgauge"
 
 
-def as_junit(run: Parts, gate: Gate) -> str:
+def as_junit(run: RunParts, gate: Gate) -> str:
     """Return JUnit XML of a run.
 
-    A rule or a promise that fails is a failure, what was refused or not measured an error, and
-    what was not asked is skipped. Equal runs give equal text: it has no times.
+    A failed rule or promise is a failure, a refused or unmeasured part an error, and a question
+    that was not asked is skipped. Equal runs give equal text, without times.
     """
     suite = Xml.Element("testsuite", {"name": f"{PROGRAM} {run.command} {run.name}".strip()})
     for case in cases_of(run, gate):
@@ -24,9 +24,9 @@ def as_junit(run: Parts, gate: Gate) -> str:
             name = part.cell or (f"not completed: {text}" if part.measurements else part.key)
             one = _case(suite, part.question.name, name)
             _note(one, "error", "not completed", text)
-    for rule, judged in unmatched(gate):
-        one = _case(suite, judged.question or "gate", f"{rule}: {judged.why}")
-        _note(one, "error", judged.outcome, f"{rule}: {judged.why}")
+    for rule, figure in unmatched(gate):
+        one = _case(suite, figure.question or "gate", f"{rule}: {figure.why}")
+        _note(one, "error", figure.outcome, f"{rule}: {figure.why}")
     for line in run.not_asked:
         word, _, why = line.partition(":")
         _note(_case(suite, "not asked", word.strip("` ")), "skipped", "not asked", why.strip())
@@ -51,8 +51,8 @@ def _add(suite: Xml.Element, case: Case) -> None:
         properties = Xml.SubElement(one, "properties")
         for name, value in figures.items():
             Xml.SubElement(properties, "property", {"name": _clean(name), "value": value})
-    for rule, judged in case.failed:
-        _note(one, "failure", judged.outcome, f"{rule}: {judged.why}")
+    for rule, failed in case.failed:
+        _note(one, "failure", failed.outcome, f"{rule}: {failed.why}")
     for broken in case.broken:
         _note(one, "failure", "broken promise", broken.why)
 
@@ -77,5 +77,5 @@ def _counts(suite: Xml.Element) -> Mapping[str, str]:
 
 
 def _clean(text: str) -> str:
-    """Text without the control characters that XML does not allow."""
+    """Return text without the control characters that XML does not allow."""
     return "".join(one for one in text if one in "\t\n" or one.isprintable())

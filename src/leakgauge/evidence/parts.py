@@ -1,11 +1,11 @@
-"""The parts of a finished run that are judged: questions of an audit, or cells of a grid."""
+"""The parts of a finished run that rules check: questions of an audit, or cells of a grid."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leakgauge.report.compare import Comparison, Played, groups, varying
+from leakgauge.report.compare import Comparison, FinishedCell, groups, varying
 from leakgauge.report.section import Row, Section
 from leakgauge.report.wording import plain
 from leakgauge.results.measurements import REPORT_FILE, Measurement
@@ -16,17 +16,17 @@ from leakgauge.runs.store import read_description
 
 
 @dataclass(frozen=True)
-class Part:
+class RunPart:
     """A question of an audit, or a cell of a grid.
 
     Attributes:
-        key: of the part in the run's folder.
-        question: that it asks.
-        cell: of a grid's cell, the settings that vary, in words; empty in an audit.
-        measurements: its figures; empty where it is not finished.
-        missing: what was requested and not completed, each with the reason.
-        rows: of the report's summary.
-        settings: behind the figures, as plain values.
+        key: key of the part in the run's folder.
+        question: its question.
+        cell: settings in which the cells of a grid differ, in words; empty in an audit.
+        measurements: its figures; empty if unfinished.
+        missing: requested parts that were not completed, each with the reason.
+        rows: its rows in the report's summary.
+        settings: settings of the figures, as plain values.
     """
 
     key: str
@@ -39,7 +39,7 @@ class Part:
 
     @property
     def called(self) -> str:
-        """The question as judged figures name it: with the number of a further secret."""
+        """The name of the question in outcomes, with the number of a further secret."""
         return self.question.name
 
     def ask_of(self, one: Measurement) -> str:
@@ -48,21 +48,21 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """A run that is judged.
+class RunParts:
+    """A run that rules check.
 
     Attributes:
-        name: of its data, or of the grid.
-        command: that made it.
-        folder: of the run.
-        parts: finished or not.
+        name: name of its data, or of the grid.
+        command: its command.
+        folder: its folder.
+        parts: finished and unfinished parts.
         not_asked: why other questions are not asked.
     """
 
     name: str
     command: str
     folder: Path
-    parts: Sequence[Part]
+    parts: Sequence[RunPart]
     not_asked: Sequence[str] = ()
 
     @property
@@ -76,11 +76,11 @@ class Parts:
         return list({one.question.name: one.question for one in self.parts}.values())
 
 
-def read_parts(folder: Path, questions: Mapping[str, Question]) -> Parts:
+def read_run(folder: Path, questions: Mapping[str, Question]) -> RunParts:
     """Return the parts of the run that a folder holds.
 
     Raises:
-        InputError: the folder is no run's, is damaged, or nothing in it is finished.
+        InputError: the folder does not contain a run, is damaged, or contains no finished part.
     """
     description = read_description(folder)
     if description.is_grid:
@@ -91,12 +91,12 @@ def read_parts(folder: Path, questions: Mapping[str, Question]) -> Parts:
 
 def parts_of_audit(
     audit: AuditRun, sections: Sequence[Section], questions: Mapping[str, Question]
-) -> Parts:
+) -> RunParts:
     """Return the questions of an audit, answered or refused.
 
     Args:
-        audit: as run, or as read from its folder.
-        sections: of its report, one for each answer, in their order.
+        audit: audit, just run or read from its folder.
+        sections: sections of its report, one per answer, in the same order.
         questions: all by name.
     """
     rows = {name: one.rows for name, one in zip(audit.answers, sections, strict=True)}
@@ -104,43 +104,43 @@ def parts_of_audit(
     parts = [
         _answered(name, question, audit.answers[name], rows[name], description.settings)
         if name in audit.answers
-        else Part(name, question, missing=(audit.refused.get(name, "not finished"),))
+        else RunPart(name, question, missing=(audit.refused.get(name, "not finished"),))
         for name in description.cells
         if (question := answering(name, questions)) is not None
     ]
     name = str(description.data.get("name", ""))
-    return Parts(name, description.command, audit.path, parts, description.notes)
+    return RunParts(name, description.command, audit.path, parts, description.notes)
 
 
 def _answered(
     name: str, question: Question, answer: Answer, rows: Sequence[Row], settings: Mapping[str, Any]
-) -> Part:
+) -> RunPart:
     given = {**answer.run.settings, **settings.get(name, {})}
-    return Part(name, question, "", answer.measurements, answer.missing, rows, given)
+    return RunPart(name, question, "", answer.measurements, answer.missing, rows, given)
 
 
-def parts_of_grid(comparison: Comparison, question: Question, folder: Path) -> Parts:
+def parts_of_grid(comparison: Comparison, question: Question, folder: Path) -> RunParts:
     """Return the cells of a grid; those that are not finished are one part without figures."""
     names = varying([one.settings for one in comparison.cells.values()])
     parts = [_cell(key, question, one, names) for key, one in comparison.cells.items()]
     left = comparison.asked - len(parts)
     if left > 0:
         text = f"{left} of {comparison.asked} cells are refused or not finished"
-        parts.append(Part("", question, "cells without figures", missing=(text,)))
-    return Parts(comparison.name, "run", folder, parts)
+        parts.append(RunPart("", question, "cells without figures", missing=(text,)))
+    return RunParts(comparison.name, "run", folder, parts)
 
 
-def _cell(key: str, question: Question, played: Played, names: Sequence[str]) -> Part:
-    shown = [name for name in (*names, "seed") if name in played.settings]
-    words = ", ".join(f"{name} {plain(played.settings[name])}" for name in shown)
-    rows = _rows(key, question, played)
-    return Part(key, question, words or key, played.measurements, (), rows, played.settings)
+def _cell(key: str, question: Question, cell: FinishedCell, names: Sequence[str]) -> RunPart:
+    shown = [name for name in (*names, "seed") if name in cell.settings]
+    words = ", ".join(f"{name} {plain(cell.settings[name])}" for name in shown)
+    rows = _rows(key, question, cell)
+    return RunPart(key, question, words or key, cell.measurements, (), rows, cell.settings)
 
 
-def _rows(key: str, question: Question, played: Played) -> list[Row]:
-    """The verdicts on a single cell."""
+def _rows(key: str, question: Question, cell: FinishedCell) -> list[Row]:
+    """Return the verdicts on a single cell."""
     ask = next(iter(question.asks))
-    badges = [question.badge(group) for group in groups({key: played}, question.metrics)]
+    badges = [question.badge(group) for group in groups({key: cell}, question.metrics)]
     return [
         Row(ask, one.words, one.level, one.words, broken=one.broken)
         for one in badges

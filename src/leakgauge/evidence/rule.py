@@ -25,7 +25,7 @@ _FORM = re.compile(r"(?P<target>[^<>=!]+)(?P<operator>[<>=!]+)(?P<number>[^<>=!]
 
 
 @dataclass(frozen=True)
-class Rule:
+class FailRule:
     """A condition under which a build fails.
 
     Attributes:
@@ -68,7 +68,7 @@ class Rule:
         return self.upward == metric.higher_is_worse
 
     def asks_about(self, question: Question) -> bool:
-        """Return whether the rule is about a question: by its name, a word of it, or its metric."""
+        """Return whether the rule names a question, a word of its ``--ask``, or its metric."""
         if not self.owner:
             return self.metric in question.metrics
         return is_called(question, self.owner) or self.owner in question.asks
@@ -80,11 +80,11 @@ def is_called(question: Question, name: str) -> bool:
     return question.name == name or (first == name and number.isdigit())
 
 
-def parse_rule(text: str) -> Rule:
+def parse_rule(text: str) -> FailRule:
     """Return the rule that a text states.
 
     Raises:
-        InputError: it has another form, or its number is none.
+        InputError: it has another form, or its number cannot be read.
 
     >>> rule = parse_rule("property.advantage.high > 0.05")
     >>> rule.owner, rule.metric, rule.compared, rule.operator, rule.threshold
@@ -97,9 +97,9 @@ def parse_rule(text: str) -> Rule:
     if match is None:
         raise InputError(f"{where}; expected METRIC OP NUMBER, for example {EXAMPLE!r}")
     sign, number = match["operator"], match["number"].strip()
-    require(sign in OPERATORS, f"{where}: {sign!r} is no comparison; known: >, >=, <, <=")
+    require(sign in OPERATORS, f"{where}: {sign!r} is not a comparison; known: >, >=, <, <=")
     owner, metric, end = _target(match["target"].strip(), where)
-    return Rule(text.strip(), owner, metric, end, sign, _number(number, where))
+    return FailRule(text.strip(), owner, metric, end, sign, _number(number, where))
 
 
 def _target(text: str, where: str) -> tuple[str, str, str]:
@@ -107,7 +107,7 @@ def _target(text: str, where: str) -> tuple[str, str, str]:
     end = parts.pop() if len(parts) > 1 and parts[-1] in ENDS else ""
     require(
         all(re.fullmatch(r"[\w-]+", part) for part in parts),
-        f"{where}: {text!r} is no figure; expected [QUESTION.]METRIC[.high|.low|.value]",
+        f"{where}: {text!r} is not a figure; expected [QUESTION.]METRIC[.high|.low|.value]",
     )
     if len(parts) == 3:
         raise InputError(f"{where}: no end {parts[2]!r}{nearest(parts[2], ENDS)}")
@@ -121,15 +121,15 @@ def _number(text: str, where: str) -> float:
     try:
         number = float(text)
     except ValueError:
-        raise InputError(f"{where}: {text!r} is no number; write one such as 0.05") from None
+        raise InputError(f"{where}: {text!r} is not a number; write one such as 0.05") from None
     require(math.isfinite(number), f"{where}: {text!r} is not finite; write one such as 0.05")
     return number
 
 
 def check_rules(
-    rules: Iterable[Rule], asked: Sequence[Question], known: Mapping[str, Question]
+    rules: Iterable[FailRule], asked: Sequence[Question], known: Mapping[str, Question]
 ) -> None:
-    """Refuse rules about what a run will not measure.
+    """Refuse rules about figures that a run will not measure.
 
     Args:
         rules: as parsed.
@@ -144,7 +144,7 @@ def check_rules(
         _check(rule, asked, known)
 
 
-def _check(rule: Rule, asked: Sequence[Question], known: Mapping[str, Question]) -> None:
+def _check(rule: FailRule, asked: Sequence[Question], known: Mapping[str, Question]) -> None:
     where = f"--fail-if is {rule.text!r}"
     owners = _owners(rule, asked, known, where)
     metrics = {name: one for question in owners for name, one in question.metrics.items()}
@@ -167,9 +167,9 @@ def _check(rule: Rule, asked: Sequence[Question], known: Mapping[str, Question])
 
 
 def _owners(
-    rule: Rule, asked: Sequence[Question], known: Mapping[str, Question], where: str
+    rule: FailRule, asked: Sequence[Question], known: Mapping[str, Question], where: str
 ) -> Sequence[Question]:
-    """The questions of the run that the rule is about."""
+    """Return the questions of the run that the rule is about."""
     if not rule.owner:
         return asked
     words = [*known, *(word for one in known.values() for word in one.asks)]
@@ -188,8 +188,8 @@ def _owners(
     return mine
 
 
-def _no_metric(rule: Rule, metrics: Iterable[str], known: Mapping[str, Question]) -> str:
-    """Why the run does not measure the metric of a rule."""
+def _no_metric(rule: FailRule, metrics: Iterable[str], known: Mapping[str, Question]) -> str:
+    """Return why the run does not measure the metric of a rule."""
     others = [one for one in known.values() if rule.metric in one.metrics]
     if others and not rule.owner:
         words = " or ".join(f"--ask {next(iter(one.asks))}" for one in others)

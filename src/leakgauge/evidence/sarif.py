@@ -10,7 +10,7 @@ from urllib.parse import quote
 from leakgauge.core.versions import versions
 from leakgauge.evidence.cases import Case, cases_of, name_of, unmatched
 from leakgauge.evidence.gate import NOT_MEASURED, Gate, figure_in_words
-from leakgauge.evidence.parts import Part, Parts
+from leakgauge.evidence.parts import RunPart, RunParts
 from leakgauge.report.section import Level, Row
 
 PROGRAM = "leakgauge"
@@ -20,10 +20,10 @@ FINGERPRINT = "leakgauge/v1"
 SEVERITY: Mapping[Level, str] = {
     "strong": "warning", "clear": "warning", "weak": "note", "inconclusive": "note", "below": "note"
 }  # fmt: skip
-"""The level of a verdict that no rule judged; verdicts without a leak are no results."""
+"""Severity of a verdict without a failed rule; verdicts without a leak are left out."""
 
 
-def as_sarif(run: Parts, gate: Gate) -> str:
+def as_sarif(run: RunParts, gate: Gate) -> str:
     """Return SARIF 2.1.0 of a run.
 
     A rule or a promise that fails is an error. A verdict of the report that no rule turned into
@@ -31,8 +31,8 @@ def as_sarif(run: Parts, gate: Gate) -> str:
     invalid test). What was refused or not measured is a notification of the tool.
     """
     names = list(dict.fromkeys(_rule_id(part) for part in run.parts))
-    told = [(part, one) for part in run.parts for one in part.missing]
-    notices = [f"{part.question.name}: {text}" for part, text in told]
+    missing = [(part, one) for part in run.parts for one in part.missing]
+    notices = [f"{part.question.name}: {text}" for part, text in missing]
     notices += [f"{rule}: {one.why}" for rule, one in unmatched(gate)]
     log = {
         "$schema": SCHEMA,
@@ -57,7 +57,7 @@ def as_sarif(run: Parts, gate: Gate) -> str:
     return json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _driver(run: Parts, names: list[str]) -> dict[str, Any]:
+def _driver(run: RunParts, names: list[str]) -> dict[str, Any]:
     titles = {_rule_id(part): part.question for part in run.parts}
     return {
         "name": PROGRAM,
@@ -74,13 +74,13 @@ def _driver(run: Parts, names: list[str]) -> dict[str, Any]:
     }
 
 
-def _rule_id(part: Part) -> str:
-    """The question's name, without the number of a further secret."""
+def _rule_id(part: RunPart) -> str:
+    """Return the question's name without the number of a further secret."""
     first, _, number = part.question.name.rpartition("-")
     return first if first and number.isdigit() else part.question.name
 
 
-def _results(run: Parts, gate: Gate, names: list[str]) -> Iterator[dict[str, Any]]:
+def _results(run: RunParts, gate: Gate, names: list[str]) -> Iterator[dict[str, Any]]:
     said: set[tuple[str, str]] = set()
     for case in cases_of(run, gate):
         for text, what in _failures(case):
@@ -91,7 +91,7 @@ def _results(run: Parts, gate: Gate, names: list[str]) -> Iterator[dict[str, Any
             severity = SEVERITY.get(row.level)
             if severity is not None and (part.key, row.ask) not in said:
                 place = (row.ask, row.secret, row.test)
-                yield _result(run, part, names, severity, _told(row), place)
+                yield _result(run, part, names, severity, _message(row), place)
 
 
 def _place(case: Case) -> tuple[str, str, str]:
@@ -99,7 +99,7 @@ def _place(case: Case) -> tuple[str, str, str]:
 
 
 def _failures(case: Case) -> Iterator[tuple[str, str]]:
-    """What fails in a case: the message, and the rule that it fails."""
+    """Yield what fails in a case: the message, and the failed rule."""
     for rule, one in case.failed:
         if one.outcome == NOT_MEASURED:
             continue
@@ -114,15 +114,15 @@ def _failures(case: Case) -> Iterator[tuple[str, str]]:
         yield f"{case.name}: {broken.why}.", "promise"
 
 
-def _told(row: Row) -> str:
+def _message(row: Row) -> str:
     one = row.estimate
     figure = f" ({row.metric} {one.value:.3f}, {one.low:.3f} to {one.high:.3f})" if one else ""
     return f"{row.ask}: {row.verdict}{figure}. {row.text}".replace("`", "'")
 
 
 def _result(
-    run: Parts,
-    part: Part,
+    run: RunParts,
+    part: RunPart,
     names: list[str],
     level: str,
     text: str,
@@ -150,19 +150,19 @@ def _result(
     }
 
 
-def _fingerprint(run: Parts, part: Part, place: tuple[str, ...]) -> str:
-    """SHA-256 of what is asked, of which data and by which settings; no figure is part of it."""
+def _fingerprint(run: RunParts, part: RunPart, place: tuple[str, ...]) -> str:
+    """Return the SHA-256 of question, data and settings, without any figure."""
     identity = [_rule_id(part), run.name, part.cell, list(place), _plain(part.settings)]
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without where the data lie."""
+    """Return the settings without the paths of the data."""
     return {key: one for key, one in settings.items() if key not in ("data", "table")}
 
 
-def _uri(run: Parts, part: Part) -> str:
-    """The file of the data or of the task, where it lies below the working folder; else the page.
+def _uri(run: RunParts, part: RunPart) -> str:
+    """Return the file of the data or the task, if it is below the working folder; else the page.
 
     A code server shows files of its repository alone, so the path is relative.
     """

@@ -1,1 +1,1 @@
-"""Adapters to trainers of other libraries: they say when to look, and compute nothing."""
+"""Adapters to trainers of other libraries: they say when to observe, and compute nothing."""

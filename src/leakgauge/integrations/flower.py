@@ -24,27 +24,27 @@ LOG = logging.getLogger("leakgauge")
 
 TRAIN, ROUND, PARTITION = "train", "server-round", "partition-id"
 EXAMPLES = ("num-examples", "num_examples", "num-samples")
-"""Names of the number of records in a reply's metrics, where no strategy names another."""
+"""Default names of the number of records in a reply's metrics."""
 
 
 class KeepUpdates:
-    """A mod that keeps what a client received and sent: ``ClientApp(mods=[KeepUpdates("kept")])``.
+    """A mod that keeps the messages of a client: ``ClientApp(mods=[KeepUpdates("kept")])``.
 
     At the last place in ``mods`` it keeps raw updates; at the first, what leaves the client after
     all other mods. A client is named by its ``partition-id``, and else by its node. The learning
     rate, batch size and epochs are read from the message's and the run's configuration.
 
-    The training goes on where an update cannot be kept; the reason is logged.
+    If an update cannot be kept, the training continues and the reason is logged.
 
     Args:
         folder: for the updates; clients of one machine may share it.
         rounds: numbers of the rounds to keep; None for all.
-        max_size: of the folder in words, at most.
-        training: what the client does, where no configuration says it.
-        client: the client's name, where its partition's number does not do.
+        max_size: largest size of the folder, in words.
+        training: settings of the client that no configuration names.
+        client: the client's name, in place of the number of its partition.
 
     Raises:
-        InputError: a round is no number above 0, or the size is none.
+        InputError: a round is not above 0, or the size cannot be read.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class KeepUpdates:
         wanted = number is not None and self._keeper.wants(number)
         if msg.metadata.message_type.partition(".")[0] != TRAIN or not wanted:
             return call_next(msg, ctx)
-        before, told = _tensors(msg), _config(msg)  # the app may write into the message
+        before, sent = _tensors(msg), _config(msg)  # the app may write into the message
         out = call_next(msg, ctx)
         if number is not None and not out.has_error():
             client = self._client or str(ctx.node_config.get(PARTITION, ctx.node_id))
-            config = {**ctx.run_config, **told}
+            config = {**ctx.run_config, **sent}
             _keep(self._keeper, number, client, before, out, config=config, seen=CLIENT)
         return out
 
@@ -77,19 +77,19 @@ class KeepUpdates:
 class KeepingStrategy(Strategy):
     """A strategy that also keeps what clients send: ``KeepingStrategy(FedAvg(), "kept")``.
 
-    Everything else is what the wrapped strategy does. A client is named by its node.
+    Everything else is delegated to the wrapped strategy. A client is named by its node.
 
     Args:
         strategy: to wrap.
         folder: for the updates.
         rounds: numbers of the rounds to keep; None for all.
-        max_size: of the folder in words, at most.
-        training: what clients do, where no configuration says it: a server is not told their batch
-            size and epochs.
+        max_size: largest size of the folder, in words.
+        training: settings of clients that no configuration names: a server does not know their
+            batch size and epochs.
 
     Raises:
-        InputError: the strategy plays rounds in a way of its own, a round is no number above 0, or
-            the size is none.
+        InputError: the strategy has its own method ``start``, a round is not above 0, or the size
+            cannot be read.
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class KeepingStrategy(Strategy):
     ) -> None:
         require(
             type(strategy).start is Strategy.start,
-            f"{type(strategy).__name__} plays rounds by a method start of its own, which a wrapper "
-            "cannot see into; use the mod KeepUpdates on clients",
+            f"{type(strategy).__name__} has its own method start, whose rounds a wrapper cannot "
+            "see; use the mod KeepUpdates on clients",
         )
         super().__init__()
         self.strategy = strategy
@@ -114,7 +114,7 @@ class KeepingStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return the messages of the wrapped strategy, and note what each node is sent."""
+        """Return the messages of the wrapped strategy, and remember them by node."""
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         self._sent = {}
         if self._keeper.wants(server_round):
@@ -128,7 +128,7 @@ class KeepingStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Keep the replies of a chosen round, and return what the strategy makes of them."""
+        """Keep the replies of a chosen round, and return the strategy's aggregate."""
         received = list(replies)
         for one in received:
             sent = self._sent.get(one.metadata.src_node_id)
@@ -144,7 +144,7 @@ class KeepingStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return what the wrapped strategy returns."""
+        """Delegate to the wrapped strategy."""
         found: Iterable[Message] = self.strategy.configure_evaluate(
             server_round, arrays, config, grid
         )
@@ -153,11 +153,11 @@ class KeepingStrategy(Strategy):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Return what the wrapped strategy returns."""
+        """Delegate to the wrapped strategy."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
     def summary(self) -> None:
-        """Log what is kept, and the summary of the wrapped strategy."""
+        """Log the folder, and the summary of the wrapped strategy."""
         LOG.info("updates are kept in %s", self._keeper.path)
         self.strategy.summary()
 
@@ -172,7 +172,7 @@ def _keep(
     config: Mapping[str, Any],
     seen: str,
 ) -> None:
-    """Keep one reply; say why where that fails, and let the training go on."""
+    """Keep one reply; if that fails, log the reason and let the training continue."""
     metrics = {key: one for record in reply.content.metric_records.values()
                for key, one in record.items()}  # fmt: skip
     named = (metrics.get(name) for name in EXAMPLES)
@@ -207,8 +207,8 @@ def _config(msg: Message) -> dict[str, Any]:
 
 
 def _round_of(msg: Message) -> int | None:
-    """The round that the server told; else the message's group, where that is a number."""
-    told = _config(msg).get(ROUND) if msg.has_content() else None
-    if told is None and msg.metadata.group_id.isdecimal():
-        told = int(msg.metadata.group_id)
-    return told if isinstance(told, int) and told > 0 else None
+    """Return the round that the server names; else the message's group, if that is a number."""
+    number = _config(msg).get(ROUND) if msg.has_content() else None
+    if number is None and msg.metadata.group_id.isdecimal():
+        number = int(msg.metadata.group_id)
+    return number if isinstance(number, int) and number > 0 else None

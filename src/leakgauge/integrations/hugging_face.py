@@ -16,13 +16,13 @@ class HuggingFaceMonitor(TrainerCallback):
     """Watches ``trainer.train``: ``Trainer(..., callbacks=[HuggingFaceMonitor(monitor)])``.
 
     The Trainer clips gradients before its callbacks see them (``max_grad_norm=0`` turns that off).
-    It passes them no batch, so the monitor sees what the model is called with.
+    It passes them no batch, so the monitor sees the arguments of the model.
 
-    The Trainer does not tell its callbacks of errors. With ``with monitor:`` around
-    ``trainer.train()`` the monitor ends with them, too.
+    The Trainer does not report errors to its callbacks. With ``with monitor:`` around
+    ``trainer.train()`` the monitor ends after an error, too.
 
     Args:
-        monitor: of the Trainer's model.
+        monitor: monitor of the Trainer's model.
     """
 
     def __init__(self, monitor: Watcher) -> None:

@@ -51,7 +51,7 @@ def causal_task(model: nn.Module, *, padding: int | None = None) -> Task:
         padding: the token that fills up short sequences at their end.
 
     Raises:
-        InputError: the model is none of transformers, or has no output layer over tokens.
+        InputError: the model is not of transformers, or has no output layer over tokens.
     """
     _check(model)
     has_head = getattr(model, "get_output_embeddings", lambda: None)() is not None
@@ -81,7 +81,7 @@ def classification_task(model: nn.Module, *, padding: int | None = None) -> Task
             token before it, and needs ``config.pad_token_id`` for that.
 
     Raises:
-        InputError: the model is none of transformers.
+        InputError: the model is not of transformers.
     """
     _check(model)
     return Task(Logits(model, padding=padding), "cross_entropy")
@@ -95,17 +95,17 @@ def adapted(
     targets: Sequence[str] | None = None,
     seed: int = 0,
 ) -> nn.Module:
-    """Return a copy of a model with LoRA adapters, of which alone the gradient is taken.
+    """Return a copy of a model with LoRA adapters as its only trainable parameters.
 
-    Every other parameter is frozen. At first an adapter changes nothing: its second half is zero,
-    and so is the gradient of its first half.
+    At first an adapter changes nothing: its second half is zero, and so is the gradient of its
+    first half.
 
     Args:
-        model: of transformers; it stays as it is.
-        rank: of each adapter.
+        model: model of transformers, not changed.
+        rank: rank of each adapter.
         alpha: scale of an adapter, times rank; ``rank`` by default, a scale of 1.
-        targets: names of the layers that get an adapter; by default what peft knows of the model.
-        seed: of the adapters' first weights.
+        targets: names of the layers with an adapter; peft's own choice by default.
+        seed: seed of the adapters' first weights.
 
     Raises:
         InputError: peft is not installed (extra ``hf``), or does not know the model's layers.

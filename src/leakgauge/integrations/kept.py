@@ -2,11 +2,11 @@
 
 The folder is the same for every framework, and any process may write to it::
 
-    models/SHA.safetensors            what the server sent; clients that got the same share a file
+    models/SHA.safetensors            what the server sent; equal models share a file
     rounds/0003/CLIENT.safetensors    what the client sent back: weights, or their change
     rounds/0003/CLIENT.yaml           sealed: round, client, checksums, examples, metrics, settings
 
-The YAML file is written last and whole, so an update that a kill cut off is not there.
+The YAML file is written last and atomically, so an incomplete update has none.
 """
 
 import contextlib
@@ -32,10 +32,10 @@ CLIENT, SERVER = SEEN = ("client", "server")
 KINDS = ("weights", "change")
 
 MOST = "2GB"
-"""The size of a folder of kept updates, at most, unless a user says otherwise."""
+"""Default of the largest size of a folder of kept updates."""
 
 LONGEST = 80
-"""Characters of a client's file name, at most, without its ending."""
+"""Largest length of a client's file name without its ending, in characters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,19 +43,19 @@ class Exchange:
     """What a server sent to a client in one round, and what came back.
 
     Attributes:
-        number: of the round, from 1.
+        number: number of the round, from 1.
         client: its name.
         before: the tensors that it received, by name; leaf ``[*p]``.
         after: the tensors that it sent.
         kind: ``"weights"``, or the ``"change"`` of the weights, after minus before.
-        examples: records that it trained on; None where it does not say.
-        metrics: numbers that it sent beside.
-        config: numbers that it was told.
+        examples: number of its training records; None if unknown.
+        metrics: other numbers that it sent.
+        config: numbers that it received.
         source: the framework.
-        seen: where the update was seen: by the ``"client"`` or by the ``"server"``.
+        seen: side that keeps the update, ``"client"`` or ``"server"``.
 
     Raises:
-        InputError: kind or place are unknown, or a count is none.
+        InputError: kind or side are unknown, or a count is not above 0.
     """
 
     number: int
@@ -80,16 +80,16 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Keeper:
-    """Keeps updates in a folder, up to a size; a repeated round replaces what was kept of it.
+    """Keeps updates in a folder, up to a size; a repeated round replaces its earlier updates.
 
     Attributes:
         folder: for the updates; made on first use.
         rounds: numbers of the rounds to keep; None for all.
-        max_size: of the folder in words, at most; a further update is left out.
-        training: what clients do, where neither their messages nor their settings say it.
+        max_size: largest size of the folder, in words; further updates are left out.
+        training: settings of clients that neither their messages nor their configuration name.
 
     Raises:
-        InputError: a round is no number above 0, or the size is none.
+        InputError: a round is not above 0, or the size cannot be read.
 
     >>> Keeper("kept", rounds=[1, 5]).wants(5), Keeper("kept", rounds=[1, 5]).wants(2)
     (True, False)
@@ -201,7 +201,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _remove_parts(folder: Path) -> None:
-    """Remove what a killed process left; nobody else writes now."""
+    """Remove partial files of a killed process; the caller holds the lock."""
     for part in folder.rglob(".*.part"):
         part.unlink(missing_ok=True)
 

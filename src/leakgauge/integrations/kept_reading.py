@@ -14,9 +14,8 @@ from leakgauge.core.checks import InputError, nearest, require
 from leakgauge.core.files import DamagedError, read_yaml
 from leakgauge.integrations.kept import FORMAT, KINDS, MODELS, ROUNDS, checksum
 from leakgauge.integrations.training_settings import FIELDS, LocalTraining
-from leakgauge.training.averaging import average
 from leakgauge.training.federation import Round
-from leakgauge.training.state import State
+from leakgauge.training.state import State, average
 from leakgauge.training.update import Update
 
 Tensors = dict[str, Tensor]
@@ -24,20 +23,20 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class KeptUpdate:
-    """One kept update; its tensors stay in their files until they are asked for.
+    """A kept update; its tensors are read from their files on request.
 
     Attributes:
-        folder: of all kept updates.
-        number: of the round.
+        folder: folder of all kept updates.
+        number: number of the round.
         client: its name.
         kind: ``"weights"`` or ``"change"``.
-        examples: records that the client trained on; None where it does not say.
-        training: what it did, as far as it is known.
-        metrics: numbers that it sent beside.
-        config: numbers that it was told.
+        examples: number of its training records; None if unknown.
+        training: known settings of its training.
+        metrics: other numbers that it sent.
+        config: numbers that it received.
         source: the framework.
-        seen: by the ``"client"`` or by the ``"server"``.
-        files: path and checksum of what the client received and of what it sent.
+        seen: side that kept the update, ``"client"`` or ``"server"``.
+        files: path and checksum of the received and of the sent tensors.
     """
 
     folder: Path
@@ -58,7 +57,7 @@ class KeptUpdate:
         return f"round {self.number}, client {self.client}"
 
     def tensors(self) -> tuple[Tensors, Tensors]:
-        """Return what the client received, and what it sent.
+        """Return the received and the sent tensors.
 
         Raises:
             InputError: a file is missing or damaged.
@@ -70,12 +69,12 @@ class KeptUpdate:
         """Return the update of the model's trainable parameters.
 
         Args:
-            model: of the client. Tensors without names, as of Flower's ``NumPyClient``, are taken
-                to be in the order of its state dict.
-            training: what is known better than what was kept.
+            model: model of the client. Tensors without names, as of Flower's ``NumPyClient``, are
+                in the order of its state dict.
+            training: settings that replace the kept ones.
 
         Raises:
-            InputError: the update does not fit the model, or its settings one another.
+            InputError: the update does not fit the model, or its settings disagree.
         """
         known = self.training.updated(training or LocalTraining())
         before, after = (_named(tensors, model, self.name) for tensors in self.tensors())
@@ -111,7 +110,7 @@ class Kept:
     """All kept updates of a folder, by round and client.
 
     Attributes:
-        folder: of them.
+        folder: folder of the updates.
         updates: in the order of rounds, then of clients.
     """
 
@@ -139,7 +138,7 @@ class Kept:
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def only(self, rounds: Sequence[int] = (), clients: Sequence[str] = ()) -> "Kept":
-        """Return the updates of some rounds and clients; of all where none is named.
+        """Return the updates of some rounds and clients; an empty sequence selects all.
 
         Raises:
             InputError: a round or a client is not among them.
@@ -163,14 +162,14 @@ class Kept:
         return Kept(self.folder, chosen)
 
     def round(self, number: int, model: nn.Module, training: LocalTraining | None = None) -> Round:
-        """Return a round as a federation here plays it; clients are numbered as in ``clients``.
+        """Return a round in the form of ``federation``; clients have their position in ``clients``.
 
-        The state after it is what the server sent in the next round where that was kept, and else
-        the mean of the uploads, weighed by examples, as FedAvg takes it.
+        The state after it is the server's model of the next round, if that was kept, or else
+        the mean of the uploads, weighted by examples, as in FedAvg.
 
         Args:
-            number: of the round.
-            model: of the clients.
+            number: number of the round.
+            model: model of the clients.
             training: as for ``KeptUpdate.update``.
 
         Raises:
@@ -212,7 +211,7 @@ def _described(folder: Path, about: Path) -> KeptUpdate:
     kept = read_yaml(about)
     require(
         kept.get("format") == FORMAT,
-        f"{str(about)!r} is no description of a kept update; expected format {FORMAT!r}",
+        f"{str(about)!r} does not describe a kept update; expected format {FORMAT!r}",
     )
     try:
         model: Mapping[str, str] = kept["model"]
@@ -249,10 +248,10 @@ def _tensors(path: Path, wanted: str) -> Tensors:
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read ({error.strerror})") from error
     except SafetensorError as error:
-        raise InputError(f"{str(path)!r} is no safetensors file ({error})") from error
+        raise InputError(f"{str(path)!r} is not a safetensors file ({error})") from error
 
 
-def _named(tensors: Tensors, model: nn.Module, whose: str) -> Tensors:
+def _named(tensors: Tensors, model: nn.Module, what: str) -> Tensors:
     """Return tensors in the model's order, under its names where theirs are numbers."""
     names = list(model.state_dict())
     if not all(name.isdecimal() for name in tensors):  # a file does not keep their order
@@ -260,7 +259,7 @@ def _named(tensors: Tensors, model: nn.Module, whose: str) -> Tensors:
         return {**known, **tensors}
     if len(tensors) != len(names):
         raise InputError(
-            f"{whose}: {len(tensors)} tensors without names came for {type(model).__name__}, which "
+            f"{what}: {len(tensors)} tensors without names came for {type(model).__name__}, which "
             f"has {len(names)}; let the task build the clients' model"
         )
     ordered = sorted(tensors, key=int)
@@ -277,7 +276,7 @@ def _order(client: str) -> tuple[int, int, str]:
 
 
 def as_json(one: KeptUpdate) -> dict[str, Any]:
-    """Return what is known of an update as plain values."""
+    """Return the description of an update as plain values."""
     return {
         "round": one.number,
         "client": one.client,

@@ -21,7 +21,7 @@ class LightningMonitor(Callback):
     begin with inputs and targets. A monitor that the caller has entered stays open.
 
     Args:
-        monitor: of the ``LightningModule`` or of a model inside of it.
+        monitor: monitor of the ``LightningModule`` or of a model inside it.
     """
 
     def __init__(self, monitor: Watcher) -> None:

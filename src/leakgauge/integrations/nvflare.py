@@ -27,30 +27,30 @@ EXAMPLES = ("num_examples", "num-examples", "num_samples")
 _KINDS = {DataKind.WEIGHTS: KINDS[0], DataKind.WEIGHT_DIFF: KINDS[1]}
 
 _received: dict[tuple[str, str], dict[str, Tensor]] = {}
-"""What clients received last, by job and name: their two filters are two objects of one process."""
+"""Last received tensors by job and client, shared by the two filters of one process."""
 
 
 class KeepUpdates(DXOFilter):
-    """Keeps updates; it stands in both directions, and changes nothing.
+    """Keeps updates without a change; use it in both directions.
 
     On clients: ``recipe.add_client_input_filter(KeepUpdates("kept"), tasks=["train"])`` and
     ``recipe.add_client_output_filter(KeepUpdates("kept"), tasks=["train"])``. On the server with
-    ``seen="server"``: ``add_server_output_filter`` and ``add_server_input_filter``. Of several
-    output filters of a client, the last sees what leaves. NVFlare counts rounds from 0, and so the
-    first is kept as round 1.
+    ``seen="server"``: ``add_server_output_filter`` and ``add_server_input_filter``. The last
+    output filter of a client sees what leaves. NVFlare counts rounds from 0; the first is kept as
+    round 1.
 
-    The training goes on where an update cannot be kept; the reason is logged.
+    If an update cannot be kept, the training continues and the reason is logged.
 
     Args:
         folder: for the updates; an absolute path, since NVFlare changes the working folder.
         rounds: numbers of the rounds to keep, from 1; None for all.
-        max_size: of the folder in words, at most.
-        seen: ``"client"`` or ``"server"``: where the filter stands.
+        max_size: largest size of the folder, in words.
+        seen: side of the filter, ``"client"`` or ``"server"``.
         lr: learning rate of clients.
         batch_size: records of a client's step.
         epochs: passes of a client over its records in a round.
-        momentum: of clients' SGD.
-        examples: records of a client, where its results do not say it.
+        momentum: momentum of clients' SGD.
+        examples: records of a client, if its results do not contain their number.
 
     Raises:
         InputError: a value does not fit.
@@ -78,7 +78,7 @@ class KeepUpdates(DXOFilter):
         self._keeper()
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> None:
-        """Note what was received, or keep what is sent; nothing is changed."""
+        """Remember received tensors, or keep sent ones, without a change."""
         client = self._client(fl_ctx)
         key = str(fl_ctx.get_job_id()), client
         if self.get_prop(FilterContextKey.CHAIN_TYPE) == FilterChainType.TASK_DATA_CHAIN:
@@ -90,7 +90,7 @@ class KeepUpdates(DXOFilter):
             return
         counts = [int(meta[name]) for name in EXAMPLES if name in meta]
         steps = meta.get(MetaKey.NUM_STEPS_CURRENT_ROUND)
-        told = {} if steps is None or self.epochs is not None else {"local-steps": steps}
+        config = {} if steps is None or self.epochs is not None else {"local-steps": steps}
         try:
             self._keeper().keep(
                 Exchange(
@@ -101,7 +101,7 @@ class KeepUpdates(DXOFilter):
                     kind=_KINDS[dxo.data_kind],
                     examples=counts[0] if counts else self.examples,
                     metrics=_metrics(meta),
-                    config=told,
+                    config=config,
                     source="nvflare",
                     seen=self.seen,
                 )
@@ -116,7 +116,7 @@ class KeepUpdates(DXOFilter):
         return Keeper(Path(self.folder), self.rounds, self.max_size, training)
 
     def _client(self, fl_ctx: FLContext) -> str:
-        """The client's name: this side's own, or that of the other side."""
+        """Return the client's name, which is this side or the other one."""
         if self.seen == CLIENT:
             return str(fl_ctx.get_identity_name() or "client")
         peer = fl_ctx.get_peer_context()
@@ -129,7 +129,7 @@ def _tensors(data: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def _metrics(meta: Mapping[str, Any]) -> dict[str, int | float]:
-    """The numbers of the meta data, also of the metrics in it."""
+    """Return the numbers of the meta data, including its metrics."""
     found = numbers(meta)
     for value in meta.values():
         if isinstance(value, Mapping):

@@ -15,19 +15,19 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "steps": ("local-steps", "num-steps"),
     "momentum": ("momentum",),
 }
-"""By setting, the keys that name it; ``_`` counts as ``-``, and the first key wins."""
+"""The keys of each setting; ``_`` counts as ``-``, and the first key wins."""
 
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """What a client does in a round, as far as it is known.
+    """Known settings of a client's training in a round.
 
     Attributes:
         lr: learning rate.
         batch_size: records of a step.
         epochs: passes over its records.
-        steps: number of steps; None where epochs, records and batch size say it.
-        momentum: of SGD, without dampening or Nesterov; None is taken for 0.
+        steps: number of steps; None if epochs, records and batch size determine it.
+        momentum: momentum of SGD, without dampening or Nesterov; None counts as 0.
 
     Raises:
         InputError: a number does not fit.
@@ -55,7 +55,7 @@ class LocalTraining:
 
     @classmethod
     def found_in(cls, config: Mapping[str, Any]) -> "LocalTraining":
-        """Return the settings that a configuration names, without values that cannot be one."""
+        """Return the settings that a configuration names, without invalid values."""
         given = {key.lower().replace("_", "-"): value for key, value in numbers(config).items()}
         found = cls()
         for name, keys in NAMES.items():
@@ -77,7 +77,7 @@ class LocalTraining:
         return replace(self, **{k: v for k, v in asdict(declared).items() if v is not None})
 
     def steps_over(self, examples: int | None) -> int | None:
-        """Return the steps of a round over so many records; None where that is not known.
+        """Return the steps of a round over a number of records; None if unknown.
 
         >>> LocalTraining(epochs=2, batch_size=32).steps_over(100)
         8

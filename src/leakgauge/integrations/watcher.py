@@ -1,4 +1,4 @@
-"""What the adapters ask of a monitor."""
+"""The interface of a monitor for the adapters."""
 
 from types import TracebackType
 from typing import Any, Protocol, Self

@@ -46,10 +46,10 @@ _PLACES = {
 _ELSEWHERE = {
     "Client": "leakgauge.training.client",
     "Pixels": "leakgauge.data.pixels",
-    "Sent": "leakgauge.training.client",
+    "Sent": "leakgauge.training.sending",
     "mean_estimate": "leakgauge.results.statistics",
     "paired_difference": "leakgauge.results.statistics",
-    "send": "leakgauge.training.client",
+    "send": "leakgauge.training.sending",
     "share_estimate": "leakgauge.results.statistics",
 }
 

@@ -32,10 +32,9 @@ from leakgauge.models.named import NETS
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec
+from leakgauge.training.catalog import FORMS, LOG, own_rate, parse_optimizer
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
 from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
-from leakgauge.training.catalog import own_rate, parse_optimizer
-from leakgauge.training.forms import FORMS, LOG
 
 if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
     from leakgauge.data.source import Source

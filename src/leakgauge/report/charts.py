@@ -4,8 +4,9 @@ The charts contain no text of the user: names are in the HTML around them, which
 """
 
 import io
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +14,7 @@ from markupsafe import Markup
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 # Colours that stand for CSS variables until the SVG is written.
 ACCENT, INK, MUTED, GRID = "#a10001", "#a10002", "#a10003", "#a10004"
@@ -83,3 +85,54 @@ def _with_used_ids(text: str) -> str:
     used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
     text = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in used else "", text)
     return re.sub(r"<g/>", "", text)
+
+
+_STEP = 0.004  # of the axes' length: nearer points look like one
+
+Curve = Sequence[tuple[float, float]]
+"""Pairs of false and true positive rates, ascending."""
+
+
+def roc(curve: Curve, *, name: str) -> Markup:
+    """Return the ROC, the false positive rate on a log axis.
+
+    Args:
+        curve: its points.
+        name: a word that no other chart of the page has.
+    """
+    left = _lowest_rate(curve)
+    points = _thinned(_from(left, curve), left)
+    with chart(name) as (axes, svg):
+        axes.set_xscale("log")
+        axes.plot(*zip(*points, strict=True), color=ACCENT, linewidth=2)
+        diagonal = [left ** (1 - step / 60) for step in range(61)]
+        axes.plot(diagonal, diagonal, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+        axes.set_xlim(left, 1.0)
+        axes.set_ylim(0, 1.02)
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g} %"))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:.0f} %"))
+        axes.set_xlabel("false positive rate (log scale)")
+    return svg[0]
+
+
+def _lowest_rate(curve: Curve) -> float:
+    """Return the power of ten at or below the smallest measured false positive rate."""
+    smallest = min((fpr for fpr, _ in curve if fpr > 0), default=1e-2)
+    return float(10.0 ** max(-4, min(-2, math.floor(math.log10(smallest) + 1e-9))))
+
+
+def _from(left: float, curve: Curve) -> list[tuple[float, float]]:
+    """Return the curve from ``left`` on, with its value there as the first point."""
+    start = max((tpr for fpr, tpr in curve if fpr <= left), default=0.0)
+    return [(left, start), *(point for point in curve if point[0] > left)]
+
+
+def _thinned(points: Curve, left: float) -> list[tuple[float, float]]:
+    """Return the points without those that look like the one before."""
+    kept = [points[0]]
+    for point in points[1:-1]:
+        across = abs(math.log(point[0]) - math.log(kept[-1][0])) / -math.log(left)
+        if max(across, abs(point[1] - kept[-1][1])) >= _STEP:
+            kept.append(point)
+    return [*kept, points[-1]] if len(points) > 1 else kept

@@ -22,7 +22,7 @@ MAIN = ("data", "ask", "adversary", "defense")
 
 
 @dataclass(frozen=True)
-class Played:
+class FinishedCell:
     """A finished cell of a grid.
 
     Attributes:
@@ -39,14 +39,14 @@ class PaperFigure:
     """A figure that the paper states.
 
     Attributes:
-        where: the settings that it belongs to, by name.
-        knowledge: of the adversary.
+        where: settings of the figure, by name.
+        knowledge: knowledge of the adversary.
         metric: name of the metric.
         round: ``"accumulated"``, a single round or the first ones.
         value: the paper's value.
         note: a remark for readers.
-        cells: keys of the cells with these settings, one a seed.
-        std: the standard deviation over the paper's seeds, where it states one.
+        cells: keys of the cells with these settings, one per seed.
+        std: standard deviation over the paper's seeds; None if the paper does not state it.
     """
 
     where: Mapping[str, Any]
@@ -60,7 +60,7 @@ class PaperFigure:
 
     @property
     def text(self) -> str:
-        """The paper's value, with its standard deviation where it states one."""
+        """The paper's value, with its standard deviation if it states one."""
         return plain(self.value) if self.std is None else f"{plain(self.value)} ± {plain(self.std)}"
 
     @property
@@ -95,18 +95,18 @@ class Comparison:
     about: str
     size: str
     asked: int
-    cells: Mapping[str, Played]
+    cells: Mapping[str, FinishedCell]
     grids: Sequence[Sequence[str]]
     paper: Sequence[PaperFigure]
 
 
 @dataclass(frozen=True)
-class Row:
-    """A figure of the paper beside our own.
+class ComparisonRow:
+    """A figure of the paper and ours.
 
     Attributes:
         stated: the paper's figure.
-        ours: our mean over ``n`` seeds; None where no such cell is finished.
+        ours: our mean over ``n`` seeds; None if no such cell is finished.
     """
 
     stated: PaperFigure
@@ -124,9 +124,9 @@ class Group:
 
     Attributes:
         settings: the settings that they share, without the seed.
-        knowledge: of the adversary.
-        keys: keys of the cells, one a seed.
-        means: over the seeds by metric: the figures over all rounds, and those of the model.
+        knowledge: knowledge of the adversary.
+        keys: keys of the cells, one per seed.
+        means: means over the seeds by metric, of the figures over all rounds and of the model.
     """
 
     settings: Mapping[str, Any]
@@ -140,26 +140,31 @@ class Group:
         return {name: one.estimate for name, one in self.means.items()}
 
 
-def beside_paper(comparison: Comparison, metrics: Mapping[str, Metric]) -> list[Row]:
-    """Return every figure of the paper beside ours.
+def compared_with_paper(
+    comparison: Comparison, metrics: Mapping[str, Metric]
+) -> list[ComparisonRow]:
+    """Return every figure of the paper with ours.
 
     Args:
         comparison: the finished cells and the paper's figures.
-        metrics: of all questions, by name; their bounds limit the intervals over seeds.
+        metrics: metrics of all questions, by name; their bounds limit the intervals over seeds.
     """
-    return [Row(stated, _ours(stated, comparison.cells, metrics)) for stated in comparison.paper]
+    return [
+        ComparisonRow(stated, _ours(stated, comparison.cells, metrics))
+        for stated in comparison.paper
+    ]
 
 
-def groups(cells: Mapping[str, Played], metrics: Mapping[str, Metric]) -> list[Group]:
+def groups(cells: Mapping[str, FinishedCell], metrics: Mapping[str, Metric]) -> list[Group]:
     """Return the cells grouped over their seeds, in the order of their first cell.
 
     Args:
         cells: the finished cells by key.
-        metrics: as for ``beside_paper``.
+        metrics: as for ``compared_with_paper``.
     """
     by_settings: dict[str, list[str]] = {}
-    for key, played in cells.items():
-        by_settings.setdefault(json.dumps(_shared(played), sort_keys=True), []).append(key)
+    for key, cell in cells.items():
+        by_settings.setdefault(json.dumps(_shared(cell), sort_keys=True), []).append(key)
     return [
         Group(_shared(cells[keys[0]]), knowledge, tuple(keys), means)
         for keys in by_settings.values()
@@ -199,24 +204,24 @@ def main_first(names: Sequence[str]) -> list[str]:
     return first + [name for name in names if name not in first]
 
 
-def telling(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return names of settings that tell cells apart, the main ones first.
+def distinguishing_names(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return names of settings that distinguish cells, the main ones first.
 
-    A setting that tells no more cells apart than those before it is left out.
+    A setting that distinguishes no more cells than those before it is left out.
 
-    >>> telling([{"ask": "user", "lr": 1, "k": 1}, {"ask": "property", "lr": 2, "k": 1}])
+    >>> distinguishing_names([{"ask": "user", "lr": 1}, {"ask": "property", "lr": 2}])
     ['ask']
     """
-    return told_apart(settings, [], main_first(varying(settings)))
+    return distinguishing(settings, [], main_first(varying(settings)))
 
 
-def told_apart(
+def distinguishing(
     settings: Sequence[Mapping[str, Any]], names: Sequence[str], more: Sequence[str]
 ) -> list[str]:
-    """Return ``names``, and each of ``more`` that tells further cells apart.
+    """Return ``names``, and each of ``more`` that distinguishes further cells.
 
     >>> cells = [{"ask": "user", "lr": 1, "k": 1}, {"ask": "user", "lr": 2, "k": 1}]
-    >>> told_apart(cells, ["ask"], ["k", "lr"])
+    >>> distinguishing(cells, ["ask"], ["k", "lr"])
     ['ask', 'lr']
     """
     found = list(names)
@@ -240,7 +245,7 @@ def title_of(settings: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def along_axis(groups: Sequence[Group], axis: str) -> dict[str, list[Group]]:
-    """Return groups that differ in the axis alone, ascending, by a title of what they share."""
+    """Return groups that differ in the axis alone, ascending, by their shared settings in words."""
     names = [name for name in varying([group.settings for group in groups]) if name != axis]
     sharing: dict[str, list[Group]] = {}
     for group in groups:
@@ -254,7 +259,7 @@ def along_axis(groups: Sequence[Group], axis: str) -> dict[str, list[Group]]:
 
 
 def by_knowledge(
-    cells: Sequence[Played], metrics: Mapping[str, Metric]
+    cells: Sequence[FinishedCell], metrics: Mapping[str, Metric]
 ) -> dict[str, dict[str, Measurement]]:
     """Return the means over the seeds, by the adversary's knowledge and by metric.
 
@@ -262,11 +267,11 @@ def by_knowledge(
 
     Args:
         cells: finished cells that differ in their seed.
-        metrics: as for ``beside_paper``.
+        metrics: as for ``compared_with_paper``.
     """
-    measured = [one for played in cells for one in played.measurements]
+    measured = [one for cell in cells for one in cell.measurements]
     of_model = {name for name, metric in metrics.items() if metric.of_model}
-    whole = [one for played in cells for one in _whole(played)]
+    whole = [one for cell in cells for one in _whole(cell)]
     shared = _means([one for one in measured if one.metric in of_model], metrics)
     return {
         knowledge: {
@@ -277,11 +282,11 @@ def by_knowledge(
     }
 
 
-def _whole(played: Played) -> list[Measurement]:
-    """The figures over all rounds: the headline of several adversaries, or the plain sums."""
-    rounds = {one.round for one in played.measurements}
+def _whole(cell: FinishedCell) -> list[Measurement]:
+    """Return the figures over all rounds: the headline of several adversaries, or plain sums."""
+    rounds = {one.round for one in cell.measurements}
     when = HEADLINE if HEADLINE in rounds else ACCUMULATED
-    return [one for one in played.measurements if one.round == when]
+    return [one for one in cell.measurements if one.round == when]
 
 
 def _means(
@@ -309,7 +314,7 @@ def _mean_theory(several: Sequence[Measurement]) -> dict[str, float]:
 
 
 def _ours(
-    stated: PaperFigure, cells: Mapping[str, Played], metrics: Mapping[str, Metric]
+    stated: PaperFigure, cells: Mapping[str, FinishedCell], metrics: Mapping[str, Metric]
 ) -> Estimate | None:
     same = [
         one
@@ -322,5 +327,5 @@ def _ours(
     return over_seeds(same, metric_named(stated.metric, metrics)) if same else None
 
 
-def _shared(played: Played) -> dict[str, Any]:
-    return {name: value for name, value in played.settings.items() if name != "seed"}
+def _shared(cell: FinishedCell) -> dict[str, Any]:
+    return {name: value for name, value in cell.settings.items() if name != "seed"}

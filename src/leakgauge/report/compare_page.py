@@ -9,11 +9,11 @@ from leakgauge.report import sweep
 from leakgauge.report.compare import (
     Comparison,
     Group,
-    beside_paper,
+    compared_with_paper,
+    distinguishing_names,
     follows,
     groups,
     main_first,
-    telling,
     varying,
 )
 from leakgauge.report.section import LEVELS, Badge, Chart
@@ -24,7 +24,7 @@ from leakgauge.results.metrics import CONFIDENCE, Metric, titles
 
 OwnCharts = Callable[[Comparison, Sequence[Group]], Sequence[Chart]]
 
-Judge = Callable[[Group], Badge | None]
+BadgeOf = Callable[[Group], Badge | None]
 
 _ROLES = ("label", "secret", "group", "drop", "bins")
 
@@ -33,29 +33,29 @@ def render_comparison(
     comparison: Comparison,
     metrics: Mapping[str, Metric],
     *,
-    badge: Judge = lambda group: None,
+    badge: BadgeOf = lambda group: None,
     charts: OwnCharts = lambda comparison, groups: (),
 ) -> str:
     """Return one self-contained HTML page; the same cells give the same bytes.
 
     Args:
         comparison: contents of the page.
-        metrics: of the question, by name.
-        badge: gives the question's verdict on cells that differ in their seed.
-        charts: draws charts of the question, besides those that every grid has.
+        metrics: metrics of the question, by name.
+        badge: function that returns the verdict on cells that differ in their seed.
+        charts: function that returns further charts of the question.
     """
     each = groups(comparison.cells, metrics)
     settings = [group.settings for group in each]
     same = settings[0] if settings else {}
     badges = [badge(group) for group in each]
-    apart = telling(settings)
+    apart = distinguishing_names(settings)
     values = {
         "worst": _worst(each, badges, metrics),
         "verdicts": Counter(one.words for one in badges if one is not None),
         "badges": badges,
         "grid": comparison,
         "done": len(comparison.cells),
-        "rows": beside_paper(comparison, metrics),
+        "rows": compared_with_paper(comparison, metrics),
         "confidence": CONFIDENCE,
         "charts": _charts(comparison, each, metrics, apart),
         "own": charts(comparison, each),
@@ -68,14 +68,14 @@ def render_comparison(
         "knowledge": len({group.knowledge for group in each}) > 1,
         "of_model": any(metrics[name].of_model for name in _measured(each, metrics)),
         "common": {name: same[name] for name in same if name not in varying(settings)},
-        "seeds": sorted({played.settings["seed"] for played in comparison.cells.values()}),
+        "seeds": sorted({cell.settings["seed"] for cell in comparison.cells.values()}),
         "versions": _versions(comparison),
     }
     return str(render("leakgauge.report", "compare.html.j2", values))
 
 
 @dataclass(frozen=True)
-class Worst:
+class WorstCells:
     """The cells with the most urgent verdict.
 
     Attributes:
@@ -93,15 +93,15 @@ class Worst:
 
 def _worst(
     each: Sequence[Group], badges: Sequence[Badge | None], metrics: Mapping[str, Metric]
-) -> Worst | None:
+) -> WorstCells | None:
     """Return the cells with the most urgent verdict; None where no cells have a verdict."""
-    judged = [(one, group) for one, group in zip(badges, each, strict=True) if one is not None]
-    if not judged:
+    found = [(one, group) for one, group in zip(badges, each, strict=True) if one is not None]
+    if not found:
         return None
-    badge, group = max(judged, key=lambda pair: (LEVELS[pair[0].level], pair[0].strength))
+    badge, group = max(found, key=lambda pair: (LEVELS[pair[0].level], pair[0].strength))
     name = sweep.headline_of(each, metrics)
     one = None if name is None else group.means.get(name)
-    return Worst(badge, group, one, None if name is None else metrics[name])
+    return WorstCells(badge, group, one, None if name is None else metrics[name])
 
 
 def _charts(
@@ -149,8 +149,8 @@ def _measured(each: Sequence[Group], metrics: Mapping[str, Metric]) -> dict[str,
 def _versions(comparison: Comparison) -> dict[str, str]:
     """Return the versions of the packages that computed the figures, all those of the cells."""
     several: dict[str, list[str]] = {}
-    for played in comparison.cells.values():
-        for one in played.measurements[:1]:
+    for cell in comparison.cells.values():
+        for one in cell.measurements[:1]:
             for package, version in one.versions.items():
                 several.setdefault(package, []).append(version)
     return {package: ", ".join(sorted(set(each))) for package, each in several.items()}

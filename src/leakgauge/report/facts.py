@@ -1,7 +1,9 @@
-"""The facts about a run's data that a report shows."""
+"""Plain values of reports: figures for JSON, and facts about the data of a run."""
 
 from collections.abc import Mapping
 from typing import Any
+
+from leakgauge.results.measurements import Estimate, Measurement
 
 PARTS = ("records", "columns", "private", "public", "test", "users")
 """Keys of a run's data that are sizes, in the order of the report."""
@@ -23,3 +25,17 @@ def other_facts(data: Mapping[str, Any]) -> dict[str, Any]:
         elif key not in _SHOWN_ELSEWHERE:
             facts[key] = value
     return facts
+
+
+def plain_interval(one: Estimate) -> dict[str, float]:
+    """Return the value and the ends of the interval of an estimate, by name.
+
+    >>> plain_interval(Estimate(0.7, 0.6, 0.8, 100))
+    {'value': 0.7, 'low': 0.6, 'high': 0.8}
+    """
+    return {"value": one.value, "low": one.low, "high": one.high}
+
+
+def plain_figure(one: Measurement) -> dict[str, float]:
+    """Return a figure as plain values: the value, the ends of its interval, and chance."""
+    return {**plain_interval(one.estimate), "chance": one.chance}

@@ -29,7 +29,7 @@ class Test:
 
     @property
     def who(self) -> str:
-        """The adversary, and the defense that it meets, in a few words.
+        """The adversary and the defense in a few words.
 
         >>> Test("property", "sign", "adaptive", "forest", {}).who
         'forest, sign, adaptive'
@@ -71,7 +71,7 @@ class Test:
     def added_up(self, metric: str) -> list[tuple[int, Measurement]]:
         """Return the plain sums of the first rounds, each with their number, up to all rounds.
 
-        A single round is its own sum. Empty where nothing between one and all rounds was added up.
+        A single round is its own sum. Empty if no sum between one and all rounds was measured.
         """
         if not self.first or not self.rounds:
             return []
@@ -86,7 +86,7 @@ class Test:
     def whole(self, metric: str) -> Measurement | None:
         """Return the measurement over all rounds; without one, that of the last round.
 
-        It is that of the reading which shadow data favour, and else the plain sum. The choice does
+        It is the reading that shadow data favour, or else the plain sum. The choice does
         not depend on the figures, so it does not select a favourable result.
         """
         whole = self.at(metric, CHOSEN) or self.at(metric, ACCUMULATED)
@@ -97,7 +97,7 @@ def group_tests(measurements: Sequence[Measurement], *, without: Sequence[str] =
     """Return the tests that produced the measurements, in the order of their first one.
 
     Args:
-        measurements: of one question in one run.
+        measurements: measurements of one question in one run.
         without: metrics to leave out, such as those of the model.
 
     Raises:

@@ -8,7 +8,7 @@ from leakgauge.results.scores import AUROC
 STRONG_AUROC = 0.9
 CLEAR_AUROC = 0.7
 NOTHING_AUROC = 0.6
-"""The upper end of an interval up to which a test that sees no leak says so."""
+"""Largest upper end of an interval at which a test reports no leak."""
 
 HEADLINES: dict[Level, str] = {
     "strong": "Strong leakage",
@@ -44,6 +44,21 @@ def level_of(auroc: Estimate, chance: float = 0.5) -> Level:
     return "strong" if value >= STRONG_AUROC else "clear" if value >= CLEAR_AUROC else "weak"
 
 
+def auroc_rule(test: str = "a test") -> str:
+    """Return the rule of ``level_of`` in words, for the sections of a report.
+
+    Args:
+        test: name of the test with its article, such as ``"an attack"``.
+    """
+    name = test.split(maxsplit=1)[1]
+    return (
+        f"{test} shows leakage where the whole interval of its AUROC lies above guessing. The "
+        f"leakage is strong from an AUROC of {STRONG_AUROC}, clear from {CLEAR_AUROC}, weak below. "
+        f"Where the interval holds guessing, the {name} shows none if the interval ends at "
+        f"{NOTHING_AUROC} or below, and is inconclusive if it ends above."
+    )
+
+
 def strength_of(auroc: Estimate, chance: float) -> float:
     """Return the AUROC between guessing (0) and always right (1).
 
@@ -60,3 +75,31 @@ def badge(group: Group) -> Badge | None:
         return None
     level = level_of(one.estimate, one.chance)
     return Badge(level, HEADLINES[level], strength_of(one.estimate, one.chance))
+
+
+_ENDS = (0.4, 1.0)
+"""The AUROCs at the two ends of a gauge."""
+
+
+def gauge(auroc: Estimate, chance: float) -> dict[str, str]:
+    """Return the CSS lengths of a gauge by name, for the macro ``gauge``.
+
+    >>> gauge(Estimate(0.7, 0.6, 0.8, 100), 0.5)["value"]
+    '50.00%'
+    """
+    return {
+        "from": _along(min(chance, auroc.value)),
+        "to": _along(max(chance, auroc.value)),
+        "low": _along(auroc.low),
+        "high": _along(auroc.high),
+        "value": _along(auroc.value),
+        "chance": _along(chance),
+        "clear": _along(CLEAR_AUROC),
+        "strong": _along(STRONG_AUROC),
+    }
+
+
+def _along(value: float) -> str:
+    """Return the position of an AUROC as a CSS length."""
+    low, high = _ENDS
+    return f"{100 * min(1.0, max(0.0, (value - low) / (high - low))):.2f}%"

@@ -21,11 +21,11 @@ class Page:
     Attributes:
         command: the command of the run.
         sections: one for each answered question.
-        measurements: of all questions.
+        measurements: measurements of all questions.
         data: name and fingerprint.
-        versions: of the packages that computed the figures.
-        repeat: the command that repeats the run; empty where no command does.
-        not_asked: for each question that was not asked, the reason and what would allow it.
+        versions: versions of the packages that computed the figures.
+        repeat: the command that repeats the run; empty if no command does.
+        not_asked: reasons of the questions that were not asked, and what would allow them.
         refused: reasons by question, for questions that could not be answered.
     """
 
@@ -43,7 +43,7 @@ def render_page(page: Page) -> str:
     """Return one self-contained HTML page; equal measurements give equal bytes.
 
     Raises:
-        InputError: there is no section.
+        InputError: the page has no sections.
     """
     require(len(page.sections) > 0, "got no answers; a report needs at least one")
     rows = [(section.name, row) for section in page.sections for row in section.rows]
@@ -70,7 +70,7 @@ def secrets_of(page: Page) -> list[str]:
 
 
 def warnings_of(sections: Sequence[Section]) -> list[str]:
-    """Return what makes figures mean something else, each once."""
+    """Return what changes the meaning of figures, each once."""
     return list(dict.fromkeys(text for section in sections for text in section.warnings))
 
 

@@ -28,7 +28,7 @@ class Badge:
     Attributes:
         level: the amount of leakage.
         words: the verdict.
-        strength: from 0 (nothing leaks) to 1 (everything leaks); orders the badges of one level.
+        strength: strength of the leak, from 0 (none) to 1 (full); orders the badges of one level.
         broken: whether a stated promise does not hold; it fails a build.
     """
 
@@ -46,13 +46,13 @@ class Row:
         ask: the word of ``--ask``.
         verdict: the verdict in a few words.
         level: its level.
-        text: the result in one or two sentences, for a reader who is no specialist.
+        text: the result in one or two sentences, for non-specialist readers.
         metric: title of the headline figure; empty without one.
         estimate: the headline figure.
-        chance: its value where nothing leaks; None where that is unknown.
-        strength: from 0 (nothing leaks) to 1 (everything leaks); orders the rows of one level.
-        test: of a question with several tests, which one, in a few words.
-        secret: what nobody should learn; empty where the question has no such column.
+        chance: its value where nothing leaks; None if unknown.
+        strength: strength of the leak, from 0 (none) to 1 (full); orders the rows of one level.
+        test: the test in a few words, if the question has several.
+        secret: name of the secret; empty if the question has no such column.
         broken: whether a stated promise does not hold; it fails a build.
     """
 
@@ -70,7 +70,7 @@ class Row:
 
 
 def asked_about(row: Row, rows: Sequence[Row]) -> str:
-    """Return what a row answers; with its secret, where the rows are about several."""
+    """Return the word that a row answers, with its secret if the rows have several."""
     several = len({one.secret for one in rows if one.secret}) > 1
     return f"{row.ask} of {row.secret}" if several and row.secret else row.ask
 
@@ -114,17 +114,17 @@ class Section:
         title: its heading.
         html: its content, without the heading.
         rows: its lines in the summary.
-        tests: one row a test, the worst first; empty where the summary's rows are all.
+        tests: one row per test, the worst first; empty if the summary has all.
         lines: the answer for the terminal at full length.
         missing: requested parts that were not completed, one sentence each.
-        warnings: what makes the figures mean something else, each with what to do.
+        warnings: what changes the meaning of the figures, each with advice.
         effect: effect of the best defense; None without defenses.
-        untried: the next step where a leak is shown and no defense was tried.
+        untried: the next step after a leak without any defense.
         next_command: the command that improves this answer; empty for none.
         nav: anchors inside and their titles.
         style: CSS of this section.
         private: whether it shows private records.
-        pictures: the images that it shows, uint8 ``[n, c, h, w]``, by what they are.
+        pictures: images of the section, uint8 ``[n, c, h, w]``, by title.
     """
 
     name: str
@@ -154,7 +154,7 @@ class Chart:
         svg: the chart; None without data.
         legend: HTML below it.
         note: a sentence below it.
-        names: what its numbers 1, 2, ... stand for.
+        names: meanings of its numbers 1, 2, ...
     """
 
     caption: str

@@ -16,9 +16,9 @@ from leakgauge.report.compare import (
     STATIC,
     Group,
     PaperFigure,
+    distinguishing,
     follows,
     title_of,
-    told_apart,
     varying,
 )
 from leakgauge.report.wording import number, plain
@@ -53,7 +53,7 @@ class Mark:
 
     Attributes:
         value: value of the setting along the axis.
-        knowledge: of the adversary.
+        knowledge: knowledge of the adversary.
         ours: mean of the metric over the seeds.
         paper: the paper's figure; None without one.
     """
@@ -120,13 +120,13 @@ def sweep_charts(
     *,
     apart: Sequence[str] = (),
 ) -> list[SweepChart]:
-    """Return the charts of one grid; none where only the seed varies.
+    """Return the charts of one grid; none if only the seed varies.
 
     Args:
         cells: the grid's cells, grouped over their seeds.
         paper: the paper's figures.
-        metrics: by name; charts show the first headline metric that the grid measured.
-        apart: the settings that tell the cells of all grids of the page apart, for the titles.
+        metrics: metrics by name; charts show the first headline metric that the grid measured.
+        apart: settings that distinguish the cells of all grids of the page, for the titles.
     """
     settings = [group.settings for group in cells]
     names = varying(settings)
@@ -138,7 +138,7 @@ def sweep_charts(
     if metric is None:
         return []
     few = [name for name in apart if name in others or name not in names]
-    titled = told_apart(settings, few, others)
+    titled = distinguishing(settings, few, others)
     by_title: dict[str, list[Mark]] = {}
     for group in cells:
         if metric in group.figures:
@@ -164,7 +164,7 @@ def headline_of(cells: Sequence[Group], metrics: Mapping[str, Metric]) -> str | 
 
 
 def limits_of(charts: Sequence[SweepChart]) -> tuple[float, float]:
-    """Return vertical limits that hold all that several charts of a grid draw."""
+    """Return vertical limits that fit all marks of several charts."""
     chances = [one.metric.chance for one in charts if one.metric.chance is not None]
     drawn = chances[:1]
     for mark in (mark for one in charts for mark in one.marks):
@@ -179,7 +179,7 @@ def draw(sweep: SweepChart, *, limits: tuple[float, float], name: str) -> Markup
 
     Args:
         sweep: the chart.
-        limits: of the vertical axis.
+        limits: limits of the vertical axis.
         name: prefix of ids, unique on the page.
     """
     places = _places(sweep)
@@ -205,12 +205,12 @@ def _draw_side(axes: Axes, sweep: SweepChart, knowledge: str, places: Sequence[f
         (mark for mark in sweep.marks if mark.knowledge == knowledge),
         key=lambda mark: sweep.values.index(mark.value),
     )
-    beside = [mark.value for mark in sweep.marks if mark.knowledge != knowledge]
+    others = [mark.value for mark in sweep.marks if mark.knowledge != knowledge]
     x = [places[sweep.values.index(mark.value)] for mark in marks]
     if sweep.numeric:
         axes.plot(x, [mark.ours.value for mark in marks], color=ACCENT, linewidth=2)
     for at, mark in zip(x, marks, strict=True):
-        aside = _aside(axes, knowledge) if mark.value in beside else axes.transData
+        aside = _aside(axes, knowledge) if mark.value in others else axes.transData
         ends = [mark.ours.low, mark.ours.high]
         axes.plot([at, at], ends, color=ACCENT, linewidth=1.6, alpha=0.6, transform=aside)
         _draw_mark(axes, at, mark, hollow=sweep.two_sided and knowledge == STATIC, aside=aside)
@@ -240,7 +240,7 @@ def _draw_mark(axes: Axes, at: float, mark: Mark, *, hollow: bool, aside: Transf
 
 
 def _aside(axes: Axes, knowledge: str) -> Transform:
-    """The data's place, a few points beside it: static marks left of their tick, adaptive right."""
+    """Return the data's transform, shifted by a few points: static marks left, adaptive right."""
     figure = axes.get_figure()
     assert figure is not None
     points = _APART * (-1 if knowledge == STATIC else 1)

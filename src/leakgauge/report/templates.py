@@ -16,7 +16,7 @@ def environment(package: str = "leakgauge.report") -> jinja2.Environment:
     """Return the template environment of a package, with the templates of ``leakgauge.report``.
 
     Args:
-        package: a package whose folder holds templates.
+        package: package with templates in its folder.
     """
     packages = dict.fromkeys((package, "leakgauge.report"))
     made = jinja2.Environment(
@@ -42,7 +42,7 @@ def render(package: str, template: str, values: Mapping[str, Any]) -> Markup:
     Args:
         package: as for ``environment``.
         template: the file's name.
-        values: by name.
+        values: variables by name.
     """
     html = environment(package).get_template(template).render(**values)
     return Markup(re.sub(r"\n\s+<", "\n<", html))  # a user's < is escaped

@@ -1,4 +1,4 @@
-"""Words for what the trained model is good for, by its metric."""
+"""Words for the utility of the trained model, by its metric."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from leakgauge.results.scores import ACCURACY, BALANCED_ACCURACY, MACRO_F1, R2
 
 @dataclass(frozen=True)
 class Words:
-    """How a report speaks of a metric of the model.
+    """Words of a report about a metric of the model.
 
     Attributes:
         name: within a sentence.
@@ -31,7 +31,7 @@ class Words:
         return percent(value) if self.is_share else number(value)
 
     def loss(self, by: float) -> str:
-        """Return by how much a figure fell; empty where it did not."""
+        """Return the decrease of a figure as text; empty without one."""
         lost = round(100 * by, 1) if self.is_share else round(by, 3)
         if lost <= 0:
             return ""
@@ -74,7 +74,7 @@ def words_of(one: Measurement) -> Words:
 
 
 def utilities(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Return what the trained model is good for: the last figure of each game and defense."""
+    """Return the utility of the trained models: the last figure of each game and defense."""
     last = {(one.game, one.defense): one for one in measurements if one.metric in UTILITY}
     return list(last.values())
 

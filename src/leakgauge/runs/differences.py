@@ -5,8 +5,7 @@ from pathlib import Path
 
 from leakgauge.core.checks import require
 from leakgauge.report.differences.audited import Audited
-from leakgauge.report.differences.compared import Differences
-from leakgauge.report.differences.comparing import compare_audits
+from leakgauge.report.differences.compared import Differences, compare_audits
 from leakgauge.runs.audit import UNFINISHED, AuditRun
 from leakgauge.runs.page import read_audit
 from leakgauge.runs.question import Question

@@ -8,7 +8,7 @@ import pydantic
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_yaml, write_text
-from leakgauge.report.compare import Comparison, PaperFigure, Played
+from leakgauge.report.compare import Comparison, FinishedCell, PaperFigure
 from leakgauge.report.compare_page import render_comparison
 from leakgauge.report.page import Page, render_page
 from leakgauge.report.section import Section
@@ -142,7 +142,9 @@ def read_comparison(folder: Path, questions: Mapping[str, Question]) -> tuple[Co
             size=settings["size"],
             asked=settings["asked"],
             cells={
-                key: Played(identity["settings"], [*answer.measurements, *_times(timings, key)])
+                key: FinishedCell(
+                    identity["settings"], [*answer.measurements, *_times(timings, key)]
+                )
                 for key, (identity, answer) in cells.items()
             },
             grids=settings["grids"],

@@ -3,11 +3,14 @@
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
+from leakgauge.core.checks import InputError
 from leakgauge.runs.question import Question
 from leakgauge.runs.setting import Declared
-from leakgauge.runs.spec import Spec, changed, declared
+from leakgauge.runs.spec import Spec, changed, declared, make_spec
+
+S = TypeVar("S", bound=Spec)
 
 _PROGRAM = "leakgauge"
 _OWN = ("data", "ask")  # they have a place of their own in the command
@@ -82,6 +85,30 @@ def _alone(spec: Spec, several: Mapping[str, Sequence[Any]]) -> Spec:
     """Return the settings without the columns that are left out as they are asked about, too."""
     others = {one for values in several.values() for one in values}
     return replace(spec, drop=tuple(one for one in spec.drop if one not in others))
+
+
+def spec_of_run(settings: Mapping[str, Any], kind: type[S]) -> S | None:
+    """Return the settings of a run, to vary them in a further command.
+
+    Args:
+        settings: settings of the run as plain values; unknown names are left out.
+        kind: class of the settings of its question.
+
+    Returns:
+        None if the settings name neither data nor a task, or another version wrote them.
+    """
+    if not (settings.get("data") or settings.get("task")):
+        return None
+    known = declared(kind)
+    given = {name: value for name, value in settings.items() if name in known}
+    if settings.get("task"):
+        given.pop("label", None)  # the task has its own
+    try:
+        spec = make_spec(kind, given)
+    except InputError:
+        return None
+    assert isinstance(spec, kind)
+    return spec
 
 
 def repeat_command(command: str, spec: Spec, *, files: Sequence[str] = ()) -> str:

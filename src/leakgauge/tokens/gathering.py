@@ -30,7 +30,7 @@ from leakgauge.tokens.sources import (
     PooledPairs,
     blocks_of,
 )
-from leakgauge.training.per_record import iter_gradients
+from leakgauge.training.observation import iter_gradients
 
 SHARES = (0.6, 0.2, 0.2)
 """Of the records: to fit, to stop, to report."""

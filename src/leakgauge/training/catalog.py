@@ -9,6 +9,7 @@ from leakgauge.core.registry import Registry
 if TYPE_CHECKING:
     from leakgauge.training.optimizers import Make
 
+
 SGD = "sgd"
 """Plain SGD, the default."""
 
@@ -26,7 +27,7 @@ HELP = (
 REGISTRY = Registry("optimizer", OPTIMIZERS, "leakgauge.optimizers")
 
 SUPPLIED = ("params",)
-"""What an optimizer is told beside its settings."""
+"""Arguments that an optimizer gets in addition to its settings."""
 
 NOTATION = REGISTRY.notation(supplied=SUPPLIED)
 """What users may write for an optimizer."""
@@ -54,10 +55,10 @@ def parse_optimizer(text: str, *, lr: float) -> "Make | None":
     """
     if text.strip() == SGD:
         return None
-    from leakgauge.training.optimizers import Named
+    from leakgauge.training.optimizers import NamedOptimizer
 
     require(bool(text.strip()), f"--optimizer is empty; name one of {', '.join(OPTIMIZERS)}")
-    made = Named(REGISTRY.read(text, supplied=SUPPLIED), lr)
+    made = NamedOptimizer(REGISTRY.read(text, supplied=SUPPLIED), lr)
     made.try_once()
     return made
 
@@ -91,3 +92,7 @@ def text_of(optimizer: object) -> str:
             "class of a module, which worker processes can import"
         )
     return f"{module}:{name}"
+
+
+PRINTED, UNIT, LOG = "printed", "unit", "log"
+FORMS = (LOG, PRINTED, UNIT)

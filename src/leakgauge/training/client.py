@@ -1,31 +1,20 @@
-"""The gradients and updates that clients send, which an attack sees."""
+"""Settings of a client: its local training and its defense."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import torch
-from torch import Tensor
-
 from leakgauge.core.checks import require, require_count, require_positive
-from leakgauge.core.rng import torch_stream
-from leakgauge.core.types import Grads, Params, Task
-from leakgauge.defenses import Defense, Transform, none
-from leakgauge.gradients import batch_gradients, local_updates
+from leakgauge.defenses import Defense, none
 from leakgauge.training.catalog import OPTIMIZERS, SGD
-from leakgauge.training.clients import updates_of
 from leakgauge.training.participant import refuse_learned
-from leakgauge.training.per_record import mean_of_transformed
 from leakgauge.training.recipe import Recipe
-from leakgauge.training.update import Update
-from leakgauge.training.validity import Validity
 
 
 @dataclass(frozen=True)
 class Client:
     """Settings of a client's local training and of its defense.
 
-    A client that sets no more than the first four trains as the papers on inversion take it: plain
+    With the first four attributes alone, a client trains as in the papers on inversion: plain
     SGD on a model in the mode in which it comes. The stock client of Flower is ``Client(32, steps,
     0.01, optimizer="sgd:momentum=0.9", training=True)``.
 
@@ -34,15 +23,15 @@ class Client:
         local_steps: S, steps over consecutive batches in one pass over its records. One plain step
             without epochs sends the gradient itself, and ``local_lr`` has no effect.
         local_lr: learning rate of these steps, where neither optimizer nor rates have their own.
-        defense: changes the gradient or update before the client sends it.
+        defense: change of the gradient or update before the client sends it.
         optimizer: as ``catalog.parse_optimizer`` reads it, made anew for each update.
         epochs: passes over the same records.
         reshuffle: whether a pass after the first has its records in a new order.
         training: whether the model trains in training mode: BatchNorm uses the statistics of each
             batch, and dropout draws.
         rates: learning rate of each of the S * epochs steps, where a schedule changes it.
-        summed: N, clients with equal settings of whom the server sees the sum alone, as secure
-            aggregation shows it.
+        summed: N, number of clients with equal settings; the server sees their sum alone, as
+            with secure aggregation.
 
     Raises:
         InputError: a value does not fit, or the optimizer is not known.
@@ -92,7 +81,7 @@ class Client:
 
     @property
     def records(self) -> int:
-        """Number of records behind what the server sees at once."""
+        """Number of records behind one message that the server sees."""
         return self.own_records * self.summed
 
     @property
@@ -122,109 +111,3 @@ class Client:
     def sends_gradient(self) -> bool:
         """Whether it sends the gradient of one step; else it sends a change of weights."""
         return self.steps == 1 and self.optimizer == SGD and not self.rates
-
-
-@dataclass(frozen=True, eq=False)
-class Sent:
-    """The gradients of T clients, and their validity, which needs no private records.
-
-    Attributes:
-        grads: on the scale of a gradient, leaf ``[T, *p]``.
-        validity: distance of the local steps from one gradient, the largest of all clients; None
-            where the clients sent gradients.
-        updates: of each client, with the buffers that it sent; empty where a client is plain and
-            sends gradients.
-    """
-
-    grads: Grads
-    validity: Validity | None = None
-    updates: tuple[Update, ...] = ()
-
-    def warnings(self, *, simulated: bool = False) -> tuple[str, ...]:
-        """Return why an update may not stand for a gradient; see ``Validity.warnings``."""
-        return () if self.validity is None else self.validity.warnings(simulated=simulated)
-
-
-def send(task: Task, params: Params, x: Tensor, y: Tensor, client: Client, *, seed: int) -> Sent:
-    """Return what T clients send that hold the records ``x [T, S * B, ...]``, ``y [T, S * B]``.
-
-    Of summed clients it is what the server sees of T groups, each with N * S * B records.
-
-    Args:
-        task: the model and its loss.
-        params: initial parameters of every client, leaf ``[*p]``.
-        x: records; the first B are the first step's batch, and so on.
-        y: their labels.
-        client: settings of their training.
-        seed: of the defense's noise.
-
-    Raises:
-        InputError: the model's gradients cannot be computed.
-    """
-    if not client.is_plain:
-        return _gathered(task, updates_of(task, params, x, y, client, seed=seed), x, y, seed=seed)
-    if client.local_steps == 1:
-        per_example = client.defense.per_example
-        grads = (
-            batch_gradients(task, params, x, y)
-            if per_example is None
-            else _transformed(task, params, x, y, per_example, seed)
-        )
-        return Sent(_defended(grads, client, seed))
-    steps, size = client.local_steps, client.batch_size
-    parts_x = x.reshape(len(x), steps, size, *x.shape[2:])
-    parts_y = y.reshape(len(y), steps, size, *y.shape[2:])
-    changes = local_updates(task, params, parts_x, parts_y, lr=client.local_lr)
-    updates = [_update(row, params, client) for row in _rows(_defended(changes, client, seed))]
-    return _gathered(task, updates, x, y, seed=seed)
-
-
-def _gathered(task: Task, updates: Sequence[Update], x: Tensor, y: Tensor, *, seed: int) -> Sent:
-    """Return the updates as gradients, with their validity in the mode of the task's model."""
-    noise = _stand_in(x[0], y[0], seed)
-    changes = [update for update in updates if update.kind != "gradient"]
-    validity = [update.validity(task, *noise) for update in changes]
-    each = [update.as_gradient() for update in updates]
-    grads = {name: torch.cat([one[name] for one in each]) for name in each[0]}
-    return Sent(grads, Validity.worst(validity) if validity else None, tuple(updates))
-
-
-def _transformed(
-    task: Task, params: Params, x: Tensor, y: Tensor, per_example: Transform, seed: int
-) -> Grads:
-    """Return the mean of each batch's transformed gradients, leaf ``[T, *p]``."""
-    each = []
-    for row, (records, labels) in enumerate(zip(x, y, strict=True)):
-        names = ("defense", row, "record")
-        rngs = [torch_stream(seed, *names, one, device=x.device) for one in range(len(records))]
-        each.append(mean_of_transformed(task, params, records, labels, per_example, rngs))
-    return {name: torch.stack([mean[name] for mean in each]) for name in params}
-
-
-def _update(change: Mapping[str, Tensor], params: Params, client: Client) -> Update:
-    return Update(
-        "change",
-        dict(change),
-        dict(params),
-        lr=client.local_lr,
-        steps=client.local_steps,
-        batch_size=client.batch_size,
-        records=client.records,
-    )
-
-
-def _rows(grads: Grads) -> list[dict[str, Tensor]]:
-    count = len(next(iter(grads.values())))
-    return [{name: leaf[row] for name, leaf in grads.items()} for row in range(count)]
-
-
-def _defended(grads: Grads, client: Client, seed: int) -> Grads:
-    first = next(iter(grads.values()))
-    rngs = [torch_stream(seed, "defense", row, device=first.device) for row in range(len(first))]
-    return client.defense.update(grads, rngs)
-
-
-def _stand_in(x: Tensor, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Return noise of the records' shape and labels of 0, which hold nothing private."""
-    noise = torch.randn(x.shape, generator=torch_stream(seed, "stand-in"), dtype=x.dtype)
-    return noise.to(x.device), torch.zeros_like(y)

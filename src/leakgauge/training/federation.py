@@ -1,20 +1,24 @@
 """Federated training, round by round: who receives what, who sends what, and the state after."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from leakgauge.core.checks import require
+import torch
+from torch import Tensor
+
+from leakgauge.core.checks import InputError, require
 from leakgauge.core.rng import stream
+from leakgauge.core.tensors import all_finite
 from leakgauge.core.threads import one_thread
-from leakgauge.core.types import Task
+from leakgauge.core.types import Params, Task
 from leakgauge.gradients.probing import explained
-from leakgauge.training.averaging import average
-from leakgauge.training.participant import Trainee
-from leakgauge.training.protocol import FEDAVG, Protocol
-from leakgauge.training.state import State, Tensors, check_tensors
+from leakgauge.training.catalog import SGD
+from leakgauge.training.local import defended, drawing, gradient_alone, train
+from leakgauge.training.participant import Trainee, Turn
+from leakgauge.training.protocol import FEDAVG, FEDSGD, STEPS, Protocol
+from leakgauge.training.state import State, Tensors, average, check_tensors
 from leakgauge.training.strategies import Honest, Strategy
 from leakgauge.training.update import Update
-from leakgauge.training.uploading import upload_of
 
 HONEST = Honest()
 
@@ -24,11 +28,11 @@ class Round:
     """One round of a federation.
 
     Attributes:
-        number: from 1.
+        number: number of the round, from 1.
         received: parameters and buffers that the server sent, by the position of the participant;
             only sampled participants are here.
-        sent: what each of them uploaded.
-        state: afterwards; the next round depends on nothing else.
+        sent: update of each of them.
+        state: state after the round, the only input of the next round.
     """
 
     number: int
@@ -58,24 +62,24 @@ def federation(
     """Return an iterator over the rounds of a federation.
 
     All randomness follows from ``seed``, the round and the participant, and arithmetic runs on one
-    thread, so a run that goes on from a kept state is bit-identical to one that was never stopped.
+    thread, so a run resumed from a kept state is bit-identical to one that was never stopped.
     The model trains in the mode in which it comes: in train mode BatchNorm's buffers change, are
     sent and are averaged, and dropout draws by seed, round and participant.
 
     Args:
         task: the model and its loss; the module is not changed.
-        state: to start from: ``State.of(model)``, or that of an earlier round.
-        participants: each with its records and its defense.
-        protocol: what they do in each round.
-        strategy: what an attacker changes.
-        seed: of all randomness.
-        after: rounds that are over already; the iterator goes on behind them.
+        state: start of the training: ``State.of(model)``, or the state of an earlier round.
+        participants: records and defenses.
+        protocol: steps of each round.
+        strategy: changes that an attacker makes.
+        seed: seed of all randomness.
+        after: number of finished rounds; the iterator starts with the next one.
 
     Yields:
         Rounds ``after + 1`` to ``protocol.rounds``.
 
     Raises:
-        InputError: the parts do not fit one another, at once; or the training diverges.
+        InputError: the parts do not fit, which is checked at once; or the training diverges.
 
     >>> import torch
     >>> from leakgauge.core.types import Dataset
@@ -92,7 +96,7 @@ def federation(
     strategy.check(len(participants), protocol)
     require(
         0 <= after <= protocol.rounds,
-        f"{after} rounds are over already; expected 0 to {protocol.rounds}, the rounds of all",
+        f"{after} rounds are finished; expected 0 to {protocol.rounds}, the rounds of all",
     )
     check_tensors(state.shared, task, "the shared model")
     for position, tensors in state.own.items():
@@ -108,14 +112,14 @@ def federation(
 def _rounds(federated: "_Federation", state: State, after: int) -> Iterator[Round]:
     for number in range(after + 1, federated.protocol.rounds + 1):
         with one_thread():
-            played = federated.play(number, state)
-        yield played
-        state = played.state
+            done = federated.run_round(number, state)
+        yield done
+        state = done.state
 
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """What participants with one common model received and sent, and their model afterwards."""
+    """Messages of participants with one common model, and their model after the round."""
 
     received: Tensors
     sent: dict[int, Update]
@@ -132,7 +136,7 @@ class _Federation:
     strategy: Strategy
     seed: int
 
-    def play(self, number: int, state: State) -> Round:
+    def run_round(self, number: int, state: State) -> Round:
         """Return one round."""
         sampled = self._sampled(number)
         alone = self.strategy.isolates
@@ -180,3 +184,94 @@ class _Federation:
         with explained(f"{who} failed in round {number}"):
             update = upload_of(self.task, received, turn, self.protocol, who=who, number=number)
         return self.strategy.upload(self.task, update, participant=position)
+
+
+def upload_of(
+    task: Task, received: Tensors, turn: Turn, protocol: Protocol, *, who: str, number: int
+) -> Update:
+    """Return what a participant uploads: its weights, or with ``"fedsgd"`` its gradient.
+
+    Args:
+        task: the model and its loss; the module is not changed.
+        received: parameters and buffers from the server.
+        turn: records, defense and seeds of the participant in this round.
+        protocol: steps of the round.
+        who: subject of messages, such as ``"training of participant 2"``.
+        number: number of the round.
+
+    Returns:
+        The update. Its ``buffers`` are the model's after training, ``held`` those before.
+
+    Raises:
+        InputError: the training diverges, or the defense does not fit the protocol.
+    """
+    at_steps = protocol.kind == FEDSGD or protocol.defended == STEPS
+    _refuse_per_record(turn, at_steps=at_steps)
+    rows = [one.to(turn.data.y.device) for one in protocol.batches(len(turn.data), rng=turn.rng)]
+    gradient: dict[str, Tensor] = {}
+    mover = gradient_alone(gradient) if protocol.kind == FEDSGD else turn.mover or protocol.mover()
+    with drawing(turn.model_seed, turn.data.x.device):
+        after = train(
+            task,
+            received,
+            turn.data,
+            rows,
+            over=mover,
+            defense=turn.defense if at_steps else None,
+            noise_seed=turn.noise_seed,
+        )
+    _refuse_diverged({**after, **gradient}, turn, protocol, f"{who} diverged in round {number}")
+    update = _update(task, received, after, gradient, turn, protocol, rows)
+    return update if at_steps else _defended(update, turn)
+
+
+def _update(
+    task: Task,
+    received: Tensors,
+    after: Tensors,
+    gradient: Params,
+    turn: Turn,
+    protocol: Protocol,
+    rows: Sequence[Tensor],
+) -> Update:
+    trained = [name for name, leaf in task.model.named_parameters() if leaf.requires_grad]
+    aside = [name for name in after if name not in trained]
+    lr, optimizer = (None, SGD) if turn.mover is not None else protocol.update_settings
+    return Update(
+        "gradient" if gradient else "weights",
+        gradient or {name: after[name] for name in trained},
+        {name: received[name] for name in trained},
+        lr=lr,
+        steps=len(rows),
+        batch_size=protocol.size(len(turn.data)),
+        records=min(len(turn.data), sum(map(len, rows))),
+        buffers={name: after[name] for name in aside},
+        held={name: received[name] for name in aside},
+        optimizer=optimizer,
+    )
+
+
+def _defended(update: Update, turn: Turn) -> Update:
+    """Return the change of the weights after the defense, in place of the weights."""
+    change = {name: update.values[name] - leaf for name, leaf in update.before.items()}
+    noise = torch.Generator(turn.data.y.device).manual_seed(turn.noise_seed)
+    return replace(update, kind="change", values=defended(change, turn.defense, noise))
+
+
+def _refuse_per_record(turn: Turn, *, at_steps: bool) -> None:
+    require(
+        at_steps or turn.defense.per_example is None,
+        f"{turn.defense.name!r} changes each record's gradient, and the upload of several steps "
+        'has none; take defended="steps" or another defense',
+    )
+
+
+def _refuse_diverged(tensors: Tensors, turn: Turn, protocol: Protocol, what: str) -> None:
+    if all_finite(tensors.values()):
+        return
+    name = turn.defense.name
+    weaker = "" if name == "none" else f", or weaken the defense {name!r}"
+    raise InputError(
+        f"{what} (parameters are not finite); lower the learning rate, now {protocol.rate:g}"
+        f"{weaker}"
+    )

@@ -1,6 +1,9 @@
 """Local training: steps of gradients, each defended, from a model's tensors to its tensors."""
 
-from collections.abc import Callable, Iterable
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,14 +12,15 @@ from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.defenses import Defense
 from leakgauge.gradients.clipping import clipped_gradient_function
 from leakgauge.gradients.probing import gradient as gradient_of_batch
-from leakgauge.training.per_record import mean_of_transformed
+from leakgauge.training.catalog import parse_optimizer
+from leakgauge.training.observation import mean_of_transformed
 from leakgauge.training.state import Tensors, working_copy
 
 Step = Callable[[Params], None]
 """Moves parameters in place, given their gradient."""
 
 Mover = Callable[[Params], Step]
-"""From the parameters of a model to what moves them."""
+"""Maps the parameters of a model to the function that moves them."""
 
 
 def train(
@@ -36,9 +40,9 @@ def train(
         tensors: parameters and buffers to start from; the model supplies missing buffers.
         data: the training records.
         batches: rows of ``data`` ``[B]``, one tensor for each step.
-        over: makes the steps.
-        defense: changes every step's gradient; None for none.
-        noise_seed: of the defense.
+        over: mover of the parameters.
+        defense: change of every step's gradient; None for no change.
+        noise_seed: seed of the defense.
 
     Returns:
         New tensors without gradients.
@@ -54,8 +58,16 @@ def train(
     return {**{name: leaf.detach() for name, leaf in leaves.items()}, **buffers}
 
 
+@contextmanager
+def drawing(seed: int, device: torch.device) -> Iterator[None]:
+    """Let a model draw from torch's own generators by a seed, and restore them afterwards."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
 def plain_sgd(lr: float) -> Mover:
-    """Return what moves parameters in place by steps of plain SGD."""
+    """Return a mover by steps of plain SGD."""
 
     def over(leaves: Params) -> Step:
         def step(gradient: Params) -> None:
@@ -69,7 +81,7 @@ def plain_sgd(lr: float) -> Mover:
 
 
 def gradient_alone(kept: dict[str, Tensor]) -> Mover:
-    """Return what keeps the gradient of a step in ``kept``, and moves nothing."""
+    """Return a mover that stores the gradient in ``kept`` and changes no parameter."""
     return lambda leaves: kept.update
 
 
@@ -82,7 +94,7 @@ def defended(sent: Params, defense: Defense, noise: torch.Generator) -> dict[str
 def _gradient_of(
     own: Task, leaves: Params, data: Dataset, defense: Defense | None, noise: torch.Generator
 ) -> Callable[[Tensor, Tensor], Params]:
-    """Return a function ``(x [B, ...], y [B]) -> gradient [*p]`` at ``leaves``, as they stand."""
+    """Return a function ``(x [B, ...], y [B]) -> gradient [*p]`` at the current ``leaves``."""
     per_example = None if defense is None else defense.per_example
     if per_example is None:
         return lambda x, y: gradient_of_batch(own, leaves, {}, x, y)
@@ -90,3 +102,125 @@ def _gradient_of(
         clipped = clipped_gradient_function(own, leaves, data.x, data.y, clip=per_example.clip_norm)
         return lambda x, y: clipped(leaves, x, y)
     return lambda x, y: mean_of_transformed(own, leaves, x, y, per_example, [noise] * len(x))
+
+
+def trained(
+    task: Task,
+    tensors: Tensors,
+    data: Dataset,
+    batches: Sequence[Tensor],
+    *,
+    over: Mover,
+    model_seed: int,
+) -> dict[str, Tensor]:
+    """Return a model's parameters and buffers after a step on each batch.
+
+    Args:
+        task: the model, in the mode in which it trains, and its loss; the module is not changed.
+        tensors: parameters and buffers to start from; the model supplies missing buffers.
+        data: the records of the client.
+        batches: rows of ``data`` ``[B]``, one tensor for each step.
+        over: mover of the parameters.
+        model_seed: seed of the model's random numbers in training, such as dropout.
+    """
+    with drawing(model_seed, data.x.device):
+        return train(task, tensors, data, batches, over=over, defense=None, noise_seed=0)
+
+
+def scheduled(optimizer: str, rates: Sequence[float]) -> Mover:
+    """Return a mover by an optimizer with a separate learning rate in each step.
+
+    Args:
+        optimizer: as ``catalog.parse_optimizer`` reads it.
+        rates: one for each step.
+
+    >>> leaves = {"w": torch.ones(1, requires_grad=True)}
+    >>> step = scheduled("sgd:momentum=0.5", [0.1, 0.2])(leaves)
+    >>> step({"w": torch.ones(1)}), step({"w": torch.ones(1)})
+    (None, None)
+    >>> round(leaves["w"].item(), 4)
+    0.6
+    """
+    make = parse_optimizer(optimizer, lr=rates[0])
+
+    def over(leaves: Params) -> Step:
+        coming = iter(rates)
+        moving = None if make is None else make(list(leaves.values()))
+
+        def step(gradient: Params) -> None:
+            rate = next(coming)
+            if moving is None:
+                plain_sgd(rate)(leaves)(gradient)
+                return
+            for name, leaf in leaves.items():
+                leaf.grad = gradient[name]
+            for group in moving.param_groups:
+                group["lr"] = rate
+            moving.step()
+            moving.zero_grad()
+
+        return step
+
+    return over
+
+
+def schedule_rates(
+    make: Callable[..., torch.optim.lr_scheduler.LRScheduler],
+    *,
+    lr: float,
+    steps: int,
+    **settings: Any,
+) -> tuple[float, ...]:
+    """Return the learning rate of each step under a scheduler of torch.
+
+    Args:
+        make: the scheduler's class, stepped after each step of the optimizer.
+        lr: the optimizer's first rate.
+        steps: number of steps.
+        settings: settings of the scheduler.
+
+    >>> rates = schedule_rates(torch.optim.lr_scheduler.StepLR, lr=0.1, steps=3, step_size=2)
+    >>> [round(rate, 4) for rate in rates]
+    [0.1, 0.1, 0.01]
+    """
+    leaf = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.SGD([leaf], lr=lr)
+    scheduler = make(optimizer, **settings)
+    rates = []
+    for _ in range(steps):
+        rates.append(float(optimizer.param_groups[0]["lr"]))
+        optimizer.step()
+        scheduler.step()
+    return tuple(rates)
+
+
+def in_training(task: Task) -> Task:
+    """Return the task on a copy of its model in training mode.
+
+    >>> in_training(Task(torch.nn.Linear(2, 1).eval())).model.training
+    True
+    """
+    return Task(copy.deepcopy(task.model).train(), task.loss)
+
+
+def repeatable(task: Task) -> Task:
+    """Return the task on a copy of its model without dropout; without any, the task itself.
+
+    Dropout's masks are random, and only the client knows them.
+
+    >>> dropping = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(2, 1))
+    >>> [layer.training for layer in repeatable(Task(dropping)).model]
+    [False, True]
+    """
+    if not any(map(draws, task.model.modules())):
+        return task
+    model = copy.deepcopy(task.model)
+    for module in filter(draws, model.modules()):
+        module.eval()
+    return Task(model, task.loss)
+
+
+def draws(module: torch.nn.Module) -> bool:
+    """Return whether a layer is dropout that draws random numbers in its mode."""
+    layer = torch.nn.modules.dropout._DropoutNd
+    return isinstance(module, layer) and module.training and module.p > 0

@@ -1,15 +1,98 @@
 """The gradients of batches that a client sends, after the defense."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from leakgauge.core.rng import derive, torch_stream
 from leakgauge.core.types import Dataset, Grads, Params, Task
-from leakgauge.defenses import Defense
-from leakgauge.training.per_record import iter_gradients
+from leakgauge.defenses import Defense, Transform
+from leakgauge.gradients import iter_batch_gradients, per_example_gradients
+from leakgauge.gradients.batching import slices
+from leakgauge.gradients.clipping import iter_clipped_batch_gradients
+
+RecordGenerators = Callable[[int], Sequence[torch.Generator]]
+"""Maps the position of a batch to a generator for each of its records."""
+
+
+def iter_gradients(
+    task: Task,
+    params: Params,
+    data: Dataset,
+    rows: Tensor,
+    *,
+    per_example: Transform | None,
+    rngs: RecordGenerators,
+    max_bytes: int,
+) -> Iterator[tuple[slice, Grads]]:
+    """Return an iterator over batch gradients, the means of transformed record gradients.
+
+    Clipping has its own path, which never stores the records' gradients; any other transform
+    stores those of at least one batch.
+
+    Args:
+        task: the model and its loss.
+        params: parameters of the model.
+        data: the pool that the batches are drawn from.
+        rows: ``[n, B]`` positions in it.
+        per_example: the transform of a record's gradient; None for no transform.
+        rngs: the transform's randomness.
+        max_bytes: bound on the gradients held at once.
+
+    Returns:
+        Pairs of a slice of ``rows``, in order, and its gradients, leaf ``[chunk, *p]``.
+    """
+    if per_example is None:
+        return iter_batch_gradients(task, params, data.x, data.y, rows, max_bytes=max_bytes)
+    if per_example.clip_norm is not None:
+        return iter_clipped_batch_gradients(
+            task, params, data.x, data.y, rows, clip=per_example.clip_norm, max_bytes=max_bytes
+        )
+    return _transformed(task, params, data, rows, per_example, rngs, max_bytes)
+
+
+def mean_of_transformed(
+    task: Task,
+    params: Params,
+    x: Tensor,
+    y: Tensor,
+    per_example: Transform,
+    rngs: Sequence[torch.Generator],
+) -> Grads:
+    """Return the mean ``[*p]`` of a batch's transformed gradients.
+
+    Args:
+        task: the model and its loss.
+        params: parameters of the model.
+        x: records ``[B, ...]``.
+        y: their labels ``[B, ...]``.
+        per_example: the transform of a record's gradient.
+        rngs: a generator for each record.
+    """
+    fixed = {name: leaf.detach() for name, leaf in params.items()}
+    each = per_example(per_example_gradients(task, fixed, x, y), rngs)
+    return {name: leaf.mean(dim=0) for name, leaf in each.items()}
+
+
+def _transformed(
+    task: Task,
+    params: Params,
+    data: Dataset,
+    rows: Tensor,
+    per_example: Transform,
+    rngs: RecordGenerators,
+    max_bytes: int,
+) -> Iterator[tuple[slice, Grads]]:
+    of_record = sum(leaf.numel() * leaf.element_size() for leaf in params.values())
+    held = max(1, max_bytes // (2 * of_record))
+    for chunk in slices(len(rows), held):
+        means = [
+            mean_of_transformed(task, params, data.x[batch], data.y[batch], per_example, rngs(one))
+            for one, batch in enumerate(rows[chunk], start=chunk.start)
+        ]
+        yield chunk, {name: torch.stack([mean[name] for mean in means]) for name in means[0]}
 
 
 def sent_gradients(
@@ -35,7 +118,7 @@ def sent_gradients(
         noise_seed: determines, with ``rows``, the defense's randomness in this round; each batch
             has its own generator, so the result does not depend on the chunks.
         max_bytes: bound on the gradients held at once.
-        secret: of each batch ``[n]``, for a defense that uses it.
+        secret: secret of each batch ``[n]``, for a defense that uses it.
         only: positions in ``rows`` ``[k]`` of the batches to compute, with the same noise as among
             all; None for all of them.
 

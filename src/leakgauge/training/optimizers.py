@@ -17,7 +17,7 @@ Params = Iterable[Tensor]
 LR = 0.01
 
 Make = Callable[[Params], torch.optim.Optimizer]
-"""From the parameters to the optimizer that moves them."""
+"""Maps parameters to their optimizer."""
 
 
 def sgd(
@@ -100,11 +100,11 @@ def adagrad(
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedOptimizer:
     """The optimizer that a text names, as a function of the parameters.
 
     Attributes:
-        choice: what the text names, with its settings.
+        choice: named function or class, with its settings.
         lr: the learning rate where the settings have none.
     """
 
@@ -115,7 +115,7 @@ class Named:
         """Return the optimizer of these parameters.
 
         Raises:
-            InputError: what the text names fails, or returns no optimizer.
+            InputError: the named function fails, or does not return an optimizer.
         """
         takes = signature(self.choice.make).parameters
         rate = {"lr": self.lr} if "lr" in takes and "lr" not in self.choice.settings else {}
@@ -151,7 +151,7 @@ class Named:
 
 
 class Optimizing:
-    """Steps of an optimizer, whose state (its momentum, for example) goes on over several epochs.
+    """Steps of an optimizer with state, such as momentum, that persists over several epochs.
 
     Args:
         make: returns the optimizer of a list of parameters.

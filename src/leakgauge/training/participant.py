@@ -1,4 +1,4 @@
-"""Participants of a federation: their records, their defense, and what follows in a round."""
+"""Participants of a federation: records, defense, and their turn in a round."""
 
 from dataclasses import dataclass, field
 from typing import Protocol as Interface
@@ -15,15 +15,15 @@ from leakgauge.training.state import Tensors
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """What a participant brings to one round.
+    """Records, defense and seeds of a participant in one round.
 
     Attributes:
         data: its records in this round.
-        defense: in this round.
+        defense: defense in this round.
         rng: shuffles the records.
-        noise_seed: of the defense.
-        model_seed: of a model that draws random numbers in training, such as dropout.
-        mover: makes the steps, in place of the protocol's optimizer; None for that.
+        noise_seed: seed of the defense.
+        model_seed: seed of the model's random numbers in training, such as dropout.
+        mover: source of the steps in place of the protocol's optimizer; None for the optimizer.
     """
 
     data: Dataset
@@ -42,13 +42,13 @@ class Trainee(Interface):
         ...
 
     def turn(self, received: Tensors, *, seed: int, number: int, position: int) -> Turn:
-        """Return what it brings to round ``number``; it depends on the arguments alone.
+        """Return its turn in a round, which depends on the arguments alone.
 
         Args:
             received: parameters and buffers that the server sent.
-            seed: of the federation.
-            number: of the round, from 1.
-            position: of the participant, from 0.
+            seed: seed of the federation.
+            number: number of the round, from 1.
+            position: position of the participant, from 0.
         """
         ...
 
@@ -59,7 +59,7 @@ class Participant:
 
     Attributes:
         data: its records.
-        defense: what it does before it sends.
+        defense: change of what it sends.
 
     Raises:
         InputError: it has no records, or the defense needs more than its gradients.
@@ -96,10 +96,10 @@ class Participant:
 
 
 def refuse_learned(defense: Defense) -> None:
-    """Refuse a defense that is learned, where there is no secret to learn it against.
+    """Refuse a defense that is learned against a secret.
 
     Raises:
-        InputError: it is.
+        InputError: the defense is learned.
     """
     require(
         defense.learn is None,

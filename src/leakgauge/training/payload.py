@@ -29,7 +29,7 @@ def read_payload(
         shared_data: ``{"gradients", "buffers", "metadata"}``, or a list of one.
         model: gives the names of the tensors, which are in the order of its parameters.
         lr: the local learning rate, where ``local_hyperparams`` lacks it.
-        steps: local steps, likewise.
+        steps: local steps, where ``local_hyperparams`` lacks them.
 
     Raises:
         InputError: keys, tensors or the local settings are missing.
@@ -75,7 +75,7 @@ def _only(given: Given, name: str) -> Mapping[str, Any]:
         return given
     require(
         isinstance(given, Sequence) and len(given) == 1 and isinstance(given[0], Mapping),
-        f"{name} is no dictionary and no list of one; pass one query at a time, {name}[i]",
+        f"{name} is neither a dictionary nor a list of one; pass one query at a time, {name}[i]",
     )
     return given[0]
 

@@ -1,4 +1,4 @@
-"""How a federation trains: what participants send, how often they step, how the server averages."""
+"""Protocols of a federation: what participants send, their local steps, the server's average."""
 
 import itertools
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from torch import Tensor
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
 from leakgauge.training.catalog import SGD
 from leakgauge.training.local import Mover, plain_sgd
-from leakgauge.training.optimizers import Make, Named, Optimizing
+from leakgauge.training.optimizers import Make, NamedOptimizer, Optimizing
 
 FEDAVG, FEDSGD = "fedavg", "fedsgd"
 KINDS = (FEDAVG, FEDSGD)
@@ -30,16 +30,16 @@ class Protocol:
             and makes one step.
         rounds: number of rounds.
         lr: learning rate of plain SGD.
-        optimizer: makes the steps instead, those of participants (``"fedavg"``) or of the server;
-            from the parameters to an optimizer of ``torch.optim``, made anew in each round. None
-            for plain SGD.
+        optimizer: function from the parameters to an optimizer of ``torch.optim``, called in each
+            round, for the steps of participants (``"fedavg"``) or of the server. None for plain
+            SGD.
         epochs: passes over a participant's records in a round.
         steps: steps in a round, in place of whole passes; None for ``epochs``.
         batch_size: records of a step; None for all records of the participant.
         share: share of the participants that the server samples in each round, at least one.
-        weighted: whether the average weighs participants by their records; else all count alike.
-        defended: what a participant's defense changes: the gradient of each of its ``"steps"``,
-            or its ``"upload"`` once, in which case steps are not defended. With ``"fedsgd"`` both
+        weighted: whether the average weighs participants by their records; else all count equally.
+        defended: target of a participant's defense: the gradient of each of its ``"steps"``,
+            or its ``"upload"`` once, and no step. With ``"fedsgd"`` both
             are the one gradient.
 
     Raises:
@@ -98,14 +98,14 @@ class Protocol:
         return float(made.param_groups[0]["lr"])
 
     @property
-    def told(self) -> tuple[float | None, str]:
-        """The rate and the name of the steps, as an ``Update`` tells them.
+    def update_settings(self) -> tuple[float | None, str]:
+        """The rate and the name of the steps, as an ``Update`` records them.
 
         The rate is None where the optimizer is a function without a name of leakgauge's.
         """
         if self.optimizer is None:
             return self.lr, SGD
-        if isinstance(self.optimizer, Named) and self.optimizer.choice.built_in:
+        if isinstance(self.optimizer, NamedOptimizer) and self.optimizer.choice.built_in:
             return self.rate, self.optimizer.choice.text
         return None, SGD
 

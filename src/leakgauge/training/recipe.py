@@ -10,7 +10,7 @@ from torch import Tensor
 from leakgauge.core.checks import require, require_positive
 from leakgauge.core.types import Params
 from leakgauge.training.catalog import OPTIMIZERS, SGD, own_rate, parse_optimizer
-from leakgauge.training.rules import Memory, Rule, SgdRule, rule_of
+from leakgauge.training.rules import Memory, SgdRule, UpdateRule, rule_of
 
 Gradient = Callable[[int, Params], Params]
 """``(step from 0, weights) -> gradient`` at these weights."""
@@ -22,17 +22,17 @@ class Recipe:
 
     Attributes:
         rates: learning rate of each step.
-        rule: of the optimizer, which begins each round without a past, as Flower's clients do.
+        rule: rule of the optimizer, which begins each round without memory, as Flower's clients do.
 
     Raises:
-        InputError: there is no step, or a rate is not above 0.
+        InputError: steps are missing, or a rate is not above 0.
 
     >>> Recipe((0.1, 0.1)).is_plain, len(Recipe((0.1, 0.1)))
     (True, 2)
     """
 
     rates: tuple[float, ...]
-    rule: Rule = field(default_factory=SgdRule)
+    rule: UpdateRule = field(default_factory=SgdRule)
 
     def __post_init__(self) -> None:
         require(len(self.rates) > 0, "local training has no steps; give the rate of each step")
@@ -57,8 +57,8 @@ class Recipe:
         Args:
             optimizer: such as ``"sgd:momentum=0.9"``; see ``catalog.parse_optimizer``.
             steps: number of steps.
-            lr: of every step, where neither the text nor ``rates`` name rates.
-            rates: of each step, in place of ``lr``.
+            lr: rate of every step, where neither the text nor ``rates`` name rates.
+            rates: rate of each step, in place of ``lr``.
             exactly: whether an optimizer that cannot be simulated is refused; else its steps are
                 taken for those of plain SGD.
 
@@ -111,7 +111,7 @@ class Recipe:
         """Return the constant gradient that makes this change.
 
         It is exact for one step of SGD with any momentum. After several steps it is a weighted
-        mean of their gradients. After steps of Adam and its like it is no gradient: it has the
+        mean of their gradients. After steps of Adam and similar it is not a gradient: it has the
         direction of the steps, with coordinates of about one size.
 
         Args:
@@ -138,8 +138,8 @@ class Recipe:
         return self.rule.response(self.rates)
 
 
-def named_rule(optimizer: str) -> Rule | None:
-    """Return the rule of an optimizer that a text names; None where no rule of it is known.
+def named_rule(optimizer: str) -> UpdateRule | None:
+    """Return the rule of an optimizer that a text names; None if its rule is unknown.
 
     Raises:
         InputError: the text names no optimizer.

@@ -2,7 +2,7 @@
 
 ``torch.optim`` moves parameters in place and forgets how, so no attack can differentiate through
 it. A rule here computes the same step from values to values, coordinate by coordinate, so leaves
-may have axes of their own in front: ``[*p]`` or ``[N, *p]``.
+may have further axes in front: ``[*p]`` or ``[N, *p]``.
 """
 
 from abc import ABC, abstractmethod
@@ -16,15 +16,15 @@ from torch import Tensor
 from leakgauge.core.types import Params
 
 Memory = Mapping[str, Params]
-"""What an optimizer keeps between two steps, such as its momentum, by parameter name."""
+"""State of an optimizer between two steps, such as its momentum, by parameter name."""
 
 
-class Rule(ABC):
+class UpdateRule(ABC):
     """A step of an optimizer.
 
     Attributes:
         linear: whether the change is a linear function of gradients and weights. Then a constant
-            gradient can be read off the change; else a change says no more than its direction.
+            gradient follows from the change; else only its direction does.
     """
 
     linear: ClassVar[bool]
@@ -36,17 +36,17 @@ class Rule(ABC):
         """Return the change of the parameters, and the memory for the next step.
 
         Args:
-            number: of the step, from 1.
-            params: before the step.
-            grads: at ``params``.
-            memory: of the step before; empty for the first.
+            number: number of the step, from 1.
+            params: parameters before the step.
+            grads: gradients at ``params``.
+            memory: memory after the last step; empty for the first.
             lr: learning rate of this step.
         """
 
     def response(self, rates: Sequence[float]) -> tuple[float, float]:
         """Return ``keep, gain``: steps on a constant gradient g end at ``keep * w + gain * g``.
 
-        Of a rule that is not linear, g is 1 in every coordinate.
+        For a rule that is not linear, g is 1 in every coordinate.
 
         Args:
             rates: learning rate of each step.
@@ -69,7 +69,7 @@ class Rule(ABC):
 
 
 @dataclass(frozen=True)
-class SgdRule(Rule):
+class SgdRule(UpdateRule):
     """A step of ``torch.optim.SGD``."""
 
     linear: ClassVar[bool] = True
@@ -82,7 +82,7 @@ class SgdRule(Rule):
     def step(
         self, number: int, params: Params, grads: Params, memory: Memory, lr: float
     ) -> tuple[dict[str, Tensor], Memory]:
-        """Return the change and the momentum; see ``Rule.step``."""
+        """Return the change and the momentum; see ``UpdateRule.step``."""
         grads = _decayed(params, grads, self.weight_decay)
         if not self.momentum:
             return {name: -lr * leaf for name, leaf in grads.items()}, {}
@@ -102,17 +102,17 @@ class SgdRule(Rule):
         }
 
 
-class _Normalised(Rule):
+class _Normalised(UpdateRule):
     """A rule that divides each coordinate by a size of its past gradients."""
 
     linear: ClassVar[bool] = False
     weight_decay: float
 
     def response(self, rates: Sequence[float]) -> tuple[float, float]:
-        """Return what ``Rule.response`` does, without a decay that is part of the gradient."""
+        """Return the response without a decay that is part of the gradient; see ``UpdateRule``."""
         if getattr(self, "decoupled", False) or not self.weight_decay:
             return super().response(rates)
-        plain: Rule = replace(self, weight_decay=0.0)  # type: ignore[type-var]
+        plain: UpdateRule = replace(self, weight_decay=0.0)  # type: ignore[type-var]
         return plain.response(rates)
 
 
@@ -135,7 +135,7 @@ class AdamRule(_Normalised):
     def step(
         self, number: int, params: Params, grads: Params, memory: Memory, lr: float
     ) -> tuple[dict[str, Tensor], Memory]:
-        """Return the change and both means; see ``Rule.step``."""
+        """Return the change and both means; see ``UpdateRule.step``."""
         decay = 0.0 if self.decoupled else self.weight_decay
         grads = _decayed(params, grads, decay)
         mean = _averaged(memory.get("mean"), grads, self.beta1)
@@ -178,7 +178,7 @@ class RmspropRule(_Normalised):
     def step(
         self, number: int, params: Params, grads: Params, memory: Memory, lr: float
     ) -> tuple[dict[str, Tensor], Memory]:
-        """Return the change and the means; see ``Rule.step``."""
+        """Return the change and the means; see ``UpdateRule.step``."""
         grads = _decayed(params, grads, self.weight_decay)
         square = _averaged(memory.get("square"), _squared(grads), self.alpha)
         kept = {"square": square}
@@ -208,7 +208,7 @@ class AdagradRule(_Normalised):
     def step(
         self, number: int, params: Params, grads: Params, memory: Memory, lr: float
     ) -> tuple[dict[str, Tensor], Memory]:
-        """Return the change and the sums of squares; see ``Rule.step``."""
+        """Return the change and the sums of squares; see ``UpdateRule.step``."""
         grads = _decayed(params, grads, self.weight_decay)
         past = memory.get("sum")
         total = {
@@ -248,20 +248,20 @@ def _averaged(past: Params | None, values: Params, beta: float) -> dict[str, Ten
     return {name: beta * past[name] + (1 - beta) * leaf for name, leaf in values.items()}
 
 
-def _adam(group: Mapping[str, Any], *, decoupled: bool) -> Rule:
+def _adam(group: Mapping[str, Any], *, decoupled: bool) -> UpdateRule:
     beta1, beta2 = map(float, group["betas"])
     decay, largest = float(group["weight_decay"]), bool(group["amsgrad"])
     decoupled = decoupled or bool(group.get("decoupled_weight_decay"))
     return AdamRule(beta1, beta2, float(group["eps"]), decay, largest, decoupled)
 
 
-def _taken(rule: type[Any]) -> Callable[[Mapping[str, Any]], Rule]:
-    """Return what makes the rule whose fields have the names of the optimizer's settings."""
+def _taken(rule: type[Any]) -> Callable[[Mapping[str, Any]], UpdateRule]:
+    """Return a function from an optimizer's settings to the rule with fields of the same names."""
     names = [one.name for one in fields(rule)]
     return lambda group: rule(**{name: group[name] for name in names})
 
 
-_RULES: Mapping[type[torch.optim.Optimizer], Callable[[Mapping[str, Any]], Rule]] = {
+_RULES: Mapping[type[torch.optim.Optimizer], Callable[[Mapping[str, Any]], UpdateRule]] = {
     torch.optim.SGD: _taken(SgdRule),
     torch.optim.Adam: lambda group: _adam(group, decoupled=False),
     torch.optim.AdamW: lambda group: _adam(group, decoupled=True),
@@ -270,8 +270,8 @@ _RULES: Mapping[type[torch.optim.Optimizer], Callable[[Mapping[str, Any]], Rule]
 }
 
 
-def rule_of(optimizer: torch.optim.Optimizer) -> Rule | None:
-    """Return the rule of an optimizer of ``torch.optim``; None where no rule of it is known.
+def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRule | None:
+    """Return the rule of an optimizer of ``torch.optim``; None if its rule is unknown.
 
     A rule has one group of parameters and does not maximize.
 

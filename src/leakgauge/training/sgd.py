@@ -34,9 +34,9 @@ def train_epoch(
         lr: the learning rate of plain SGD; the paper uses 0.01.
         batch_size: records of a step; the last batch of an epoch may be smaller.
         rng: shuffles the records.
-        defense: changes every step's gradient, as it changes what the client sends (game step 7 of
-            the paper).
-        noise_seed: of the defense.
+        defense: change of every step's gradient, as of what the client sends (game step 7 of the
+            paper).
+        noise_seed: seed of the defense.
         optimizer: makes the steps, and keeps its state for the next epoch; None for plain SGD.
 
     Returns:

@@ -1,13 +1,14 @@
 """The state of a federation: the shared model and those of isolated participants, by name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_known
-from leakgauge.core.types import Task
+from leakgauge.core.tensors import all_finite, require_plain
+from leakgauge.core.types import Params, Task
 from leakgauge.gradients import params_of
 from leakgauge.gradients.probing import fresh_buffers, private
 
@@ -19,12 +20,11 @@ _SHARED, _OWN = "shared", "participant"
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """All that a federation needs to go on after a round.
+    """State of a federation after a round, which determines the next one.
 
     Attributes:
         shared: parameters and buffers of the shared model.
-        own: those of each isolated participant, by its position. One who is not here starts from
-            the shared model.
+        own: models of the isolated participants, by position. Others start from the shared model.
 
     >>> list(State.of(nn.BatchNorm1d(2)).shared)
     ['weight', 'bias', 'running_mean', 'running_var', 'num_batches_tracked']
@@ -35,7 +35,7 @@ class State:
 
     @classmethod
     def of(cls, model: nn.Module) -> "State":
-        """Return the state before the first round: everybody has copies of the model's tensors."""
+        """Return the state before the first round: copies of the model's tensors."""
         return cls(tensors_of(Task(model)))
 
     def flat(self) -> dict[str, Tensor]:
@@ -50,7 +50,7 @@ class State:
         """Return the state that ``flat`` named.
 
         Raises:
-            InputError: a name is none of ``flat``.
+            InputError: ``flat`` does not return such a name.
 
         >>> start = State.of(nn.Linear(2, 1)).shared
         >>> list(State(start, {3: start}).flat())
@@ -61,14 +61,14 @@ class State:
         shared: dict[str, Tensor] = {}
         own: dict[int, dict[str, Tensor]] = {}
         for key, leaf in kept.items():
-            whose, _, name = key.partition("/")
-            if whose == _SHARED:
+            owner, _, name = key.partition("/")
+            if owner == _SHARED:
                 shared[name] = leaf
                 continue
             position, _, name = name.partition("/")
             require(
-                whose == _OWN and position.isdecimal() and bool(name),
-                f"{key!r} names no tensor of a federation; pass what State.flat returned",
+                owner == _OWN and position.isdecimal() and bool(name),
+                f"{key!r} is not a tensor of a federation; pass what State.flat returned",
             )
             own.setdefault(int(position), {})[name] = leaf
         return cls(shared, own)
@@ -105,18 +105,68 @@ def working_copy(task: Task, tensors: Tensors) -> tuple[Task, dict[str, Tensor]]
     return own, {name: parameters[name] for name in names}
 
 
-def check_tensors(tensors: Tensors, task: Task, whose: str) -> None:
+def check_tensors(tensors: Tensors, task: Task, owner: str) -> None:
     """Refuse tensors that are not exactly the parameters and buffers of the task's model.
 
     Raises:
         InputError: a name is missing or unknown, or a shape differs.
     """
-    wanted = tensors_of(task)
+    check_names(tensors, tensors_of(task), f"the state of {owner}", "State.of(model)")
+
+
+def average(several: Sequence[Tensors], weights: Sequence[float]) -> dict[str, Tensor]:
+    """Return the weighted mean of tensors by name; whole numbers are rounded.
+
+    Args:
+        several: tensors of the same names and shapes; at least one mapping.
+        weights: weight of each mapping, above 0; their sum has no effect.
+
+    >>> import torch
+    >>> models = [{"w": torch.tensor([0.0, 4.0])}, {"w": torch.tensor([4.0, 4.0])}]
+    >>> average(models, [3, 1])["w"]
+    tensor([1., 4.])
+    """
+    require(len(several) > 0, "got no models to average; pass at least one")
+    shares = [weight / sum(weights) for weight in weights]
+    return {name: _mean([one[name] for one in several], shares) for name in several[0]}
+
+
+def _mean(leaves: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
+    first = leaves[0]
+    if not (first.is_floating_point() or first.is_complex()):  # a count of batches, for example
+        mean = _mean([leaf.double() for leaf in leaves], shares)
+        return mean.round().to(first.dtype)
+    total = leaves[0] * shares[0]
+    for leaf, share in zip(leaves[1:], shares[1:], strict=True):
+        total = total.add(leaf, alpha=share)
+    return total
+
+
+def check_names(leaves: Params, wanted: Params, what: str, whole: str) -> None:
+    """Refuse leaves with other names or shapes than the wanted ones."""
     for name in wanted:
-        require_known(
-            name, tensors, f"the state of {whose} has no {name!r}, which State.of(model) has"
-        )
-    for name, leaf in tensors.items():
-        require_known(name, wanted, f"the state of {whose} has {name!r}, not in the model")
+        require_known(name, leaves, f"{what} has no {name!r}, which {whole} has")
+    check_shapes(leaves, wanted, what, whole)
+
+
+def check_shapes(leaves: Params, wanted: Params, what: str, whole: str) -> None:
+    """Refuse leaves that are not among the wanted ones or have other shapes."""
+    for name, leaf in leaves.items():
+        require_known(name, wanted, f"{what} has {name!r}, not in {whole}")
         came, expected = list(leaf.shape), list(wanted[name].shape)
-        require(came == expected, f"the state of {whose}: {name!r} is {came}; expected {expected}")
+        require(came == expected, f"{what}: {name!r} is {came}; expected {expected} as {whole}")
+
+
+def check_numbers(leaves: Params, what: str) -> None:
+    """Refuse leaves other than finite floats.
+
+    Raises:
+        InputError: a leaf has another type, or NaN or infinity.
+    """
+    for name, leaf in leaves.items():
+        require(leaf.is_floating_point(), f"{what}: {name!r} is {leaf.dtype}; expected floats")
+        require_plain(leaf, f"{what}: {name!r}")
+        require(
+            all_finite([leaf]),
+            f"{what}: {name!r} is not finite (NaN or infinity); did the training diverge?",
+        )

@@ -14,13 +14,13 @@ from leakgauge.training.catalog import SGD
 
 _FORMAT = "leakgauge update 1"
 _WITH_OPTIMIZER = "leakgauge update 2"
-"""Of another optimizer than plain SGD, which readers of the first format would not see."""
+"""Format with an optimizer other than plain SGD, which readers of the first would ignore."""
 _FIGURES: Mapping[str, Any] = {"lr": float, "steps": int, "batch_size": int, "records": int}
 _ASIDE = ("buffers", "held")
 _GROUPS = ("values", "before", *_ASIDE)
 
 LONGEST_NAME = 1000
-"""Characters of a parameter's name; a longer one is no name and would fill a message."""
+"""Largest number of characters of a parameter's name; a longer one would fill a message."""
 
 
 def write_parts(path: Path, parts: Mapping[str, Any]) -> None:
@@ -56,7 +56,7 @@ def read_parts(path: Path) -> dict[str, Any]:
     header, tensors = _read(path, what)
     require(
         header.get("format") in (_FORMAT, _WITH_OPTIMIZER),
-        f"{what} has no header of ours; write it with Update.save, which keeps kind and lr",
+        f"{what} lacks the header of leakgauge; write it with Update.save, which keeps kind and lr",
     )
     _refuse_long((*tensors, header.get("kind", ""), header.get("optimizer", "")), what)
     try:
@@ -100,6 +100,6 @@ def _read(path: Path, what: str) -> tuple[dict[str, str], dict[str, Tensor]]:
             return file.metadata() or {}, tensors
     except (SafetensorError, OSError) as error:
         raise InputError(
-            f"{what} is no safetensors file; pickles are refused, since reading one can run code: "
+            f"{what} is not a safetensors file; pickles are refused, as reading one can run code: "
             "write it with Update.save"
         ) from error

@@ -1,21 +1,73 @@
-"""What an attacker changes in a federation: in what the server sends, or a participant uploads."""
+"""Strategies of attackers, who change what the server sends or what a participant uploads."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
 from leakgauge.core.checks import require, require_choice, require_positive
-from leakgauge.core.types import Task
-from leakgauge.training.ascent import ascended
-from leakgauge.training.forms import FORMS, PRINTED
+from leakgauge.core.losses import log_losses
+from leakgauge.core.tensors import all_finite
+from leakgauge.core.types import Params, Task
+from leakgauge.gradients.probing import explained
+from leakgauge.training.catalog import FORMS, LOG, PRINTED, UNIT
 from leakgauge.training.protocol import FEDSGD, Protocol
-from leakgauge.training.state import Tensors
+from leakgauge.training.state import Tensors, working_copy
 from leakgauge.training.update import Update
 
 
+def ascended(
+    task: Task, tensors: Tensors, x: Tensor, y: Tensor, *, rate: float, form: str
+) -> dict[str, Tensor]:
+    """Return the tensors after one step that raises the loss on a batch.
+
+    The model is in evaluation mode, and only its parameters change.
+
+    Args:
+        task: the model and its loss; the module is not changed.
+        tensors: parameters and buffers.
+        x: target records ``[n, ...]``, together one batch.
+        y: their labels ``[n, ...]``.
+        rate: length of the step, in units of the form.
+        form: word of ``FORMS``; see ``GradientAscent``.
+
+    Raises:
+        InputError: the records do not fit the task, or the step leads to parameters that are not
+            finite.
+    """
+    own, leaves = working_copy(task, tensors)
+    own.model.eval()
+    with explained("gradient ascent failed"):
+        slope = _slope(own, leaves, x, y, form)
+    scale = rate / _norm(slope) if form == UNIT else rate
+    moved = {name: (leaf + scale * slope[name]).detach() for name, leaf in leaves.items()}
+    require(
+        all_finite(moved.values()),
+        f"gradient ascent at rate {rate:g} diverged (parameters are not finite); lower the rate",
+    )
+    return {**tensors, **moved}
+
+
+def _slope(own: Task, leaves: Params, x: Tensor, y: Tensor, form: str) -> Params:
+    """Return the gradient of the ascent's objective."""
+    with torch.enable_grad():
+        outputs = own.model(x)
+        raised = (
+            log_losses(own.loss, outputs, y).mean() if form == LOG else own.mean_loss(outputs, y)
+        )
+    slopes = torch.autograd.grad(raised, list(leaves.values()), materialize_grads=True)
+    return dict(zip(leaves, slopes, strict=True))
+
+
+def _norm(slope: Params) -> float:
+    """Return the l2 norm of all leaves together; 1 for zeros."""
+    norm = torch.stack([leaf.double().norm() for leaf in slope.values()]).norm()
+    return float(norm) or 1.0
+
+
 class Strategy:
-    """What the server and the participants do beside their protocol: by default nothing.
+    """Changes that an attacker makes to a protocol: none by default.
 
     A subclass overrides what its attacker changes.
     """
@@ -45,7 +97,7 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Honest(Strategy):
-    """Everybody keeps to the protocol; an attacker only observes."""
+    """Follows the protocol; the attacker only observes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +111,13 @@ class GradientAscent(Strategy):
     Attributes:
         x: target records ``[n, ...]``.
         y: their labels ``[n, ...]``.
-        rate: of the ascent.
+        rate: rate of the ascent.
         form: ``"printed"``: Eq. 2. ``"unit"``: a step of norm ``rate`` along the gradient, over
             all parameters together. ``"log"``: ascent on the mean log of the records' losses, so
             each record's gradient is divided by its loss: the printed step hardly moves members,
             whose gradients are tiny.
-        by: the participant who ascends after its training, in what it uploads (a local attacker);
-            None for the server, in what it sends to all participants (the global attacker).
+        by: position of the participant that ascends after its training (a local attacker); None
+            for the server, which ascends before it sends (the global attacker).
 
     Raises:
         InputError: the records, the rate or the form do not fit.
@@ -149,7 +201,7 @@ class Together(Strategy):
     """Several strategies at once, in order, such as isolation and gradient ascent.
 
     Attributes:
-        strategies: each changes what the ones before it leave.
+        strategies: strategies, applied in order.
 
     >>> sorted(Together((Isolate(2), Isolate(0))).isolates)
     [0, 2]
@@ -183,5 +235,5 @@ class Together(Strategy):
 def _require_participant(position: int, participants: int) -> None:
     require(
         0 <= position < participants,
-        f"there is no participant {position}; expected 0 to {participants - 1}",
+        f"participant {position} does not exist; expected 0 to {participants - 1}",
     )

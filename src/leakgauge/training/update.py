@@ -18,9 +18,9 @@ from leakgauge.core.checks import (
 )
 from leakgauge.core.types import Grads, Params, Task
 from leakgauge.training.catalog import OPTIMIZERS, SGD, own_rate
-from leakgauge.training.leaves import check_names, check_numbers, check_shapes
 from leakgauge.training.payload import Given, read_payload
 from leakgauge.training.recipe import Recipe
+from leakgauge.training.state import check_names, check_numbers, check_shapes
 from leakgauge.training.stored import read_parts, write_parts
 from leakgauge.training.validity import Validity, gradient_change, measure
 
@@ -39,22 +39,22 @@ class Update:
             before; or the ``"weights"`` after local training.
         values: the tensors that the client sent.
         before: the client's initial weights, all trainable ones by name.
-        lr: learning rate of the local steps; None where it is not known. Then only a gradient has
-            a known scale.
+        lr: learning rate of the local steps; None if unknown. Then only a gradient has a known
+            scale.
         steps: local steps.
-        batch_size: records of a step; ``validity`` uses 1 where it is not known.
+        batch_size: records of a step; ``validity`` takes 1 for None.
         records: number of different records of the client.
-        labels: of the records, int64 ``[n]`` or numbers ``[n, ...]``, where the client revealed
-            them.
+        labels: labels of the records, int64 ``[n]`` or numbers ``[n, ...]``, if the client
+            revealed them.
         buffers: other tensors that the client sent, such as running statistics.
         held: other tensors of the initial model: running statistics, frozen weights.
             ``in_place`` puts them into a model.
-        optimizer: of the local steps, made anew for this update: a name of ``OPTIMIZERS`` with its
-            settings, such as ``"sgd:momentum=0.9"`` or ``"adam:lr=0.001"``.
+        optimizer: optimizer of the local steps, new for this update: a name of ``OPTIMIZERS`` with
+            its settings, such as ``"sgd:momentum=0.9"`` or ``"adam:lr=0.001"``.
         rates: learning rate of each step, where a schedule changes it.
 
     Raises:
-        InputError: the parts do not fit one another, or a value is not finite.
+        InputError: the parts do not fit, or a value is not finite.
 
     >>> before = {"w": torch.tensor([1.0, 2.0])}
     >>> after = {"w": torch.tensor([0.5, 2.5])}
@@ -93,7 +93,7 @@ class Update:
             require(self.steps == 1, f"a gradient has one step, not {self.steps}; pass a change")
         if self.lr is not None:
             require_positive(self.lr, "lr")
-        # A file may name no code of its own, which would run where it is read.
+        # A file must not name code, which would run where the file is read.
         require_choice(self.optimizer.partition(":")[0], "optimizer of an update", OPTIMIZERS)
         _ = self.recipe
         for value, name in ((self.batch_size, "batch_size"), (self.records, "records")):
@@ -120,7 +120,7 @@ class Update:
         A gradient is returned unchanged. After plain SGD, a change or weights become (before -
         after) / (lr * steps), the mean of the gradients of all steps: exact for one step, else
         AGIC's one-batch approximation, whose validity ``warnings`` checks. After another optimizer
-        they become what ``Recipe.as_gradient`` says.
+        see ``Recipe.as_gradient``.
 
         Raises:
             InputError: the learning rate is not known; only a gradient needs none.
@@ -133,7 +133,7 @@ class Update:
 
     @cached_property
     def recipe(self) -> Recipe | None:
-        """The local steps; None where no learning rate is known, or a gradient was sent."""
+        """The local steps; None if the learning rate is unknown, or a gradient was sent."""
         known = self.rates or self.lr is not None or own_rate(self.optimizer) is not None
         if self.kind == "gradient" or not known:
             return None
@@ -141,7 +141,7 @@ class Update:
 
     @property
     def is_zero(self) -> bool:
-        """Whether the update changes nothing, so that it tells nothing."""
+        """Whether the update changes nothing, so that it reveals nothing."""
         return not any(bool(leaf.any()) for leaf in self._difference().values())
 
     def drift(self) -> float:
@@ -184,14 +184,14 @@ class Update:
     ) -> tuple[str, ...]:
         """Return reasons against ``as_gradient``, one sentence each; arguments as ``validity``.
 
-        The first one says that the update tells nothing, where it is zero.
+        The first one says so where the update is zero.
         """
         same = "equals the weights before" if self.kind == "weights" else "is all zeros"
-        nothing = f"the update {same}, so it tells nothing; was the client trained?"
+        nothing = f"the update {same}, so it reveals nothing; was the client trained?"
         return (*[nothing] * self.is_zero, *self.validity(task, x, y).warnings())
 
     def after(self) -> Params:
-        """Return the client's final weights; the initial ones where it sent a gradient."""
+        """Return the client's final weights; the initial ones if it sent a gradient."""
         if self.kind == "weights":
             return self.values
         change = self._change()
@@ -245,12 +245,12 @@ class Update:
             before: as from ``model.state_dict()``; running statistics and integers go to ``held``,
                 not to the weights.
             after: with the same names.
-            lr: learning rate of the local steps; None where it is not known.
+            lr: learning rate of the local steps; None if unknown.
             steps: local steps.
             batch_size: records of a step.
             records: number of different records of the client.
-            optimizer: of the local steps.
-            rates: of each step, where a schedule changes it.
+            optimizer: optimizer of the local steps.
+            rates: rate of each step, where a schedule changes it.
             model: its trainable parameters are the weights; without it, all tensors but the
                 statistics.
 
@@ -323,12 +323,12 @@ class Update:
         if recipe is None:
             raise InputError(
                 f"lr is missing; an update of kind {self.kind!r} has no scale without the learning "
-                "rate of local SGD, so it stands for no gradient"
+                "rate of local SGD, so it gives no gradient"
             )
         return recipe.as_gradient(self.before, self._difference())
 
     def _mean_rate(self) -> float | None:
-        """Return the rate at which gradients moved the weights; None where it is not known."""
+        """Return the mean learning rate of all steps; None if unknown."""
         recipe = self.recipe
         if recipe is None or not recipe.rule.linear:
             return None

@@ -1,4 +1,4 @@
-"""What the trained model is good for, by the metric that fits its labels."""
+"""Utility of the trained model, by the metric that fits its labels."""
 
 from dataclasses import dataclass
 
@@ -23,10 +23,10 @@ class Utility:
         metric: ``"accuracy"`` of classes or of one yes-or-no label, ``"macro_f1"`` of several such
             labels, ``"r2"`` of numbers.
         estimate: its value with an interval.
-        chance: of the best constant answer: the most frequent class, every label, the mean.
-        balanced: of classes, the accuracy where each counts alike; one over their number is chance.
-        classes: how many the test records have; 0 where labels are no classes.
-        auroc: of classes, each against all others, as their mean; None where it was not asked.
+        chance: value of the best constant answer: the most frequent class, every label, the mean.
+        balanced: accuracy in which each class counts alike; chance is one over their number.
+        classes: number of classes of the test records; 0 for other labels.
+        auroc: mean AUROC of each class against all others; None unless requested.
     """
 
     metric: str
@@ -45,15 +45,15 @@ def utility_of(
     rng: np.random.Generator,
     ranked: bool = False,
 ) -> Utility | None:
-    """Return what the model is good for; None where its outputs do not match the labels.
+    """Return the utility of the model; None where its outputs do not match the labels.
 
-    Labels of 0 and 1 count as yes or no, unless the loss is one of numbers. Outputs that lie within
+    Labels of 0 and 1 count as yes or no, unless the loss is for numbers. Outputs that lie within
     0 and 1 are probabilities then, and others are logits.
 
     Args:
         task: the model and its loss.
-        params: of the trained model.
-        data: records that it was not trained on.
+        params: parameters of the trained model.
+        data: records outside its training data.
         rng: draws the resamples.
         ranked: also compute the AUROC of classes, whose interval takes about a second.
     """
@@ -90,7 +90,7 @@ def _labels(y: Tensor, named: Tensor, block: Ints, rng: np.random.Generator) -> 
 
 
 def _log_odds(outputs: Tensor) -> Tensor:
-    """The log-odds of each class against all others ``[n, k]``; of two classes, of the second."""
+    """Return the log-odds of each class against all others ``[n, k]``; for two, of the second."""
     logits = outputs.double()
     if logits.shape[1] == 2:
         return logits[:, 1:] - logits[:, :1]
@@ -117,7 +117,7 @@ def _classes(
 def _ranked(
     truth: Ints, log_odds: Tensor, block: Ints, rng: np.random.Generator
 ) -> Estimate | None:
-    """The AUROC of classes from their log-odds ``[n, k]``; one column is that of class 1 of two."""
+    """Return the AUROC of classes from log-odds ``[n, k]``; one column is class 1 of two."""
     columns = log_odds.shape[1]
     classes = np.arange(columns) if columns > 1 else np.ones(1)
     finite = log_odds.nan_to_num().cpu().numpy()

@@ -15,7 +15,7 @@ from torch import Tensor
 from leakgauge.core.types import Params, Task
 from leakgauge.gradients import batch_gradients
 from leakgauge.gradients.probing import Method
-from leakgauge.training.modes import repeatable
+from leakgauge.training.local import repeatable
 
 # The limits lie between figures on CIFAR-10 (slim net, PyTorch's initialisation, 4 and 8 local
 # steps of 1, 4 and 8 records, pixels standardised or not, 4 draws each): the largest at rate 1e-3,
@@ -68,7 +68,7 @@ class Validity:
     def warnings(self, *, simulated: bool = False) -> tuple[str, ...]:
         """Return the approximations that fail, one sentence each.
 
-        The change of the gradient decides where it was measured, else the descent does.
+        The change of the gradient decides if it was measured, else the descent.
 
         Args:
             simulated: whether the attack simulates each step instead of taking them for one.

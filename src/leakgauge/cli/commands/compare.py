@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from leakgauge.report.differences.compared import Differences
-    from leakgauge.report.differences.difference import Difference
+    from leakgauge.report.differences.difference import AuditDifference
 
 EXAMPLES = (
     "leakgauge compare audit-before audit-after",
@@ -91,11 +91,11 @@ def _print(found: "Differences", out: Path | None, *, verbose: bool) -> None:
         console.print(Text(f"report: {out}"), soft_wrap=True)
 
 
-def _print_tables(console: "Console", rows: "list[Difference]") -> None:
+def _print_tables(console: "Console", rows: "list[AuditDifference]") -> None:
     """Print one table for each test."""
     from rich.text import Text
 
-    by_title: dict[str, list[Difference]] = {}
+    by_title: dict[str, list[AuditDifference]] = {}
     for one in rows:
         by_title.setdefault(one.title, []).append(one)
     for title, some in by_title.items():
@@ -104,7 +104,7 @@ def _print_tables(console: "Console", rows: "list[Difference]") -> None:
     console.print()
 
 
-def _table(rows: "list[Difference]") -> "Table":
+def _table(rows: "list[AuditDifference]") -> "Table":
     from rich.table import Table
     from rich.text import Text
 

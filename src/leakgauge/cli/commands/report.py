@@ -20,11 +20,11 @@ def report(
     folder: Annotated[Path, typer.Argument(help="the --out of a finished run")], judging: Judging
 ) -> None:
     """Rebuild the report of a finished run from its measurements, and judge it by rules."""
-    from leakgauge.evidence.parts import read_parts
+    from leakgauge.evidence.parts import read_run
     from leakgauge.runs.page import write_page
 
     require(folder.is_dir(), f"no such folder: {str(folder)!r}; expected the --out of a run")
-    run = read_parts(folder, questions())
+    run = read_run(folder, questions())
     judging.check(run.questions, questions())
     path = write_page(folder, questions())
     gate = judging.judge(run, keep=True)

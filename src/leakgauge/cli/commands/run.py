@@ -146,7 +146,7 @@ def as_json(
     comparison: "Comparison", metrics: "Mapping[str, Metric]", out: Path, report: Path
 ) -> dict[str, Any]:
     """Return every cell with its accumulated figures, and ours beside the paper's."""
-    from leakgauge.report.compare import beside_paper, by_knowledge
+    from leakgauge.report.compare import by_knowledge, compared_with_paper
 
     cells = [
         {
@@ -169,7 +169,7 @@ def as_json(
             "seeds": 0 if row.ours is None else row.ours.n,
             "difference": row.difference,
         }
-        for row in beside_paper(comparison, metrics)
+        for row in compared_with_paper(comparison, metrics)
     ]
     return {
         "name": comparison.name,
@@ -259,10 +259,10 @@ def _named(outcome: "Outcome", grid: "Grid") -> str:
 def _print_answer(
     comparison: "Comparison", question: "Question", report: Path, seconds: float
 ) -> None:
-    from leakgauge.report.compare import beside_paper
+    from leakgauge.report.compare import compared_with_paper
 
     console = wide_console()
-    rows = beside_paper(comparison, question.metrics)
+    rows = compared_with_paper(comparison, question.metrics)
     console.print(
         paper_table(rows, question.metrics) if rows else cells_table(comparison, question)
     )

@@ -19,7 +19,7 @@ def verify(
 
     Exit code 0: all match. 3: something differs, one line each. 2: wrong usage.
     """
-    from leakgauge.evidence.verify import verify as differences
+    from leakgauge.evidence.card_file import verify as differences
 
     found = differences(card, folder)
     for line in found:

@@ -25,11 +25,11 @@ from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.scores import ScoredTrials, score
+from leakgauge.training.federation import upload_of
 from leakgauge.training.optimizers import sgd
 from leakgauge.training.participant import Turn
 from leakgauge.training.protocol import Protocol
 from leakgauge.training.update import Update
-from leakgauge.training.uploading import upload_of
 
 Floats = NDArray[np.float64]
 

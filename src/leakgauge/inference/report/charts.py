@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 
 from leakgauge.inference.report.headline import covers_all_rounds
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
+from leakgauge.report.charts import roc as draw_roc
 from leakgauge.report.grouping import Test
-from leakgauge.report.roc import roc as draw_roc
 from leakgauge.results.measurements import Measurement
 
 _MARKERS = 40  # single rounds up to which each has its own dot

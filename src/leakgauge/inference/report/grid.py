@@ -13,7 +13,7 @@ from leakgauge.inference.report.headline import leading
 from leakgauge.inference.report.titles import adversary_tests
 from leakgauge.inference.report.tradeoff import draw
 from leakgauge.inference.run.over_seeds import combined
-from leakgauge.report.compare import Comparison, Group, telling, title_of
+from leakgauge.report.compare import Comparison, Group, distinguishing_names, title_of
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Chart
 from leakgauge.report.wording import number, plain
@@ -50,7 +50,7 @@ def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
 def _against_utility(groups: Sequence[Group]) -> list[Chart]:
     """Advantage against the AUROC of the task (Li et al., CCS 2024, Figure 6)."""
     measured = [one for one in groups if {ADVANTAGE, TASK_AUROC} <= set(one.means)]
-    names = telling([_undefended(one.settings) for one in measured])
+    names = distinguishing_names([_undefended(one.settings) for one in measured])
     by_title: dict[str, list[Group]] = {}
     for one in measured:
         by_title.setdefault(title_of(one.settings, names), []).append(one)
@@ -95,7 +95,7 @@ def _over_rounds(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]
         return []
     tests = [test for _, test in found]
     floor = of_tests.common_floor(tests, AUROC)
-    names = telling([one.settings for one, _ in found])
+    names = distinguishing_names([one.settings for one, _ in found])
     several = len({one.knowledge for one, _ in found}) > 1
     return [
         Chart(

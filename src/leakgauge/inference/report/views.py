@@ -16,8 +16,8 @@ from leakgauge.inference.report.sentences import about_most_at_risk
 from leakgauge.inference.report.titles import details_of, most_at_risk_of, title
 from leakgauge.inference.report.tradeoff import tradeoff
 from leakgauge.inference.report.verdict import Verdict, verdict
-from leakgauge.report.gauge import gauge
 from leakgauge.report.grouping import Test
+from leakgauge.report.levels import gauge
 from leakgauge.report.section import LEVELS, Chart
 from leakgauge.report.wording import label, number, short
 from leakgauge.results.measurements import Measurement, rounds_of

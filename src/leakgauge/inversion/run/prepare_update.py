@@ -20,7 +20,7 @@ from leakgauge.inversion.search.simulate import LocalSteps
 from leakgauge.inversion.search.targets import Prior, Progress
 from leakgauge.inversion.words import INFERRED, KNOWN, LABELS, RATE
 from leakgauge.runs.checkpoint import Checkpoint
-from leakgauge.training.modes import repeatable
+from leakgauge.training.local import repeatable
 from leakgauge.training.update import Update
 
 MOST_PUBLIC = 1024

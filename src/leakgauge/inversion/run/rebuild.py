@@ -29,7 +29,7 @@ from leakgauge.inversion.run.updates import attack_updates, in_updates
 from leakgauge.inversion.search.attack import assumptions
 from leakgauge.inversion.search.targets import Progress
 from leakgauge.runs.checkpoint import Checkpoint
-from leakgauge.training.client import send
+from leakgauge.training.sending import send
 
 TOLERANCE_OF_GRADIENTS, TOLERANCE_OF_CHANGES = 1e-4, 1e-2
 """Relative differences below which two candidates are one record; changes of weights are rounder

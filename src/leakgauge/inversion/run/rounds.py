@@ -21,7 +21,7 @@ from leakgauge.inversion.search.targets import Progress, Reconstruction
 from leakgauge.inversion.words import DISTINCT
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.work import digest_of
-from leakgauge.training.client import Sent
+from leakgauge.training.sending import Sent
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,8 @@ from leakgauge.inversion.search.statistics import (
 from leakgauge.inversion.search.targets import Progress, Reconstruction
 from leakgauge.inversion.words import FROM_BUFFERS, KNOWN, PROXY
 from leakgauge.runs.checkpoint import Checkpoint
-from leakgauge.training.client import Client, Sent, send
+from leakgauge.training.client import Client
+from leakgauge.training.sending import Sent, send
 
 
 def in_updates(values: Tensor, client: Client) -> Tensor:

@@ -18,8 +18,9 @@ from leakgauge.inversion.search.targets import Prior, Progress, Reconstruction
 from leakgauge.inversion.words import ASSUMED_LR, OPTIMIZER, RATE
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.training.catalog import SGD
-from leakgauge.training.client import Client, Sent
-from leakgauge.training.modes import draws, in_training, repeatable
+from leakgauge.training.client import Client
+from leakgauge.training.local import draws, in_training, repeatable
+from leakgauge.training.sending import Sent
 
 WITHOUT_DROPOUT = (
     "the client's dropout draws masks that the attacker does not know; it simulates the model "

@@ -18,12 +18,12 @@ from leakgauge.layers.report.rows import (
 )
 from leakgauge.layers.report.wording import about_measures, advice_text, where
 from leakgauge.report.facts import other_facts
-from leakgauge.report.gauge import gauge
 from leakgauge.report.levels import (
     CLEAR_AUROC,
     HEADLINES,
     NOTHING_AUROC,
     STRONG_AUROC,
+    gauge,
     level_of,
     strength_of,
 )

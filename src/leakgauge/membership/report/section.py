@@ -24,11 +24,10 @@ from leakgauge.membership.report.tests import (
 )
 from leakgauge.membership.report.verdict import Verdict, about_white_box, verdict
 from leakgauge.membership.run.at_risk import AtRisk
+from leakgauge.report.charts import roc
 from leakgauge.report.facts import other_facts
-from leakgauge.report.gauge import gauge
 from leakgauge.report.grouping import Test
-from leakgauge.report.levels import CLEAR_AUROC, NOTHING_AUROC, STRONG_AUROC
-from leakgauge.report.roc import roc
+from leakgauge.report.levels import CLEAR_AUROC, NOTHING_AUROC, STRONG_AUROC, gauge
 from leakgauge.report.section import LEVELS, Chart, Row, Section
 from leakgauge.report.templates import render
 from leakgauge.report.utility import about_utility, useless_models, utilities

@@ -1,4 +1,4 @@
-"""What a comparison of two audits needs to know of each."""
+"""The figures and settings of an audit, for a comparison."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from leakgauge.results.measurements import Measurement
 
 @dataclass(frozen=True)
 class Topic:
-    """What an audit measured in one place: a question, its game, and the secret.
+    """A question, its game, and the secret.
 
     Attributes:
         question: its name.
-        game: the word of ``--ask``, or what the question names its game.
-        secret: what nobody should learn.
+        game: the word of ``--ask``, or the question's name of its game.
+        secret: name of the secret.
     """
 
     question: str
@@ -39,15 +39,15 @@ class Audited:
     """One of two finished audits.
 
     Attributes:
-        name: of its folder.
+        name: name of its folder.
         answers: the measurements by the key of their answer: a question's name, with a number
-            behind where it was asked several times.
-        settings: of each answer, by the same keys.
+            behind if it was asked several times.
+        settings: settings of each answer, by the same keys.
         identities: the sha256 of all that each answer depends on, by the same keys.
         data: name and fingerprint.
-        versions: of the packages that computed.
+        versions: versions of the packages.
         repeat: the command that repeats it.
-        missing: what was requested and not completed, with the reasons.
+        missing: requested parts that were not completed, with the reasons.
     """
 
     name: str
@@ -60,14 +60,14 @@ class Audited:
     missing: Sequence[str] = ()
 
     @property
-    def topics(self) -> dict[Topic, "Answered"]:
-        """What was measured, in the order of the measurements."""
+    def topics(self) -> dict[Topic, "TopicFigures"]:
+        """The figures by topic, in the order of the measurements."""
         found: dict[Topic, tuple[str, list[Measurement]]] = {}
         for key, measured in self.answers.items():
             for one in measured:
                 topic = Topic(one.question, one.game, one.secret)
                 found.setdefault(topic, (key, []))[1].append(one)
-        return {topic: Answered(self, *each) for topic, each in found.items()}
+        return {topic: TopicFigures(self, *each) for topic, each in found.items()}
 
     @property
     def defenses(self) -> list[str]:
@@ -77,12 +77,12 @@ class Audited:
 
 
 @dataclass(frozen=True)
-class Answered:
+class TopicFigures:
     """The figures of one topic of one audit.
 
     Attributes:
-        audit: whose.
-        key: of the answer.
+        audit: the audit.
+        key: key of the answer.
         measurements: all figures of the topic.
     """
 
@@ -92,7 +92,7 @@ class Answered:
 
     @property
     def identity(self) -> str | None:
-        """The sha256 of all that the figures depend on; None where it is unknown."""
+        """The sha256 of all that the figures depend on; None if unknown."""
         return self.audit.identities.get(self.key)
 
     @property

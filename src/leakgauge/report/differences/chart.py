@@ -1,4 +1,4 @@
-"""The chart of differences: a row each, with its interval, beside the line of no difference."""
+"""The chart of differences: one row and interval each, and the line of no difference."""
 
 from collections.abc import Sequence
 
@@ -6,26 +6,26 @@ from markupsafe import Markup
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
-from leakgauge.report.differences.difference import UNSEEN, Difference
+from leakgauge.report.differences.difference import UNSEEN, AuditDifference
 from leakgauge.report.wording import change
 
 _WIDTH, _ROW, _FRAME = 5.0, 0.42, 0.95
-"""In inches: of the chart, of each row, and of what lies around the rows."""
+"""Width of the chart, height of a row, and height of the frame, in inches."""
 _MOST = 2.0
-"""Ends beyond so many times the largest value are cut off, so that one interval hides no other."""
+"""Ends beyond this multiple of the largest value are cut off, to keep the others readable."""
 
 
-def says(rows: Sequence[Difference]) -> str:
+def says(rows: Sequence[AuditDifference]) -> str:
     """Return the chart in words, for screen readers."""
     each = (f"{n}: {one.title}, {change(one.estimate)}" for n, one in enumerate(rows, start=1))
     return f"Differences of {rows[0].metric.label}, after minus before. " + "; ".join(each) + "."
 
 
-def draw(rows: Sequence[Difference], *, name: str) -> Markup:
+def draw(rows: Sequence[AuditDifference], *, name: str) -> Markup:
     """Return differences of one metric as inline SVG, numbered from the top.
 
     Args:
-        rows: of one metric, at least one.
+        rows: differences of one metric, at least one.
         name: a word that no other chart of the page has.
     """
     height = _FRAME + _ROW * len(rows)
@@ -50,8 +50,8 @@ def draw(rows: Sequence[Difference], *, name: str) -> Markup:
     return svg[0]
 
 
-def _limits(rows: Sequence[Difference]) -> tuple[float, float]:
-    """The ends of the axis: of all intervals, but for those that reach far beyond all values."""
+def _limits(rows: Sequence[AuditDifference]) -> tuple[float, float]:
+    """Return the ends of the axis; intervals far beyond all values are cut off."""
     reach = max(abs(one.estimate.value) for one in rows) * _MOST
     ends = [end for one in rows for end in (one.estimate.low, one.estimate.high)]
     narrow = [max(abs(one.estimate.low), abs(one.estimate.high)) for one in rows]

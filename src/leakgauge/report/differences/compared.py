@@ -1,13 +1,17 @@
-"""What a comparison of two audits gives: rows, a table for pandas, and a page."""
+"""Compares two audits: their differences as rows, as a table for pandas, and as a page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leakgauge.report.differences.audited import Audited
-from leakgauge.report.differences.difference import Difference
-from leakgauge.report.differences.saying import Change
+from leakgauge.core.checks import nearest, require
+from leakgauge.report.differences import pairing, saying
+from leakgauge.report.differences.audited import Audited, Topic, TopicFigures
+from leakgauge.report.differences.difference import AuditDifference, difference_of
+from leakgauge.report.differences.pairing import Metrics
+from leakgauge.report.differences.saying import SettingChange
+from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.report.wording import change
 
 if TYPE_CHECKING:
@@ -22,33 +26,33 @@ class Differences:
         before: the first audit.
         after: the second audit.
         rows: all differences; ``main`` selects those that the answer stands on.
-        only: what only one audit has, one sentence each.
+        only: figures of only one audit, one sentence each.
         changed: the settings and versions in which the audits differ.
-        warnings: what makes the differences mean something else.
-        notes: what a reader must know of the intervals.
+        warnings: what changes the meaning of the differences.
+        notes: notes about the intervals.
     """
 
     before: Audited
     after: Audited
-    rows: Sequence[Difference]
+    rows: Sequence[AuditDifference]
     only: Sequence[str] = ()
-    changed: Sequence[Change] = ()
+    changed: Sequence[SettingChange] = ()
     warnings: Sequence[str] = ()
     notes: Sequence[str] = ()
 
     @property
-    def main(self) -> list[Difference]:
+    def main(self) -> list[AuditDifference]:
         """The differences that the answer stands on, those of the model last."""
         chosen = [one for one in self.rows if one.main and not one.control]
         return sorted(chosen, key=lambda one: one.metric.of_model)
 
     @property
-    def leakage(self) -> list[Difference]:
+    def leakage(self) -> list[AuditDifference]:
         """The main differences of adversaries."""
         return [one for one in self.main if not one.metric.of_model]
 
     @property
-    def utility(self) -> list[Difference]:
+    def utility(self) -> list[AuditDifference]:
         """The main differences of the trained models: the price."""
         return [one for one in self.main if one.metric.of_model]
 
@@ -97,7 +101,6 @@ class Differences:
     def to_html(self, path: str | Path | None = None) -> str:
         """Return the comparison as one HTML page; with ``path``, write it there too."""
         from leakgauge.core.files import write_text
-        from leakgauge.report.differences.page import render_differences
 
         html = render_differences(self)
         if path is not None:
@@ -105,7 +108,7 @@ class Differences:
         return html
 
     def _repr_html_(self) -> str:
-        """The main differences, as a notebook shows them."""
+        """Return the main differences as a table for notebooks."""
         from html import escape
 
         cells = (
@@ -131,3 +134,140 @@ def _side(audit: Audited) -> dict[str, Any]:
         "versions": dict(audit.versions),
         "repeat": audit.repeat,
     }
+
+
+def compare_audits(
+    before: Audited,
+    after: Audited,
+    metrics: Mapping[str, Metrics],
+    *,
+    defenses: Sequence[str] = (),
+    against: str = "",
+) -> Differences:
+    """Return the differences of two audits, after minus before.
+
+    Args:
+        before: the first audit.
+        after: the second.
+        metrics: metrics of each question, by name.
+        defenses: defenses of the second audit; empty for all.
+        against: defense of the first audit; empty for the one that fits.
+
+    Raises:
+        InputError: a defense is unknown, or the audits have no figure in common.
+    """
+    for name in defenses:
+        _require_defense(name, after, "the second")
+    if against:
+        _require_defense(against, before, "the first")
+    one, other = before.topics, after.topics
+    topics = pairing.paired_topics(one, other)
+    rows: list[AuditDifference] = []
+    only = saying.topics_on_one_side(before, after, topics)
+    for first, topic in topics:
+        compared = _ComparedTopic(topic, one[first], other[topic], metrics[topic.question])
+        found, left = compared.all(defenses, against)
+        rows += found
+        only += left
+    require(
+        bool(rows),
+        "the two audits have no figure in common ("
+        + "; ".join(only[:2])
+        + "); compare audits of the same question",
+    )
+    return Differences(
+        before=before,
+        after=after,
+        rows=tuple(rows),
+        only=tuple(dict.fromkeys(only)),
+        changed=tuple(saying.changes(before, after)),
+        warnings=tuple(saying.warnings(before, after, topics, rows)),
+        notes=tuple(saying.notes(before, after, rows)),
+    )
+
+
+def _require_defense(name: str, audit: Audited, which: str) -> None:
+    known = audit.defenses
+    require(
+        name in known,
+        f"{which} audit ({audit.name}) has no defense {name!r}{nearest(name, known)}",
+    )
+
+
+@dataclass(frozen=True)
+class _ComparedTopic:
+    """What both audits measured of one topic."""
+
+    topic: Topic
+    before: TopicFigures
+    after: TopicFigures
+    metrics: Metrics
+
+    def all(self, wanted: Sequence[str], against: str) -> tuple[list[AuditDifference], list[str]]:
+        """Return the differences, and what stands on one side only."""
+        pairs = pairing.paired_defenses(self.before, self.after, wanted=wanted, against=against)
+        only = saying.defenses_on_one_side(self.topic, self.before, self.after, pairs)
+        chosen = bool(wanted or against)
+        about_defenses = chosen or not (self.before.defended and self.after.defended)
+        rows: list[AuditDifference] = []
+        for number, (one, other) in enumerate(pairs):
+            bare = number > 0 and (one, other) == (UNDEFENDED, UNDEFENDED)
+            found, left = self._under(one, other, control=bare and about_defenses)
+            rows += found
+            only += left
+        return rows, only
+
+    def _under(
+        self, one: str, other: str, *, control: bool
+    ) -> tuple[list[AuditDifference], list[str]]:
+        """Return the differences under two defenses, and what has no partner or no interval."""
+        sides = self.before.under(one), self.after.under(other)
+        pairs, left = pairing.attacks(*sides, self.metrics)
+        pairs += pairing.of_model(*sides, self.metrics)
+        identity = self.before.identity
+        same = one == other and identity is not None and identity == self.after.identity
+        compared = [pair for pair in pairs if same or pair.has_intervals]
+        rows = [difference_of(self.topic, pair, control=control, same=same) for pair in compared]
+        without = [pair for pair in pairs if not (same or pair.has_intervals)]
+        return rows, [
+            *saying.figures_on_one_side(self.topic, left, sides[0]),
+            *saying.figures_without_intervals(self.topic, without),
+        ]
+
+
+def render_differences(found: Differences) -> str:
+    """Return one self-contained HTML page; equal audits give equal bytes."""
+    from leakgauge.report.templates import render
+
+    values = {
+        "found": found,
+        "leakage": found.leakage,
+        "utility": found.utility,
+        "charts": _charts(found.main),
+        "controls": [one for one in found.rows if one.control and one.main],
+        "by_topic": _by_topic(found.rows),
+        "confidence": found.rows[0].estimate.confidence,
+        "versions": found.after.versions,
+    }
+    return str(render("leakgauge.report.differences", "differences.html.j2", values))
+
+
+def _charts(rows: Sequence[AuditDifference]) -> list[dict[str, Any]]:
+    """Return one chart for each metric, as metrics have different scales."""
+    from leakgauge.report.differences.chart import draw, says
+
+    by_metric: dict[str, list[AuditDifference]] = {}
+    for one in rows:
+        by_metric.setdefault(one.metric.label, []).append(one)
+    return [
+        {"label": label, "rows": some, "says": says(some), "svg": draw(some, name=f"d{number}")}
+        for number, (label, some) in enumerate(by_metric.items(), start=1)
+    ]
+
+
+def _by_topic(rows: Sequence[AuditDifference]) -> dict[str, list[AuditDifference]]:
+    """Return all rows by topic, in their order."""
+    found: dict[str, list[AuditDifference]] = {}
+    for one in rows:
+        found.setdefault(one.topic.title, []).append(one)
+    return found

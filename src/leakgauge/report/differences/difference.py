@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakgauge.report.differences.audited import Topic
-from leakgauge.report.differences.pairing import Pair
+from leakgauge.report.differences.pairing import FigurePair
+from leakgauge.report.facts import plain_interval
 from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.report.section import Badge
 from leakgauge.results.measurements import HEADLINE, Estimate, Measurement
@@ -31,18 +32,17 @@ BADGES = {
 
 
 @dataclass(frozen=True)
-class Difference:
+class AuditDifference:
     """The difference of one figure: after minus before.
 
     Attributes:
-        topic: what the figure is about, as the second audit names it.
-        metric: of the figure.
+        topic: topic of the figure, as named in the second audit.
+        metric: metric of the figure.
         before: the first audit's figure.
         after: the second audit's.
         estimate: the difference with its interval.
         main: whether the answer stands on it.
-        control: whether it compares the two audits without a defense, where the answer is about
-            defenses.
+        control: whether it compares undefended trainings while the answer is about defenses.
         same: whether both audits made the figure by the same settings from the same data.
     """
 
@@ -108,13 +108,13 @@ class Difference:
 
     @property
     def title(self) -> str:
-        """The test in a few words: what is asked, of whom, and under which defenses."""
+        """The test in a few words: topic, adversary and defenses."""
         parts = (self.topic.title, self.who, self.defenses, self.knowledge)
         return ", ".join(part for part in parts if part)
 
     @property
     def round(self) -> str:
-        """What the figures were read from; both where they differ."""
+        """The rounds of the figures; both if they differ."""
         if self.metric.of_model:
             return ""
         words = {HEADLINE: "chosen by shadow data"}
@@ -133,9 +133,7 @@ class Difference:
             "before": _plain(self.before),
             "after": _plain(self.after),
             "difference": {
-                "value": self.estimate.value,
-                "low": self.estimate.low,
-                "high": self.estimate.high,
+                **plain_interval(self.estimate),
                 "n": self.estimate.n,
                 "confidence": self.estimate.confidence,
             },
@@ -144,13 +142,13 @@ class Difference:
         }
 
 
-def difference_of(topic: Topic, pair: Pair, *, control: bool, same: bool) -> Difference:
+def difference_of(topic: Topic, pair: FigurePair, *, control: bool, same: bool) -> AuditDifference:
     """Return the difference of a pair of figures.
 
     Args:
-        topic: what they are about.
+        topic: topic of the figures.
         pair: the figures.
-        control: as of ``Difference``.
+        control: as of ``AuditDifference``.
         same: whether both are of the same run.
 
     Raises:
@@ -158,13 +156,15 @@ def difference_of(topic: Topic, pair: Pair, *, control: bool, same: bool) -> Dif
     """
     before, after = pair.before.estimate, pair.after.estimate
     found = no_difference(after) if same else difference(before, after)
-    return Difference(topic, pair.metric, pair.before, pair.after, found, pair.main, control, same)
+    return AuditDifference(
+        topic, pair.metric, pair.before, pair.after, found, pair.main, control, same
+    )
 
 
 def _below_chance(one: Measurement, metric: Metric) -> bool:
-    """Whether an adversary does worse than guessing, so that its figure says nothing."""
-    judged = metric.chance is not None and metric.higher_is_worse and not metric.of_model
-    return judged and one.estimate.high < one.chance
+    """Return whether an adversary does worse than guessing, so that its figure is invalid."""
+    has_chance = metric.chance is not None and metric.higher_is_worse and not metric.of_model
+    return has_chance and one.estimate.high < one.chance
 
 
 def _plain(one: Measurement) -> dict[str, Any]:
@@ -174,8 +174,6 @@ def _plain(one: Measurement) -> dict[str, Any]:
         "adversary": one.adversary,
         "round": one.round,
         "seed": one.seed,
-        "value": one.estimate.value,
-        "low": one.estimate.low,
-        "high": one.estimate.high,
+        **plain_interval(one.estimate),
         "n": one.estimate.n,
     }

@@ -1,10 +1,10 @@
-"""Which figure of an audit is compared with which figure of another one."""
+"""Pairs the figures of two audits for a comparison."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from leakgauge.report.differences.audited import Answered, Topic, strongest
+from leakgauge.report.differences.audited import Topic, TopicFigures, strongest
 from leakgauge.report.grouping import UNDEFENDED, group_tests
 from leakgauge.results.measurements import HEADLINE, SECONDS, Measurement
 from leakgauge.results.metrics import Metric, metric_named
@@ -14,14 +14,14 @@ Metrics = Mapping[str, Metric]
 
 
 @dataclass(frozen=True)
-class Pair:
+class FigurePair:
     """The same figure of both audits.
 
     Attributes:
-        before: of the first audit.
-        after: of the second.
-        metric: of both.
-        main: whether the answer stands on it.
+        before: figure of the first audit.
+        after: figure of the second.
+        metric: metric of both.
+        main: whether the answer stands on the pair.
     """
 
     before: Measurement
@@ -36,11 +36,11 @@ class Pair:
 
 
 def paired_topics(
-    before: Mapping[Topic, Answered], after: Mapping[Topic, Answered]
+    before: Mapping[Topic, TopicFigures], after: Mapping[Topic, TopicFigures]
 ) -> list[tuple[Topic, Topic]]:
     """Return the topics of both audits in pairs.
 
-    A question whose secret differs is paired with itself where either audit has one secret only.
+    A question with another secret is paired with itself if both audits have a single secret.
     """
     same = [(topic, topic) for topic in after if topic in before]
     left = [topic for topic in before if topic not in after]
@@ -60,7 +60,7 @@ def _kind(topic: Topic) -> tuple[str, str]:
 
 
 def paired_defenses(
-    before: Answered, after: Answered, *, wanted: Sequence[str] = (), against: str = ""
+    before: TopicFigures, after: TopicFigures, *, wanted: Sequence[str] = (), against: str = ""
 ) -> list[tuple[str, str]]:
     """Return the defenses to compare, (before, after), the main ones first.
 
@@ -74,13 +74,13 @@ def paired_defenses(
         against: defense of the first audit; empty for the one that fits.
     """
     chosen = [name for name in after.defenses if name in wanted] if wanted else after.defended
-    pairs = [(_beside(name, before, against), name) for name in chosen or after.defenses[:1]]
+    pairs = [(_counterpart(name, before, against), name) for name in chosen or after.defenses[:1]]
     if UNDEFENDED in before.defenses and UNDEFENDED in after.defenses:
         pairs.append((UNDEFENDED, UNDEFENDED))
     return list(dict.fromkeys((one, other) for one, other in pairs if one))
 
 
-def _beside(name: str, before: Answered, against: str) -> str:
+def _counterpart(name: str, before: TopicFigures, against: str) -> str:
     known = before.defenses
     if against:
         return against if against in known else ""
@@ -91,7 +91,7 @@ def _beside(name: str, before: Answered, against: str) -> str:
 
 def attacks(
     before: Sequence[Measurement], after: Sequence[Measurement], metrics: Metrics
-) -> tuple[list[Pair], list[Measurement]]:
+) -> tuple[list[FigurePair], list[Measurement]]:
     """Return the adversaries' figures in pairs, and the figures that only one side has.
 
     The answer stands on the headline metric, over all rounds, of the adversary that knows the
@@ -100,24 +100,24 @@ def attacks(
     Args:
         before: figures under one defense.
         after: figures under one defense.
-        metrics: of the question, by name.
+        metrics: metrics of the question, by name.
     """
     sides = [_of_attacks(side, metrics) for side in (before, after)]
     knows = paired_knowledge(*sides)
-    main = strongest([strongest(pair) for pair in knows]) if knows else ""
-    pairs: list[Pair] = []
+    chosen = strongest([strongest(pair) for pair in knows]) if knows else ""
+    pairs: list[FigurePair] = []
     for pair in knows:
         one, other = (
             [each for each in side if each.knowledge == known]
             for side, known in zip(sides, pair, strict=True)
         )
-        chief = _chief(one, other, metrics) if strongest(pair) == main else []
-        pairs += [Pair(a, b, metric_named(a.metric, metrics), True) for a, b in chief]
-        told = {(id(a), id(b)) for a, b in chief}
+        chief = _chief(one, other, metrics) if strongest(pair) == chosen else []
+        pairs += [FigurePair(a, b, metric_named(a.metric, metrics), True) for a, b in chief]
+        main_pairs = {(id(a), id(b)) for a, b in chief}
         pairs += [
-            Pair(a, b, metric_named(a.metric, metrics), False)
+            FigurePair(a, b, metric_named(a.metric, metrics), False)
             for a, b in _matched(one, other)
-            if (id(a), id(b)) not in told
+            if (id(a), id(b)) not in main_pairs
         ]
     met = {id(each) for pair in pairs for each in (pair.before, pair.after)}
     return pairs, [each for side in sides for each in side if id(each) not in met]
@@ -125,12 +125,12 @@ def attacks(
 
 def of_model(
     before: Sequence[Measurement], after: Sequence[Measurement], metrics: Metrics
-) -> list[Pair]:
+) -> list[FigurePair]:
     """Return the last figures of the trained models in pairs; those in tables are the main ones."""
     one, other = ({each.metric: each for each in side} for side in (before, after))
     found = [(name, metric_named(name, metrics)) for name in one if name in other]
     return [
-        Pair(one[name], other[name], metric, metric.tabled and not metric.higher_is_worse)
+        FigurePair(one[name], other[name], metric, metric.tabled and not metric.higher_is_worse)
         for name, metric in found
         if metric.of_model
     ]
@@ -139,9 +139,9 @@ def of_model(
 def paired_knowledge(
     before: Sequence[Measurement], after: Sequence[Measurement]
 ) -> list[tuple[str, str]]:
-    """Return what the adversaries know, (before, after).
+    """Return the knowledge of the adversaries in pairs (before, after).
 
-    Without a defense there is nothing to know, so such an adversary is compared with both.
+    Without a defense all knowledge is the same, so such an adversary is compared with both.
     """
     one, other = (list(dict.fromkeys(each.knowledge for each in side)) for side in (before, after))
     bare, bared = (all(each.defense == UNDEFENDED for each in side) for side in (before, after))
@@ -161,7 +161,7 @@ def _of_attacks(side: Sequence[Measurement], metrics: Metrics) -> list[Measureme
 def _chief(
     before: Sequence[Measurement], after: Sequence[Measurement], metrics: Metrics
 ) -> list[tuple[Measurement, Measurement]]:
-    """The figures that the answer stands on."""
+    """Return the figures that the answer stands on."""
     measured = {one.metric for one in before} & {one.metric for one in after}
     known = [name for name in metrics if name in measured]
     names = [name for name in known if metrics[name].headline] or known[:1]
@@ -184,7 +184,7 @@ def _wholes(
 def _matched(
     before: Sequence[Measurement], after: Sequence[Measurement]
 ) -> list[tuple[Measurement, Measurement]]:
-    """The same figures of the same adversaries; and the headlines, whose adversary may differ.
+    """Return the same figures of the same adversaries, and headlines of different adversaries.
 
     Shadow data choose the adversary of a headline in each audit.
     """
@@ -200,5 +200,5 @@ def _matched(
 
 
 def _key(one: Measurement) -> tuple[str, str, int | str]:
-    """What names a figure within a test."""
+    """Return what identifies a figure within a test."""
     return one.adversary, one.metric, one.round

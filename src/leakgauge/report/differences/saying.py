@@ -1,12 +1,12 @@
-"""What a reader must know of a comparison: what changed, what limits it, what has no partner."""
+"""Remarks on a comparison: changed settings, limits, and figures without a partner."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leakgauge.report.differences.audited import Answered, Audited, Topic
-from leakgauge.report.differences.difference import Difference
-from leakgauge.report.differences.pairing import Pair
+from leakgauge.report.differences.audited import Audited, Topic, TopicFigures
+from leakgauge.report.differences.difference import AuditDifference
+from leakgauge.report.differences.pairing import FigurePair
 from leakgauge.report.grouping import UNDEFENDED
 from leakgauge.report.wording import plain
 from leakgauge.results.measurements import Measurement
@@ -14,19 +14,19 @@ from leakgauge.results.measurements import Measurement
 Topics = Sequence[tuple[Topic, Topic]]
 
 SEEDS = "seeds"
-"""The setting that says over how many seeds a run's figures are means."""
+"""Name of the setting for the number of seeds."""
 
 CHANCE = 20
-"""One in so many intervals of 95 % does not hold the truth."""
+"""One of this many 95 % intervals misses the true value."""
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingChange:
     """A setting in which two audits differ.
 
     Attributes:
-        where: the answer's key, or what else it belongs to.
-        name: of the setting.
+        where: key of the answer, or ``"package"``.
+        name: name of the setting.
         before: its value in the first audit.
         after: its value in the second.
     """
@@ -37,7 +37,7 @@ class Change:
     after: str
 
 
-def changes(before: Audited, after: Audited) -> list[Change]:
+def changes(before: Audited, after: Audited) -> list[SettingChange]:
     """Return the settings and versions in which the audits differ."""
     found = [
         change
@@ -48,17 +48,19 @@ def changes(before: Audited, after: Audited) -> list[Change]:
     return [*found, *_changed("package", before.versions, after.versions)]
 
 
-def _changed(where: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Change]:
+def _changed(
+    where: str, one: Mapping[str, Any], other: Mapping[str, Any]
+) -> Iterator[SettingChange]:
     for name in dict.fromkeys([*one, *other]):
         values = plain(one.get(name)), plain(other.get(name))
         if values[0] != values[1]:
-            yield Change(where, name, *values)
+            yield SettingChange(where, name, *values)
 
 
 def warnings(
-    before: Audited, after: Audited, topics: Topics, rows: Sequence[Difference]
+    before: Audited, after: Audited, topics: Topics, rows: Sequence[AuditDifference]
 ) -> Iterator[str]:
-    """Yield what makes the differences mean something else, each with what to do."""
+    """Yield what changes the meaning of the differences, each with advice."""
     marks = [str(one.data.get("fingerprint", "")) for one in (before, after)]
     if marks[0] != marks[1]:
         names = [str(one.data.get("name", "")) for one in (before, after)]
@@ -70,8 +72,8 @@ def warnings(
     for one, other in topics:
         if one.secret != other.secret:
             yield (
-                f"{other.title} is compared with {one.title}: two secrets differ in how well they "
-                "can be told without any change; to see the change alone, ask both audits about "
+                f"{other.title} is compared with {one.title}: some secrets are easier to infer "
+                "than others; to see the change alone, ask both audits about "
                 "the same --secret"
             )
     moved = [one for one in rows if one.control and (one.main or not one.metric.of_model)]
@@ -83,10 +85,10 @@ def warnings(
         )
 
 
-def notes(before: Audited, after: Audited, rows: Sequence[Difference]) -> Iterator[str]:
-    """Yield what a reader must know of the intervals."""
-    judged = [one for one in rows if not one.same]
-    if not judged:
+def notes(before: Audited, after: Audited, rows: Sequence[AuditDifference]) -> Iterator[str]:
+    """Yield notes about the intervals."""
+    compared = [one for one in rows if not one.same]
+    if not compared:
         yield "Both folders hold the same run: equal settings, seed, data and versions."
         return
     yield (
@@ -99,7 +101,7 @@ def notes(before: Audited, after: Audited, rows: Sequence[Difference]) -> Iterat
             "two audits that differ in their seed alone may differ by more. Repeat both with "
             "`--seeds 3` before you decide."
         )
-    main = [one for one in judged if one.main and not one.control]
+    main = [one for one in compared if one.main and not one.control]
     if len(main) > 1:
         yield (
             f"There are {len(main)} main differences. Where nothing changed, about one in "
@@ -115,7 +117,7 @@ def _several_seeds(audit: Audited) -> bool:
 
 
 def topics_on_one_side(before: Audited, after: Audited, topics: Topics) -> list[str]:
-    """Return what only one audit measured, with the reason where it is known."""
+    """Return topics of only one audit, with the reason if it is known."""
     paired = [{one for one, _ in topics}, {other for _, other in topics}]
     sides = ((before, paired[0], "before", after), (after, paired[1], "after", before))
     return [
@@ -133,7 +135,7 @@ def _why_not(topic: Topic, other: Audited) -> str:
 
 
 def defenses_on_one_side(
-    topic: Topic, before: Answered, after: Answered, pairs: Sequence[tuple[str, str]]
+    topic: Topic, before: TopicFigures, after: TopicFigures, pairs: Sequence[tuple[str, str]]
 ) -> list[str]:
     """Return the defenses that are not compared, with what would compare them."""
     met = [{one for one, _ in pairs}, {other for _, other in pairs}]
@@ -150,7 +152,7 @@ def defenses_on_one_side(
 def figures_on_one_side(
     topic: Topic, left: Iterable[Measurement], before: Sequence[Measurement]
 ) -> Iterator[str]:
-    """Yield one sentence for each test whose figures only one audit has."""
+    """Yield one sentence for each test with figures in only one audit."""
     first = {id(one) for one in before}
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for one in left:
@@ -163,7 +165,7 @@ def figures_on_one_side(
         yield f"{topic.title}, {who}: {count} (round {rounds}) only {side}; the other has none such"
 
 
-def figures_without_intervals(topic: Topic, pairs: Sequence[Pair]) -> Iterator[str]:
+def figures_without_intervals(topic: Topic, pairs: Sequence[FigurePair]) -> Iterator[str]:
     """Yield one sentence for the figures that a single value or a count gives no interval."""
     names = ", ".join(dict.fromkeys(pair.metric.label for pair in pairs))
     if names:

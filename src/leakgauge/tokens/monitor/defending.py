@@ -8,8 +8,7 @@ from torch import Tensor
 from leakgauge.core.checks import require
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Grads
-from leakgauge.defenses.defense import Defense
-from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.gradients.factored.base import Factors
 
 ROW_BYTES = 2**26

@@ -12,8 +12,7 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.losses import LOSSES
 from leakgauge.core.rng import derive
 from leakgauge.core.types import Task
-from leakgauge.defenses.defense import Defense
-from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.gradients.probing import one_line
 from leakgauge.tokens.monitor.background import Background, Done
 from leakgauge.tokens.monitor.job import FEWEST, CheckpointJob, Job, StreamJob

@@ -7,8 +7,7 @@ from math import isfinite
 from torch import Tensor, nn
 
 from leakgauge.core.types import Grads
-from leakgauge.defenses.defense import Defense
-from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.gradients.factored.base import Factors
 from leakgauge.gradients.walk import Layer
 from leakgauge.tokens.monitor.cheap import FEWEST, cheap_measure

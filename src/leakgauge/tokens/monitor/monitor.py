@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import require, require_known
 from leakgauge.core.types import Task
-from leakgauge.defenses.defense import Defense
-from leakgauge.defenses.settings import DefenseSettings
+from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.gradients.probing import one_line
 from leakgauge.gradients.walk import walk
 from leakgauge.tokens.monitor.clock import Clock
