@@ -13,9 +13,9 @@ from scipy import stats
 
 from leakgauge.cli import main
 from leakgauge.core.rng import stream
-from leakgauge.guarantee import DPSGD
+from leakgauge.guarantee import DPSGD, mechanism
 from leakgauge.guarantee.report.sentences import VIOLATED
-from leakgauge.guarantee.run import audit, mechanisms
+from leakgauge.guarantee.run import audit
 from leakgauge.privacy.accounting import epsilon_gaussian
 from leakgauge.results.measurements import read_measurements
 from support.command import unless_given
@@ -190,7 +190,7 @@ def test_a_broken_mechanism_is_named(go: Go, monkeypatch: pytest.MonkeyPatch) ->
     words = ("--noise", 10)
     assert answer(go, *words)["violated"] is False
     weak = {"dpsgd": lambda dpsgd: DPSGD(dpsgd.clip, dpsgd.noise / 100)}
-    monkeypatch.setattr(mechanisms, "BUILDERS", weak)
+    monkeypatch.setattr(mechanism, "BUILDERS", weak)
     assert answer(go, *words, exits=3)["violated"] is True
     out = go(*words)[1]
     assert VIOLATED in out

@@ -17,7 +17,7 @@ from leakgauge.data import Roles, encode, make_table
 from leakgauge.data.counterfactual import with_value
 from leakgauge.gradients import params_of
 from leakgauge.guarantee import Craft, Pair, attribute_of, choose_pairs, craft
-from leakgauge.guarantee.distance import version_distance
+from leakgauge.guarantee.search import version_distance
 from leakgauge.models import mlp
 from support.references import guarantee as literal
 

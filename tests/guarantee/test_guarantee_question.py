@@ -22,15 +22,14 @@ from leakgauge.core.types import Dataset, Task
 from leakgauge.data.source import Source
 from leakgauge.data.table import Roles
 from leakgauge.defenses import dpsgd
-from leakgauge.guarantee import AuditResult
+from leakgauge.guarantee import AuditResult, mechanism
 from leakgauge.guarantee import spec as settings
-from leakgauge.guarantee.domain import BOX, Domain
 from leakgauge.guarantee.metrics import METRICS
 from leakgauge.guarantee.question import QUESTION
 from leakgauge.guarantee.report.sentences import KEPT, VIOLATED
-from leakgauge.guarantee.run import audit, mechanisms, record
+from leakgauge.guarantee.run import audit, record
 from leakgauge.guarantee.search import Craft
-from leakgauge.guarantee.spec import GuaranteeSpec
+from leakgauge.guarantee.spec import BOX, Domain, GuaranteeSpec
 from leakgauge.results.measurements import ACCUMULATED, read_measurements
 from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
 from leakgauge.runs.question import Answer, Silent
@@ -254,7 +253,7 @@ def test_the_default_search_is_the_paper_s_in_the_box() -> None:
 
 def test_settings_name_what_the_room_has() -> None:
     assert set(settings.STATISTICS) == set(audit.STATISTICS)
-    assert set(settings.MECHANISMS) == set(mechanisms.BUILDERS)
+    assert set(settings.MECHANISMS) == set(mechanism.BUILDERS)
     assert BOX in get_args(Domain)
     assert (dpsgd.DPSGD().clip, dpsgd.DPSGD().noise) == (settings.CLIP, settings.NOISE)
     assert set(GuaranteeSpec.aliases.values()) <= set(declared(GuaranteeSpec))

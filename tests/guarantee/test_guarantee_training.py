@@ -14,7 +14,7 @@ from leakgauge.data.encoding import encode
 from leakgauge.gradients import params_of
 from leakgauge.guarantee.question import QUESTION
 from leakgauge.guarantee.run import audit
-from leakgauge.guarantee.run.training import audited_params, private_rows
+from leakgauge.guarantee.run.audit import audited_params, private_rows
 from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
 from leakgauge.runs.question import Silent
@@ -150,7 +150,7 @@ def test_a_killed_run_does_not_train_again(
         patch.setattr(audit, "pair_of", killed)
         with pytest.raises(KeyboardInterrupt):
             run(spec_of(table, noise=0.1), tmp_path / "killed")
-    monkeypatch.setattr("leakgauge.guarantee.run.training.train_epoch", pytest.fail)
+    monkeypatch.setattr("leakgauge.guarantee.run.audit.train_epoch", pytest.fail)
     again = run(spec_of(table, noise=0.1), tmp_path / "killed")
     assert again.measurements == whole.measurements
 

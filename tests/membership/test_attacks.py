@@ -11,9 +11,8 @@ from leakgauge.membership.adversaries.adversary import Known, Labelled
 from leakgauge.membership.adversaries.inputs import Inputs, Reader
 from leakgauge.membership.adversaries.learned import Gradients, LabelLoss
 from leakgauge.membership.adversaries.network import AttackNetwork
-from leakgauge.membership.adversaries.references import RMIA
 from leakgauge.membership.adversaries.supervised import Training, fit
-from leakgauge.membership.adversaries.thresholds import best_cut
+from leakgauge.membership.adversaries.thresholds import RMIA, best_cut
 from leakgauge.membership.adversaries.unsupervised import features
 from leakgauge.membership.catalog import parse_attack
 from leakgauge.membership.observation import Observed, observe

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from leakgauge.membership.catalog import ADVERSARIES, parse_attack
-from leakgauge.membership.run.attacking import play
+from leakgauge.membership.run.answering import play
 from leakgauge.membership.run.world import World
 from support.worlds import world
 

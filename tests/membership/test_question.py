@@ -10,7 +10,7 @@ import torch
 
 from leakgauge.core.types import Dataset
 from leakgauge.data.source import Source
-from leakgauge.membership.adversaries.platt import fit_platt
+from leakgauge.membership.adversaries.supervised import fit_platt
 from leakgauge.membership.metrics import LEAKAGE, MEMBERS_NORM, OTHERS_NORM
 from leakgauge.membership.question import QUESTION
 from leakgauge.membership.run import answering

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from leakgauge.core.rng import stream
-from leakgauge.guarantee.distance import VersionDistance
 from leakgauge.guarantee.mechanism import DPSGD
 from leakgauge.guarantee.run import record
+from leakgauge.guarantee.search import VersionDistance
 from leakgauge.inversion.search import descent
 from leakgauge.inversion.search.descent import Descent, descend
 from leakgauge.inversion.search.settings import Settings

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leakgauge.federation.spec import FederationSpec
-from leakgauge.federation.words import ASKS, NAME, TITLES
+from leakgauge.federation.spec import ASKS, NAME, TITLES, FederationSpec
 from leakgauge.runs import spec as settings
 from leakgauge.runs.question import Answer, Progress, Question
 
@@ -57,7 +56,7 @@ class FederationQuestion:
 
     def to_json(self, answer: Answer, folder: Path) -> dict[str, Any]:
         """Return settings and figures as plain values."""
-        from leakgauge.federation.report.as_json import as_json
+        from leakgauge.federation.report.assessment import as_json
 
         return as_json(answer)
 

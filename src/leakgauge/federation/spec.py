@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from leakgauge.core.checks import require
 from leakgauge.core.strict import Real, Truth, Whole
-from leakgauge.federation.words import ASKS, IMAGES, LOSSES, SHADOW
 from leakgauge.inversion.words import EXACT, INFERRED, KNOWN, METHODS, STRONGEST
 from leakgauge.inversion.words import LABELS as LABELINGS
 from leakgauge.membership.catalog import ABOUT
@@ -14,8 +13,50 @@ from leakgauge.membership.catalog import SHADOW as NEEDS_SHADOW
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, TRAINING, Setting
 from leakgauge.runs.spec import Spec
 
-if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
+if TYPE_CHECKING:
     from leakgauge.data.source import Source
+
+NAME = "federation"
+"""The question's name."""
+
+KEPT = "kept-"
+"""How the words begin that ask about kept updates."""
+
+RECONSTRUCTION, MEMBERSHIP, PROPERTY = ASKS = tuple(
+    f"{KEPT}{one}" for one in ("reconstruction", "membership", "property")
+)
+"""What is asked of each kept update."""
+
+
+def plain_word(ask: str) -> str:
+    """Return a word as the command of its own takes it.
+
+    >>> plain_word("kept-property")
+    'property'
+    """
+    return ask.removeprefix(KEPT)
+
+
+TITLES = {
+    RECONSTRUCTION: "Can records be rebuilt?",
+    MEMBERSHIP: "Is it told whose records were used?",
+    PROPERTY: "Is a property of a client's records told?",
+}
+
+CLIENT = "client"
+"""The secret of the task's Dataset that says whose each record is: 0 nobody's, 1 the first kept
+client's, and so on."""
+
+IMAGES = 16
+"""Records that a search looks for in an update, at most, unless a user says otherwise."""
+
+SHADOW = 120
+"""Clients that a property's attacker simulates to learn from."""
+
+LOSSES = ("loss-after", "loss-drop")
+ATTACKS = (*LOSSES, "gradient-norm")
+"""Attacks on membership that are played where none is named; validation records choose."""
+
 
 LABELS = tuple(one for one in LABELINGS if one != KNOWN)
 SEARCHES = tuple(one for one in METHODS if one != EXACT)

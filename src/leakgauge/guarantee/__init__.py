@@ -8,11 +8,13 @@ if TYPE_CHECKING:
     from leakgauge.guarantee.canary import Canary as Canary
     from leakgauge.guarantee.canary import craft as craft
     from leakgauge.guarantee.game import AuditResult as AuditResult
+    from leakgauge.guarantee.game import Theory as Theory
     from leakgauge.guarantee.game import audit_pair as audit_pair
+    from leakgauge.guarantee.game import theory_of as theory_of
     from leakgauge.guarantee.mechanism import DPSGD as DPSGD
     from leakgauge.guarantee.mechanism import Mechanism as Mechanism
-    from leakgauge.guarantee.optimizer_step import OpacusMechanism as OpacusMechanism
-    from leakgauge.guarantee.optimizer_step import OptimizerStep as OptimizerStep
+    from leakgauge.guarantee.mechanism import OpacusMechanism as OpacusMechanism
+    from leakgauge.guarantee.mechanism import OptimizerStep as OptimizerStep
     from leakgauge.guarantee.pair import Attribute as Attribute
     from leakgauge.guarantee.pair import Pair as Pair
     from leakgauge.guarantee.pair import attribute_of as attribute_of
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from leakgauge.guarantee.statistic import LikelihoodRatio as LikelihoodRatio
     from leakgauge.guarantee.statistic import Norm as Norm
     from leakgauge.guarantee.statistic import Statistic as Statistic
-    from leakgauge.guarantee.theory import Theory as Theory
-    from leakgauge.guarantee.theory import theory_of as theory_of
     from leakgauge.privacy.estimate import Errors as Errors
     from leakgauge.privacy.estimate import epsilon_clopper_pearson as epsilon_clopper_pearson
     from leakgauge.privacy.estimate import epsilon_gaussian_dp as epsilon_gaussian_dp
@@ -46,12 +46,12 @@ else:
             "LikelihoodRatio": "leakgauge.guarantee.statistic",
             "Mechanism": "leakgauge.guarantee.mechanism",
             "Norm": "leakgauge.guarantee.statistic",
-            "OpacusMechanism": "leakgauge.guarantee.optimizer_step",
-            "OptimizerStep": "leakgauge.guarantee.optimizer_step",
+            "OpacusMechanism": "leakgauge.guarantee.mechanism",
+            "OptimizerStep": "leakgauge.guarantee.mechanism",
             "Pair": "leakgauge.guarantee.pair",
             "AuditResult": "leakgauge.guarantee.game",
             "Statistic": "leakgauge.guarantee.statistic",
-            "Theory": "leakgauge.guarantee.theory",
+            "Theory": "leakgauge.guarantee.game",
             "attribute_of": "leakgauge.guarantee.pair",
             "audit_pair": "leakgauge.guarantee.game",
             "choose_pairs": "leakgauge.guarantee.pair",
@@ -63,7 +63,7 @@ else:
             "errors_at": "leakgauge.privacy.threshold",
             "largest_showable": "leakgauge.privacy.estimate",
             "mu_clopper_pearson": "leakgauge.privacy.estimate",
-            "theory_of": "leakgauge.guarantee.theory",
+            "theory_of": "leakgauge.guarantee.game",
             "threshold_in_sample": "leakgauge.privacy.threshold",
         },
     )

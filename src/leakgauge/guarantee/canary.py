@@ -9,15 +9,16 @@ from torch import Tensor
 from leakgauge.core.checks import require
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.gradients import params_of
-from leakgauge.guarantee.distance import VersionDistance, version_distance
 from leakgauge.guarantee.pair import Attribute, Pair
 from leakgauge.guarantee.search import (
     Block,
     Craft,
+    VersionDistance,
     ascend,
     blocks_of,
     random_state,
     search_columns,
+    version_distance,
 )
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.work import digest_of

@@ -55,7 +55,7 @@ class GuaranteeQuestion:
 
     def to_json(self, answer: Answer, folder: Path) -> dict[str, Any]:
         """Return settings and figures as plain values."""
-        from leakgauge.guarantee.report.as_json import as_json
+        from leakgauge.guarantee.report.audited import as_json
 
         return as_json(answer)
 
@@ -73,13 +73,13 @@ class GuaranteeQuestion:
 
     def badge(self, group: "Group") -> "Badge | None":
         """Return the verdict on the means of a grid's cells."""
-        from leakgauge.guarantee.report.grid import badge
+        from leakgauge.guarantee.report.charts import badge
 
         return badge(group)
 
     def charts(self, comparison: "Comparison", groups: "Sequence[Group]") -> "Sequence[Chart]":
         """Return epsilon over noise and clip, or the scores where neither varies."""
-        from leakgauge.guarantee.report.grid import charts
+        from leakgauge.guarantee.report.charts import charts
 
         return charts(comparison, groups)
 

@@ -2,21 +2,29 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, get_args
 
 from leakgauge.core.checks import require, require_choice
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.parsing import read
 from leakgauge.core.strict import Real, Whole
-from leakgauge.guarantee.domain import BOX, Domain
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec
 
-if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
+if TYPE_CHECKING:
     from leakgauge.data.source import Source
     from leakgauge.data.table import Roles, Table
     from leakgauge.guarantee.mechanism import DPSGD
+
+Domain = Literal["box", "free", "valid"]
+"""``"box"``: each position within the range that the data show. ``"free"``: anywhere. ``"valid"``:
+every original column has a value that occurs in the data."""
+
+BOX: Domain = "box"
+"""The default. The paper states no domain; its Figure 8 fits this one, as the distances of records
+in ``"free"`` are larger than its epsilons allow."""
+
 
 QUESTION = "guarantee"
 RANDOM, CRAFTED = "random", "crafted"
@@ -130,7 +138,7 @@ class GuaranteeSpec(Spec):
             InputError: a value is outside its bounds, settings contradict one another, the trials
                 are too few, or the mechanism cannot be loaded.
         """
-        from leakgauge.guarantee.run.mechanisms import build_mechanism
+        from leakgauge.guarantee.mechanism import build_mechanism
         from leakgauge.privacy.estimate import largest_showable
 
         super().check()

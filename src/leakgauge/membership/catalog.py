@@ -24,8 +24,8 @@ _KNOWN = {
     "loss": ("thresholds:Loss", MEMBERS, "loss"),
     "confidence": ("thresholds:Confidence", MEMBERS, "outputs"),
     "gradient-norm": ("thresholds:GradientNorm", MEMBERS, "norm of the gradient"),
-    "rmia": ("references:RMIA", SHADOW, "loss, also at models of its own"),
-    "shadow": ("shadow:ShadowModel", SHADOW, "outputs, label, loss"),
+    "rmia": ("thresholds:RMIA", SHADOW, "loss, also at models of its own"),
+    "shadow": ("learned:ShadowModel", SHADOW, "outputs, label, loss"),
     "spectral": ("unsupervised:Spectral", NOTHING, "outputs, label, loss, gradients"),
     "kmeans": ("unsupervised:NormClusters", NOTHING, "norm of the gradient"),
 }

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leakgauge.core.checks import require
-from leakgauge.membership.catalog import ABOUT, SHADOW
-from leakgauge.membership.words import ALL, ASCENT, GLOBAL, PASSIVE
+from leakgauge.defenses import Defense, parse_defense
+from leakgauge.membership.adversaries.adversary import Attack
+from leakgauge.membership.catalog import ABOUT, SHADOW, parse_attack
+from leakgauge.membership.spec import ALL, ASCENT, GLOBAL, PASSIVE
 from leakgauge.runs.spec import NONE
+from leakgauge.training.participant import refuse_learned
 
 if TYPE_CHECKING:
     from leakgauge.membership.spec import MembershipSpec
@@ -87,3 +90,30 @@ def check_checkpoint(spec: MembershipSpec) -> None:
 def _needs_shadow(adversary: str) -> bool:
     knows, *_ = ABOUT.get(adversary.partition(":")[0], (None,))
     return knows == SHADOW
+
+
+def attacks_of(spec: MembershipSpec) -> list[Attack]:
+    """Return the attacks, in the order of the settings.
+
+    Raises:
+        InputError: one is unknown or repeated.
+    """
+    attacks = [parse_attack(text) for text in spec.adversaries]
+    names = [one.name for one in attacks]
+    require(len(set(names)) == len(names), f"--adversary repeats a name: {', '.join(names)}")
+    return attacks
+
+
+def defenses_of(spec: MembershipSpec) -> list[Defense]:
+    """Return the defenses, each once.
+
+    Raises:
+        InputError: none is named, one is unknown, or it is about the secret of a batch.
+    """
+    require(len(spec.defense) > 0, "--defense is empty; name one, or none for no defense")
+    defenses = {}
+    for text in spec.defense:
+        one = parse_defense(text, batch_size=spec.batch_size)
+        refuse_learned(one)
+        defenses[one.name] = one
+    return list(defenses.values())

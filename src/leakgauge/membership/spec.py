@@ -18,16 +18,6 @@ from leakgauge.membership.catalog import (
     SEPARATE,
     SHADOW,
 )
-from leakgauge.membership.words import (
-    ALL,
-    APART,
-    ASCENT,
-    BOTH,
-    GLOBAL,
-    LOCAL,
-    PASSIVE,
-    STRATEGIES,
-)
 from leakgauge.models.words import NETS
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
@@ -37,8 +27,18 @@ from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
 from leakgauge.training.catalog import own_rate, parse_optimizer
 from leakgauge.training.forms import FORMS, LOG
 
-if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
+if TYPE_CHECKING:
     from leakgauge.data.source import Source
+
+GLOBAL, LOCAL = "global", "local"
+PASSIVE, ASCENT, ISOLATE, BOTH = "passive", "ascent", "isolate", "both"
+STRATEGIES = (PASSIVE, ASCENT, ISOLATE, BOTH)
+
+ALL, FIRST, SECOND, PARTS = "members", "first", "second", "parts"
+APART = (ALL, FIRST, SECOND, PARTS)
+"""Of a fine-tuned model: all members from others, those before it from others, those of it from
+others, and those before it from those of it."""
+
 
 QUESTION = "membership"
 LAST_ROUNDS = (0.5, 0.625, 0.75, 0.875, 1.0)
@@ -240,12 +240,13 @@ class MembershipSpec(Spec):
                 one another.
         """
         from leakgauge.membership.checking import (
+            attacks_of,
             check_checkpoint,
             check_federation,
             check_fine_tuning,
             check_shadows,
+            defenses_of,
         )
-        from leakgauge.membership.run.playing import attacks_of, defenses_of
 
         super().check()
         attacks_of(self)

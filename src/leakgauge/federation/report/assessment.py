@@ -1,10 +1,12 @@
 """What kept updates say on an audit card."""
 
+from typing import Any
+
 from leakgauge.federation.metrics import LOSS
-from leakgauge.federation.report.rows import tables
-from leakgauge.federation.report.wording import verdict
-from leakgauge.federation.words import MEMBERSHIP, PROPERTY, RECONSTRUCTION
+from leakgauge.federation.report.wording import tables, verdict
+from leakgauge.federation.spec import MEMBERSHIP, PROPERTY, RECONSTRUCTION, plain_word
 from leakgauge.report.section import LEVELS
+from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import smallest_detectable
 from leakgauge.runs.assessment import Assessment, Finding, Threat
 from leakgauge.runs.question import Answer
@@ -65,3 +67,36 @@ def assessment(answer: Answer) -> Assessment:
         no_worst="the report has the figures of each client and round",
         limits=LIMITS,
     )
+
+
+def as_json(answer: Answer) -> dict[str, Any]:
+    """Return each question's verdict, mean and figures by round and client."""
+    found = {}
+    for table in tables(answer.measurements):
+        one = verdict(table)
+        found[plain_word(table.ask)] = {
+            "verdict": one.words,
+            "level": one.level,
+            "metric": table.metric,
+            **_figure(table.mean),
+            **{name: _figure(each) for name, each in table.extra.items()},
+            "updates": [
+                {"round": number, "client": client, **_figure(cell)}
+                for (number, client), cell in table.cells.items()
+            ],
+        }
+    return {
+        **found,
+        "notes": list(answer.run.notes),
+        "warnings": list(answer.run.warnings),
+        "missing": list(answer.missing),
+    }
+
+
+def _figure(one: Measurement) -> dict[str, float]:
+    return {
+        "value": one.estimate.value,
+        "low": one.estimate.low,
+        "high": one.estimate.high,
+        "chance": one.chance,
+    }

@@ -13,10 +13,9 @@ from torch import Tensor
 from leakgauge.core.checks import InputError
 from leakgauge.core.files import read_text
 from leakgauge.federation.metrics import METRICS
-from leakgauge.federation.report.rows import Table, tables
-from leakgauge.federation.report.wording import Verdict, verdict
+from leakgauge.federation.report.wording import Table, Verdict, tables, verdict
 from leakgauge.federation.run.answering import NOTES_FILE
-from leakgauge.federation.words import PROPERTY, TITLES
+from leakgauge.federation.spec import PROPERTY, TITLES
 from leakgauge.inversion.report.gallery import png_address
 from leakgauge.report.facts import other_facts
 from leakgauge.report.section import LEVELS, Line, Row, Section

@@ -16,8 +16,14 @@ from leakgauge.data.source import Source
 from leakgauge.federation.run import judging_members, rebuilding, simulating
 from leakgauge.federation.run.figures import Found, measurements_of
 from leakgauge.federation.run.preparing import Prepared, count_of, not_asked, prepare
-from leakgauge.federation.spec import FederationSpec
-from leakgauge.federation.words import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION, plain_word
+from leakgauge.federation.spec import (
+    MEMBERSHIP,
+    NAME,
+    PROPERTY,
+    RECONSTRUCTION,
+    FederationSpec,
+    plain_word,
+)
 from leakgauge.integrations.kept_reading import KeptUpdate, as_json
 from leakgauge.inversion.run.progress import search_progress
 from leakgauge.inversion.run.received import are_pictures

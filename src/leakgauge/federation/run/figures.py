@@ -20,7 +20,7 @@ from leakgauge.federation.run.judging_members import Told
 from leakgauge.federation.run.preparing import Prepared
 from leakgauge.federation.run.rebuilding import Rebuilt
 from leakgauge.federation.run.simulating import Named, over_rounds
-from leakgauge.federation.words import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
+from leakgauge.federation.spec import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 from leakgauge.results.scores import ADVANTAGE, AUROC

@@ -12,19 +12,67 @@ from torch import Tensor
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import derive, stream
 from leakgauge.data.split_members import split_known
-from leakgauge.federation.run.loss_attacks import OWN
 from leakgauge.federation.run.preparing import Prepared
-from leakgauge.federation.words import ATTACKS, MEMBERSHIP, NAME
+from leakgauge.federation.spec import ATTACKS, MEMBERSHIP, NAME
 from leakgauge.integrations.kept_reading import KeptUpdate
-from leakgauge.membership.adversaries.adversary import Attack, log_posterior
+from leakgauge.membership.adversaries.adversary import Attack, Floats, Known, Needs, log_posterior
+from leakgauge.membership.adversaries.thresholds import Threshold, fit_threshold
 from leakgauge.membership.catalog import parse_attack
-from leakgauge.membership.run.attacking import play
+from leakgauge.membership.observation import Observed
+from leakgauge.membership.run.answering import play
 from leakgauge.membership.run.training import Recipe
 from leakgauge.membership.run.world import given_world, with_params
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.roc import auroc
 from leakgauge.results.scores import Judged, score
+
+NOTHING = Needs()
+"""What these attacks must be shown beside losses."""
+
+
+@dataclass(frozen=True)
+class LossAfter:
+    """A low loss after the training means member (Yeom et al., CSF 2018)."""
+
+    name: str = "loss-after"
+    needs: Needs = NOTHING
+
+    def fit(self, known: Known, *, seed: int) -> Threshold:
+        """Fit the threshold that is best on known records."""
+        return fit_threshold(after, known.fitting, known.validation)
+
+
+@dataclass(frozen=True)
+class LossDrop:
+    """A loss that falls far during the training means member; easy records fall little.
+
+    The model before stands for one that was trained without the client in this round.
+    """
+
+    name: str = "loss-drop"
+    needs: Needs = NOTHING
+
+    def fit(self, known: Known, *, seed: int) -> Threshold:
+        """Fit the threshold that is best on known records."""
+        return fit_threshold(drop, known.fitting, known.validation)
+
+
+def after(records: Observed) -> Floats:
+    """Return minus the log loss at the last snapshot ``[n]``."""
+    values: Floats = -records.log_loss[:, -1].numpy()
+    return values
+
+
+def drop(records: Observed) -> Floats:
+    """Return how far the log loss falls from the first to the last snapshot ``[n]``."""
+    values: Floats = (records.log_loss[:, 0] - records.log_loss[:, -1]).numpy()
+    return values
+
+
+OWN: Mapping[str, Any] = {one.name: one for one in (LossAfter(), LossDrop())}
+"""By name; they are played beside those of the question of membership."""
+
 
 MEMBERS = 400
 """Records of a client that are looked at, at most, and as many of nobody."""

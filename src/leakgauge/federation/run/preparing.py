@@ -10,7 +10,7 @@ from torch import Tensor
 
 from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.types import Dataset, Task
-from leakgauge.federation.words import (
+from leakgauge.federation.spec import (
     ASKS,
     CLIENT,
     IMAGES,

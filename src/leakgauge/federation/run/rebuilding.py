@@ -13,7 +13,7 @@ from torch import Tensor
 from leakgauge.core.rng import derive, torch_stream
 from leakgauge.core.types import Dataset
 from leakgauge.federation.run.preparing import Prepared, count_of
-from leakgauge.federation.words import NAME, RECONSTRUCTION
+from leakgauge.federation.spec import NAME, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.inversion.metrics.similarity import psnr
 from leakgauge.inversion.run.attempt import settings_of

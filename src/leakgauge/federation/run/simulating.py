@@ -20,7 +20,7 @@ from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Dataset, Task
 from leakgauge.defenses import none
 from leakgauge.federation.run.preparing import FOLDS, Prepared
-from leakgauge.federation.words import NAME, PROPERTY
+from leakgauge.federation.spec import NAME, PROPERTY
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.results.measurements import Estimate

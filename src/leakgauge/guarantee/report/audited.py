@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakgauge.core.checks import require
-from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN
+from leakgauge.guarantee.metrics import DISTANCE_OVER_CLIP, EPSILON, GAUSSIAN, IN_SAMPLE
 from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.results.measurements import Measurement
+from leakgauge.runs.question import Answer
 from leakgauge.runs.spec import declared
 
 SETTINGS = ("clip", "noise", "canary", "mechanism", "trials", "delta", "attribute")
@@ -93,3 +94,35 @@ def _in_order(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings as declared, since a run that is read back has them in another order."""
     names = [*(name for name in declared(GuaranteeSpec) if name in settings), *settings]
     return {name: settings[name] for name in names}
+
+
+NAMES = {"estimate": EPSILON, "gaussian": GAUSSIAN, "in_sample": IN_SAMPLE}
+"""The metrics of the three estimates, by their names in the JSON."""
+
+
+def as_json(answer: Answer) -> dict[str, Any]:
+    """Return settings and figures by name; None stands for an interval without an upper end."""
+    audited = audited_guarantee(answer.run.settings, answer.measurements)
+    kind, _, domain = str(audited.settings["canary"]).partition("-")
+    return {
+        **audited.settings,
+        "canary": kind,
+        "domain": domain or None,
+        "values": audited.values,
+        "distance_over_clip": audited.figures[DISTANCE_OVER_CLIP].estimate.value,
+        "epsilon": {
+            **{name: _ends(audited, metric) for name, metric in NAMES.items()},
+            **audited.theory,
+        },
+        "saturated": audited.saturated,
+        "violated": audited.violated,
+    }
+
+
+def _ends(audited: AuditedGuarantee, metric: str) -> dict[str, float | None]:
+    estimate, high = audited.figures[metric].estimate, audited.upper_end(metric)
+    return {
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": high if math.isfinite(high) else None,
+    }

@@ -1,11 +1,12 @@
 """The section of the report about a guarantee."""
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
 
 from leakgauge.guarantee.metrics import METRICS
 from leakgauge.guarantee.report.audited import AuditedGuarantee, audited_guarantee
 from leakgauge.guarantee.report.charts import draw_scores
-from leakgauge.guarantee.report.next_command import next_command
 from leakgauge.guarantee.report.sentences import (
     BIASED,
     KEPT,
@@ -14,12 +15,14 @@ from leakgauge.guarantee.report.sentences import (
     sentences,
     verdict,
 )
-from leakgauge.guarantee.spec import QUESTION
+from leakgauge.guarantee.spec import CRAFTED, QUESTION, RANDOM, GuaranteeSpec
 from leakgauge.report.facts import other_facts, parts
 from leakgauge.report.section import Level, Line, Row, Section
 from leakgauge.report.templates import render
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Answer
+from leakgauge.runs.repeat import repeat_command
+from leakgauge.runs.spec import declared, make_spec
 
 STYLE = """
 .key.null::before { height: 10px; background: var(--muted); opacity: .5; }
@@ -112,3 +115,31 @@ def _values(audited: AuditedGuarantee, run: Run, at: str) -> dict[str, Any]:
         "parts": parts(run.data),
         "rest": other_facts(run.data),
     }
+
+
+MORE = 4
+"""How many times the trials of a saturated audit the next one should have."""
+
+
+def next_command(audited: AuditedGuarantee) -> str:
+    """Return the command to run next; empty where no change of settings would show more.
+
+    A broken promise needs a second seed, a saturated audit more trials, a random record a
+    crafted one.
+    """
+    spec = _spec(audited.settings)
+    if audited.violated:
+        spec = replace(spec, seed=spec.seed + 1)
+    elif audited.saturated:
+        spec = replace(spec, trials=MORE * spec.trials)
+    elif spec.canary == RANDOM:
+        spec = replace(spec, canary=CRAFTED)
+    else:
+        return ""
+    return repeat_command(QUESTION, spec)
+
+
+def _spec(settings: Mapping[str, Any]) -> GuaranteeSpec:
+    known = {name: value for name, value in settings.items() if name in declared(GuaranteeSpec)}
+    spec = make_spec(GuaranteeSpec, {**known, "data": str(settings["table"])})
+    return cast(GuaranteeSpec, spec)

@@ -7,21 +7,22 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from leakgauge.core.rng import torch_stream
+from leakgauge.core.checks import require
+from leakgauge.core.rng import derive, stream, torch_stream
 from leakgauge.core.threads import one_thread
-from leakgauge.core.types import Dataset, Task
+from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.core.versions import versions
 from leakgauge.data.encoding import encode
 from leakgauge.data.source import Source
 from leakgauge.data.table import Table
+from leakgauge.defenses import dpsgd
+from leakgauge.gradients import params_of
 from leakgauge.guarantee.game import AuditResult, audit_pair
+from leakgauge.guarantee.mechanism import build_mechanism
 from leakgauge.guarantee.pair import Pair
-from leakgauge.guarantee.run.checkpoint import keep_pair, kept_pair
 from leakgauge.guarantee.run.measure import measurements_of
-from leakgauge.guarantee.run.mechanisms import build_mechanism
-from leakgauge.guarantee.run.record import pair_of
-from leakgauge.guarantee.run.training import audited_params
-from leakgauge.guarantee.spec import GuaranteeSpec, claimed
+from leakgauge.guarantee.run.record import keep_pair, kept_pair, pair_of
+from leakgauge.guarantee.spec import QUESTION, GuaranteeSpec, claimed
 from leakgauge.guarantee.statistic import LikelihoodRatio, Norm, Statistic
 from leakgauge.models.perceptron import mlp
 from leakgauge.results.measurements import Run
@@ -29,6 +30,7 @@ from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.spec import own_code
 from leakgauge.runs.work import WorkFolder
+from leakgauge.training import train_epoch
 
 STATISTICS: dict[str, Statistic] = {one.name: one for one in (LikelihoodRatio(), Norm())}
 CRAFTING, RELEASING = "crafting a record", "releasing gradients"
@@ -141,3 +143,64 @@ def _note_on_defenses(spec: GuaranteeSpec) -> list[str]:
         "of this run promises differential privacy; to audit another, add one such as --defense "
         "dpsgd:clip=1,noise=0.5"
     ]
+
+
+TRAINING = "training"
+KEPT = "trained"
+
+
+def audited_params(
+    task: Task, data: Dataset, spec: GuaranteeSpec, folder: WorkFolder, progress: Progress
+) -> Params:
+    """Return the parameters that are audited: the latest ones of the training.
+
+    Without rounds they are the initial ones. A round is an epoch of DP-SGD. Those that a kill left
+    are read back.
+
+    Args:
+        task: the initial model and its loss.
+        data: the encoded table.
+        spec: resolved.
+        folder: keeps the parameters.
+        progress: gets finished rounds.
+
+    Raises:
+        InputError: the training diverges.
+
+    References:
+        Li et al., CCS 2024, Definition 7.2, step 3; section 5.1.4.
+    """
+    params: Params = params_of(task.model)
+    if spec.rounds == 0:
+        return params
+    kept = folder.tensors(KEPT, like=params)
+    if kept is not None:
+        return kept
+    private, claim = data.rows(private_rows(len(data), spec).to(data.y.device)), claimed(spec)
+    defense = dpsgd.DPSGD(claim.clip, claim.noise).build(batch_size=spec.batch_size)
+    for number in range(1, spec.rounds + 1):
+        progress.step(TRAINING, number - 1, spec.rounds)
+        params = train_epoch(
+            task,
+            params,
+            private,
+            lr=spec.lr,
+            batch_size=spec.batch_size,
+            rng=stream(spec.seed, QUESTION, "train", number),
+            defense=defense,
+            noise_seed=derive(spec.seed, QUESTION, "train noise", number),
+        )
+        require(
+            all(bool(leaf.isfinite().all()) for leaf in params.values()),
+            f"training diverged in round {number} (parameters are not finite); lower --lr, now "
+            f"{spec.lr:g}",
+        )
+    progress.step(TRAINING, spec.rounds, spec.rounds)
+    folder.keep_tensors(KEPT, params)
+    return params
+
+
+def private_rows(count: int, spec: GuaranteeSpec) -> torch.Tensor:
+    """Return the rows of the records that are trained on: all, or ``spec.private`` of them."""
+    rows = stream(spec.seed, QUESTION, "private").permutation(count)
+    return torch.from_numpy(rows[: spec.private])

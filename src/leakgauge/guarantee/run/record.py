@@ -3,15 +3,16 @@
 from collections.abc import Callable
 from typing import cast, get_args
 
+import torch
+
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.guarantee.canary import Canary, craft
-from leakgauge.guarantee.distance import Distance
-from leakgauge.guarantee.domain import Domain
 from leakgauge.guarantee.pair import Pair, attribute_of, choose_pairs
-from leakgauge.guarantee.search import Craft
-from leakgauge.guarantee.spec import RANDOM, GuaranteeSpec, claimed
+from leakgauge.guarantee.search import Craft, Distance
+from leakgauge.guarantee.spec import RANDOM, Domain, GuaranteeSpec, claimed
 from leakgauge.runs.checkpoint import Checkpoint
+from leakgauge.runs.work import WorkFolder
 
 OBJECTIVES: tuple[Distance, ...] = ("clipped", "cosine")
 """Distances to make large: the paper's, and the one that it found worse. Which search gets further
@@ -74,3 +75,30 @@ def _domain(spec: GuaranteeSpec) -> Domain:
     domain = spec.canary.split("-")[1]
     assert domain in get_args(Domain)
     return cast(Domain, domain)
+
+
+NAME = "record"
+
+
+def keep_pair(folder: WorkFolder, pair: Pair) -> None:
+    """Keep a pair in the folder."""
+    arrays = {"x": pair.x.cpu().numpy(), "y": pair.y.cpu().numpy()}
+    about = {"values": list(pair.attribute.values), "origin": pair.origin}
+    folder.keep_arrays(NAME, arrays, about)
+
+
+def kept_pair(folder: WorkFolder, data: Dataset, spec: GuaranteeSpec) -> Pair | None:
+    """Return the pair that the folder keeps, or None.
+
+    Args:
+        folder: of this audit.
+        data: the encoded table.
+        spec: resolved.
+    """
+    kept = folder.arrays(NAME)
+    if kept is None:
+        return None
+    arrays, about = kept
+    x, y = (torch.from_numpy(arrays[name]).to(data.x.device) for name in ("x", "y"))
+    attribute = attribute_of(data, str(spec.attribute), values=tuple(about["values"]))
+    return Pair(x, y, attribute, str(about["origin"]))

@@ -10,7 +10,7 @@ from leakgauge.core.checks import require
 from leakgauge.core.rng import derive
 from leakgauge.membership.adversaries.adversary import Adversary, Floats, Known, Needs
 from leakgauge.membership.adversaries.inputs import Inputs
-from leakgauge.membership.adversaries.supervised import Training, fit
+from leakgauge.membership.adversaries.supervised import Fitted, Training, fit
 from leakgauge.membership.observation import Observed
 
 _OURS, _PAPER = Training(), Training.nasr19()
@@ -192,3 +192,36 @@ class LabelLoss(Learned):
     def inputs(self) -> Inputs:
         """What the network sees."""
         return Inputs(outputs=True, label=True, loss=True, plain=self.nasr19)
+
+
+@dataclass(frozen=True)
+class ShadowModel:
+    """An attack network on outputs, label and loss, which is trained at a shadow model.
+
+    Hidden outputs and gradients belong to one network's units; they may not transfer from one
+    trained network to another. Losses do.
+
+    Attributes:
+        hidden: the number of last hidden layers that it sees, too.
+        epochs: of the attack network.
+    """
+
+    hidden: int = 0
+    epochs: int = Training.epochs
+    name: ClassVar[str] = "shadow"
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the network sees."""
+        return Inputs(outputs=True, label=True, loss=True, hidden=self.hidden)
+
+    @property
+    def needs(self) -> Needs:
+        """What must be observed."""
+        return Needs(hidden=self.hidden)
+
+    def fit(self, known: Known, *, seed: int) -> Fitted:
+        """Train at the shadow model."""
+        shadow = known.shadow()
+        training = Training(epochs=self.epochs)
+        return fit(self.inputs, training, shadow.fitting, shadow.validation, seed=seed)

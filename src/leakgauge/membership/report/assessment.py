@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leakgauge.membership.catalog import ABOUT
-from leakgauge.membership.report.situation import situation
 from leakgauge.membership.report.tests import attack_tests, exposed, leading
-from leakgauge.membership.report.verdict import verdict
+from leakgauge.membership.report.verdict import situation, verdict
 from leakgauge.report.grouping import Test
 from leakgauge.results.scores import AUROC, smallest_detectable
 from leakgauge.runs.assessment import Assessment, Finding, Threat, Worst

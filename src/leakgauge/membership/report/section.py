@@ -10,9 +10,7 @@ from leakgauge.membership.catalog import ABOUT
 from leakgauge.membership.metrics import LEAKAGE, METRICS
 from leakgauge.membership.report.as_json import lines
 from leakgauge.membership.report.charts import norms_by_epoch, odds
-from leakgauge.membership.report.defenses import defense_rows, effect
-from leakgauge.membership.report.next_command import next_command
-from leakgauge.membership.report.situation import situation, when
+from leakgauge.membership.report.defenses import defense_rows, effect, next_command
 from leakgauge.membership.report.tests import (
     attack_tests,
     classes,
@@ -22,7 +20,7 @@ from leakgauge.membership.report.tests import (
     setting_of,
     trained,
 )
-from leakgauge.membership.report.verdict import Verdict, about_white_box, verdict
+from leakgauge.membership.report.verdict import Verdict, about_white_box, situation, verdict, when
 from leakgauge.membership.run.at_risk import AtRisk
 from leakgauge.report.facts import other_facts
 from leakgauge.report.gauge import gauge

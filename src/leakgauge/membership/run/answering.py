@@ -3,25 +3,34 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 
 import numpy as np
 
-from leakgauge.core.checks import InputError
+from leakgauge.core.checks import InputError, require
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
-from leakgauge.core.rng import stream
+from leakgauge.core.rng import derive, stream
+from leakgauge.core.threads import one_thread
 from leakgauge.data import Source
 from leakgauge.defenses import none
 from leakgauge.membership.adversaries.adversary import Attack
-from leakgauge.membership.adversaries.platt import fit_platt
+from leakgauge.membership.adversaries.supervised import fit_platt
+from leakgauge.membership.checking import attacks_of, defenses_of
 from leakgauge.membership.run.at_risk import AtRisk, keep_at_risk, most_at_risk
-from leakgauge.membership.run.attacking import play
-from leakgauge.membership.run.cell import Cell
 from leakgauge.membership.run.federated import federated_worlds
-from leakgauge.membership.run.judged import Judged, decoded, encoded
-from leakgauge.membership.run.judging import Targets, blocks_of, headline, judge
-from leakgauge.membership.run.model import model_measurements, norm_measurements
+from leakgauge.membership.run.judging import (
+    Cell,
+    Judged,
+    Targets,
+    blocks_of,
+    decoded,
+    encoded,
+    headline,
+    judge,
+    model_measurements,
+    norm_measurements,
+)
 from leakgauge.membership.run.over_participants import over_participants
-from leakgauge.membership.run.playing import attacks_of, defenses_of
 from leakgauge.membership.run.preparing import Prepared, prepare
 from leakgauge.membership.run.training import Recipe
 from leakgauge.membership.run.world import World, given_world, trained_world
@@ -245,3 +254,30 @@ def _at_risk(
         ]
         found[defense] = sorted(exposed, key=lambda one: -one.odds)[: spec.at_risk]
     return found
+
+
+def play(attack: Attack, world: World, *, prepared_in: World, seed: int) -> Judged:
+    """Fit an attack and judge targets.
+
+    Args:
+        attack: the attack.
+        world: with the model that is judged.
+        prepared_in: with the model that the attack is fitted at: the same for an adaptive one.
+        seed: of its randomness.
+
+    Raises:
+        InputError: a judgement is not finite.
+    """
+    began = perf_counter()
+    with one_thread():
+        adversary = attack.fit(prepared_in.known(attack.needs), seed=derive(seed, attack.name))
+        targets, validation = (
+            adversary.log_odds(world.side(one, attack.needs)) for one in ("targets", "validation")
+        )
+    bad = int((~np.isfinite(targets)).sum())
+    require(
+        bad == 0 and len(targets) == len(world.targets.rows),
+        f"its code gave {len(targets)} log odds for {len(world.targets.rows)} "
+        f"records, {bad} of them not finite; return one finite number for each",
+    )
+    return Judged(targets, validation, perf_counter() - began, repr(attack))

@@ -10,11 +10,19 @@ from leakgauge.core.rng import derive
 from leakgauge.core.types import Dataset, Params
 from leakgauge.data.split_members import MemberSplit
 from leakgauge.membership.adversaries.adversary import Needs
+from leakgauge.membership.run.roles import ATTACKER, Whose
 from leakgauge.membership.run.training import Recipe
-from leakgauge.membership.run.whose import ATTACKER, Whose
 from leakgauge.membership.run.world import World, given_world, with_params
-from leakgauge.membership.spec import QUESTION, MembershipSpec
-from leakgauge.membership.words import ASCENT, BOTH, GLOBAL, ISOLATE, LOCAL, PASSIVE
+from leakgauge.membership.spec import (
+    ASCENT,
+    BOTH,
+    GLOBAL,
+    ISOLATE,
+    LOCAL,
+    PASSIVE,
+    QUESTION,
+    MembershipSpec,
+)
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
 from leakgauge.training.catalog import parse_optimizer

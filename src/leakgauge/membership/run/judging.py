@@ -1,19 +1,23 @@
 """From judgements of targets to measurements."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leakgauge.core.rng import stream
+from leakgauge.core.types import Dataset, Task
+from leakgauge.core.versions import versions
+from leakgauge.gradients import params_of
 from leakgauge.membership.adversaries.adversary import Floats, log_posterior
-from leakgauge.membership.metrics import TPR_AT_01_FPR
-from leakgauge.membership.run.cell import Cell
-from leakgauge.membership.run.judged import Judged
+from leakgauge.membership.metrics import MEMBERS_NORM, OTHERS_NORM, TPR_AT_01_FPR, TRAIN_ACCURACY
+from leakgauge.membership.run.training import Norms
 from leakgauge.membership.spec import QUESTION
 from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
 from leakgauge.results.measurements import (
+    ACCUMULATED,
     HEADLINE,
     Estimate,
     Histogram,
@@ -21,9 +25,84 @@ from leakgauge.results.measurements import (
 )
 from leakgauge.results.resampling import resampled_tpr
 from leakgauge.results.roc import auroc, tpr_at_fpr
-from leakgauge.results.scores import AUROC, chance, each_value, roc, score
+from leakgauge.results.scores import ACCURACY, AUROC, chance, each_value, roc, score
 from leakgauge.results.scores import Judged as Trials
-from leakgauge.results.statistics import Ints
+from leakgauge.results.statistics import Ints, mean_estimate
+from leakgauge.runs.stages import Kept
+from leakgauge.training.utility import utility_of
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What one attack said.
+
+    Attributes:
+        targets: log odds of membership of the targets ``[n]``, members first.
+        validation: likewise of the validation records; a choice looks at them.
+        seconds: computing time.
+        details: repr of the attack.
+    """
+
+    targets: Floats
+    validation: Floats
+    seconds: float
+    details: str
+
+
+def encoded(judged: Sequence[Judged]) -> Kept:
+    """Return what an attack said of each participant as arrays and plain values."""
+    arrays: dict[str, Floats] = {}
+    about: dict[str, dict[str, Any]] = {}
+    for number, one in enumerate(judged):
+        arrays |= {f"targets {number}": one.targets, f"validation {number}": one.validation}
+        about[str(number)] = {"seconds": one.seconds, "details": one.details}
+    return arrays, about
+
+
+def decoded(kept: Kept) -> list[Judged]:
+    """Return what ``encoded`` made plain."""
+    arrays, about = kept
+    return [
+        Judged(
+            arrays[f"targets {number}"],
+            arrays[f"validation {number}"],
+            one["seconds"],
+            one["details"],
+        )
+        for number, one in about.items()
+    ]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What all measurements of one attack have in common."""
+
+    dataset: str
+    label: str
+    defense: str
+    knowledge: str
+    adversary: str
+    seed: int
+
+    def measurement(self, metric: str, estimate: Estimate, chance: float) -> Measurement:
+        """Return one figure."""
+        return Measurement(
+            question=QUESTION,
+            game=QUESTION,
+            dataset=self.dataset,
+            label=self.label,
+            secret="",
+            defense=self.defense,
+            knowledge=self.knowledge,
+            adversary=self.adversary,
+            metric=metric,
+            round=ACCUMULATED,
+            seed=self.seed,
+            estimate=estimate,
+            chance=chance,
+            versions=versions(),
+        )
+
 
 BLOCKS = 500
 """Groups of targets that are resampled, at most; records of one group share nothing."""
@@ -150,3 +229,24 @@ def _guessed(truth: Ints, rate: float) -> float:
     """Return the mean true positive rate where nothing leaks."""
     negatives = int((truth == 0).sum())
     return (int(rate * negatives) + 1) / (negatives + 1)
+
+
+def model_measurements(
+    cell: Cell, task: Task, members: Dataset, others: Dataset
+) -> Iterator[Measurement]:
+    """Yield what the model is good for on records that it was not trained on, and on members."""
+    rng = stream(cell.seed, QUESTION, "utility")
+    for data, renamed in ((others, {}), (members, {ACCURACY: TRAIN_ACCURACY})):
+        found = utility_of(task, params_of(task.model), data, rng=rng)
+        if found is None or (renamed and found.metric not in renamed):
+            continue
+        metric = renamed.get(found.metric, found.metric)
+        yield cell.measurement(metric, found.estimate, found.chance)
+
+
+def norm_measurements(cell: Cell, norms: Norms, member: NDArray[np.bool_]) -> Iterator[Measurement]:
+    """Yield the mean gradient norm of members and of others by epoch (the paper's Figure 3)."""
+    for epoch, values in norms.items():
+        for metric, kind in ((MEMBERS_NORM, member), (OTHERS_NORM, ~member)):
+            estimate = mean_estimate(values[kind], bounds=(0.0, np.inf))
+            yield replace(cell.measurement(metric, estimate, 0.0), round=int(epoch))

@@ -11,9 +11,9 @@ from leakgauge.core.types import Dataset, Task
 from leakgauge.core.versions import versions
 from leakgauge.data import Source, fingerprint
 from leakgauge.data.roles import resolve_roles
+from leakgauge.membership.checking import attacks_of, defenses_of
 from leakgauge.membership.run.given import given_model
-from leakgauge.membership.run.playing import attacks_of, defenses_of
-from leakgauge.membership.run.whose import Whose, whose_records
+from leakgauge.membership.run.roles import Whose, whose_records
 from leakgauge.results.measurements import Run
 from leakgauge.runs.records import Records, records_of, refuse_of_a_table
 from leakgauge.runs.spec import plain

@@ -1,9 +1,11 @@
 """Training of the model that is attacked, and of an attacker's own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from leakgauge.core.checks import require
 from leakgauge.core.rng import derive, stream
@@ -76,3 +78,19 @@ class Recipe:
         """Return the parameters after the last epoch."""
         *_, final = self.epochs(data, whose)
         return final
+
+
+POINTS = 12
+"""Epochs at which gradient norms are measured, about."""
+
+Norms = Mapping[str, NDArray[np.float64]]
+"""By epoch as text: last-layer gradient norms of the targets ``[n]``, members first."""
+
+
+def measured_epochs(epochs: int) -> list[int]:
+    """Return the epochs at which norms are measured: dense at first, and the last one.
+
+    >>> measured_epochs(100)
+    [1, 2, 4, 5, 8, 12, 19, 28, 43, 66, 100]
+    """
+    return sorted({round(one) for one in np.geomspace(1, epochs, POINTS)})

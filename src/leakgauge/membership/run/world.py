@@ -18,9 +18,8 @@ from leakgauge.gradients import params_of
 from leakgauge.gradients.walk import walk
 from leakgauge.membership.adversaries.adversary import Known, Labelled, Needs, Shadow
 from leakgauge.membership.observation import Observed, last, observe
-from leakgauge.membership.run.model import Norms, measured_epochs
-from leakgauge.membership.run.training import Recipe
-from leakgauge.membership.run.whose import Whose
+from leakgauge.membership.run.roles import Whose
+from leakgauge.membership.run.training import Norms, Recipe, measured_epochs
 from leakgauge.membership.spec import QUESTION
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder

@@ -12,7 +12,7 @@ from torch import Tensor
 from leakgauge.core.rng import stream
 from leakgauge.data.split_members import MemberSplit, split_known, split_members, split_share
 from leakgauge.data.split_participants import split_participants
-from leakgauge.membership.words import FIRST, GLOBAL, PARTS, SECOND
+from leakgauge.membership.spec import FIRST, GLOBAL, PARTS, SECOND
 
 if TYPE_CHECKING:
     import numpy as np
