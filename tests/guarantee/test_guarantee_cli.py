@@ -13,7 +13,7 @@ from scipy import stats
 
 from leakgauge.cli import main
 from leakgauge.core.rng import stream
-from leakgauge.guarantee import DPSGD, mechanism
+from leakgauge.guarantee import DPSGDMechanism, mechanism
 from leakgauge.guarantee.report.sentences import VIOLATED
 from leakgauge.guarantee.run import audit
 from leakgauge.privacy.accounting import epsilon_gaussian
@@ -189,7 +189,7 @@ def test_a_broken_mechanism_is_named(go: Go, monkeypatch: pytest.MonkeyPatch) ->
     """The noise is a hundredth of what is claimed."""
     words = ("--noise", 10)
     assert answer(go, *words)["violated"] is False
-    weak = {"dpsgd": lambda dpsgd: DPSGD(dpsgd.clip, dpsgd.noise / 100)}
+    weak = {"dpsgd": lambda dpsgd: DPSGDMechanism(dpsgd.clip, dpsgd.noise / 100)}
     monkeypatch.setattr(mechanism, "BUILDERS", weak)
     assert answer(go, *words, exits=3)["violated"] is True
     out = go(*words)[1]

@@ -302,9 +302,9 @@ def test_a_broken_mechanism_is_the_strongest_verdict(
     """Its noise is a hundredth of what it claims."""
     name = f"weak_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(
-        "from leakgauge.guarantee import DPSGD\n"
+        "from leakgauge.guarantee import DPSGDMechanism\n"
         "def release(grads, generator):\n"
-        "    return DPSGD(2.0, 0.1)(grads, generator)\n"
+        "    return DPSGDMechanism(2.0, 0.1)(grads, generator)\n"
         "def fail(grads, generator):\n"
         "    raise RuntimeError('no noise today')\n"
     )

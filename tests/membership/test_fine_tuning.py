@@ -11,10 +11,10 @@ from leakgauge.core.rng import derive
 from leakgauge.data.source import Source
 from leakgauge.gradients import params_of
 from leakgauge.membership.run.answering import answer
-from leakgauge.membership.run.federated import federated_worlds
+from leakgauge.membership.run.federated import federated_targets
 from leakgauge.membership.run.preparing import prepare
-from leakgauge.membership.run.training import Recipe
-from leakgauge.membership.run.world import trained_world
+from leakgauge.membership.run.target_model import trained_target
+from leakgauge.membership.run.training import MembershipRecipe
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.question import Silent
@@ -56,13 +56,13 @@ def auroc(source: Source, folder: Path, **settings) -> float:
 @pytest.mark.parametrize("apart", ["members", "first", "second", "parts"])
 def test_what_is_told_apart_is_on_the_right_sides(source: Source, apart: str) -> None:
     prepared = prepare(spec_of(**TUNED, apart=apart), source)
-    first, second = (set(rows.tolist()) for rows in prepared.whose.training)
-    outside = set(prepared.whose.outside.tolist())
+    first, second = (set(rows.tolist()) for rows in prepared.roles.training)
+    outside = set(prepared.roles.outside.tolist())
     assert len(first) == 90
     assert len(second) == 60
     assert not first & second
     assert not (first | second) & outside
-    (split,) = prepared.whose.splits
+    (split,) = prepared.roles.splits
     yes, no = set(split.members.tolist()), set(split.non_members.tolist())
     sides = {
         "members": (first | second, outside),
@@ -77,10 +77,10 @@ def test_what_is_told_apart_is_on_the_right_sides(source: Source, apart: str) ->
 def test_the_second_training_goes_on_from_the_first(source: Source, tmp_path: Path) -> None:
     spec = spec_of(**TUNED, snapshots=2)
     prepared = prepare(spec, source)
-    recipe = Recipe(prepared.task, spec)
+    recipe = MembershipRecipe(prepared.task, spec)
     folder = WorkFolder(tmp_path)
-    world = trained_world(prepared.data, prepared.whose, recipe, 0, folder, Silent())
-    data = [prepared.data.rows(rows) for rows in prepared.whose.training]
+    world = trained_target(prepared.data, prepared.roles, recipe, 0, folder, Silent())
+    data = [prepared.data.rows(rows) for rows in prepared.roles.training]
     before = recipe.last(data[0], "target")
     *_, after = recipe.epochs(data[1], "target 1", start=before)
     for snapshot, wanted in zip(world.snapshots, (before, after), strict=True):
@@ -100,14 +100,14 @@ def test_two_snapshots_tell_the_parts_apart_and_one_does_not_as_well(
 def worlds(source: Source, folder: Path, **settings):
     spec = spec_of(**{**FEDERATED, **settings})
     prepared = prepare(spec, source)
-    recipe = Recipe(prepared.task, spec)
-    made = federated_worlds(recipe, prepared.data, prepared.whose, WorkFolder(folder), Silent())
+    recipe = MembershipRecipe(prepared.task, spec)
+    made = federated_targets(recipe, prepared.data, prepared.roles, WorkFolder(folder), Silent())
     return prepared, made
 
 
 def played(prepared, strategy) -> list:
     protocol = Protocol(rounds=8, lr=0.2, batch_size=16)
-    people = [Participant(prepared.data.rows(rows)) for rows in prepared.whose.training]
+    people = [Participant(prepared.data.rows(rows)) for rows in prepared.roles.training]
     start, seed = State.of(prepared.task.model), derive(0, "membership", "federation")
     return list(federation(prepared.task, start, people, protocol, strategy=strategy, seed=seed))
 
@@ -124,7 +124,7 @@ def test_a_global_attacker_sees_each_upload(source: Source, tmp_path: Path) -> N
     for number, world in enumerate(made):
         for snapshot, when in zip(world.snapshots, (4, 8), strict=True):
             assert same(snapshot, rounds[when - 1].uploaded(number))
-        assert set(world.targets.members.tolist()) <= set(prepared.whose.training[number].tolist())
+        assert set(world.targets.members.tolist()) <= set(prepared.roles.training[number].tolist())
 
 
 def test_a_local_attacker_sees_averages_and_asks_about_the_others(
@@ -134,7 +134,7 @@ def test_a_local_attacker_sees_averages_and_asks_about_the_others(
     rounds = played(prepared, Together(()))
     for snapshot, when in zip(world.snapshots, (4, 8), strict=True):
         assert same(snapshot, rounds[when - 1].state.shared)
-    own = set(prepared.whose.training[0].tolist())
+    own = set(prepared.roles.training[0].tolist())
     assert not own & set(world.targets.rows.tolist())
 
 
@@ -142,7 +142,7 @@ def test_an_active_attacker_isolates_and_raises_what_it_knows_and_judges(
     source: Source, tmp_path: Path
 ) -> None:
     prepared, made = worlds(source, tmp_path, strategy="both", ascent_rate=0.01)
-    split = prepared.whose.splits[1]
+    split = prepared.roles.splits[1]
     parts = (split.known_members, split.validation_members, split.target_members)
     parts += (split.known_non_members, split.validation_non_members, split.target_non_members)
     raised = prepared.data.rows(torch.cat(parts))
@@ -190,16 +190,19 @@ def test_the_rate_drops_and_the_best_epoch_is_kept(source: Source, tmp_path: Pat
     plain = {"rounds": 6, "batch_size": 16, "lr": 0.5, "optimizer": "sgd"}
     spec = spec_of(**plain, drops=(2, 4))
     prepared = prepare(spec, source)
-    data = prepared.data.rows(prepared.whose.members)
-    epochs = [params_of(prepared.task.model), *Recipe(prepared.task, spec).epochs(data, "target")]
+    data = prepared.data.rows(prepared.roles.members)
+    epochs = [
+        params_of(prepared.task.model),
+        *MembershipRecipe(prepared.task, spec).epochs(data, "target"),
+    ]
     moved = [
         sum((after[name] - before[name]).abs().sum() for name in after)
         for before, after in pairwise(epochs)
     ]
     assert moved[1] > 4 * moved[2] > 16 * moved[4]
     best = spec_of(**plain, best_epoch=True)
-    recipe = Recipe(prepared.task, best)
-    world = trained_world(prepared.data, prepared.whose, recipe, 0, WorkFolder(tmp_path), Silent())
+    recipe = MembershipRecipe(prepared.task, best)
+    world = trained_target(prepared.data, prepared.roles, recipe, 0, WorkFolder(tmp_path), Silent())
     held = prepared.data.rows(world.validation.others)
 
     def right(params) -> int:

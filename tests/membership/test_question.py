@@ -83,29 +83,29 @@ def test_norms_are_those_of_both_kinds_by_epoch(plain: AuditRun) -> None:
 def test_a_run_that_is_repeated_attacks_nothing_again(
     source: Source, plain: AuditRun, monkeypatch
 ) -> None:
-    monkeypatch.setattr(answering, "play", lambda *_, **__: pytest.fail("played again"))
+    monkeypatch.setattr(answering, "run_attack", lambda *_, **__: pytest.fail("attacked again"))
     assert figures(asked(plain.path, source)) == figures(plain)
 
 
 def test_what_was_finished_before_a_stop_is_kept(
     source: Source, plain: AuditRun, tmp_path: Path, monkeypatch
 ) -> None:
-    played = []
-    whole = answering.play
+    attacked = []
+    whole = answering.run_attack
 
     def stops(attack, *given, **named):
-        played.append(attack.name)
-        if len(played) == 3:
+        attacked.append(attack.name)
+        if len(attacked) == 3:
             raise KeyboardInterrupt
         return whole(attack, *given, **named)
 
-    monkeypatch.setattr(answering, "play", stops)
+    monkeypatch.setattr(answering, "run_attack", stops)
     with pytest.raises(KeyboardInterrupt):
         asked(tmp_path / "run", source)
-    monkeypatch.setattr(answering, "trained_world", forbidden_training(answering.trained_world))
+    monkeypatch.setattr(answering, "trained_target", forbidden_training(answering.trained_target))
     again = asked(tmp_path / "run", source)
     assert figures(again) == figures(plain)
-    assert sorted(played) == sorted([*ATTACKS, played[2]])
+    assert sorted(attacked) == sorted([*ATTACKS, attacked[2]])
 
 
 def forbidden_training(whole):

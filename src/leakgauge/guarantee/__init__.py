@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from leakgauge.guarantee.game import Theory as Theory
     from leakgauge.guarantee.game import audit_pair as audit_pair
     from leakgauge.guarantee.game import theory_of as theory_of
-    from leakgauge.guarantee.mechanism import DPSGD as DPSGD
+    from leakgauge.guarantee.mechanism import DPSGDMechanism as DPSGDMechanism
     from leakgauge.guarantee.mechanism import Mechanism as Mechanism
     from leakgauge.guarantee.mechanism import OpacusMechanism as OpacusMechanism
     from leakgauge.guarantee.mechanism import OptimizerStep as OptimizerStep
     from leakgauge.guarantee.pair import Attribute as Attribute
-    from leakgauge.guarantee.pair import Pair as Pair
+    from leakgauge.guarantee.pair import NeighbourPair as NeighbourPair
     from leakgauge.guarantee.pair import attribute_of as attribute_of
     from leakgauge.guarantee.pair import choose_pairs as choose_pairs
     from leakgauge.guarantee.search import Craft as Craft
@@ -37,7 +37,7 @@ else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         {
-            "DPSGD": "leakgauge.guarantee.mechanism",
+            "DPSGDMechanism": "leakgauge.guarantee.mechanism",
             "Attribute": "leakgauge.guarantee.pair",
             "Canary": "leakgauge.guarantee.canary",
             "Craft": "leakgauge.guarantee.search",
@@ -48,7 +48,7 @@ else:
             "Norm": "leakgauge.guarantee.statistic",
             "OpacusMechanism": "leakgauge.guarantee.mechanism",
             "OptimizerStep": "leakgauge.guarantee.mechanism",
-            "Pair": "leakgauge.guarantee.pair",
+            "NeighbourPair": "leakgauge.guarantee.pair",
             "AuditResult": "leakgauge.guarantee.game",
             "Statistic": "leakgauge.guarantee.statistic",
             "Theory": "leakgauge.guarantee.game",

@@ -9,7 +9,7 @@ from torch import Tensor
 from leakgauge.core.checks import require
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.gradients import params_of
-from leakgauge.guarantee.pair import Attribute, Pair
+from leakgauge.guarantee.pair import Attribute, NeighbourPair
 from leakgauge.guarantee.search import (
     Block,
     Craft,
@@ -35,7 +35,7 @@ class Canary:
         settings: of the search.
     """
 
-    pair: Pair
+    pair: NeighbourPair
     distance: float
     distance_over_clip: float
     settings: Craft
@@ -90,7 +90,7 @@ def craft(
         # A start that ran off to infinity has no distance.
         distances = between.measure(x, y, "clipped").nan_to_num(nan=0.0)
     best = int(distances.argmax())
-    pair = Pair(x[best].clone(), y[best], attribute, origin=f"crafted-{settings.domain}")
+    pair = NeighbourPair(x[best].clone(), y[best], attribute, origin=f"crafted-{settings.domain}")
     distance = float(distances[best])
     return Canary(pair, distance, distance / clip, settings)
 

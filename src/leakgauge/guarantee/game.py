@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from leakgauge.core.checks import require, require_count
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.gradients import MAX_BYTES, params_of
-from leakgauge.guarantee.mechanism import DPSGD, Mechanism
-from leakgauge.guarantee.pair import Pair
+from leakgauge.guarantee.mechanism import DPSGDMechanism, Mechanism
+from leakgauge.guarantee.pair import NeighbourPair
 from leakgauge.guarantee.release import hypotheses_of, score_releases
 from leakgauge.guarantee.statistic import LikelihoodRatio, Statistic
 from leakgauge.privacy.accounting import GAUSSIAN, Epsilon, epsilon_classic
@@ -57,7 +57,7 @@ class Theory:
 
 
 def theory_of(
-    claimed: DPSGD, *, distance: float, delta: float, attributes: int, batch: int = 1
+    claimed: DPSGDMechanism, *, distance: float, delta: float, attributes: int, batch: int = 1
 ) -> Theory:
     """Return the promises of DP-SGD for a pair.
 
@@ -68,7 +68,7 @@ def theory_of(
         attributes: N, original columns of a record.
         batch: number of gradients in the mean.
 
-    >>> theory = theory_of(DPSGD(2.0, 0.1), distance=2.0, delta=1e-5, attributes=14)
+    >>> theory = theory_of(DPSGDMechanism(2.0, 0.1), distance=2.0, delta=1e-5, attributes=14)
     >>> round(theory.pair_exact.value, 2), round(theory.mechanism_exact_at_clip.value, 2)
     (284.39, 284.39)
     >>> round(theory.mechanism_classic.value, 1), theory.mechanism_classic.valid
@@ -160,10 +160,10 @@ class AuditResult:
 def audit_pair(
     task: Task,
     params: Params | None,
-    pair: Pair,
+    pair: NeighbourPair,
     mechanism: Mechanism,
     *,
-    claimed: DPSGD | None = None,
+    claimed: DPSGDMechanism | None = None,
     statistic: Statistic | None = None,
     trials: int = 5000,
     delta: float = 1e-5,
@@ -183,7 +183,7 @@ def audit_pair(
         params: all trainable parameters by name; None takes the model's own.
         pair: the record and its attribute.
         mechanism: to audit: any callable from per-example gradients to a released one.
-        claimed: the DP-SGD that the mechanism claims to be; None where it is a ``DPSGD``.
+        claimed: the DP-SGD that the mechanism claims to be; None where it is a ``DPSGDMechanism``.
         statistic: scores a release; None takes ``LikelihoodRatio``.
         trials: releases to judge, half of them under each hypothesis. As many more releases
             choose the thresholds.
@@ -208,9 +208,9 @@ def audit_pair(
     >>> from leakgauge.core.types import Column
     >>> codes = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     >>> sex = Attribute(Column("sex", "category", 1, 3, ("f", "m")), ("f", "m"), codes, among=2)
-    >>> pair = Pair(torch.tensor([3.0, 0.0, 0.0]), torch.tensor(0), sex)
+    >>> pair = NeighbourPair(torch.tensor([3.0, 0.0, 0.0]), torch.tensor(0), sex)
     >>> task = Task(nn.Linear(3, 2), nn.functional.cross_entropy)
-    >>> result = audit_pair(task, None, pair, DPSGD(clip=2.0, noise=0.01), trials=100)
+    >>> result = audit_pair(task, None, pair, DPSGDMechanism(clip=2.0, noise=0.01), trials=100)
     >>> result.saturated, result.violated
     (True, False)
     """
@@ -257,8 +257,8 @@ def audit_pair(
     )
 
 
-def _claim(mechanism: Mechanism, claimed: DPSGD | None) -> DPSGD:
-    if claimed is None and isinstance(mechanism, DPSGD):
+def _claim(mechanism: Mechanism, claimed: DPSGDMechanism | None) -> DPSGDMechanism:
+    if claimed is None and isinstance(mechanism, DPSGDMechanism):
         return mechanism
     require(
         claimed is not None,

@@ -38,7 +38,7 @@ class SeveralAtOnce(Protocol):
 
 
 @dataclass(frozen=True)
-class DPSGD:
+class DPSGDMechanism:
     """One step of DP-SGD, with the noise in the paper's units; also the claim of a mechanism.
 
     It releases the mean of the B clipped gradients plus noise of standard deviation
@@ -55,7 +55,7 @@ class DPSGD:
         Li et al., CCS 2024, sections 6 and 7; Abadi et al., CCS 2016, Algorithm 1.
 
     >>> grads = {"w": torch.tensor([[30.0, 40.0], [0.0, 0.0]])}
-    >>> released = DPSGD(clip=5.0, noise=1e-9)(grads, torch.Generator().manual_seed(0))
+    >>> released = DPSGDMechanism(clip=5.0, noise=1e-9)(grads, torch.Generator().manual_seed(0))
     >>> [round(one, 4) for one in released["w"].tolist()]
     [1.5, 2.0]
     """
@@ -73,10 +73,10 @@ class DPSGD:
         require_positive(self.noise, "noise")
 
     @classmethod
-    def of_multiplier(cls, clip: float, noise_multiplier: float, batch: int) -> "DPSGD":
+    def of_multiplier(cls, clip: float, noise_multiplier: float, batch: int) -> "DPSGDMechanism":
         """Return the mechanism for Opacus' units: noise of ``noise_multiplier * clip`` on the sum.
 
-        >>> DPSGD.of_multiplier(2.0, 0.2, 16).noise
+        >>> DPSGDMechanism.of_multiplier(2.0, 0.2, 16).noise
         0.1
         """
         require_count(batch, "batch size")
@@ -103,8 +103,9 @@ class DPSGD:
 
         >>> grads = {"w": torch.ones(2, 3)}
         >>> streams = [torch.Generator().manual_seed(seed) for seed in (0, 1)]
-        >>> several = DPSGD(5.0, 1.0).several(grads, streams)["w"]
-        >>> bool((several[1] == DPSGD(5.0, 1.0)(grads, streams[1].manual_seed(1))["w"]).all())
+        >>> several = DPSGDMechanism(5.0, 1.0).several(grads, streams)["w"]
+        >>> alone = DPSGDMechanism(5.0, 1.0)(grads, streams[1].manual_seed(1))["w"]
+        >>> bool((several[1] == alone).all())
         True
         """
         std = self.std(len(next(iter(grads.values()))))
@@ -178,9 +179,9 @@ class OpacusMechanism:
             f"{install_command('opacus')}",
         )
 
-    def claimed(self, batch: int) -> DPSGD:
+    def claimed(self, batch: int) -> DPSGDMechanism:
         """Return the DP-SGD that it claims to be for ``batch`` gradients a step."""
-        return DPSGD.of_multiplier(self.clip, self.noise_multiplier, batch)
+        return DPSGDMechanism.of_multiplier(self.clip, self.noise_multiplier, batch)
 
     def __call__(self, grads: Grads, generator: torch.Generator) -> Grads:
         """Return one release, leaves ``[*p]``, of gradients ``[B, *p]``."""
@@ -200,18 +201,18 @@ class OpacusMechanism:
         )
 
 
-def _opacus(dpsgd: DPSGD) -> Mechanism:
+def _opacus(dpsgd: DPSGDMechanism) -> Mechanism:
     return OpacusMechanism(dpsgd.clip, dpsgd.multiplier(1))
 
 
-BUILDERS: dict[str, Callable[[DPSGD], Mechanism]] = {
+BUILDERS: dict[str, Callable[[DPSGDMechanism], Mechanism]] = {
     "dpsgd": lambda dpsgd: dpsgd,
     "opacus": _opacus,
 }
 """For each name, a function that builds the mechanism from the DP-SGD that it claims to be."""
 
 
-def build_mechanism(name: str, claimed: DPSGD) -> Mechanism:
+def build_mechanism(name: str, claimed: DPSGDMechanism) -> Mechanism:
     """Return the mechanism of a name.
 
     Args:

@@ -42,7 +42,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class NeighbourPair:
     """A record whose attribute an auditor asks about (Li et al., Definition 7.2).
 
     Attributes:
@@ -100,7 +100,9 @@ def attribute_of(
     return Attribute(column, values, codes, len(data.schema.columns))
 
 
-def choose_pairs(data: Dataset, name: str, count: int, *, rng: np.random.Generator) -> list[Pair]:
+def choose_pairs(
+    data: Dataset, name: str, count: int, *, rng: np.random.Generator
+) -> list[NeighbourPair]:
     """Return random records of the data, each with its own value (H0) and others (H1).
 
     New are all other values that occur in the data; of a column of numbers, one of them.
@@ -129,7 +131,7 @@ def choose_pairs(data: Dataset, name: str, count: int, *, rng: np.random.Generat
         if column.kind == "number" and others:
             others = [others[int(rng.integers(len(others)))]]
         attribute = attribute_of(data, name, values=(own, *others))
-        pairs.append(Pair(data.x[row], data.y[row], attribute))
+        pairs.append(NeighbourPair(data.x[row], data.y[row], attribute))
     return pairs
 
 

@@ -14,8 +14,8 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Grads, Params, Task
 from leakgauge.gradients import per_example_gradients
 from leakgauge.gradients.flattening import norms
-from leakgauge.guarantee.mechanism import DPSGD, Mechanism, SeveralAtOnce
-from leakgauge.guarantee.pair import Pair
+from leakgauge.guarantee.mechanism import DPSGDMechanism, Mechanism, SeveralAtOnce
+from leakgauge.guarantee.pair import NeighbourPair
 from leakgauge.guarantee.statistic import Statistic
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.work import digest_of
@@ -60,7 +60,7 @@ class Hypotheses:
 
 
 def hypotheses_of(
-    task: Task, params: Params, pair: Pair, others: Dataset | None, claim: DPSGD
+    task: Task, params: Params, pair: NeighbourPair, others: Dataset | None, claim: DPSGDMechanism
 ) -> Hypotheses:
     """Return the gradients of the pair's versions, with the other records of its batch.
 

@@ -15,7 +15,7 @@ from leakgauge.runs.spec import NONE, Spec
 if TYPE_CHECKING:
     from leakgauge.data.source import Source
     from leakgauge.data.table import Roles, Table
-    from leakgauge.guarantee.mechanism import DPSGD
+    from leakgauge.guarantee.mechanism import DPSGDMechanism
 
 Domain = Literal["box", "free", "valid"]
 """``"box"``: each position within the range that the data show. ``"free"``: anywhere. ``"valid"``:
@@ -228,7 +228,7 @@ def promised_by(defenses: tuple[str, ...]) -> str | None:
     return next((text for text in defenses if text.partition(":")[0] == "dpsgd"), None)
 
 
-def claimed(spec: GuaranteeSpec) -> "DPSGD":
+def claimed(spec: GuaranteeSpec) -> "DPSGDMechanism":
     """Return the DP-SGD that the mechanism claims to be.
 
     Clip and noise are those of the settings, else those of a ``dpsgd`` defense, else 2 and 0.1.
@@ -237,14 +237,14 @@ def claimed(spec: GuaranteeSpec) -> "DPSGD":
         InputError: clip or noise is not above 0.
 
     >>> claimed(GuaranteeSpec(defense=("none", "dpsgd:clip=1,noise=0.5")))
-    DPSGD(clip=1.0, noise=0.5)
+    DPSGDMechanism(clip=1.0, noise=0.5)
     """
-    from leakgauge.guarantee.mechanism import DPSGD
+    from leakgauge.guarantee.mechanism import DPSGDMechanism
 
     _, settings = read(promised_by(spec.defense) or "dpsgd", _DPSGD, "defense")
     clip = settings.get("clip", CLIP) if spec.clip is None else spec.clip
     noise = settings.get("noise", NOISE) if spec.noise is None else spec.noise
-    return DPSGD(clip, noise)
+    return DPSGDMechanism(clip, noise)
 
 
 def _require_table(source: "Source") -> None:

@@ -7,13 +7,13 @@ gradient of the loss, and judges from them whether the model was trained on the 
 from leakgauge.core.lazy import attach
 
 _PLACES = {
-    "Adversary": "adversaries.adversary",
-    "Attack": "adversaries.adversary",
+    "MembershipAdversary": "adversaries.adversary",
+    "MembershipAttack": "adversaries.adversary",
     "Confidence": "adversaries.thresholds",
     "GradientNorm": "adversaries.thresholds",
     "Gradients": "adversaries.learned",
     "HiddenOutputs": "adversaries.learned",
-    "Known": "adversaries.adversary",
+    "MembershipKnowledge": "adversaries.adversary",
     "Label": "adversaries.learned",
     "LabelLoss": "adversaries.learned",
     "Labelled": "adversaries.adversary",
@@ -23,7 +23,7 @@ _PLACES = {
     "Observed": "observation",
     "Probabilities": "adversaries.learned",
     "RMIA": "adversaries.thresholds",
-    "Shadow": "adversaries.adversary",
+    "ShadowRecords": "adversaries.adversary",
     "ShadowModel": "adversaries.learned",
     "Spectral": "adversaries.unsupervised",
     "WhiteBox": "adversaries.learned",

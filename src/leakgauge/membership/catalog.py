@@ -7,7 +7,7 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.registry import Registry
 
 if TYPE_CHECKING:
-    from leakgauge.membership.adversaries.adversary import Attack
+    from leakgauge.membership.adversaries.adversary import MembershipAttack
 
 _PACKAGE = "leakgauge.membership.adversaries"
 
@@ -54,7 +54,7 @@ NOTATION = REGISTRY.notation()
 """What users may write for an attack."""
 
 
-def parse_attack(text: str) -> "Attack":
+def parse_attack(text: str) -> "MembershipAttack":
     """Return the attack that ``NAME[:key=value,...]`` or ``MODULE:NAME[:key=value,...]`` names.
 
     Args:
@@ -74,7 +74,7 @@ def parse_attack(text: str) -> "Attack":
     require(
         callable(getattr(attack, "fit", None)) and hasattr(attack, "needs"),
         f"adversary {text!r} made {type(attack).__name__}; expected an attack with a method fit "
-        "and needs, as leakgauge.membership.Attack has",
+        "and needs, as leakgauge.membership.MembershipAttack has",
     )
     try:
         object.__setattr__(attack, "name", choice.text)  # most are frozen
@@ -83,5 +83,5 @@ def parse_attack(text: str) -> "Attack":
             f"adversary {text!r} does not let its name be set; make 'name' a plain attribute of "
             "its class"
         ) from error
-    made: Attack = attack
+    made: MembershipAttack = attack
     return made

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leakgauge.core.checks import require
 from leakgauge.defenses import Defense, parse_defense
-from leakgauge.membership.adversaries.adversary import Attack
+from leakgauge.membership.adversaries.adversary import MembershipAttack
 from leakgauge.membership.catalog import ABOUT, SHADOW, parse_attack
 from leakgauge.membership.spec import ALL, ASCENT, GLOBAL, PASSIVE
 from leakgauge.runs.spec import NONE
@@ -92,7 +92,7 @@ def _needs_shadow(adversary: str) -> bool:
     return knows == SHADOW
 
 
-def attacks_of(spec: MembershipSpec) -> list[Attack]:
+def attacks_of(spec: MembershipSpec) -> list[MembershipAttack]:
     """Return the attacks, in the order of the settings.
 
     Raises:

@@ -13,7 +13,7 @@ from torch import Tensor
 from leakgauge.core.checks import InputError
 from leakgauge.core.files import read_text
 from leakgauge.federation.metrics import METRICS
-from leakgauge.federation.report.wording import Table, Verdict, tables, verdict
+from leakgauge.federation.report.wording import FederationVerdict, UpdateTable, tables, verdict
 from leakgauge.federation.run.answering import NOTES_FILE
 from leakgauge.federation.spec import PROPERTY, TITLES
 from leakgauge.inversion.report.gallery import png_address
@@ -82,7 +82,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
     )
 
 
-def _row(table: Table, one: Verdict) -> Row:
+def _row(table: UpdateTable, one: FederationVerdict) -> Row:
     scored = one.level != "unknown"
     return Row(
         ask=table.ask,

@@ -21,7 +21,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Table:
+class UpdateTable:
     """One question's figure by round and client.
 
     Attributes:
@@ -54,7 +54,7 @@ class Table:
         return max(self.cells.items(), key=lambda one: one[1].estimate.value)
 
 
-def tables(measurements: Sequence[Measurement]) -> list[Table]:
+def tables(measurements: Sequence[Measurement]) -> list[UpdateTable]:
     """Return the table of each question that was measured, in their order."""
     found = []
     for ask in ASKS:
@@ -69,12 +69,12 @@ def tables(measurements: Sequence[Measurement]) -> list[Table]:
             if isinstance(one.round, int) and one.metric.partition(": ")[0] == metric
         }
         extra = {name: one for name, one in over_all.items() if name != metric}
-        found.append(Table(ask, metric, over_all[metric], cells, extra))
+        found.append(UpdateTable(ask, metric, over_all[metric], cells, extra))
     return found
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FederationVerdict:
     """The verdict on one question.
 
     Attributes:
@@ -90,10 +90,10 @@ class Verdict:
     strength: float = 0.0
 
 
-def verdict(table: Table) -> Verdict:
+def verdict(table: UpdateTable) -> FederationVerdict:
     """Return the verdict on a question: of the mean over all updates, with the highest named."""
     if table.metric == LOSS:
-        return Verdict(
+        return FederationVerdict(
             "unknown",
             "Not scored",
             f"Records were rebuilt from {len(table.cells)} updates. The clients' records are not "
@@ -104,7 +104,9 @@ def verdict(table: Table) -> Verdict:
     one = table.mean
     level = level_of(one.estimate, one.chance)
     strength = strength_of(one.estimate, one.chance)
-    return Verdict(level, HEADLINES[level], f"{_of_auroc(table)} {_highest(table)}", strength)
+    return FederationVerdict(
+        level, HEADLINES[level], f"{_of_auroc(table)} {_highest(table)}", strength
+    )
 
 
 def level_of_rebuilt(one: Measurement) -> Level:
@@ -130,7 +132,7 @@ _PICTURES = {
 }
 
 
-def _of_pictures(table: Table) -> Verdict:
+def _of_pictures(table: UpdateTable) -> FederationVerdict:
     one = table.mean
     level = level_of_rebuilt(one)
     text = (
@@ -141,10 +143,10 @@ def _of_pictures(table: Table) -> Verdict:
     )
     width = max(CLOSE_DB - one.chance, 1.0)
     strength = min(max((one.estimate.value - one.chance) / width, 0.0), 1.0)
-    return Verdict(level, _PICTURES[level], text, strength)
+    return FederationVerdict(level, _PICTURES[level], text, strength)
 
 
-def _of_auroc(table: Table) -> str:
+def _of_auroc(table: UpdateTable) -> str:
     one = table.mean
     what = (
         "An attacker that knows some of a client's records tells others of them from records that "
@@ -167,7 +169,7 @@ def _of_auroc(table: Table) -> str:
     )
 
 
-def _highest(table: Table) -> str:
+def _highest(table: UpdateTable) -> str:
     (number_, client), one = table.highest
     written = short if table.metric == PSNR else number
     return (

@@ -13,9 +13,9 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.files import write_text
 from leakgauge.core.versions import versions
 from leakgauge.data.source import Source
-from leakgauge.federation.run import judging_members, rebuilding, simulating
-from leakgauge.federation.run.figures import Found, measurements_of
-from leakgauge.federation.run.preparing import Prepared, count_of, not_asked, prepare
+from leakgauge.federation.run import members, properties, rebuilding
+from leakgauge.federation.run.figures import UpdateResults, measurements_of
+from leakgauge.federation.run.preparing import FederationPrepared, count_of, not_asked, prepare
 from leakgauge.federation.spec import (
     MEMBERSHIP,
     NAME,
@@ -42,10 +42,10 @@ _NOT_SHOWN = ("kept", "files", "data")
 
 
 @dataclass
-class _Played:
+class _Attacked:
     """What is finished, and why other parts are missing."""
 
-    found: Found = field(default_factory=Found)
+    found: UpdateResults = field(default_factory=UpdateResults)
     missing: list[str] = field(default_factory=list)
     stopped: bool = False
 
@@ -61,51 +61,51 @@ def answer(spec: FederationSpec, source: Source, folder: WorkFolder, progress: P
     folder.guard(run)
     for note in run.notes:
         progress.note(note)
-    played = _play(prepared, folder, progress)
-    warnings = _warnings(played.found)
+    attacked = _attack(prepared, folder, progress)
+    warnings = _warnings(attacked.found)
     for text in warnings:
         progress.warn(text)
     if not spec.redact:
-        _keep_pictures(folder, played.found)
-    _keep_notes(folder, prepared, played.found)
-    measurements = measurements_of(prepared, played.found, source.name)
+        _keep_pictures(folder, attacked.found)
+    _keep_notes(folder, prepared, attacked.found)
+    measurements = measurements_of(prepared, attacked.found, source.name)
     if not measurements:
-        raise InputError("; ".join(dict.fromkeys(played.missing)))
+        raise InputError("; ".join(dict.fromkeys(attacked.missing)))
     run = replace(run, warnings=warnings)
-    return Answer(run, measurements, tuple(played.missing), played.stopped)
+    return Answer(run, measurements, tuple(attacked.missing), attacked.stopped)
 
 
-def _play(prepared: Prepared, folder: WorkFolder, progress: Progress) -> _Played:
-    played = _Played()
-    found = played.found
+def _attack(prepared: FederationPrepared, folder: WorkFolder, progress: Progress) -> _Attacked:
+    attacked = _Attacked()
+    found = attacked.found
     updates = prepared.kept.updates
     for ask in prepared.spec.ask:
         for number, one in enumerate(updates, start=1):
             what = f"{plain_word(ask)}, {one.name}"
             if ask == MEMBERSHIP and one.client not in prepared.held:
-                played.missing.append(f"{what}: the records of this client are unknown")
+                attacked.missing.append(f"{what}: the records of this client are unknown")
                 continue
             try:
                 if ask == RECONSTRUCTION:
                     found.rebuilt[one] = _rebuilt(prepared, one, folder, progress)
                 elif ask == MEMBERSHIP:
-                    found.told[one] = _told(prepared, one, folder)
+                    found.members[one] = _members(prepared, one, folder)
                 else:
-                    found.named[one] = _named(prepared, one, folder)
+                    found.properties[one] = _property(prepared, one, folder)
             except InputError as error:
-                played.missing.append(f"{what}: {error}")
+                attacked.missing.append(f"{what}: {error}")
             except KeyboardInterrupt:
-                if not any((found.rebuilt, found.told, found.named)):
+                if not any((found.rebuilt, found.members, found.properties)):
                     raise
-                played.missing.append(f"{what} and what follows: you stopped the run")
-                played.stopped = True
-                return played
+                attacked.missing.append(f"{what} and what follows: you stopped the run")
+                attacked.stopped = True
+                return attacked
             progress.step(f"{NAME}: {plain_word(ask)}", number, len(updates))
-    return played
+    return attacked
 
 
 def _rebuilt(
-    prepared: Prepared, one: KeptUpdate, folder: WorkFolder, progress: Progress
+    prepared: FederationPrepared, one: KeptUpdate, folder: WorkFolder, progress: Progress
 ) -> rebuilding.Rebuilt:
     def make() -> Kept:
         iterations = rebuilding.settings(prepared).iterations
@@ -116,19 +116,20 @@ def _rebuilt(
     return rebuilding.from_arrays(_once(folder, RECONSTRUCTION, one, make))
 
 
-def _told(prepared: Prepared, one: KeptUpdate, folder: WorkFolder) -> judging_members.Told:
+def _members(
+    prepared: FederationPrepared, one: KeptUpdate, folder: WorkFolder
+) -> members.MembershipResult:
+    kept = _once(folder, MEMBERSHIP, one, lambda: members.infer_members(prepared, one).to_arrays())
+    return members.from_arrays(kept)
+
+
+def _property(
+    prepared: FederationPrepared, one: KeptUpdate, folder: WorkFolder
+) -> properties.PropertyResult:
     kept = _once(
-        folder,
-        MEMBERSHIP,
-        one,
-        lambda: judging_members.judge_members(prepared, one).to_arrays(),
+        folder, PROPERTY, one, lambda: properties.infer_property(prepared, one).to_arrays()
     )
-    return judging_members.from_arrays(kept)
-
-
-def _named(prepared: Prepared, one: KeptUpdate, folder: WorkFolder) -> simulating.Named:
-    kept = _once(folder, PROPERTY, one, lambda: simulating.name_property(prepared, one).to_arrays())
-    return simulating.from_arrays(kept)
+    return properties.from_arrays(kept)
 
 
 def _once(folder: WorkFolder, ask: str, one: KeptUpdate, make: Callable[[], Kept]) -> Kept:
@@ -142,7 +143,7 @@ def _once(folder: WorkFolder, ask: str, one: KeptUpdate, make: Callable[[], Kept
     return made
 
 
-def _warnings(found: Found) -> list[str]:
+def _warnings(found: UpdateResults) -> list[str]:
     """Why updates may not mean what a search takes them for: of several, the first one's words."""
     doubted = {one: each.warnings for one, each in found.rebuilt.items() if each.warnings}
     if not doubted:
@@ -152,7 +153,7 @@ def _warnings(found: Found) -> list[str]:
     return [f"{share}; {first.name}: {text}" for text in texts]
 
 
-def _keep_pictures(folder: WorkFolder, found: Found) -> None:
+def _keep_pictures(folder: WorkFolder, found: UpdateResults) -> None:
     """Keep rebuilt pictures, and the true ones beside them, uint8 ``[n, c, h, w]``."""
     parts = {}
     for one, rebuilt in found.rebuilt.items():
@@ -166,22 +167,22 @@ def _keep_pictures(folder: WorkFolder, found: Found) -> None:
         save_file(parts, folder.files / PICTURES_FILE)
 
 
-def _keep_notes(folder: WorkFolder, prepared: Prepared, found: Found) -> None:
+def _keep_notes(folder: WorkFolder, prepared: FederationPrepared, found: UpdateResults) -> None:
     """What the report says of each update beside its figures."""
     rows = []
     for one in prepared.kept.updates:
         row = as_json(one)
         if one in found.rebuilt and len(found.rebuilt[one].labels):
             row["labels"] = found.rebuilt[one].labels.tolist()
-        if one in found.told:
-            row["adversary"] = found.told[one].adversary
-        if one in found.named:
-            row["posterior"] = np.exp(found.named[one].log_posterior).round(4).tolist()
+        if one in found.members:
+            row["adversary"] = found.members[one].adversary
+        if one in found.properties:
+            row["posterior"] = np.exp(found.properties[one].log_posterior).round(4).tolist()
         rows.append(row)
     write_text(folder.files / NOTES_FILE, json.dumps(rows))
 
 
-def _described(prepared: Prepared, source: Source) -> Run:
+def _described(prepared: FederationPrepared, source: Source) -> Run:
     spec, kept = prepared.spec, prepared.kept
     settings: Mapping[str, Any] = plain(spec)
     facts = {
@@ -203,7 +204,7 @@ def _described(prepared: Prepared, source: Source) -> Run:
     return Run("", shown, facts, (*source.notes, *_notes(prepared)), versions())
 
 
-def _notes(prepared: Prepared) -> Sequence[str]:
+def _notes(prepared: FederationPrepared) -> Sequence[str]:
     notes = [f"{plain_word(ask)} is not asked: {why}" for ask, why in not_asked(prepared).items()]
     if RECONSTRUCTION not in prepared.spec.ask:
         return notes
@@ -228,5 +229,5 @@ def _notes(prepared: Prepared) -> Sequence[str]:
     return notes
 
 
-def _steps(prepared: Prepared, one: KeptUpdate) -> int:
+def _steps(prepared: FederationPrepared, one: KeptUpdate) -> int:
     return prepared.known(one).steps_over(one.examples) or 1

@@ -36,7 +36,7 @@ FEWEST = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class FederationPrepared:
     """Kept updates and the auditor's records.
 
     Attributes:
@@ -67,7 +67,7 @@ class Prepared:
         return one.training.updated(self.training)
 
 
-def prepare(spec: FederationSpec, source: Source) -> Prepared:
+def prepare(spec: FederationSpec, source: Source) -> FederationPrepared:
     """Read the kept updates, and find out whose the auditor's records are.
 
     Raises:
@@ -87,7 +87,7 @@ def prepare(spec: FederationSpec, source: Source) -> Prepared:
         steps=spec.local_steps,
         momentum=spec.momentum,
     )
-    return Prepared(spec, kept, task, data, public, held, training)
+    return FederationPrepared(spec, kept, task, data, public, held, training)
 
 
 def resolved(spec: FederationSpec, source: Source) -> Any:
@@ -114,7 +114,7 @@ def resolved(spec: FederationSpec, source: Source) -> Any:
     return replace(spec, ask=able, secret=secret, files=prepared.kept.fingerprint)
 
 
-def not_asked(prepared: Prepared) -> dict[str, str]:
+def not_asked(prepared: FederationPrepared) -> dict[str, str]:
     """Return why a question is not asked, by the question."""
     found = {}
     for ask in ASKS:
@@ -127,7 +127,7 @@ def not_asked(prepared: Prepared) -> dict[str, str]:
     return found
 
 
-def count_of(prepared: Prepared, one: KeptUpdate) -> int:
+def count_of(prepared: FederationPrepared, one: KeptUpdate) -> int:
     """Return how many records a search looks for in an update.
 
     Raises:
@@ -140,7 +140,7 @@ def count_of(prepared: Prepared, one: KeptUpdate) -> int:
     return min(one.examples, IMAGES)
 
 
-def _check(ask: str, prepared: Prepared) -> None:
+def _check(ask: str, prepared: FederationPrepared) -> None:
     checks = {
         RECONSTRUCTION: _check_reconstruction,
         MEMBERSHIP: _check_membership,
@@ -149,7 +149,7 @@ def _check(ask: str, prepared: Prepared) -> None:
     checks[ask](prepared)
 
 
-def _check_reconstruction(prepared: Prepared) -> None:
+def _check_reconstruction(prepared: FederationPrepared) -> None:
     for one in prepared.kept.updates:
         count_of(prepared, one)
         require(
@@ -164,7 +164,7 @@ def _check_reconstruction(prepared: Prepared) -> None:
     )
 
 
-def _check_steps(prepared: Prepared, one: KeptUpdate) -> None:
+def _check_steps(prepared: FederationPrepared, one: KeptUpdate) -> None:
     update = one.update(prepared.task.model, prepared.training)
     try:
         local_steps(update, count_of(prepared, one))
@@ -172,7 +172,7 @@ def _check_steps(prepared: Prepared, one: KeptUpdate) -> None:
         raise InputError(f"{one.name}: {error}") from error
 
 
-def _check_membership(prepared: Prepared) -> None:
+def _check_membership(prepared: FederationPrepared) -> None:
     require(
         len(prepared.held) > 0,
         f"the task's records do not say whose they are; add a secret {CLIENT!r} to its Dataset: 0 "
@@ -187,7 +187,7 @@ def _check_membership(prepared: Prepared) -> None:
     )
 
 
-def _check_property(prepared: Prepared) -> None:
+def _check_property(prepared: FederationPrepared) -> None:
     secret = _secret(prepared)
     codes = prepared.data.secrets[secret][prepared.public]
     fewest = int(torch.bincount(codes, minlength=2).min())
@@ -217,7 +217,7 @@ def _check_property(prepared: Prepared) -> None:
         )
 
 
-def _secret(prepared: Prepared) -> str:
+def _secret(prepared: FederationPrepared) -> str:
     """The property that is asked about."""
     others = [name for name in prepared.data.secrets if name != CLIENT]
     chosen = prepared.spec.secret
@@ -254,6 +254,6 @@ def _owners(data: Dataset, kept: Kept) -> tuple[Tensor, dict[str, Tensor]]:
     return public, {name: one for name, one in rows.items() if len(one) > 0}
 
 
-def _listed(prepared: Prepared) -> str:
+def _listed(prepared: FederationPrepared) -> str:
     names = prepared.kept.clients
     return ", ".join(f"{number}: {name}" for number, name in enumerate(names[:6], start=1))

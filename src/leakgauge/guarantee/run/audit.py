@@ -19,7 +19,7 @@ from leakgauge.defenses import dpsgd
 from leakgauge.gradients import params_of
 from leakgauge.guarantee.game import AuditResult, audit_pair
 from leakgauge.guarantee.mechanism import build_mechanism
-from leakgauge.guarantee.pair import Pair
+from leakgauge.guarantee.pair import NeighbourPair
 from leakgauge.guarantee.run.measure import measurements_of
 from leakgauge.guarantee.run.record import keep_pair, kept_pair, pair_of
 from leakgauge.guarantee.spec import QUESTION, GuaranteeSpec, claimed
@@ -60,7 +60,7 @@ def run(spec: GuaranteeSpec, source: Source, folder: WorkFolder, progress: Progr
 
 def _audit(
     table: Table, spec: GuaranteeSpec, folder: WorkFolder, progress: Progress
-) -> tuple[Pair, AuditResult]:
+) -> tuple[NeighbourPair, AuditResult]:
     data = encode(table, fit_on=torch.arange(len(table))).to(spec.device)
     task = _initial_task(data, len(table.classes), spec)
     params = audited_params(task, data, spec, folder, progress)

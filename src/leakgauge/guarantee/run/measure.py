@@ -18,7 +18,7 @@ from leakgauge.guarantee.metrics import (
     IN_SAMPLE,
     PER_ATTRIBUTE_RATIO,
 )
-from leakgauge.guarantee.pair import Pair
+from leakgauge.guarantee.pair import NeighbourPair
 from leakgauge.guarantee.spec import QUESTION, GuaranteeSpec, claimed
 from leakgauge.privacy.estimate import Errors, epsilon_gaussian_dp
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Histogram, Measurement
@@ -27,7 +27,7 @@ BINS = 60
 
 
 def measurements_of(
-    spec: GuaranteeSpec, data: str, pair: Pair, result: AuditResult
+    spec: GuaranteeSpec, data: str, pair: NeighbourPair, result: AuditResult
 ) -> list[Measurement]:
     """Return one measurement per figure.
 

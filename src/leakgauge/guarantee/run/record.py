@@ -8,7 +8,7 @@ import torch
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.guarantee.canary import Canary, craft
-from leakgauge.guarantee.pair import Pair, attribute_of, choose_pairs
+from leakgauge.guarantee.pair import NeighbourPair, attribute_of, choose_pairs
 from leakgauge.guarantee.search import Craft, Distance
 from leakgauge.guarantee.spec import RANDOM, Domain, GuaranteeSpec, claimed
 from leakgauge.runs.checkpoint import Checkpoint
@@ -26,7 +26,7 @@ def pair_of(
     spec: GuaranteeSpec,
     progress: Callable[[int, int], None],
     checkpoint: Checkpoint,
-) -> Pair:
+) -> NeighbourPair:
     """Return the record in its versions.
 
     Args:
@@ -80,14 +80,14 @@ def _domain(spec: GuaranteeSpec) -> Domain:
 NAME = "record"
 
 
-def keep_pair(folder: WorkFolder, pair: Pair) -> None:
+def keep_pair(folder: WorkFolder, pair: NeighbourPair) -> None:
     """Keep a pair in the folder."""
     arrays = {"x": pair.x.cpu().numpy(), "y": pair.y.cpu().numpy()}
     about = {"values": list(pair.attribute.values), "origin": pair.origin}
     folder.keep_arrays(NAME, arrays, about)
 
 
-def kept_pair(folder: WorkFolder, data: Dataset, spec: GuaranteeSpec) -> Pair | None:
+def kept_pair(folder: WorkFolder, data: Dataset, spec: GuaranteeSpec) -> NeighbourPair | None:
     """Return the pair that the folder keeps, or None.
 
     Args:
@@ -101,4 +101,4 @@ def kept_pair(folder: WorkFolder, data: Dataset, spec: GuaranteeSpec) -> Pair | 
     arrays, about = kept
     x, y = (torch.from_numpy(arrays[name]).to(data.x.device) for name in ("x", "y"))
     attribute = attribute_of(data, str(spec.attribute), values=tuple(about["values"]))
-    return Pair(x, y, attribute, str(about["origin"]))
+    return NeighbourPair(x, y, attribute, str(about["origin"]))

@@ -31,7 +31,7 @@ class Labelled:
 
 
 @dataclass(frozen=True, eq=False)
-class Shadow:
+class ShadowRecords:
     """What an attacker sees at a model of its own, which it trained on records of its own.
 
     Attributes:
@@ -44,7 +44,7 @@ class Shadow:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class MembershipKnowledge:
     """What an attacker knows and can make before it judges targets.
 
     Attributes:
@@ -55,7 +55,7 @@ class Known:
 
     fitting: Labelled
     validation: Labelled
-    shadow: Callable[[], Shadow]
+    shadow: Callable[[], ShadowRecords]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Needs:
     references: int = 0
 
 
-class Adversary(Protocol):
+class MembershipAdversary(Protocol):
     """A fitted attack."""
 
     def log_odds(self, records: Observed) -> Floats:
@@ -81,7 +81,7 @@ class Adversary(Protocol):
         ...
 
 
-class Attack(Protocol):
+class MembershipAttack(Protocol):
     """Settings of an attack.
 
     Attributes:
@@ -96,7 +96,7 @@ class Attack(Protocol):
         """What it must be shown."""
         ...
 
-    def fit(self, known: Known, *, seed: int) -> Adversary:
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> MembershipAdversary:
         """Learn from what is known; all randomness follows from ``seed``."""
         ...
 

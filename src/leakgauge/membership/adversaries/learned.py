@@ -8,9 +8,14 @@ import numpy as np
 
 from leakgauge.core.checks import require
 from leakgauge.core.rng import derive
-from leakgauge.membership.adversaries.adversary import Adversary, Floats, Known, Needs
+from leakgauge.membership.adversaries.adversary import (
+    Floats,
+    MembershipAdversary,
+    MembershipKnowledge,
+    Needs,
+)
 from leakgauge.membership.adversaries.inputs import Inputs
-from leakgauge.membership.adversaries.supervised import Fitted, Training, fit
+from leakgauge.membership.adversaries.supervised import FittedNetwork, Training, fit
 from leakgauge.membership.observation import Observed
 
 _OURS, _PAPER = Training(), Training.nasr19()
@@ -66,7 +71,7 @@ class Learned:
             calibrated=base.calibrated,
         )
 
-    def fit(self, known: Known, *, seed: int) -> Adversary:
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> MembershipAdversary:
         """Train on known members and non-members."""
         both, count = (known.fitting, known.validation), known.fitting.records.snapshots
         if self.joint or count == 1:
@@ -83,7 +88,7 @@ class Learned:
 class Summed:
     """One attack for each snapshot."""
 
-    each: Sequence[Adversary]
+    each: Sequence[MembershipAdversary]
 
     def log_odds(self, records: Observed) -> Floats:
         """Return the sum of their log odds ``[n]``."""
@@ -220,7 +225,7 @@ class ShadowModel:
         """What must be observed."""
         return Needs(hidden=self.hidden)
 
-    def fit(self, known: Known, *, seed: int) -> Fitted:
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> FittedNetwork:
         """Train at the shadow model."""
         shadow = known.shadow()
         training = Training(epochs=self.epochs)

@@ -110,7 +110,7 @@ class Training:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedNetwork:
     """A trained attack network."""
 
     reader: Reader
@@ -124,7 +124,7 @@ class Fitted:
 
 def fit(
     inputs: Inputs, training: Training, fitting: Labelled, validation: Labelled, *, seed: int
-) -> Fitted:
+) -> FittedNetwork:
     """Return the network of the epoch with the best AUROC on validation records.
 
     The loss is the mean squared error of Eq. 3; that of Table I is linear and contradicts it. The
@@ -159,7 +159,7 @@ def fit(
         calibrated = Platt()
         if training.calibrated:
             calibrated = fit_platt(_judge(network, held), validation.member)
-    return Fitted(reader, network, calibrated)
+    return FittedNetwork(reader, network, calibrated)
 
 
 def _epochs(

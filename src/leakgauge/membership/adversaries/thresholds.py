@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from leakgauge.core.checks import require, require_count
-from leakgauge.membership.adversaries.adversary import Floats, Known, Labelled, Needs
+from leakgauge.membership.adversaries.adversary import Floats, Labelled, MembershipKnowledge, Needs
 from leakgauge.membership.observation import Observed
 
 Score = Callable[[Observed], Floats]
@@ -64,7 +64,7 @@ class Loss:
     name: ClassVar[str] = "loss"
     needs: ClassVar[Needs] = Needs()
 
-    def fit(self, known: Known, *, seed: int) -> Threshold:
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
         """Fit the threshold."""
         return fit_threshold(low_loss, known.fitting, known.validation)
 
@@ -76,7 +76,7 @@ class Confidence:
     name: ClassVar[str] = "confidence"
     needs: ClassVar[Needs] = Needs()
 
-    def fit(self, known: Known, *, seed: int) -> Threshold:
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
         """Fit the threshold."""
         require(
             known.fitting.records.classes > 0,
@@ -101,7 +101,7 @@ class GradientNorm:
         """What must be observed."""
         return Needs(layers=self.layers or -1)
 
-    def fit(self, known: Known, *, seed: int) -> Threshold:
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
         """Fit the threshold."""
         return fit_threshold(small_gradient, known.fitting, known.validation)
 
@@ -161,7 +161,7 @@ class RMIA:
         """What must be observed."""
         return Needs(references=self.references)
 
-    def fit(self, known: Known, *, seed: int) -> Threshold:
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
         """Take the known non-members as the population, and fit the threshold."""
         outside = torch.from_numpy(np.flatnonzero(~known.fitting.member))
         others = known.fitting.records.rows(outside)

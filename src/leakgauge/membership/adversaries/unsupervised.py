@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from leakgauge.core.rng import derive, torch_stream
 from leakgauge.core.threads import one_thread
-from leakgauge.membership.adversaries.adversary import Floats, Known, Needs
+from leakgauge.membership.adversaries.adversary import Floats, MembershipKnowledge, Needs
 from leakgauge.membership.adversaries.inputs import Components, Inputs, Reader, Scale
 from leakgauge.membership.adversaries.network import AttackNetwork
 from leakgauge.membership.adversaries.supervised import BATCH, Training
@@ -63,7 +63,7 @@ class Spectral:
         """What must be observed."""
         return Needs(layers=self.layers or -1)
 
-    def fit(self, known: Known, *, seed: int) -> "Clusters":
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> "Clusters":
         """Train encoder and decoder on the known records, whose membership is not looked at."""
         records = known.fitting.records
         reader = Reader(self.inputs, records)
@@ -123,7 +123,7 @@ class NormClusters:
         """What must be observed."""
         return Needs(layers=self.layers or -1)
 
-    def fit(self, known: Known, *, seed: int) -> "NormClusters":
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> "NormClusters":
         """Learn nothing: the targets alone are parted."""
         return self
 

@@ -8,7 +8,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.membership.catalog import DEFAULT
 from leakgauge.membership.report.tests import leading
-from leakgauge.membership.report.verdict import Verdict
+from leakgauge.membership.report.verdict import MembershipVerdict
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.report.grouping import UNDEFENDED, Test
 from leakgauge.report.levels import LEAKS
@@ -23,7 +23,7 @@ from leakgauge.runs.spec import NONE, declared, make_spec
 
 
 @dataclass(frozen=True)
-class DefenseRow:
+class MembershipDefenseRow:
     """The headlines under one defense.
 
     Attributes:
@@ -42,7 +42,9 @@ class DefenseRow:
         return self.aurocs.get(ADAPTIVE) or next(iter(self.aurocs.values()))
 
 
-def defense_rows(tests: Sequence[Test], measurements: Sequence[Measurement]) -> list[DefenseRow]:
+def defense_rows(
+    tests: Sequence[Test], measurements: Sequence[Measurement]
+) -> list[MembershipDefenseRow]:
     """Return one row for each defense; empty where no defense was played."""
     found: dict[str, dict[str, Measurement]] = {}
     for test in leading(tests):
@@ -52,10 +54,10 @@ def defense_rows(tests: Sequence[Test], measurements: Sequence[Measurement]) -> 
     if set(found) <= {UNDEFENDED}:
         return []
     utility = {one.defense: one for one in utilities(measurements)}
-    return [DefenseRow(name, aurocs, utility.get(name)) for name, aurocs in found.items()]
+    return [MembershipDefenseRow(name, aurocs, utility.get(name)) for name, aurocs in found.items()]
 
 
-def effect(rows: Sequence[DefenseRow]) -> DefenseEffect | None:
+def effect(rows: Sequence[MembershipDefenseRow]) -> DefenseEffect | None:
     """Return what the best defense changes and costs; None where none can be compared."""
     bare = next((row for row in rows if row.defense == UNDEFENDED), None)
     defended = [row for row in rows if row.defense != UNDEFENDED]
@@ -76,7 +78,7 @@ def effect(rows: Sequence[DefenseRow]) -> DefenseEffect | None:
     )
 
 
-def _cost(bare: DefenseRow, best: DefenseRow) -> str:
+def _cost(bare: MembershipDefenseRow, best: MembershipDefenseRow) -> str:
     if bare.utility is None or best.utility is None:
         return ""
     words = words_of(bare.utility)
@@ -91,7 +93,9 @@ OWN = ("size", "at_risk", "checkpoint", "members", "non_members")
 """Settings that ``leakgauge audit`` takes by ``--set`` alone."""
 
 
-def next_command(settings: Mapping[str, Any], judged: Sequence[Verdict], question: Question) -> str:
+def next_command(
+    settings: Mapping[str, Any], judged: Sequence[MembershipVerdict], question: Question
+) -> str:
     """Return the command with a defense where an undefended model leaks; empty otherwise.
 
     Args:

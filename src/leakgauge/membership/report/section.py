@@ -20,7 +20,13 @@ from leakgauge.membership.report.tests import (
     setting_of,
     trained,
 )
-from leakgauge.membership.report.verdict import Verdict, about_white_box, situation, verdict, when
+from leakgauge.membership.report.verdict import (
+    MembershipVerdict,
+    about_white_box,
+    situation,
+    verdict,
+    when,
+)
 from leakgauge.membership.run.at_risk import AtRisk
 from leakgauge.report.facts import other_facts
 from leakgauge.report.gauge import gauge
@@ -64,7 +70,7 @@ class HeadlineView:
     """What the template shows of a headline."""
 
     name: str
-    verdict: Verdict
+    verdict: MembershipVerdict
     gauge: dict[str, str]
     charts: Sequence[Chart]
     classes: Sequence[tuple[str, Measurement]]
@@ -221,18 +227,18 @@ def _about(adversary: str) -> tuple[str, str]:
     return knows, sees
 
 
-def _urgency(one: Verdict) -> tuple[int, float]:
+def _urgency(one: MembershipVerdict) -> tuple[int, float]:
     return LEVELS[one.level], one.auroc.value
 
 
-def _rows(answer: Answer, judged: Sequence[Verdict]) -> list[Row]:
+def _rows(answer: Answer, judged: Sequence[MembershipVerdict]) -> list[Row]:
     if not judged:
         text = " ".join(answer.missing) or "No attack was played to its end."
         return [Row("membership", "Not measured", "unknown", text)]
     return [replace(_row(judged[0]), test="")]
 
 
-def _row(one: Verdict) -> Row:
+def _row(one: MembershipVerdict) -> Row:
     return Row(
         ask=one.test.game,
         verdict=one.headline,

@@ -91,7 +91,7 @@ LITTLE = 0.02
 
 
 @dataclass(frozen=True)
-class Verdict:
+class MembershipVerdict:
     """One headline's answer.
 
     Attributes:
@@ -120,7 +120,7 @@ class Verdict:
         return strength_of(self.auroc, self.chance)
 
 
-def verdict(test: Test) -> Verdict:
+def verdict(test: Test) -> MembershipVerdict:
     """Return the verdict on a test."""
     one = test.whole(AUROC)
     assert one is not None
@@ -128,7 +128,7 @@ def verdict(test: Test) -> Verdict:
     told = {"none": _none_seen, "inconclusive": _inconclusive, "below": _below}
     text = told.get(level, _leak)(test, one.estimate, one.chance)
     title = f"Membership inference, {setting_of(test)}"
-    return Verdict(
+    return MembershipVerdict(
         test, title, level, HEADLINES[level], text, one.estimate, one.chance, one.held_out
     )
 

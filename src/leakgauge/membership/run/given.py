@@ -20,7 +20,7 @@ from leakgauge.data import Source, fingerprint
 from leakgauge.data.arrays import from_arrays
 from leakgauge.data.npz import read_npz
 from leakgauge.data.split_members import split_known
-from leakgauge.membership.run.roles import Whose, cut
+from leakgauge.membership.run.roles import RecordRoles, cut
 from leakgauge.models.weights import load_weights
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ class Given:
     Attributes:
         snapshots: the model with the weights of each checkpoint, in eval mode.
         data: members first, then others.
-        whose: the records are; nobody trains a shadow model.
+        roles: the roles of the records; nobody trains a shadow model.
         fingerprint: of checkpoints and records.
     """
 
     snapshots: tuple[Task, ...]
     data: Dataset
-    whose: Whose
+    roles: RecordRoles
     fingerprint: str
 
 
@@ -65,9 +65,9 @@ def given_model(spec: MembershipSpec, source: Source) -> Given:
     split = split_known(rows[: len(members)], rows[len(members) :], rng=rng)
     weights = [fingerprint(one.model.state_dict()) for one in snapshots]
     content = " ".join([*weights, fingerprint(data), str(len(members))])
-    whose = Whose([rows[: len(members)]], rows[len(members) :], [cut(split, spec)])
+    roles = RecordRoles([rows[: len(members)]], rows[len(members) :], [cut(split, spec)])
     found = hashlib.sha256(content.encode()).hexdigest()
-    return Given(snapshots, data.to(spec.device), whose, found)
+    return Given(snapshots, data.to(spec.device), roles, found)
 
 
 def _loaded(task: Task, path: str, device: str) -> Task:

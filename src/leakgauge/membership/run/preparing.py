@@ -13,7 +13,7 @@ from leakgauge.data import Source, fingerprint
 from leakgauge.data.roles import resolve_roles
 from leakgauge.membership.checking import attacks_of, defenses_of
 from leakgauge.membership.run.given import given_model
-from leakgauge.membership.run.roles import Whose, whose_records
+from leakgauge.membership.run.roles import RecordRoles, assign_roles
 from leakgauge.results.measurements import Run
 from leakgauge.runs.records import Records, records_of, refuse_of_a_table
 from leakgauge.runs.spec import plain
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class MembershipPrepared:
     """Records that are ready to train on and to attack.
 
     Attributes:
         task: the model and its loss; initial, unless it exists already.
         data: all records, encoded; the encoding learnt from the members alone.
-        whose: the records are.
+        roles: the roles of the records.
         run: settings and facts for the report.
         dataset: the data's name.
         label: the label's name.
@@ -38,14 +38,14 @@ class Prepared:
 
     task: Task
     data: Dataset
-    whose: Whose
+    roles: RecordRoles
     run: Run
     dataset: str
     label: str
     snapshots: Sequence[Task] = ()
 
 
-def prepare(spec: MembershipSpec, source: Source) -> Prepared:
+def prepare(spec: MembershipSpec, source: Source) -> MembershipPrepared:
     """Split the records, encode them and make the network.
 
     Args:
@@ -58,24 +58,24 @@ def prepare(spec: MembershipSpec, source: Source) -> Prepared:
     if spec.checkpoint:
         return _prepare_given(spec, source)
     records = _records(spec, source)
-    whose = whose_records(spec, len(records.y), records.users)
-    task, data = records.encode(whose.members, ())
+    roles = assign_roles(spec, len(records.y), records.users)
+    task, data = records.encode(roles.members, ())
     task = Task(copy.deepcopy(task.model).eval(), task.loss)
     for defense in defenses_of(spec):
         defense.check(task)
-    run = _describe(spec, source, records, whose, task)
+    run = _describe(spec, source, records, roles, task)
     data = data.to(spec.device)
-    return Prepared(task, data, whose, run, source.name, records.label)
+    return MembershipPrepared(task, data, roles, run, source.name, records.label)
 
 
-def _prepare_given(spec: MembershipSpec, source: Source) -> Prepared:
+def _prepare_given(spec: MembershipSpec, source: Source) -> MembershipPrepared:
     given, records = given_model(spec, source), _records(spec, source)
-    run = _describe(spec, source, records, given.whose, given.snapshots[-1])
+    run = _describe(spec, source, records, given.roles, given.snapshots[-1])
     facts = {**run.data, "records": len(given.data), "fingerprint": given.fingerprint}
-    return Prepared(
+    return MembershipPrepared(
         given.snapshots[-1],
         given.data,
-        given.whose,
+        given.roles,
         replace(run, data=facts),
         source.name,
         records.label,
@@ -122,7 +122,7 @@ def check_split(spec: MembershipSpec, source: Source) -> None:
         given_model(spec, source)
     else:
         records = _records(spec, source)
-        whose_records(spec, len(records.y), records.users)
+        assign_roles(spec, len(records.y), records.users)
 
 
 def _records(spec: MembershipSpec, source: Source) -> Records:
@@ -130,7 +130,7 @@ def _records(spec: MembershipSpec, source: Source) -> Records:
 
 
 def _describe(
-    spec: MembershipSpec, source: Source, records: Records, whose: Whose, task: Task
+    spec: MembershipSpec, source: Source, records: Records, roles: RecordRoles, task: Task
 ) -> Run:
     kept = {name: value for name, value in plain(spec).items() if value not in (None, [], {})}
     return Run(
@@ -145,7 +145,7 @@ def _describe(
             "name": source.name,
             "fingerprint": source.fingerprint,
             **records.facts(""),
-            **{name: len(rows) for name, rows in asdict(whose.splits[0]).items()},
+            **{name: len(rows) for name, rows in asdict(roles.splits[0]).items()},
             "model": repr(task.model),
             "parameters": fingerprint(task.model.state_dict()),
         },

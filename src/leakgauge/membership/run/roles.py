@@ -24,7 +24,7 @@ ATTACKER = 0
 
 
 @dataclass(frozen=True, eq=False)
-class Whose:
+class RecordRoles:
     """Whose the records are.
 
     Attributes:
@@ -44,7 +44,7 @@ class Whose:
         return torch.cat(list(self.training))
 
 
-def whose_records(spec: MembershipSpec, count: int, users: Tensor | None) -> Whose:
+def assign_roles(spec: MembershipSpec, count: int, users: Tensor | None) -> RecordRoles:
     """Return whose ``count`` records are.
 
     Args:
@@ -62,25 +62,25 @@ def whose_records(spec: MembershipSpec, count: int, users: Tensor | None) -> Who
         found = _fine_tuned(spec, count, users, rng)
     else:
         split = split_members(count, users=users, members=spec.size, rng=rng)
-        found = Whose([split.members], split.non_members, [split])
+        found = RecordRoles([split.members], split.non_members, [split])
     return replace(found, splits=[cut(one, spec) for one in found.splits])
 
 
 def _federated(
     spec: MembershipSpec, count: int, users: Tensor | None, rng: np.random.Generator
-) -> Whose:
+) -> RecordRoles:
     """A global attacker attacks each participant; a local one asks for anybody else's records."""
     held, others = split_participants(
         count, spec.participants, rng=rng, users=users, size=spec.size
     )
     attacked = held if spec.attacker == GLOBAL else [torch.cat(held[ATTACKER + 1 :])]
     splits = [split_known(rows, others, rng=rng, users=users) for rows in attacked]
-    return Whose(held, others, splits)
+    return RecordRoles(held, others, splits)
 
 
 def _fine_tuned(
     spec: MembershipSpec, count: int, users: Tensor | None, rng: np.random.Generator
-) -> Whose:
+) -> RecordRoles:
     """D is trained on first, and D-delta later (Nasr et al., section IV-C)."""
     split = split_members(count, users=users, members=spec.size, rng=rng)
     first, second = split_share(split.members, 1 - spec.fine_tune, users=users, rng=rng)
@@ -90,7 +90,7 @@ def _fine_tuned(
         SECOND: (second, outside),
         PARTS: (first, second),
     }.get(spec.apart, (split.members, outside))
-    return Whose([first, second], outside, [split_known(*apart, rng=rng, users=users)])
+    return RecordRoles([first, second], outside, [split_known(*apart, rng=rng, users=users)])
 
 
 def cut(split: MemberSplit, spec: MembershipSpec) -> MemberSplit:

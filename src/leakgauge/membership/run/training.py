@@ -20,7 +20,7 @@ from leakgauge.training.optimizers import Optimizing
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
+class MembershipRecipe:
     """How a model is trained.
 
     Attributes:
@@ -33,12 +33,12 @@ class Recipe:
     spec: MembershipSpec
     defense: Defense = field(default_factory=none)
 
-    def epochs(self, data: Dataset, whose: str, *, start: Params | None = None) -> Iterator[Params]:
+    def epochs(self, data: Dataset, role: str, *, start: Params | None = None) -> Iterator[Params]:
         """Yield the parameters after each epoch on ``data``.
 
         Args:
             data: the records to train on.
-            whose: name of the stream of randomness.
+            role: name of the stream of randomness.
             start: parameters before; those of the task where None.
 
         Raises:
@@ -58,9 +58,9 @@ class Recipe:
                     data,
                     lr=rate,
                     batch_size=spec.batch_size,
-                    rng=stream(spec.seed, QUESTION, whose, number),
+                    rng=stream(spec.seed, QUESTION, role, number),
                     defense=None if self.defense.name == none().name else self.defense,
-                    noise_seed=derive(spec.seed, self.defense.name, whose, number),
+                    noise_seed=derive(spec.seed, self.defense.name, role, number),
                     optimizer=optimizer,
                 )
             require(
@@ -74,9 +74,9 @@ class Recipe:
         make = parse_optimizer(self.spec.optimizer, lr=rate)
         return None if make is None else Optimizing(make)
 
-    def last(self, data: Dataset, whose: str) -> Params:
+    def last(self, data: Dataset, role: str) -> Params:
         """Return the parameters after the last epoch."""
-        *_, final = self.epochs(data, whose)
+        *_, final = self.epochs(data, role)
         return final
 
 

@@ -12,16 +12,22 @@ from torch import Tensor
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import derive, stream
 from leakgauge.data.split_members import split_known
-from leakgauge.federation.run.preparing import Prepared
+from leakgauge.federation.run.preparing import FederationPrepared
 from leakgauge.federation.spec import ATTACKS, MEMBERSHIP, NAME
 from leakgauge.integrations.kept_reading import KeptUpdate
-from leakgauge.membership.adversaries.adversary import Attack, Floats, Known, Needs, log_posterior
+from leakgauge.membership.adversaries.adversary import (
+    Floats,
+    MembershipAttack,
+    MembershipKnowledge,
+    Needs,
+    log_posterior,
+)
 from leakgauge.membership.adversaries.thresholds import Threshold, fit_threshold
 from leakgauge.membership.catalog import parse_attack
 from leakgauge.membership.observation import Observed
-from leakgauge.membership.run.answering import play
-from leakgauge.membership.run.training import Recipe
-from leakgauge.membership.run.world import given_world, with_params
+from leakgauge.membership.run.answering import run_attack
+from leakgauge.membership.run.target_model import given_target, with_params
+from leakgauge.membership.run.training import MembershipRecipe
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.roc import auroc
@@ -38,7 +44,7 @@ class LossAfter:
     name: str = "loss-after"
     needs: Needs = NOTHING
 
-    def fit(self, known: Known, *, seed: int) -> Threshold:
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
         """Fit the threshold that is best on known records."""
         return fit_threshold(after, known.fitting, known.validation)
 
@@ -53,7 +59,7 @@ class LossDrop:
     name: str = "loss-drop"
     needs: Needs = NOTHING
 
-    def fit(self, known: Known, *, seed: int) -> Threshold:
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
         """Fit the threshold that is best on known records."""
         return fit_threshold(drop, known.fitting, known.validation)
 
@@ -70,7 +76,7 @@ def drop(records: Observed) -> Floats:
     return values
 
 
-OWN: Mapping[str, Any] = {one.name: one for one in (LossAfter(), LossDrop())}
+LOSS_ATTACKS: Mapping[str, Any] = {one.name: one for one in (LossAfter(), LossDrop())}
 """By name; they are played beside those of the question of membership."""
 
 
@@ -79,7 +85,7 @@ MEMBERS = 400
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class MembershipResult:
     """What the chosen attack says of the targets of one update.
 
     Attributes:
@@ -103,7 +109,7 @@ class Told:
         return score(judged, majority=0.5, rng=stream(seed, NAME, MEMBERSHIP, "bootstrap"))
 
 
-def judge_members(prepared: Prepared, one: KeptUpdate) -> Told:
+def infer_members(prepared: FederationPrepared, one: KeptUpdate) -> MembershipResult:
     """Return what attacks tell from the model before and after a client's training.
 
     An attacker knows some of the client's records and some of nobody's; it is judged on others.
@@ -121,31 +127,33 @@ def judge_members(prepared: Prepared, one: KeptUpdate) -> Told:
     before = {**update.before, **update.held}
     after = {**before, **update.after(), **update.buffers}
     snapshots = [with_params(prepared.task, tensors) for tensors in (before, after)]
-    recipe = Recipe(prepared.task, MembershipSpec(seed=spec.seed))
-    world = given_world(snapshots, prepared.data, split, recipe)
+    recipe = MembershipRecipe(prepared.task, MembershipSpec(seed=spec.seed))
+    target = given_target(snapshots, prepared.data, split, recipe)
     names = spec.adversary or ATTACKS
-    attacks: list[Attack] = [OWN[one] if one in OWN else parse_attack(one) for one in names]
-    world = world.viewed([attack.needs for attack in attacks])
-    found: dict[str, Told] = {}
+    attacks: list[MembershipAttack] = [
+        LOSS_ATTACKS[one] if one in LOSS_ATTACKS else parse_attack(one) for one in names
+    ]
+    target = target.viewed([attack.needs for attack in attacks])
+    found: dict[str, MembershipResult] = {}
     favour: dict[str, float] = {}
     refused = []
     for attack in attacks:
         try:
-            said = play(attack, world, prepared_in=world, seed=seed)
+            scores = run_attack(attack, target, fitted_at=target, seed=seed)
         except InputError as error:
             refused.append(f"{attack.name}: {error}")
             continue
-        found[attack.name] = Told(world.targets.member, said.targets, attack.name)
-        favour[attack.name] = float(auroc(world.validation.member, said.validation))
+        found[attack.name] = MembershipResult(target.targets.member, scores.targets, attack.name)
+        favour[attack.name] = float(auroc(target.validation.member, scores.validation))
     if not found:
         raise InputError("; ".join(refused))
     return found[max(found, key=lambda name: favour[name])]
 
 
-def from_arrays(kept: tuple[Mapping[str, Any], Mapping[str, Any]]) -> Told:
+def from_arrays(kept: tuple[Mapping[str, Any], Mapping[str, Any]]) -> MembershipResult:
     """Return what ``to_arrays`` gave."""
     arrays, about = kept
-    return Told(arrays["member"].astype(bool), arrays["log_odds"], about["adversary"])
+    return MembershipResult(arrays["member"].astype(bool), arrays["log_odds"], about["adversary"])
 
 
 def _some(rows: Tensor, rng: np.random.Generator) -> Tensor:

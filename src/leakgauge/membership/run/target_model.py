@@ -16,10 +16,15 @@ from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.data.split_members import MemberSplit
 from leakgauge.gradients import params_of
 from leakgauge.gradients.walk import walk
-from leakgauge.membership.adversaries.adversary import Known, Labelled, Needs, Shadow
+from leakgauge.membership.adversaries.adversary import (
+    Labelled,
+    MembershipKnowledge,
+    Needs,
+    ShadowRecords,
+)
 from leakgauge.membership.observation import Observed, last, observe
-from leakgauge.membership.run.roles import Whose
-from leakgauge.membership.run.training import Norms, Recipe, measured_epochs
+from leakgauge.membership.run.roles import RecordRoles
+from leakgauge.membership.run.training import MembershipRecipe, Norms, measured_epochs
 from leakgauge.membership.spec import QUESTION
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
@@ -35,7 +40,7 @@ SHADOW_FITTING = 0.8
 
 
 @dataclass(frozen=True, eq=False)
-class Sides:
+class MemberRows:
     """Rows of members and of non-members."""
 
     members: Tensor
@@ -53,7 +58,7 @@ class Sides:
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class TargetModel:
     """Snapshots of one model, and the records around it.
 
     Attributes:
@@ -72,11 +77,11 @@ class World:
 
     snapshots: Sequence[Task]
     data: Dataset
-    fitting: Sides
-    validation: Sides
-    targets: Sides
+    fitting: MemberRows
+    validation: MemberRows
+    targets: MemberRows
     shadow: Tensor
-    recipe: Recipe
+    recipe: MembershipRecipe
     references: Sequence[Task] = ()
     norms: Norms = field(default_factory=dict)
     views: Mapping[str, Observed] = field(default_factory=dict)
@@ -86,9 +91,9 @@ class World:
         """Parameters of the last snapshot."""
         return params_of(self.snapshots[-1].model)
 
-    def known(self, needs: Needs) -> Known:
+    def known(self, needs: Needs) -> MembershipKnowledge:
         """Return what an attack is told, of which it must be shown what it needs."""
-        return Known(
+        return MembershipKnowledge(
             Labelled(self.side("fitting", needs), self.fitting.member),
             Labelled(self.side("validation", needs), self.validation.member),
             partial(shadow_of, self, needs),
@@ -97,14 +102,14 @@ class World:
     def side(self, name: str, needs: Needs) -> Observed:
         """Return what is seen of the records of a side: fitting, validation or targets."""
         if name not in self.views:
-            sides: Sides = getattr(self, name)
+            sides: MemberRows = getattr(self, name)
             return self.seen(sides.rows, needs)
         return self.views[name].narrowed(
             layers=needs.layers, hidden=needs.hidden, references=needs.references
         )
 
-    def viewed(self, needs: Sequence[Needs]) -> "World":
-        """Return the world with views of all sides that hold what any attack needs."""
+    def viewed(self, needs: Sequence[Needs]) -> "TargetModel":
+        """Return the model with views of all sides that hold what any attack needs."""
         together = Needs(
             layers=_most([one.layers for one in needs]),
             hidden=_most([one.hidden for one in needs]),
@@ -119,19 +124,19 @@ class World:
         return _observe(self.snapshots, self.data.rows(rows), needs, references)
 
 
-def trained_world(
+def trained_target(
     data: Dataset,
-    whose: Whose,
-    recipe: Recipe,
+    roles: RecordRoles,
+    recipe: MembershipRecipe,
     references: int,
     folder: WorkFolder,
     progress: Progress,
-) -> World:
+) -> TargetModel:
     """Train a model on the members, and reference models on the attacker's records.
 
     Args:
         data: all records.
-        whose: they are; the model is trained on one part after the other.
+        roles: the roles of the records; the model is trained on one part after the other.
         recipe: how models are trained.
         references: number of reference models.
         folder: keeps trained models.
@@ -140,43 +145,43 @@ def trained_world(
     Raises:
         InputError: training diverges.
     """
-    split = whose.splits[0]
-    shadow = split.shadow[: 2 * len(whose.members)]  # models of its own are as large as the target
-    world = _untrained(data, replace(split, shadow=shadow), recipe)
-    trained, norms = _attacked_models(world, whose.training, folder, progress)
+    split = roles.splits[0]
+    shadow = split.shadow[: 2 * len(roles.members)]  # models of its own are as large as the target
+    model = _untrained(data, replace(split, shadow=shadow), recipe)
+    trained, norms = _attacked_models(model, roles.training, folder, progress)
     others = [
-        _kept_model(world, reference_rows(world, number), f"reference {number}", folder)
+        _kept_model(model, reference_rows(model, number), f"reference {number}", folder)
         for number in range(references)
     ]
     seen = trained[-recipe.spec.snapshots :]
     snapshots = [with_params(recipe.task, params) for params in seen]
-    return replace(world, snapshots=snapshots, references=others, norms=norms)
+    return replace(model, snapshots=snapshots, references=others, norms=norms)
 
 
-def given_world(
-    snapshots: Sequence[Task], data: Dataset, split: MemberSplit, recipe: Recipe
-) -> World:
-    """Return the world of a model that exists already."""
+def given_target(
+    snapshots: Sequence[Task], data: Dataset, split: MemberSplit, recipe: MembershipRecipe
+) -> TargetModel:
+    """Return the model of a model that exists already."""
     return replace(_untrained(data, split, recipe), snapshots=snapshots)
 
 
-def _untrained(data: Dataset, split: MemberSplit, recipe: Recipe) -> World:
-    return World(
+def _untrained(data: Dataset, split: MemberSplit, recipe: MembershipRecipe) -> TargetModel:
+    return TargetModel(
         snapshots=(recipe.task,),
         data=data,
-        fitting=Sides(split.known_members, split.known_non_members),
-        validation=Sides(split.validation_members, split.validation_non_members),
-        targets=Sides(split.target_members, split.target_non_members),
+        fitting=MemberRows(split.known_members, split.known_non_members),
+        validation=MemberRows(split.validation_members, split.validation_non_members),
+        targets=MemberRows(split.target_members, split.target_non_members),
         shadow=split.shadow,
         recipe=recipe,
     )
 
 
 def _attacked_models(
-    world: World, training: Sequence[Tensor], folder: WorkFolder, progress: Progress
+    model: TargetModel, training: Sequence[Tensor], folder: WorkFolder, progress: Progress
 ) -> tuple[Sequence[Params], Norms]:
     """Return the parameters after each part of the training, and gradient norms on the way."""
-    recipe, name = world.recipe, world.recipe.defense.name
+    recipe, name = model.recipe, model.recipe.defense.name
     params: Params = params_of(recipe.task.model)
     found: dict[str, NDArray[np.float64]] = {}
     like = {f"{part}/{leaf}": params[leaf] for part in range(len(training)) for leaf in params}
@@ -184,7 +189,7 @@ def _attacked_models(
     if kept is None or norms is None:
         kept = {}
         for number, rows in enumerate(training):
-            params = _trained_on(world, params, rows, number, len(training), found, progress)
+            params = _trained_on(model, params, rows, number, len(training), found, progress)
             kept |= {f"{number}/{leaf}": value for leaf, value in params.items()}
         folder.keep_arrays(f"{name}/norms", found, {})
         folder.keep_tensors(f"{name}/model", kept)
@@ -194,7 +199,7 @@ def _attacked_models(
 
 
 def _trained_on(
-    world: World,
+    model: TargetModel,
     params: Params,
     rows: Tensor,
     part: int,
@@ -203,26 +208,26 @@ def _trained_on(
     progress: Progress,
 ) -> Params:
     """Return the parameters after a part of the training; measured norms go to ``norms``."""
-    recipe = world.recipe
+    recipe = model.recipe
     epochs = recipe.spec.rounds
-    whose = "target" if part == 0 else f"target {part}"
-    data = world.data.rows(rows)
-    trained = recipe.epochs(data, whose, start=params)
+    role = "target" if part == 0 else f"target {part}"
+    data = model.data.rows(rows)
+    trained = recipe.epochs(data, role, start=params)
     best = -1.0
     for number, after in enumerate(trained, part * epochs + 1):
-        found = _right(world, after) if recipe.spec.best_epoch else 0.0
+        found = _right(model, after) if recipe.spec.best_epoch else 0.0
         if found > best or not recipe.spec.best_epoch:
             best, params = found, after
         if number in measured_epochs(parts * epochs):
-            norms[str(number)] = _norms_at(world, after)
+            norms[str(number)] = _norms_at(model, after)
         progress.step(f"{QUESTION}: training, {recipe.defense.name}", number, parts * epochs)
     return params
 
 
-def _right(world: World, params: Params) -> float:
-    """Return the share of validation non-members whose class the model names."""
-    data = world.data.rows(world.validation.others)
-    said = predict(world.recipe.task, params, data)
+def _right(model: TargetModel, params: Params) -> float:
+    """Return the share of validation non-members role class the model names."""
+    data = model.data.rows(model.validation.others)
+    said = predict(model.recipe.task, params, data)
     require(
         said is not None and data.y.ndim == 1 and not data.y.is_floating_point(),
         "best_epoch needs labels that are classes; leave it out",
@@ -231,44 +236,44 @@ def _right(world: World, params: Params) -> float:
     return float((said == data.y).double().mean())
 
 
-def _norms_at(world: World, params: Params) -> NDArray[np.float64]:
-    snapshot = with_params(world.recipe.task, params)
-    seen = replace(world, snapshots=(snapshot,)).seen(world.targets.rows, Needs(layers=1))
+def _norms_at(model: TargetModel, params: Params) -> NDArray[np.float64]:
+    snapshot = with_params(model.recipe.task, params)
+    seen = replace(model, snapshots=(snapshot,)).seen(model.targets.rows, Needs(layers=1))
     norms: NDArray[np.float64] = seen.log_norm[:, 0].exp().cpu().numpy()
     return norms
 
 
-def _kept_model(world: World, rows: Tensor, whose: str, folder: WorkFolder) -> Task:
-    task, name = world.recipe.task, f"{world.recipe.defense.name}/{whose}"
+def _kept_model(model: TargetModel, rows: Tensor, role: str, folder: WorkFolder) -> Task:
+    task, name = model.recipe.task, f"{model.recipe.defense.name}/{role}"
     params: Params | None = folder.tensors(name, like=params_of(task.model))
     if params is None:
-        params = world.recipe.last(world.data.rows(rows), whose)
+        params = model.recipe.last(model.data.rows(rows), role)
         folder.keep_tensors(name, params)
     return with_params(task, params)
 
 
-def shadow_of(world: World, needs: Needs) -> Shadow:
+def shadow_of(model: TargetModel, needs: Needs) -> ShadowRecords:
     """Train a shadow model on half of the attacker's records, and return what is seen at it."""
     require(
-        len(world.shadow) >= FEWEST,
-        f"there are {len(world.shadow)} records to train a shadow model on; a CHECKPOINT, a "
+        len(model.shadow) >= FEWEST,
+        f"there are {len(model.shadow)} records to train a shadow model on; a CHECKPOINT, a "
         "federation and fine-tuning come with none",
     )
-    order = _shuffled(world, "shadow")
+    order = _shuffled(model, "shadow")
     half = len(order) // 2
-    model = _trained(world, order[:half], "shadow model")
+    shadow = _trained(model, order[:half], "shadow model")
     cut = round(SHADOW_FITTING * half)
     parts = []
     for part in (slice(0, cut), slice(cut, half)):
-        sides = Sides(order[:half][part], order[half : 2 * half][part])
-        seen = _observe([model] * len(world.snapshots), world.data.rows(sides.rows), needs, [])
+        sides = MemberRows(order[:half][part], order[half : 2 * half][part])
+        seen = _observe([shadow] * len(model.snapshots), model.data.rows(sides.rows), needs, [])
         parts.append(Labelled(seen, sides.member))
-    return Shadow(*parts)
+    return ShadowRecords(*parts)
 
 
-def reference_rows(world: World, number: int) -> Tensor:
+def reference_rows(model: TargetModel, number: int) -> Tensor:
     """Return the records that a reference model is trained on, half of the attacker's."""
-    order = _shuffled(world, "reference", number)
+    order = _shuffled(model, "reference", number)
     return order[: len(order) // 2]
 
 
@@ -297,11 +302,11 @@ def _most(counts: Sequence[int]) -> int:
     return -1 if -1 in counts else max(counts)
 
 
-def _trained(world: World, rows: Tensor, whose: str) -> Task:
-    params = world.recipe.last(world.data.rows(rows), whose)
-    return with_params(world.recipe.task, params)
+def _trained(model: TargetModel, rows: Tensor, role: str) -> Task:
+    params = model.recipe.last(model.data.rows(rows), role)
+    return with_params(model.recipe.task, params)
 
 
-def _shuffled(world: World, *names: str | int) -> Tensor:
-    order = stream(world.recipe.spec.seed, *names).permutation(len(world.shadow))
-    return world.shadow[torch.from_numpy(order).to(world.shadow.device)]
+def _shuffled(model: TargetModel, *names: str | int) -> Tensor:
+    order = stream(model.recipe.spec.seed, *names).permutation(len(model.shadow))
+    return model.shadow[torch.from_numpy(order).to(model.shadow.device)]

@@ -33,7 +33,7 @@ from leakgauge.training.utility import utility_of
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class AttackScores:
     """What one attack said.
 
     Attributes:
@@ -49,21 +49,21 @@ class Judged:
     details: str
 
 
-def encoded(judged: Sequence[Judged]) -> Kept:
+def encoded(scores: Sequence[AttackScores]) -> Kept:
     """Return what an attack said of each participant as arrays and plain values."""
     arrays: dict[str, Floats] = {}
     about: dict[str, dict[str, Any]] = {}
-    for number, one in enumerate(judged):
+    for number, one in enumerate(scores):
         arrays |= {f"targets {number}": one.targets, f"validation {number}": one.validation}
         about[str(number)] = {"seconds": one.seconds, "details": one.details}
     return arrays, about
 
 
-def decoded(kept: Kept) -> list[Judged]:
+def decoded(kept: Kept) -> list[AttackScores]:
     """Return what ``encoded`` made plain."""
     arrays, about = kept
     return [
-        Judged(
+        AttackScores(
             arrays[f"targets {number}"],
             arrays[f"validation {number}"],
             one["seconds"],
@@ -74,7 +74,7 @@ def decoded(kept: Kept) -> list[Judged]:
 
 
 @dataclass(frozen=True)
-class Cell:
+class MembershipContext:
     """What all measurements of one attack have in common."""
 
     dataset: str
@@ -117,7 +117,7 @@ FEWEST_OF_CLASS = 20
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The records that are judged.
+    """The records that are scores.
 
     Attributes:
         member: whether each is a member ``[n]``.
@@ -142,32 +142,34 @@ def blocks_of(count: int, users: Ints | None, *, rng: np.random.Generator) -> In
     return blocks
 
 
-def judge(cell: Cell, judged: Judged, targets: Targets) -> Iterator[Measurement]:
+def score_attack(
+    context: MembershipContext, scores: AttackScores, targets: Targets
+) -> Iterator[Measurement]:
     """Yield the figures of an attack.
 
     Args:
-        cell: what they are of.
-        judged: what the attack said.
+        context: what they are of.
+        scores: what the attack said.
         targets: the truth.
     """
-    rng = stream(cell.seed, QUESTION, "bootstrap")  # the same resamples for every attack
-    trials = Trials(targets.member.astype(np.int64), log_posterior(judged.targets), targets.block)
+    rng = stream(context.seed, QUESTION, "bootstrap")  # the same resamples for every attack
+    trials = Trials(targets.member.astype(np.int64), log_posterior(scores.targets), targets.block)
     guess = chance(trials.truth, 0.5)
     figures = score(trials, majority=0.5, rng=rng)
-    figures[TPR_AT_01_FPR] = tpr(targets, judged.targets, 0.001, rng=rng)
+    figures[TPR_AT_01_FPR] = tpr(targets, scores.targets, 0.001, rng=rng)
     guess[TPR_AT_01_FPR] = _guessed(trials.truth, 0.001)
     for metric, estimate in figures.items():
-        one = cell.measurement(metric, estimate, guess[metric])
-        one = replace(one, details={"adversary": judged.details}, seconds=judged.seconds)
+        one = context.measurement(metric, estimate, guess[metric])
+        one = replace(one, details={"adversary": scores.details}, seconds=scores.seconds)
         if metric == AUROC:
             one = replace(
                 one,
                 curve=roc(trials),
-                held_out=float(auroc(targets.validation, judged.validation)),
-                histogram=histogram(judged.targets, targets.member),
+                held_out=float(auroc(targets.validation, scores.validation)),
+                histogram=histogram(scores.targets, targets.member),
             )
         yield one
-    yield from _by_class(cell, judged, targets, rng)
+    yield from _by_class(context, scores, targets, rng)
 
 
 def headline(measurements: Mapping[str, list[Measurement]]) -> list[Measurement]:
@@ -207,7 +209,7 @@ def histogram(log_odds: Floats, member: NDArray[np.bool_]) -> Histogram:
 
 
 def _by_class(
-    cell: Cell, judged: Judged, targets: Targets, rng: np.random.Generator
+    context: MembershipContext, scores: AttackScores, targets: Targets, rng: np.random.Generator
 ) -> Iterator[Measurement]:
     """Yield the AUROC of each class with enough targets (the paper's Figures 2 and 6)."""
     for code, name in enumerate(targets.classes):
@@ -218,11 +220,11 @@ def _by_class(
             continue
         trials = Trials(
             targets.member[of_class].astype(np.int64),
-            log_posterior(judged.targets[of_class]),
+            log_posterior(scores.targets[of_class]),
             targets.block[of_class],
         )
         estimate = each_value(trials, rng=rng)[1]
-        yield cell.measurement(f"{AUROC}: {name}", replace(estimate, n=sum(kinds)), 0.5)
+        yield context.measurement(f"{AUROC}: {name}", replace(estimate, n=sum(kinds)), 0.5)
 
 
 def _guessed(truth: Ints, rate: float) -> float:
@@ -232,21 +234,23 @@ def _guessed(truth: Ints, rate: float) -> float:
 
 
 def model_measurements(
-    cell: Cell, task: Task, members: Dataset, others: Dataset
+    context: MembershipContext, task: Task, members: Dataset, others: Dataset
 ) -> Iterator[Measurement]:
     """Yield what the model is good for on records that it was not trained on, and on members."""
-    rng = stream(cell.seed, QUESTION, "utility")
+    rng = stream(context.seed, QUESTION, "utility")
     for data, renamed in ((others, {}), (members, {ACCURACY: TRAIN_ACCURACY})):
         found = utility_of(task, params_of(task.model), data, rng=rng)
         if found is None or (renamed and found.metric not in renamed):
             continue
         metric = renamed.get(found.metric, found.metric)
-        yield cell.measurement(metric, found.estimate, found.chance)
+        yield context.measurement(metric, found.estimate, found.chance)
 
 
-def norm_measurements(cell: Cell, norms: Norms, member: NDArray[np.bool_]) -> Iterator[Measurement]:
+def norm_measurements(
+    context: MembershipContext, norms: Norms, member: NDArray[np.bool_]
+) -> Iterator[Measurement]:
     """Yield the mean gradient norm of members and of others by epoch (the paper's Figure 3)."""
     for epoch, values in norms.items():
         for metric, kind in ((MEMBERS_NORM, member), (OTHERS_NORM, ~member)):
             estimate = mean_estimate(values[kind], bounds=(0.0, np.inf))
-            yield replace(cell.measurement(metric, estimate, 0.0), round=int(epoch))
+            yield replace(context.measurement(metric, estimate, 0.0), round=int(epoch))

@@ -19,7 +19,7 @@ from leakgauge.core.rng import derive, stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Dataset, Task
 from leakgauge.defenses import none
-from leakgauge.federation.run.preparing import FOLDS, Prepared
+from leakgauge.federation.run.preparing import FOLDS, FederationPrepared
 from leakgauge.federation.spec import NAME, PROPERTY
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.integrations.training_settings import LocalTraining
@@ -59,7 +59,7 @@ SMALLEST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Named:
+class PropertyResult:
     """What the attacker says of one client's update.
 
     Attributes:
@@ -84,7 +84,7 @@ class Named:
         return score(judged, majority=1 / self.judged.shape[1], rng=rng)
 
 
-def name_property(prepared: Prepared, one: KeptUpdate) -> Named:
+def infer_property(prepared: FederationPrepared, one: KeptUpdate) -> PropertyResult:
     """Return the property that an attacker reads from a client's update.
 
     It simulates clients from where the real one started, each with records of one value, trained as
@@ -116,16 +116,16 @@ def name_property(prepared: Prepared, one: KeptUpdate) -> Named:
             found.append(_log_posterior(_fitted(others, parts), features))
     own = _log_posterior(_fitted(teaching, parts), _read(real, kept)[None])[0]
     truth = np.concatenate([truth for _, truth in judged])
-    return Named(log_posterior=own, truth=truth, judged=np.concatenate(found))
+    return PropertyResult(log_posterior=own, truth=truth, judged=np.concatenate(found))
 
 
-def from_arrays(kept: tuple[Mapping[str, Any], Mapping[str, Any]]) -> Named:
+def from_arrays(kept: tuple[Mapping[str, Any], Mapping[str, Any]]) -> PropertyResult:
     """Return what ``to_arrays`` gave."""
     arrays, _ = kept
-    return Named(arrays["log_posterior"], arrays["truth"], arrays["judged"])
+    return PropertyResult(arrays["log_posterior"], arrays["truth"], arrays["judged"])
 
 
-def _protocol(prepared: Prepared, one: KeptUpdate, size: int) -> Protocol:
+def _protocol(prepared: FederationPrepared, one: KeptUpdate, size: int) -> Protocol:
     known: LocalTraining = prepared.known(one)
     assert known.lr is not None
     momentum = known.momentum or 0.0
@@ -249,10 +249,10 @@ def _read(sent: Update, kept: Tensor) -> NDArray[np.float32]:
     return found
 
 
-def over_rounds(each: Sequence[Named]) -> Floats:
+def over_rounds(each: Sequence[PropertyResult]) -> Floats:
     """Return the log posterior of a client over its rounds ``[m]``, by Bayes with a uniform prior.
 
-    >>> one = Named(np.log([0.8, 0.2]), np.zeros(0), np.zeros((0, 2)))
+    >>> one = PropertyResult(np.log([0.8, 0.2]), np.zeros(0), np.zeros((0, 2)))
     >>> np.exp(over_rounds([one, one])).round(3).tolist()
     [0.941, 0.059]
     """
