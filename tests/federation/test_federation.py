@@ -94,7 +94,7 @@ def test_nothing_is_scored_or_kept_without_the_clients_records(tmp_path: Path) -
     ended = federation(tmp_path, name, "--iterations", 3, "--out", "run", function="public")
     assert ended.returncode == 0, ended.stderr
     assert "Not scored" in ended.stdout
-    assert "membership is not asked: the task's records do not say whose they are" in ended.stderr
+    assert "membership is not asked: the owners of the task's records are unknown" in ended.stderr
     assert "property is not asked: the task's Dataset has no secret" in ended.stderr
 
 
@@ -171,7 +171,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         (["--only-round", 9], "round 9 was not kept; there are 1, 2"),
         (["--only-client", "5"], "no client '5' was kept"),
         (["--method", "exact"], "--method exact is for single gradients"),
-        (["--adversary", "rmia"], "--adversary rmia trains models of its own"),
+        (["--adversary", "rmia"], "--adversary rmia trains its own models"),
         (["--momentum", 1.5], "--momentum is 1.5"),
         (["--secret", "scaner"], "no secret 'scaner' in the task's Dataset; did you mean"),
         (["--simulate", "--images", 3, "--ask", "reconstruction"], "leave out --simulate"),

@@ -1,4 +1,4 @@
-"""``leakgauge guarantee`` as a user meets it: from a table to what is promised and measured."""
+"""``leakgauge guarantee`` as a user runs it on a table."""
 
 import json
 import math
@@ -371,7 +371,7 @@ def test_images_are_refused(go: Go, tmp_path: Path) -> None:
 
 
 def test_a_known_secret_is_a_feature(go: Go) -> None:
-    """A named dataset has secrets and columns to drop of its own; the attribute is none of them."""
+    """A named dataset has its own secrets and columns to drop; the attribute is none of them."""
     words = ("--label", "any_visit", "--attribute", "female", "--group", "zper", "--json")
     code, out, err = go(*words, "--canary", "random", on="randhie")
     assert code == 0, err

@@ -139,7 +139,7 @@ def test_epsilon_of_mu_ends() -> None:
 
 
 def in_sample(null: np.ndarray, alternative: np.ndarray, delta: float) -> float:
-    """The paper's estimate: at the best threshold for the trials that it is judged on."""
+    """The paper's estimate: at the best threshold for the trials that it is scored on."""
     errors = errors_at(null, alternative, threshold_in_sample(null, alternative, delta))
     return epsilon_clopper_pearson(errors, delta).value
 

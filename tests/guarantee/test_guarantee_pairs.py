@@ -128,7 +128,7 @@ def test_values_that_no_record_has() -> None:
     for values in (("f", "f"), ("f", "m", "f"), ("f",)):
         with pytest.raises(InputError, match="two or more different values"):
             attribute_of(DATA, "sex", values=values)
-    with pytest.raises(InputError, match="1000 records are wanted"):
+    with pytest.raises(InputError, match="1000 records are requested"):
         choose_pairs(DATA, "sex", 1000, rng=stream(0))
 
 
@@ -136,7 +136,7 @@ def test_values_that_no_record_has() -> None:
 
 
 def literal_distance(pair: NeighbourPair, distance: str, clip: float) -> float:
-    """Of several new values: the root of the mean of squares, or the mean of cosines."""
+    """With several new values: the root of the mean of squares, or the mean of cosines."""
     x, y = pair.versions()
     of = task()
     own, *new = (literal.gradient(of, params_of(of.model), x[h], y[h]) for h in range(len(x)))

@@ -75,7 +75,7 @@ def test_new_values_are_uniform_and_never_the_own_one(role: str) -> None:
 
 
 def test_a_mechanism_gets_the_own_value_and_each_new_one_equally_often() -> None:
-    """200 releases choose the threshold and 200 are judged, half of each under H1."""
+    """200 releases choose the threshold and 200 are scored, half of each under H1."""
     mechanism = Recorder(DPSGDMechanism(0.5, 1.0))
     audit_pair(a_task(), None, a_pair(), mechanism, claimed=mechanism.claim, trials=200)
     known = literal_gradients(1e9)
@@ -164,7 +164,7 @@ def test_no_noise_at_all_is_no_reason_for_nan() -> None:
 
 
 def test_a_table_s_attribute_of_several_values(tmp_path: Path) -> None:
-    """From the settings to the words: the own value, and the others."""
+    """The whole run: the own value, and the others."""
     rng, n = stream(0, "users"), 80
     frame = pd.DataFrame(
         {

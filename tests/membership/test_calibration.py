@@ -19,7 +19,7 @@ QUICK |= {name: f"{name}:epochs=8" for name in ("label-loss", "label", "probabil
 QUICK["hidden-outputs"] = "hidden-outputs:epochs=8"
 
 OUTPUTS_ALONE = ("probabilities", "hidden-outputs", "confidence")
-"""Attacks that know no label: of labels by chance they learn less."""
+"""Attacks without labels, which learn less from random labels."""
 
 
 def auroc(attack: str, of: TargetModel, *, seed: int) -> float:

@@ -153,7 +153,7 @@ def test_an_active_attacker_isolates_and_raises_what_it_knows_and_judges(
 def test_participants_may_pass_over_their_records_several_times(
     source: Source, tmp_path: Path
 ) -> None:
-    """Members of whom a model saw more are told apart better."""
+    """Members that a model saw more often are recognised better."""
     once, often = (
         auroc(source, tmp_path / str(epochs), **FEDERATED, local_epochs=epochs) for epochs in (1, 8)
     )
@@ -175,7 +175,7 @@ def test_what_was_observed_is_kept(source: Source, tmp_path: Path, monkeypatch) 
         ({"local_epochs": 2}, "add --set membership.participants=4"),
         ({"participants": 3, "attacker": "local", "strategy": "both"}, "a local attacker cannot"),
         ({"participants": 3, "observed": (500,)}, "observed names round 500 of 100"),
-        ({"participants": 3, "adversary": ("shadow",)}, "attack 'shadow' trains models of its own"),
+        ({"participants": 3, "adversary": ("shadow",)}, "attack 'shadow' trains its own models"),
         ({"apart": "first"}, "add --set membership.fine_tune=0.4"),
         ({"fine_tune": 0.4, "participants": 2}, "fine_tune is about a central training"),
         ({"fine_tune": 1.5}, "expected a share below 1"),

@@ -136,7 +136,7 @@ def test_a_defense_lowers_leakage_and_costs_utility(defended: AuditRun) -> None:
 
 def test_the_records_at_risk_are_members_by_their_row(plain: AuditRun, source: Source) -> None:
     spec = MembershipSpec(task="mine:build", rounds=15, batch_size=16, lr=0.003)
-    split = prepare(spec, source).whose.splits[0]
+    split = prepare(spec, source).roles.splits[0]
     found = read_at_risk(folder(plain))["none"]
     assert len(found) == 10
     assert {one.row for one in found} <= set(split.target_members.tolist())
@@ -157,7 +157,7 @@ def test_users_are_members_or_others_as_a_whole() -> None:
     users = torch.arange(800) // 4
     data = noise(800, seed=0)
     source = task_source(network(seed=0), Dataset(data.x, data.y, users=users))
-    split = prepare(MembershipSpec(task="mine:build"), source).whose.splits[0]
+    split = prepare(MembershipSpec(task="mine:build"), source).roles.splits[0]
     assert not set(users[split.members].tolist()) & set(users[split.target_non_members].tolist())
 
 

@@ -20,16 +20,16 @@ NAME = "federation"
 """The question's name."""
 
 KEPT = "kept-"
-"""How the words begin that ask about kept updates."""
+"""Prefix of the question words about kept updates."""
 
 RECONSTRUCTION, MEMBERSHIP, PROPERTY = ASKS = tuple(
     f"{KEPT}{one}" for one in ("reconstruction", "membership", "property")
 )
-"""What is asked of each kept update."""
+"""The questions about each kept update."""
 
 
 def plain_word(ask: str) -> str:
-    """Return a word as the command of its own takes it.
+    """Return a question word as typed in ``leakgauge federation``.
 
     >>> plain_word("kept-property")
     'property'
@@ -39,23 +39,23 @@ def plain_word(ask: str) -> str:
 
 TITLES = {
     RECONSTRUCTION: "Can records be rebuilt?",
-    MEMBERSHIP: "Is it told whose records were used?",
-    PROPERTY: "Is a property of a client's records told?",
+    MEMBERSHIP: "Does the update reveal whose records were used?",
+    PROPERTY: "Does the update reveal a property of a client's records?",
 }
 
 CLIENT = "client"
-"""The secret of the task's Dataset that says whose each record is: 0 nobody's, 1 the first kept
-client's, and so on."""
+"""The secret of the task's Dataset that names each record's owner: 0 for no client, 1 for the first
+kept client, and so on."""
 
 IMAGES = 16
-"""Records that a search looks for in an update, at most, unless a user says otherwise."""
+"""Default limit on the number of records that a search looks for in an update."""
 
 SHADOW = 120
-"""Clients that a property's attacker simulates to learn from."""
+"""Default number of simulated clients that an attacker on a property learns from."""
 
 LOSSES = ("loss-after", "loss-drop")
 ATTACKS = (*LOSSES, "gradient-norm")
-"""Attacks on membership that are played where none is named; validation records choose."""
+"""Default attacks on membership; validation records choose among them."""
 
 
 LABELS = tuple(one for one in LABELINGS if one != KNOWN)
@@ -64,7 +64,7 @@ SEARCHES = tuple(one for one in METHODS if one != EXACT)
 
 @dataclass(frozen=True, kw_only=True)
 class FederationSpec(Spec):
-    """What to ask about kept updates, and what clients do where nothing that was kept says it."""
+    """Questions about kept updates, and clients' training settings that the kept files lack."""
 
     alone: ClassVar[bool] = True
     aliases: ClassVar[Mapping[str, str]] = {}
@@ -72,7 +72,7 @@ class FederationSpec(Spec):
     ask: Annotated[
         tuple[str, ...],
         Setting(
-            f"{', '.join(ASKS)}; by default all that the task's records allow",
+            f"{', '.join(ASKS)}; default: all that the task's records allow",
             choices=ASKS,
             cells=True,
             panel=ASKING,
@@ -82,10 +82,10 @@ class FederationSpec(Spec):
         ""
     )
     only_round: Annotated[
-        tuple[Whole, ...], Setting("round to look at; all where none is named", panel=ASKING)
+        tuple[Whole, ...], Setting("round to attack; default: all", panel=ASKING)
     ] = ()
     only_client: Annotated[
-        tuple[str, ...], Setting("client to look at; all where none is named", panel=ASKING)
+        tuple[str, ...], Setting("client to attack; default: all", panel=ASKING)
     ] = ()
     secret: Annotated[
         str | None,
@@ -115,7 +115,7 @@ class FederationSpec(Spec):
     images: Annotated[
         Whole | None,
         Setting(
-            f"records to look for in an update; by default those of the client, at most {IMAGES}",
+            f"records to look for in an update; default: those of the client, at most {IMAGES}",
             least=1,
             panel=ATTACK,
         ),
@@ -158,7 +158,7 @@ class FederationSpec(Spec):
 
         Raises:
             InputError: a value is outside its bounds, a name is unknown, or settings contradict
-                one another.
+                each other.
         """
         super().check()
         require(
@@ -182,14 +182,14 @@ class FederationSpec(Spec):
             knows = ABOUT.get(one.partition(":")[0], ("",))[0]
             require(
                 knows != NEEDS_SHADOW,
-                f"--adversary {one} trains models of its own; choose another for kept updates",
+                f"--adversary {one} trains its own models; choose another for kept updates",
             )
 
     def resolve(self, source: "Source") -> Self:
-        """Return the settings with what the records and the kept updates fill in.
+        """Return the settings with values from the records and the kept updates.
 
         Raises:
-            InputError: an update does not fit, or what is asked needs records that are not there.
+            InputError: an update does not fit, or a question needs missing records.
         """
         from leakgauge.federation.run.preparing import resolved
 

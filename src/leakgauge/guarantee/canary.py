@@ -30,9 +30,9 @@ class Canary:
 
     Attributes:
         pair: the record.
-        distance: ||clip(g_H0) - clip(g_H1)||; of several new values the root of the mean square.
+        distance: ||clip(g_H0) - clip(g_H1)||; the root mean square over several new values.
         distance_over_clip: the distance as a share of the clip, from 0 to 2.
-        settings: of the search.
+        settings: settings of the search.
     """
 
     pair: NeighbourPair
@@ -52,18 +52,17 @@ def craft(
     rng: np.random.Generator,
     checkpoint: Checkpoint | None = None,
 ) -> Canary:
-    """Return the record whose versions differ most, of those that the search tries.
+    """Search for the record with the largest distance between its versions.
 
     Args:
         task: the model and its loss.
         params: all trainable parameters by name; None takes the model's own.
-        data: the private records: they give the starts, and the values that occur.
-        attribute: differs between the versions, as from ``attribute_of``.
-        settings: of the search; None takes ``Craft()``.
-        clip: of the mechanism that is audited.
+        data: private records, which provide the starts and the values to try.
+        attribute: attribute that differs between the versions, from ``attribute_of``.
+        settings: settings of the search; None means ``Craft()``.
+        clip: clip of the audited mechanism.
         rng: draws the starts and the order of columns.
-        checkpoint: keeps the state of the search on the way; a killed one goes on from there,
-            with an equal record.
+        checkpoint: keeps intermediate states; a killed search resumes and finds the same record.
 
     Raises:
         InputError: there are fewer records than restarts, or the model's gradients cannot be
@@ -87,7 +86,7 @@ def craft(
         part = checkpoint.part("ascent", after=digest_of({"x": x, "y": y}))
         x = ascend(between, x, y, data, settings, part)
     with torch.no_grad():
-        # A start that ran off to infinity has no distance.
+        # A start that diverged to infinity has no distance.
         distances = between.measure(x, y, "clipped").nan_to_num(nan=0.0)
     best = int(distances.argmax())
     pair = NeighbourPair(x[best].clone(), y[best], attribute, origin=f"crafted-{settings.domain}")
@@ -104,7 +103,7 @@ def _search_each(
     rng: np.random.Generator,
     checkpoint: Checkpoint,
 ) -> Tensor:
-    """Each start ``[n, F]`` after ``search_columns``, one after the other."""
+    """Return each start ``[n, F]`` after ``search_columns``."""
     after = digest_of({"x": x, "y": y})
     kept = checkpoint.part("starts", after=after)
     state = {"done": 0, "x": x, **random_state(rng), **(kept.read() or {})}

@@ -22,7 +22,7 @@ def noise_alone(grads: Grads, generator: torch.Generator) -> Grads:
 
 
 def no_noise(grads: Grads, generator: torch.Generator) -> Grads:
-    """Return the gradient itself: whoever knows both versions tells them apart."""
+    """Return the gradient itself, which reveals the version of the record."""
     return {name: leaf.mean(dim=0) for name, leaf in grads.items()}
 
 

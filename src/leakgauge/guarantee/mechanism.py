@@ -99,7 +99,7 @@ class DPSGDMechanism:
         return {name: leaf[0] for name, leaf in self.several(grads, [generator]).items()}
 
     def several(self, grads: Grads, generators: Sequence[torch.Generator]) -> Grads:
-        """Return one release for each generator, leaves ``[n, *p]``; what they share is made once.
+        """Return one release for each generator, leaves ``[n, *p]``; shared work is done once.
 
         >>> grads = {"w": torch.ones(2, 3)}
         >>> streams = [torch.Generator().manual_seed(seed) for seed in (0, 1)]
@@ -125,13 +125,13 @@ MakeOptimizer = Callable[[Sequence[nn.Parameter], int, torch.Generator], Any]
 
 @dataclass(frozen=True, eq=False)
 class OptimizerStep:
-    """One real step of a user's private optimizer, such as that of Opacus.
+    """One step of a user's private optimizer, such as that of Opacus.
 
     The parameters start at zero, and their change gives the released gradient. The optimizer must
     end in plain SGD (``p -= lr * g``), without momentum or weight decay.
 
     Attributes:
-        make: builds the optimizer for parameters whose ``grad_sample [B, *p]`` is set.
+        make: function that builds the optimizer for parameters with ``grad_sample [B, *p]``.
         lr: its learning rate.
 
     Raises:
@@ -226,7 +226,7 @@ def build_mechanism(name: str, claimed: DPSGDMechanism) -> Mechanism:
 
 
 def _user_mechanism(name: str) -> Mechanism:
-    """The user's function; an error in it becomes one line that names it."""
+    """Return the user's function; its errors become one line that names it."""
     function = function_of(name, "--mechanism")
 
     def release(grads: Grads, generator: torch.Generator) -> Grads:

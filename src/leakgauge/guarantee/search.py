@@ -23,12 +23,12 @@ Distance = Literal["clipped", "cosine"]
 
 @dataclass(frozen=True, eq=False)
 class VersionDistance:
-    """Distances between the gradients of a record's versions, differentiable in the record.
+    """Distances between gradients of a record's versions, differentiable in the record.
 
     Attributes:
         flat: ``(x [n, F], y [n]) -> gradients [n, D]``.
-        attribute: what differs between the versions.
-        clip: of the mechanism that is audited.
+        attribute: attribute that differs between the versions.
+        clip: clip of the audited mechanism.
     """
 
     flat: Callable[[Tensor, Tensor], Tensor]
@@ -43,8 +43,8 @@ class VersionDistance:
         coordinates: both have the same maxima. ``"cosine"`` is one minus the cosine, which the
         paper tried too and found worse; clipping does not change it.
 
-        The new value is random where there are several: ``"clipped"`` is then the root of the mean
-        square over the new values, and ``"cosine"`` the mean.
+        With several new values, ``"clipped"`` is the root mean square over them, and ``"cosine"``
+        the mean.
 
         References:
             Li et al., CCS 2024, section 7.
@@ -70,10 +70,10 @@ def version_distance(
     Args:
         task: the model and its loss.
         params: all trainable parameters by name.
-        attribute: what differs between the versions.
+        attribute: attribute that differs between the versions.
         x: features of a few records.
         y: their labels.
-        clip: of the mechanism that is audited.
+        clip: clip of the audited mechanism.
 
     Raises:
         InputError: the model's gradients cannot be vectorised.
@@ -90,10 +90,10 @@ def version_distance(
 
 
 def require_distance(value: str) -> None:
-    """Refuse a word that is not the name of a distance.
+    """Raise an error unless ``value`` names a distance.
 
     Raises:
-        InputError: it is none.
+        InputError: it does not.
     """
     require_choice(value, "distance", get_args(Distance))
 
@@ -113,13 +113,13 @@ class Craft:
         domain: where the record may lie: each position within the range of the data (``"box"``);
             anywhere (``"free"``); or a record whose every original column has a value that occurs
             in the data (``"valid"``).
-        distance: to make large: ``"clipped"``, the distance after clipping (the paper's), or
+        distance: distance to maximise: ``"clipped"``, the distance after clipping (the paper's), or
             ``"cosine"``, which the paper found worse.
-        restarts: records of the data to start from, for each label.
-        steps: of gradient ascent (Adam); ``"valid"`` takes none.
+        restarts: number of records to start from, for each label.
+        steps: steps of gradient ascent (Adam); ``"valid"`` takes none.
         lr: learning rate of Adam, in units of the encoded features.
-        sweeps: over all columns, in the search among values that occur in the data; 0 skips the
-            search in ``"free"`` and ``"box"``, where it gives the ascent its starts.
+        sweeps: sweeps over all columns in the search among values of the data; 0 skips the search
+            in ``"free"`` and ``"box"``, where it gives the ascent its starts.
         choices: largest number of values of a column to try, evenly spaced among those that
             occur.
 
@@ -196,7 +196,7 @@ def search_columns(
         blocks: values to try.
         settings: distance and number of sweeps.
         rng: draws the order of the columns.
-        checkpoint: keeps the state on the way; a killed search goes on from there.
+        checkpoint: keeps intermediate states; a killed search resumes from them.
     """
     kept = Checkpoint(None) if checkpoint is None else checkpoint
     state = {"sweep": 0, "left": [], "x": x, "best": -1.0, "before": -np.inf, **random_state(rng)}
@@ -215,12 +215,12 @@ def search_columns(
 
 
 def random_state(rng: np.random.Generator) -> dict[str, Any]:
-    """Return what a generator draws from, for a checkpoint."""
+    """Return the state of a generator, for a checkpoint."""
     return {"rng": rng.bit_generator.state}
 
 
 def _stays(state: Mapping[str, Any]) -> bool:
-    """Whether the last sweep gained nothing."""
+    """Return whether the last sweep gained nothing."""
     return bool(state["best"] <= state["before"])
 
 
@@ -243,15 +243,15 @@ def ascend(
     settings: Craft,
     checkpoint: Checkpoint | None = None,
 ) -> Tensor:
-    """Return the best points ``[n, F]`` on gradient ascents from each start by itself.
+    """Return the best point of a gradient ascent from each start ``[n, F]``.
 
     Args:
-        between: distance between the versions; ``"clipped"`` decides which point is best.
+        between: distance between the versions; ``"clipped"`` selects the best point.
         x: the starts ``[n, F]``.
         y: their labels ``[n]``.
         data: encoded records, whose range limits the box.
         settings: domain, distance, steps and learning rate.
-        checkpoint: keeps the state on the way; a killed ascent goes on from there.
+        checkpoint: keeps intermediate states; a killed ascent resumes from them.
     """
     kept = Checkpoint(None) if checkpoint is None else checkpoint
     low, high = _range(data, settings.domain)
@@ -271,7 +271,7 @@ def ascend(
             better = clipped > reached
             best[better], reached[better] = current[better], clipped[better]
         optimizer.zero_grad()
-        # Of a sum each start gets its own gradient.
+        # The gradient of the sum gives each start its own gradient.
         torch.autograd.backward(between.measure(current, y, settings.distance).sum())
         optimizer.step()
         with torch.no_grad():

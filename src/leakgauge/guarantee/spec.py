@@ -32,7 +32,7 @@ CANARIES = (RANDOM, CRAFTED, *(f"{CRAFTED}-{domain}" for domain in get_args(Doma
 STATISTICS = ("likelihood-ratio", "norm")
 MECHANISMS = ("dpsgd", "opacus")
 CLIP, NOISE = 2.0, 0.1
-"""DP-SGD as audited where nothing names another (the defaults of the ``dpsgd`` defense)."""
+"""Default DP-SGD of an audit (that of the ``dpsgd`` defense)."""
 
 _DPSGD = {"dpsgd": {"clip": float, "noise": float}}
 
@@ -53,7 +53,7 @@ class GuaranteeSpec(Spec):
     ] = (QUESTION,)
     attribute: Annotated[
         str | None,
-        Setting("column whose values an attacker tells apart", once=True, each=True, panel=ASKING),
+        Setting("column whose value an attacker infers", once=True, each=True, panel=ASKING),
     ] = None
     clip: Annotated[
         Real | None,
@@ -67,7 +67,7 @@ class GuaranteeSpec(Spec):
             "sigma of DP-SGD: standard deviation of the noise on each coordinate", panel=DEFENSE
         ),
     ] = None
-    trials: Annotated[Whole, Setting("releases to judge", least=2, panel=ATTACK)] = 5000
+    trials: Annotated[Whole, Setting("releases to score", least=2, panel=ATTACK)] = 5000
     canary: Annotated[
         str,
         Setting(
@@ -97,7 +97,7 @@ class GuaranteeSpec(Spec):
             panel=DEFENSE,
         ),
     ] = MECHANISMS[0]
-    delta: Annotated[Real, Setting("delta of every epsilon", above=0, panel=DEFENSE)] = 1e-5
+    delta: Annotated[Real, Setting("delta of all epsilons", above=0, panel=DEFENSE)] = 1e-5
     hidden: Annotated[
         tuple[Whole, ...],
         Setting("width of a hidden layer of the network", least=1, panel=TRAINING),
@@ -117,7 +117,7 @@ class GuaranteeSpec(Spec):
     private: Annotated[
         Whole | None,
         Setting(
-            "records that are trained on, at most; all where it is not named",
+            "largest number of records to train on; default: all",
             least=1,
             panel=DATA,
         ),
@@ -125,7 +125,7 @@ class GuaranteeSpec(Spec):
     defense: Annotated[
         tuple[str, ...],
         Setting(
-            "defenses of the audit; a dpsgd among them names clip and noise",
+            "defenses of the audit; a dpsgd among them sets clip and noise",
             option=False,
             panel=DEFENSE,
         ),
@@ -135,7 +135,7 @@ class GuaranteeSpec(Spec):
         """Refuse what is wrong for any data.
 
         Raises:
-            InputError: a value is outside its bounds, settings contradict one another, the trials
+            InputError: a value is outside its bounds, settings contradict each other, the trials
                 are too few, or the mechanism cannot be loaded.
         """
         from leakgauge.guarantee.mechanism import build_mechanism
@@ -158,7 +158,7 @@ class GuaranteeSpec(Spec):
         largest_showable(self.trials, self.delta)
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
-        """Return why no figure exists for this knowledge and round; empty where one does."""
+        """Return why no figure exists for this knowledge and round; empty if one exists."""
         if (knowledge, when) == (ADAPTIVE, ACCUMULATED):
             return ""
         return (
@@ -169,11 +169,10 @@ class GuaranteeSpec(Spec):
     def resolve(self, source: "Source") -> Self:
         """Return the settings with roles, attribute, canary, clip and noise filled in.
 
-        ``defense`` stays only where neither a setting nor a defense names clip and noise.
+        ``defense`` is kept only if neither a setting nor a defense sets clip and noise.
 
         Raises:
-            InputError: the data are images or a user's task, have no such attribute, or it is no
-                feature.
+            InputError: the data are not a table, or the attribute is not one of its features.
         """
         _require_table(source)
         roles = _roles(self, source)
@@ -204,7 +203,7 @@ class GuaranteeSpec(Spec):
         """Return the table of the data, with the attribute among its features.
 
         Raises:
-            InputError: the attribute is no feature, or the table cannot be used.
+            InputError: the attribute is not a feature, or the table cannot be used.
         """
         from leakgauge.guarantee.run.table import attribute_table
 
@@ -251,7 +250,7 @@ def _require_table(source: "Source") -> None:
     require(source.pixels is None, f"{source.name!r} holds images, no attributes; bring a table")
     require(
         source.task is None,
-        f"{source.name!r} is a task of your own, whose records have no named columns; bring a "
+        f"{source.name!r} is your own task, and its records have no named columns; bring a "
         "table instead of --task",
     )
 
@@ -259,13 +258,13 @@ def _require_table(source: "Source") -> None:
 def _require_attribute(attribute: str | None, source: "Source") -> None:
     require(
         attribute is not None,
-        f"no attribute of {source.name!r} is named; name the column whose values to tell apart "
+        f"no attribute of {source.name!r} is named; name the column to infer "
         "with --attribute, or with --secret in an audit",
     )
 
 
 def _roles(spec: GuaranteeSpec, source: "Source") -> "Roles":
-    """The roles of the columns; the secrets are those that are known for the dataset."""
+    """Return the roles of the columns; the secrets are those of a known dataset."""
     from leakgauge.data.roles import resolve_roles
 
     return resolve_roles(

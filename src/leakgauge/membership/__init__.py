@@ -1,7 +1,7 @@
-"""Whose records were used? White-box membership inference (Nasr et al., IEEE S&P 2019).
+"""White-box membership inference (Nasr et al., IEEE S&P 2019).
 
-An attacker who holds a model's parameters computes, for any record, the outputs, the loss and the
-gradient of the loss, and judges from them whether the model was trained on the record.
+An attacker with a model's parameters computes the outputs, the loss and the gradient of the loss
+for any record, and infers from them whether the model was trained on the record.
 """
 
 from leakgauge.core.lazy import attach

@@ -1,4 +1,4 @@
-"""The attacks on membership by the names that users type. Importing it loads no torch."""
+"""The membership attacks by the names that users type; imports no torch."""
 
 import copy
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _PACKAGE = "leakgauge.membership.adversaries"
 
 MEMBERS, SHADOW, NOTHING = "some members", "records of the same kind", "nothing"
-"""What an attacker knows before it judges."""
+"""Knowledge of an attacker."""
 
 _KNOWN = {
     "gradients": ("learned:Gradients", MEMBERS, "gradients of the loss"),
@@ -24,23 +24,23 @@ _KNOWN = {
     "loss": ("thresholds:Loss", MEMBERS, "loss"),
     "confidence": ("thresholds:Confidence", MEMBERS, "outputs"),
     "gradient-norm": ("thresholds:GradientNorm", MEMBERS, "norm of the gradient"),
-    "rmia": ("thresholds:RMIA", SHADOW, "loss, also at models of its own"),
+    "rmia": ("thresholds:RMIA", SHADOW, "loss, also at its own models"),
     "shadow": ("learned:ShadowModel", SHADOW, "outputs, label, loss"),
     "spectral": ("unsupervised:Spectral", NOTHING, "outputs, label, loss, gradients"),
     "kmeans": ("unsupervised:NormClusters", NOTHING, "norm of the gradient"),
 }
 
 ADVERSARIES = {name: f"{_PACKAGE}.{where}" for name, (where, _, _) in _KNOWN.items()}
-"""Where each attack is; it is imported when it is used."""
+"""Address of each attack, imported at first use."""
 
 ABOUT = {name: about for name, (_, *about) in _KNOWN.items()}
-"""What the attacker of each attack knows, and what it sees of a record."""
+"""Knowledge of each attack's attacker, and what it observes of a record."""
 
 DEFAULT = tuple(name for name in ADVERSARIES if name != "hidden-outputs")
-"""Attacks that are played where none is named: the paper's, and what they must be compared with."""
+"""Default attacks: the paper's, and those to compare them with."""
 
 SEPARATE = "gradients:joint=0"
-"""The attack on each snapshot alone, whose log odds are summed; played beside the joint one."""
+"""The attack on each snapshot alone, with summed log odds; run in addition to the joint one."""
 
 HELP = (
     f"{', '.join(ADVERSARIES)} (default: all but hidden-outputs), with settings as "
@@ -51,11 +51,11 @@ HELP = (
 REGISTRY = Registry("adversary", ADVERSARIES, "leakgauge.membership_adversaries")
 
 NOTATION = REGISTRY.notation()
-"""What users may write for an attack."""
+"""Notation of an attack for users."""
 
 
 def parse_attack(text: str) -> "MembershipAttack":
-    """Return the attack that ``NAME[:key=value,...]`` or ``MODULE:NAME[:key=value,...]`` names.
+    """Return the attack of ``NAME[:key=value,...]`` or ``MODULE:NAME[:key=value,...]``.
 
     Args:
         text: as ``gradients:layers=2`` or ``my_module:MyAttack``.
@@ -64,7 +64,7 @@ def parse_attack(text: str) -> "MembershipAttack":
         The attack. Its ``name`` is ``text``, so that measurements of two settings stay apart.
 
     Raises:
-        InputError: the name, a key or a value is not known, or what it names is no attack.
+        InputError: a name, key or value is unknown, or the named object is not an attack.
 
     >>> parse_attack("gradients:layers=2").needs.layers
     2

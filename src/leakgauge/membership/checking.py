@@ -1,4 +1,4 @@
-"""Refuses settings that do not belong together."""
+"""Checks of settings, and the attacks and defenses that they name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_federation(spec: MembershipSpec) -> None:
-    """Refuse what only a federation has, and what none can do."""
+    """Raise an error for federation settings that are missing a federation or contradict it."""
     if spec.participants == 1:
         alone = (spec.attacker, spec.strategy, spec.observed) == (GLOBAL, PASSIVE, ())
         require(
@@ -44,7 +44,7 @@ def check_federation(spec: MembershipSpec) -> None:
 
 
 def check_fine_tuning(spec: MembershipSpec) -> None:
-    """Refuse what only a fine-tuned model has, and two kinds of training at once."""
+    """Raise an error for settings of fine-tuning without it, or with another training."""
     require(
         spec.fine_tune < 1 and spec.snapshots < 3,
         f"fine_tune is {spec.fine_tune:g} and snapshots {spec.snapshots}; expected a share "
@@ -63,17 +63,17 @@ def check_fine_tuning(spec: MembershipSpec) -> None:
 
 
 def check_shadows(spec: MembershipSpec) -> None:
-    """Refuse attacks that train models of their own where there are no records for them."""
+    """Raise an error for attacks that need shadow records if none are available."""
     shadow = next((one for one in spec.adversaries if _needs_shadow(one)), None)
     require(
         shadow is None or not spec.is_special,
-        f"attack {shadow!r} trains models of its own on other records, once and centrally; "
+        f"attack {shadow!r} trains its own models on other records, once and centrally; "
         "name another --adversary for a CHECKPOINT, a federation or fine-tuning",
     )
 
 
 def check_checkpoint(spec: MembershipSpec) -> None:
-    """Refuse what does not belong to a model that exists already."""
+    """Raise an error for settings that do not fit a given model."""
     given = (spec.checkpoint, spec.members, spec.non_members)
     if not any(given):
         return
@@ -108,7 +108,7 @@ def defenses_of(spec: MembershipSpec) -> list[Defense]:
     """Return the defenses, each once.
 
     Raises:
-        InputError: none is named, one is unknown, or it is about the secret of a batch.
+        InputError: none is named, one is unknown, or one needs the secret of a batch.
     """
     require(len(spec.defense) > 0, "--defense is empty; name one, or none for no defense")
     defenses = {}

@@ -1,4 +1,4 @@
-"""The controls of membership: a model that learned no record, and one that knows all by heart."""
+"""The controls of membership: a model that learned nothing, and one that memorised all records."""
 
 from dataclasses import replace
 
@@ -9,19 +9,19 @@ from leakgauge.runs.assessment import Controls, Variant
 from leakgauge.runs.spec import LOSSES, NONE
 
 FEW = 150
-"""Members that a network can learn by heart."""
+"""Number of members that a network can memorise."""
 
 EPOCHS, RATE, BATCH, WIDTH = 150, 0.003, 16, 256
-"""A training that learns them."""
+"""A training that memorises them."""
 
 STILL = 1e-12
-"""A learning rate that moves no parameter: single precision rounds the step away."""
+"""A learning rate that changes no parameter: single precision rounds the step to 0."""
 
 GIVEN = "the model exists already and is not trained here, so neither control can be made"
 
 
 def controls(spec: MembershipSpec, source: Source) -> Controls:
-    """Return both controls; without defenses, which would hide what is planted."""
+    """Return both controls, without defenses, which would hide the planted leak."""
     if spec.checkpoint:
         return Controls(GIVEN, GIVEN)
     plain = replace(spec, defense=(NONE,), drops=(), best_epoch=False)

@@ -36,19 +36,19 @@ STRATEGIES = (PASSIVE, ASCENT, ISOLATE, BOTH)
 
 ALL, FIRST, SECOND, PARTS = "members", "first", "second", "parts"
 APART = (ALL, FIRST, SECOND, PARTS)
-"""Of a fine-tuned model: all members from others, those before it from others, those of it from
-others, and those before it from those of it."""
+"""What an attacker of a fine-tuned model distinguishes: all members from others, members of the
+first or of the second training from others, or the first from the second."""
 
 
 QUESTION = "membership"
 LAST_ROUNDS = (0.5, 0.625, 0.75, 0.875, 1.0)
-"""Shares of a federation's rounds that are observed: late ones tell more (Table XII)."""
+"""Observed rounds of a federation as shares of all rounds: late ones reveal more (Table XII)."""
 
 KNOWN = 2000
-"""Records of each kind that an attacker learns from: more cost much and add little (Table VI)."""
+"""Default number of known records of each kind: more cost much and add little (Table VI)."""
 
 TARGETS = 100
-"""Records of each kind that an ascent raises the loss of (Nasr et al., section IV-E)."""
+"""Default number of targets of each kind under ascent (Nasr et al., section IV-E)."""
 
 ADAM = "adam"
 RATE = 0.001
@@ -56,7 +56,7 @@ RATE = 0.001
 
 @dataclass(frozen=True, kw_only=True)
 class MembershipSpec(Spec):
-    """How a model is trained on some of the records, and who infers on which.
+    """Settings of the target model's training and of the membership attacks.
 
     The training is that of the fully connected networks in the paper: Adam with rate 0.001, 100
     epochs.
@@ -73,12 +73,12 @@ class MembershipSpec(Spec):
     ] = (QUESTION,)
     adversary: Annotated[
         tuple[str, ...],
-        Setting(f"who infers it: {HELP}", cells=True, panel=ATTACK, notation=NOTATION),
+        Setting(f"attacks: {HELP}", cells=True, panel=ATTACK, notation=NOTATION),
     ] = ()
     defense: Annotated[
         tuple[str, ...],
         Setting(
-            f"what training does to gradients: {DEFENSES_HELP}",
+            f"defenses in training: {DEFENSES_HELP}",
             cells=True,
             adds=True,
             panel=DEFENSE,
@@ -93,7 +93,9 @@ class MembershipSpec(Spec):
     optimizer: Annotated[
         str,
         Setting(
-            f"moves the model: {OPTIMIZERS_HELP}", panel=TRAINING, notation=OPTIMIZERS_NOTATION
+            f"optimizer of the training: {OPTIMIZERS_HELP}",
+            panel=TRAINING,
+            notation=OPTIMIZERS_NOTATION,
         ),
     ] = ADAM
     hidden: Annotated[
@@ -104,7 +106,7 @@ class MembershipSpec(Spec):
     size: Annotated[
         Whole | None,
         Setting(
-            "records that the model, or each participant, is trained on, at most",
+            "largest number of records that the model, or each participant, is trained on",
             least=10,
             panel=DATA,
         ),
@@ -124,7 +126,7 @@ class MembershipSpec(Spec):
     attacker: Annotated[
         str,
         Setting(
-            "who attacks a federation: global (the server, which sees each upload) or local (a "
+            "attacker of a federation: global (the server, which sees each upload) or local (a "
             "participant, which sees averages)",
             choices=(GLOBAL, LOCAL),
             panel=ATTACK,
@@ -133,7 +135,7 @@ class MembershipSpec(Spec):
     strategy: Annotated[
         str,
         Setting(
-            "what the attacker of a federation does: passive, ascent (raises the targets' loss in "
+            "strategy of a federation's attacker: passive, ascent (raises the targets' loss in "
             "each round), isolate (gives the target participant its own model back) or both",
             choices=STRATEGIES,
             panel=ATTACK,
@@ -141,7 +143,7 @@ class MembershipSpec(Spec):
     ] = PASSIVE
     ascent: Annotated[
         str,
-        Setting("what an ascent raises: log (of the loss), printed or unit", choices=FORMS),
+        Setting("objective of an ascent: log (of the loss), printed or unit", choices=FORMS),
     ] = LOG
     ascent_rate: Annotated[Real, Setting("rate of the ascent", above=0, panel=ATTACK)] = 0.05
     observed: Annotated[
@@ -150,45 +152,46 @@ class MembershipSpec(Spec):
     ] = ()
     drops: Annotated[
         tuple[Whole, ...],
-        Setting("epoch after which the learning rate is a tenth", least=1, panel=TRAINING),
+        Setting("epoch after which the learning rate is divided by 10", least=1, panel=TRAINING),
     ] = ()
     best_epoch: Annotated[
         Truth,
         Setting(
-            "keep the epoch that is right most often on validation non-members, not the last",
+            "keep the epoch with the best accuracy on validation non-members, not the last",
             panel=TRAINING,
         ),
     ] = False
     fine_tune: Annotated[
         Real,
         Setting(
-            "share of the members that a second training is on alone; 0: one training",
+            "share of the members in a second training on them alone; 0: one training",
             least=0,
             panel=TRAINING,
         ),
     ] = 0.0
     snapshots: Annotated[
         Whole,
-        Setting("of a fine-tuned model: 1 (after) or 2 (before and after)", least=1),
+        Setting("snapshots of a fine-tuned model: 1 (after) or 2 (before and after)", least=1),
     ] = 1
     apart: Annotated[
         str,
         Setting(
-            "of a fine-tuned model, what is told apart: members (from others), first or second "
+            "records of a fine-tuned model to distinguish: members (from others), first or second "
             "(records of one training, from others) or parts (the first's from the second's)",
             choices=APART,
             panel=ATTACK,
         ),
     ] = ALL
     known_members: Annotated[
-        Whole, Setting("members that the attacker knows, at most", least=2, panel=ATTACK)
+        Whole, Setting("largest number of members that the attacker knows", least=2, panel=ATTACK)
     ] = KNOWN
     known_others: Annotated[
-        Whole, Setting("non-members that it knows, at most", least=2, panel=ATTACK)
+        Whole,
+        Setting("largest number of non-members that the attacker knows", least=2, panel=ATTACK),
     ] = KNOWN
     targets: Annotated[
         Whole | None,
-        Setting("records of each kind that are judged, at most", least=2, panel=ATTACK),
+        Setting("largest number of target records of each kind", least=2, panel=ATTACK),
     ] = None
     checkpoint: Annotated[
         tuple[str, ...],
@@ -203,7 +206,7 @@ class MembershipSpec(Spec):
         ),
     ] = None
     non_members: Annotated[
-        str | None, Setting("records that it was not trained on, likewise", panel=DATA)
+        str | None, Setting("records that it was not trained on, in the same format", panel=DATA)
     ] = None
     at_risk: Annotated[
         Whole, Setting("records most at risk to list by their row number", panel=ATTACK)
@@ -211,7 +214,7 @@ class MembershipSpec(Spec):
 
     @classmethod
     def plays(cls, adversary: str) -> bool:
-        """Return whether ``--adversary`` may name this one here.
+        """Return whether ``--adversary`` may name this attack here.
 
         >>> MembershipSpec.plays("gradients:layers=2"), MembershipSpec.plays("forest")
         (True, False)
@@ -220,7 +223,7 @@ class MembershipSpec(Spec):
 
     @property
     def adversaries(self) -> tuple[str, ...]:
-        """The attacks that are played, as users type them."""
+        """The attacks to run, as typed by users."""
         if self.adversary or not self.is_special:
             return self.adversary or DEFAULT
         played = tuple(name for name in DEFAULT if ABOUT[name][0] != SHADOW)
@@ -229,7 +232,7 @@ class MembershipSpec(Spec):
 
     @property
     def is_special(self) -> bool:
-        """Whether no attacker trains models of its own in the same way."""
+        """Whether attackers have no records to train their own models on."""
         return bool(self.checkpoint) or self.participants > 1 or self.fine_tune > 0
 
     def check(self) -> None:
@@ -237,7 +240,7 @@ class MembershipSpec(Spec):
 
         Raises:
             InputError: a value is outside its bounds, a name is unknown, or settings contradict
-                one another.
+                each other.
         """
         from leakgauge.membership.checking import (
             attacks_of,
@@ -275,12 +278,12 @@ class MembershipSpec(Spec):
 
     @property
     def judged(self) -> int | None:
-        """Records of each kind in a part, at most; None for all."""
+        """The largest number of target records of each kind; None for all."""
         ascends = self.strategy in (ASCENT, BOTH)
         return TARGETS if ascends and self.targets is None else self.targets
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
-        """Return why no figure exists for this knowledge and round; empty where one does."""
+        """Return why no figure exists for this knowledge and round; empty if one exists."""
         if when != ACCUMULATED:
             return "is about the trained model, which has no rounds; leave the round out"
         if knowledge == ADAPTIVE and set(self.defense) == {NONE}:

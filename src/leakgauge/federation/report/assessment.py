@@ -1,4 +1,4 @@
-"""What kept updates say on an audit card."""
+"""Kept updates as plain values for ``--json``, and on an audit card."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from leakgauge.runs.question import Answer
 LIMITS = (
     "The figures are about the rounds and clients that were kept, and about these attacks.",
     "A record that was not rebuilt here may be rebuilt by a stronger attack, or from more updates.",
-    "The membership attacker knows some of a client's records; one who knows none may do worse.",
+    "The membership attacker knows some of a client's records; one that knows none may do worse.",
     "The property attacker simulates clients whose records all have one value.",
 )
 
@@ -29,9 +29,9 @@ _EDPB = {
     PROPERTY: "attribute inference",
 }
 _DOES = {
-    RECONSTRUCTION: "It searches for records whose update is like the one that was sent.",
-    MEMBERSHIP: "It compares records by what the model says of them before and after a round.",
-    PROPERTY: "It simulates clients on its own records, and learns to tell their updates apart.",
+    RECONSTRUCTION: "It searches for records with an update like the one that was sent.",
+    MEMBERSHIP: "It compares the model's outputs on records before and after a round.",
+    PROPERTY: "It simulates clients on its own records, and learns to distinguish their updates.",
 }
 
 
@@ -52,7 +52,7 @@ def assessment(answer: Answer) -> Assessment:
     asks = [table.ask for table, _ in found]
     return Assessment(
         threat=Threat(
-            goal="to learn of clients' records from the updates that they sent",
+            goal="to infer clients' records from the updates that they sent",
             knows=[
                 "The kept updates, the model, and what the server sent before.",
                 "The clients' learning rate, batch size and passes, as configured.",

@@ -30,18 +30,18 @@ PARTS = ("updates", "rounds", "clients", "public")
 """Sizes, in the order of the report."""
 
 _UNTRIED = (
-    "Updates that were sent are judged as they are. To see what a defense is worth, let the "
+    "Updates are evaluated as they were sent. To see the effect of a defense, let the "
     "clients train with it, and audit what they send then."
 )
 
 
 def section(answer: Answer, question: Question, folder: Path) -> Section:
-    """Return the section of an answer. The same measurements give the same bytes.
+    """Return the section of an answer; equal measurements give equal bytes.
 
     Args:
-        answer: of the question.
-        question: whose name is the prefix of the anchors.
-        folder: with notes on the updates, and rebuilt pictures.
+        answer: answer to the question.
+        question: the question; its name is the prefix of the anchors.
+        folder: folder with notes on the updates and rebuilt pictures.
 
     Raises:
         InputError: a file is damaged.
@@ -120,7 +120,7 @@ def _notes(folder: Path) -> list[dict[str, Any]]:
 
 
 def _gallery(pictures: dict[str, Tensor]) -> list[tuple[str, str, list[str]]]:
-    """Update, kind and data addresses of PNGs, in the order of rounds and clients."""
+    """Return update, kind and PNG data addresses, in the order of rounds and clients."""
     rows = []
     for name in sorted(pictures, key=_order):
         number, _, rest = name.partition("/")

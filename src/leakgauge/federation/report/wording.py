@@ -1,4 +1,4 @@
-"""Verdicts and sentences for a reader who is no specialist."""
+"""Figures by question, and verdicts and sentences for non-specialist readers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     MEMBERSHIP: (AUROC,),
     PROPERTY: (PROPERTY_AUROC,),
 }
-"""The figures that the report shows of each question; the first that was measured."""
+"""Candidates for the figure of each question in the report; the first measured one is shown."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class UpdateTable:
 
     Attributes:
         ask: the question.
-        metric: of the figures.
-        mean: over all updates.
-        cells: by round and client.
+        metric: metric of the figures.
+        mean: mean over all updates.
+        cells: figures by round and client.
         extra: other figures over all updates, by metric.
     """
 
@@ -40,7 +40,7 @@ class UpdateTable:
 
     @property
     def rounds(self) -> list[int]:
-        """The rounds, ascending."""
+        """The rounds in ascending order."""
         return sorted({number for number, _ in self.cells})
 
     @property
@@ -55,7 +55,7 @@ class UpdateTable:
 
 
 def tables(measurements: Sequence[Measurement]) -> list[UpdateTable]:
-    """Return the table of each question that was measured, in their order."""
+    """Return the table of each measured question, in their order."""
     found = []
     for ask in ASKS:
         mine = [one for one in measurements if one.game == ask]
@@ -78,10 +78,10 @@ class FederationVerdict:
     """The verdict on one question.
 
     Attributes:
-        level: of the leakage.
-        words: in a few words.
-        text: in one or two sentences.
-        strength: from 0 to 1.
+        level: level of the leakage.
+        words: the verdict in a few words.
+        text: the verdict in one or two sentences.
+        strength: strength of the leakage, from 0 to 1.
     """
 
     level: Level
@@ -91,13 +91,13 @@ class FederationVerdict:
 
 
 def verdict(table: UpdateTable) -> FederationVerdict:
-    """Return the verdict on a question: of the mean over all updates, with the highest named."""
+    """Return the verdict on the mean over all updates, with the highest figure."""
     if table.metric == LOSS:
         return FederationVerdict(
             "unknown",
             "Not scored",
             f"Records were rebuilt from {len(table.cells)} updates. The clients' records are not "
-            "known here, so nothing says how near these are; look at them.",
+            "unknown here, so their similarity cannot be measured; inspect them.",
         )
     if table.metric == PSNR:
         return _of_pictures(table)
@@ -110,10 +110,10 @@ def verdict(table: UpdateTable) -> FederationVerdict:
 
 
 def level_of_rebuilt(one: Measurement) -> Level:
-    """Return the level of a PSNR: above that of a guess it leaks, and its value says how much.
+    """Return the level of a PSNR: leakage begins above a guess, and the PSNR sets its level.
 
     The guess is the better one of public records and of their mean, each matched with the true
-    records as the rebuilt ones are.
+    records like the rebuilt ones.
     """
     estimate = one.estimate
     if estimate.low <= one.chance:
@@ -138,7 +138,7 @@ def _of_pictures(table: UpdateTable) -> FederationVerdict:
     text = (
         f"Rebuilt records have a PSNR of {short(one.estimate.value)} dB, the mean over "
         f"{len(table.cells)} updates ({percent(one.estimate.confidence)} interval "
-        f"{short(one.estimate.low)} to {short(one.estimate.high)}); a guess that sees no update "
+        f"{short(one.estimate.low)} to {short(one.estimate.high)}); a guess without the update "
         f"has {short(one.chance)} dB. {_highest(table)}"
     )
     width = max(CLOSE_DB - one.chance, 1.0)
@@ -149,11 +149,11 @@ def _of_pictures(table: UpdateTable) -> FederationVerdict:
 def _of_auroc(table: UpdateTable) -> str:
     one = table.mean
     what = (
-        "An attacker that knows some of a client's records tells others of them from records that "
-        "no client has"
+        "An attacker that knows some of a client's records distinguishes its other records from "
+        "records that no client has"
         if table.ask == MEMBERSHIP
-        else f"An attacker that simulates clients tells `{one.secret}` of simulated ones that it "
-        "did not learn from"
+        else f"An attacker that simulates clients infers `{one.secret}` of simulated clients that "
+        "it did not learn from"
     )
     text = (
         f"{what} with an AUROC of {number(one.estimate.value)}, the mean over {len(table.cells)} "
@@ -164,8 +164,8 @@ def _of_auroc(table: UpdateTable) -> str:
     if right is None:
         return text
     return (
-        f"{text} Over all rounds it names the value of {percent(right.estimate.value)} of "
-        f"{right.estimate.n} real clients right."
+        f"{text} Over all rounds it infers the value of {percent(right.estimate.value)} of "
+        f"{right.estimate.n} real clients correctly."
     )
 
 

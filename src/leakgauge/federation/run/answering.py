@@ -1,4 +1,4 @@
-"""Runs the question to its end: each question of each kept update, then the figures."""
+"""Asks each question of each kept update, and returns the figures."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -34,16 +34,16 @@ from leakgauge.runs.stages import Kept
 from leakgauge.runs.work import WorkFolder
 
 MOST_PICTURES = 8
-"""Pictures of an update that the report shows, at most."""
+"""Largest number of pictures of an update in the report."""
 
 NOTES_FILE = "clients.json"
 _NOT_SHOWN = ("kept", "files", "data")
-"""Settings that the description of a run does not list: the checksum stands for what was kept."""
+"""Settings that the description of a run omits; the checksum represents the kept updates."""
 
 
 @dataclass
 class _Attacked:
-    """What is finished, and why other parts are missing."""
+    """Finished results, and why others are missing."""
 
     found: UpdateResults = field(default_factory=UpdateResults)
     missing: list[str] = field(default_factory=list)
@@ -133,7 +133,7 @@ def _property(
 
 
 def _once(folder: WorkFolder, ask: str, one: KeptUpdate, make: Callable[[], Kept]) -> Kept:
-    """What the folder holds of a question about an update; else it is made, and kept."""
+    """Return the kept result of a question about an update; make and keep it if it is missing."""
     name = f"{ask}/{one.number:04d}/{one.client}"
     kept = folder.arrays(name)
     if kept is not None:
@@ -144,17 +144,17 @@ def _once(folder: WorkFolder, ask: str, one: KeptUpdate, make: Callable[[], Kept
 
 
 def _warnings(found: UpdateResults) -> list[str]:
-    """Why updates may not mean what a search takes them for: of several, the first one's words."""
+    """Return why updates may not be what a search assumes, in the words of the first one."""
     doubted = {one: each.warnings for one, each in found.rebuilt.items() if each.warnings}
     if not doubted:
         return []
     first, texts = next(iter(doubted.items()))
-    share = f"{len(doubted)} of {len(found.rebuilt)} updates are not what the search takes them for"
+    share = f"{len(doubted)} of {len(found.rebuilt)} updates are not what the search assumes"
     return [f"{share}; {first.name}: {text}" for text in texts]
 
 
 def _keep_pictures(folder: WorkFolder, found: UpdateResults) -> None:
-    """Keep rebuilt pictures, and the true ones beside them, uint8 ``[n, c, h, w]``."""
+    """Keep pairs of rebuilt and true pictures, uint8 ``[n, c, h, w]``."""
     parts = {}
     for one, rebuilt in found.rebuilt.items():
         if are_pictures(rebuilt.x):
@@ -168,7 +168,7 @@ def _keep_pictures(folder: WorkFolder, found: UpdateResults) -> None:
 
 
 def _keep_notes(folder: WorkFolder, prepared: FederationPrepared, found: UpdateResults) -> None:
-    """What the report says of each update beside its figures."""
+    """Keep the report's facts about each update, apart from its figures."""
     rows = []
     for one in prepared.kept.updates:
         row = as_json(one)
@@ -215,17 +215,17 @@ def _notes(prepared: FederationPrepared) -> Sequence[str]:
     )
     if few:
         notes.append(
-            f"{few} updates are of more records than a search looks for; it finds records whose "
-            "mean gradient is like the update's (--images)"
+            f"{few} updates have more records than a search looks for; it finds records with a "
+            "mean gradient like the update's (--images)"
         )
     several = (one for one in prepared.kept.updates if _steps(prepared, one) > 1)
     if not prepared.spec.simulate and any(prepared.known(one).momentum for one in several):
         notes.append(
             "clients use momentum: their change of weights is scaled to a mean gradient as if the "
-            "gradient were the same at each step; --simulate takes the steps themselves"
+            "gradient were equal at each step; --simulate runs the steps themselves"
         )
     if not prepared.held:
-        notes.append("the clients' records are not known here, so rebuilt ones are not scored")
+        notes.append("the clients' records are unknown here, so rebuilt ones are not scored")
     return notes
 
 

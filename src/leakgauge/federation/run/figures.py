@@ -1,4 +1,4 @@
-"""From what was found to measurements, by round and client."""
+"""Measurements of the results, by round and client."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ from leakgauge.runs.spec import NONE
 
 @dataclass
 class UpdateResults:
-    """What was found in each kept update."""
+    """The results for each kept update."""
 
     rebuilt: dict[KeptUpdate, Rebuilt] = field(default_factory=dict)
     members: dict[KeptUpdate, MembershipResult] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class UpdateResults:
 
 
 Figure = tuple[Estimate, float]
-"""A figure, and its value where nothing leaks."""
+"""A figure and its value without leakage."""
 
 
 def measurements_of(
@@ -47,8 +47,8 @@ def measurements_of(
     """Return the figures of each update, and their means over all updates.
 
     Args:
-        prepared: what was asked of.
-        found: what was found.
+        prepared: the prepared run.
+        found: results of the attacks.
         dataset: name of the data.
     """
     make = partial(_measurement, prepared, dataset)
@@ -88,7 +88,7 @@ def _of_named(named: PropertyResult, prepared: FederationPrepared) -> Mapping[st
 
 
 def _mean(each: Sequence[Figure]) -> Figure:
-    """The mean over updates; the ends are the means of the ends, as if updates erred together."""
+    """Return the mean over updates; interval ends are means, as if errors were correlated."""
     value, low, high = (
         float(np.mean([getattr(one, name) for one, _ in each])) for name in ("value", "low", "high")
     )
@@ -99,7 +99,7 @@ def _mean(each: Sequence[Figure]) -> Figure:
 
 
 def _right(prepared: FederationPrepared, found: UpdateResults) -> Iterator[Figure]:
-    """The share of clients whose most frequent value is named, over all their rounds."""
+    """Yield the share of clients with a correctly inferred majority value over all rounds."""
     if not found.properties or not prepared.held:
         return
     codes = prepared.data.secrets[str(prepared.spec.secret)]

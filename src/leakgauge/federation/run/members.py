@@ -1,4 +1,4 @@
-"""Judges from a kept update which records its client trained on."""
+"""Infers from a kept update the records that its client trained on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from leakgauge.results.roc import auroc
 from leakgauge.results.scores import Judged, score
 
 NOTHING = Needs()
-"""What these attacks must be shown beside losses."""
+"""Additional observations of these attacks: none."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class LossAfter:
     needs: Needs = NOTHING
 
     def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
-        """Fit the threshold that is best on known records."""
+        """Return the threshold that is best on known records."""
         return fit_threshold(after, known.fitting, known.validation)
 
 
@@ -53,14 +53,14 @@ class LossAfter:
 class LossDrop:
     """A loss that falls far during the training means member; easy records fall little.
 
-    The model before stands for one that was trained without the client in this round.
+    The model before the round represents one that was trained without the client.
     """
 
     name: str = "loss-drop"
     needs: Needs = NOTHING
 
     def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
-        """Fit the threshold that is best on known records."""
+        """Return the threshold that is best on known records."""
         return fit_threshold(drop, known.fitting, known.validation)
 
 
@@ -77,21 +77,21 @@ def drop(records: Observed) -> Floats:
 
 
 LOSS_ATTACKS: Mapping[str, Any] = {one.name: one for one in (LossAfter(), LossDrop())}
-"""By name; they are played beside those of the question of membership."""
+"""Attacks by name; they run in addition to those of the membership question."""
 
 
 MEMBERS = 400
-"""Records of a client that are looked at, at most, and as many of nobody."""
+"""Largest number of records of a client in an attack, and of unused records."""
 
 
 @dataclass(frozen=True, eq=False)
 class MembershipResult:
-    """What the chosen attack says of the targets of one update.
+    """The chosen attack's log odds for the targets of one update.
 
     Attributes:
         member: whether each target is the client's ``[n]``.
-        log_odds: of that ``[n]``.
-        adversary: the attack that validation records favour.
+        log_odds: log odds of that ``[n]``.
+        adversary: the attack with the best validation AUROC.
     """
 
     member: NDArray[np.bool_]
@@ -99,7 +99,7 @@ class MembershipResult:
     adversary: str
 
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return it as arrays and plain values."""
+        """Return the result as arrays and plain values."""
         return {"member": self.member, "log_odds": self.log_odds}, {"adversary": self.adversary}
 
     def estimates(self, *, seed: int) -> dict[str, Estimate]:
@@ -110,12 +110,13 @@ class MembershipResult:
 
 
 def infer_members(prepared: FederationPrepared, one: KeptUpdate) -> MembershipResult:
-    """Return what attacks tell from the model before and after a client's training.
+    """Return the best attack's result from the model before and after a client's training.
 
-    An attacker knows some of the client's records and some of nobody's; it is judged on others.
+    An attacker knows some of the client's records and some that no client has; other records are
+    its targets.
 
     Raises:
-        InputError: the records are too few, or no attack could be played.
+        InputError: the records are too few, or no attack could be run.
     """
     spec = prepared.spec
     seed = derive(spec.seed, NAME, MEMBERSHIP, one.client)  # the same targets in every round
@@ -151,7 +152,7 @@ def infer_members(prepared: FederationPrepared, one: KeptUpdate) -> MembershipRe
 
 
 def from_arrays(kept: tuple[Mapping[str, Any], Mapping[str, Any]]) -> MembershipResult:
-    """Return what ``to_arrays`` gave."""
+    """Return the result from the values of ``to_arrays``."""
     arrays, about = kept
     return MembershipResult(arrays["member"].astype(bool), arrays["log_odds"], about["adversary"])
 

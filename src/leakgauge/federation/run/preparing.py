@@ -1,4 +1,4 @@
-"""From a folder of kept updates and the auditor's records to what can be asked."""
+"""Prepares kept updates and the auditor's records, and checks the questions that they allow."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from leakgauge.federation.spec import FederationSpec
 
 FOLDS, CLIENTS = 4, 8
-"""Parts of the public records, and simulated clients of each value that the property is judged by,
-at least."""
+"""Folds of the public records, and smallest number of clients simulated for each value."""
 
 FEWEST = 10
-"""Records of a client, and of nobody, that membership is asked of."""
+"""Smallest number of a client's records, and of unused records, for membership."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +39,12 @@ class FederationPrepared:
     """Kept updates and the auditor's records.
 
     Attributes:
-        spec: resolved.
         kept: the chosen updates.
         task: the clients' model and its loss.
         data: all of the auditor's records.
-        public: rows of those that no client has.
-        held: rows of each client's records, by its name; only of clients whose records are known.
-        training: what clients do, as the auditor says.
+        public: rows of the records that no client has.
+        held: rows of each client's known records, by the client's name.
+        training: training settings of the clients, from the auditor.
     """
 
     spec: FederationSpec
@@ -63,15 +61,15 @@ class FederationPrepared:
         return self.data.rows(self.public)
 
     def known(self, one: KeptUpdate) -> LocalTraining:
-        """Return what the client of an update did in its round."""
+        """Return the training settings of an update's client in its round."""
         return one.training.updated(self.training)
 
 
 def prepare(spec: FederationSpec, source: Source) -> FederationPrepared:
-    """Read the kept updates, and find out whose the auditor's records are.
+    """Return the kept updates with the owners of the auditor's records.
 
     Raises:
-        InputError: nothing was kept, or the records do not say whose they are.
+        InputError: nothing was kept, or the owners of the records are invalid.
     """
     whole = read_kept(spec.kept)
     kept = whole.only(spec.only_round, spec.only_client)
@@ -115,7 +113,7 @@ def resolved(spec: FederationSpec, source: Source) -> Any:
 
 
 def not_asked(prepared: FederationPrepared) -> dict[str, str]:
-    """Return why a question is not asked, by the question."""
+    """Return the reason by question for each question that is not asked."""
     found = {}
     for ask in ASKS:
         if ask not in prepared.spec.ask:
@@ -128,15 +126,15 @@ def not_asked(prepared: FederationPrepared) -> dict[str, str]:
 
 
 def count_of(prepared: FederationPrepared, one: KeptUpdate) -> int:
-    """Return how many records a search looks for in an update.
+    """Return the number of records that a search looks for in an update.
 
     Raises:
-        InputError: it is not known how many there are.
+        InputError: the number is unknown.
     """
     if prepared.spec.images is not None:
         return prepared.spec.images
     if one.examples is None:
-        raise InputError(f"{one.name}: the client does not say its records; give --images")
+        raise InputError(f"{one.name}: the client's number of records is unknown; give --images")
     return min(one.examples, IMAGES)
 
 
@@ -154,13 +152,13 @@ def _check_reconstruction(prepared: FederationPrepared) -> None:
         count_of(prepared, one)
         require(
             prepared.known(one).lr is not None,
-            f"{one.name}: nothing that was kept tells the clients' learning rate; give --local-lr",
+            f"{one.name}: the kept files lack the clients' learning rate; give --local-lr",
         )
         if prepared.spec.simulate:
             _check_steps(prepared, one)
     require(
         not prepared.data.y.is_floating_point(),
-        "labels are numbers, which no search infers from an update",
+        "labels are numbers, which no search can infer from an update",
     )
 
 
@@ -175,7 +173,7 @@ def _check_steps(prepared: FederationPrepared, one: KeptUpdate) -> None:
 def _check_membership(prepared: FederationPrepared) -> None:
     require(
         len(prepared.held) > 0,
-        f"the task's records do not say whose they are; add a secret {CLIENT!r} to its Dataset: 0 "
+        f"the owners of the task's records are unknown; add a secret {CLIENT!r} to its Dataset: 0 "
         "for records that no client has, 1 for those of the first kept client, and so on "
         f"({_listed(prepared)})",
     )
@@ -183,7 +181,8 @@ def _check_membership(prepared: FederationPrepared) -> None:
     fewest = min([len(prepared.public), *(len(prepared.held[name]) for name in asked)])
     require(
         len(asked) > 0 and fewest >= FEWEST,
-        f"membership needs {FEWEST} records of a client and {FEWEST} of nobody; bring more",
+        f"membership needs {FEWEST} records of a client and {FEWEST} that no client has; bring "
+        "more",
     )
 
 
@@ -196,7 +195,7 @@ def _check_property(prepared: FederationPrepared) -> None:
         needed = FOLDS * max(2, -(-CLIENTS // FOLDS)) * size
         require(
             fewest >= needed,
-            f"{one.name}: to judge {secret!r} by simulated clients of {size} records that share "
+            f"{one.name}: to score {secret!r} by simulated clients of {size} records that share "
             f"none, each value needs {needed} records that no client has; there are {fewest}",
         )
         known = prepared.known(one)
@@ -212,13 +211,13 @@ def _check_property(prepared: FederationPrepared) -> None:
         ]
         require(
             not missing,
-            f"{one.name}: to simulate clients, nothing that was kept says enough; give "
+            f"{one.name}: the kept files lack settings for simulating clients; give "
             f"{', '.join(missing)}",
         )
 
 
 def _secret(prepared: FederationPrepared) -> str:
-    """The property that is asked about."""
+    """Return the property to infer."""
     others = [name for name in prepared.data.secrets if name != CLIENT]
     chosen = prepared.spec.secret
     if chosen is None:
@@ -232,13 +231,13 @@ def _secret(prepared: FederationPrepared) -> str:
 
 
 def _owners(data: Dataset, kept: Kept) -> tuple[Tensor, dict[str, Tensor]]:
-    """Rows of records that no client has, and of each client's."""
+    """Return the rows of records that no client has, and of each client's records."""
     if CLIENT not in data.secrets:
         return torch.arange(len(data), device=data.x.device), {}
     codes = data.secrets[CLIENT]
     require(
         int(codes.max()) <= len(kept.clients),
-        f"the secret {CLIENT!r} of the task's Dataset names client number {int(codes.max())}; "
+        f"secret {CLIENT!r} in the task's Dataset names client number {int(codes.max())}; "
         f"{len(kept.clients)} were kept ({', '.join(kept.clients)})",
     )
     public = (codes == 0).nonzero().flatten()

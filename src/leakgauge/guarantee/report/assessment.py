@@ -1,4 +1,4 @@
-"""What a guarantee's audit says of its answer on an audit card."""
+"""The assessment of an audited guarantee for an audit card."""
 
 from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN
 from leakgauge.guarantee.report.audited import AuditedGuarantee, audited_guarantee
@@ -93,7 +93,7 @@ def _threat(audited: AuditedGuarantee) -> Threat:
             "noise.",
         ],
         does=[
-            f"It judges {audited.settings['trials']} releases by the statistic "
+            f"It scores {audited.settings['trials']} releases with the statistic "
             f"{audited.settings['statistic']}.",
         ],
         lacks=["Which version is behind each release, and the noise."],

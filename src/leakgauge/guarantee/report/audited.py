@@ -48,7 +48,7 @@ class AuditedGuarantee:
 
     @property
     def theory(self) -> Mapping[str, float]:
-        """Epsilons that are known without a measurement, by name."""
+        """Return the epsilons that are known without a measurement, by name."""
         return self.epsilon.theory
 
     @property
@@ -62,10 +62,10 @@ class AuditedGuarantee:
         return self.figures[GAUSSIAN].estimate.low > self.theory["pair_exact"]
 
     def upper_end(self, metric: str) -> float:
-        """Return the upper end of an epsilon's interval: infinite where no trial went wrong.
+        """Return the upper end of an epsilon's interval: infinite if no trial went wrong.
 
-        A measurement holds finite numbers only: the promise for the worst record stands for an
-        infinite end, or the value where that is larger.
+        A measurement holds finite numbers only: an infinite end is kept as the promise for the
+        worst record, or as the value if that is larger.
         """
         estimate = self.figures[metric].estimate
         stand_in = max(estimate.value, self.theory["mechanism_exact"])
@@ -91,7 +91,7 @@ def audited_guarantee(
 
 
 def _in_order(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as declared, since a run that is read back has them in another order."""
+    """Return the settings in the order of declaration, which a run loses when it is read back."""
     names = [*(name for name in declared(GuaranteeSpec) if name in settings), *settings]
     return {name: settings[name] for name in names}
 

@@ -20,7 +20,7 @@ from leakgauge.report.wording import count, plain, short
 from leakgauge.results.measurements import Estimate, Measurement
 
 _LOWEST = 0.1
-"""The log axis of a chart ends here: a bound of 0 has no place on it."""
+"""Lower end of a chart's log axis; a bound of 0 is drawn here."""
 
 _DASHES = {"pair_exact": "-", "mechanism_classic": (0, (4, 3)), "largest_showable": (0, (1, 2))}
 
@@ -29,8 +29,8 @@ def draw_scores(measurement: Measurement, *, name: str) -> Markup | None:
     """Return the scores under both hypotheses (Li et al., CCS 2024, Figure 7), or None.
 
     Args:
-        measurement: of epsilon.
-        name: a word that no other chart of the page has.
+        measurement: the measurement of epsilon.
+        name: name that is unique on the page.
     """
     histogram = measurement.histogram
     if histogram is None:
@@ -49,10 +49,10 @@ class AxisPoint:
     """The epsilons at one value of noise or clip.
 
     Attributes:
-        value: of noise or clip.
-        epsilon: measured.
-        in_sample: by the paper's estimate.
-        theory: known without a measurement, by name.
+        value: value of noise or clip.
+        epsilon: measured epsilon.
+        in_sample: the paper's estimate.
+        theory: epsilons that are known without a measurement, by name.
     """
 
     value: float
@@ -67,7 +67,7 @@ def draw_theory(points: Sequence[AxisPoint], axis: str, *, name: str) -> Markup:
     Args:
         points: with ascending values.
         axis: what varies: ``"noise"`` or ``"clip"``.
-        name: a word that no other chart of the page has.
+        name: name that is unique on the page.
     """
     with chart(name) as (axes, svg):
         axes.set_yscale("log")
@@ -88,7 +88,7 @@ def theory_in_words(points: Sequence[AxisPoint], axis: str) -> str:
 
 
 def saturated_at(points: Sequence[AxisPoint]) -> list[float]:
-    """Return the values at which the trials and not the mechanism are the limit."""
+    """Return the values where the number of trials is the limit."""
     return [
         point.value
         for point in points
@@ -147,7 +147,7 @@ def badge(group: Group) -> Badge | None:
 
 
 def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
-    """Return epsilon over noise and over clip; where neither varies, the scores of each cell.
+    """Return epsilon over noise and over clip, or the scores of each cell if neither varies.
 
     The scores are those of a cell's first seed. The first chart has the legend of all.
 

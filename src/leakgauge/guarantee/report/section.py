@@ -40,7 +40,7 @@ def section(answer: Answer, title: str, *, at: str = QUESTION) -> Section:
     """Return the section.
 
     Args:
-        answer: of the question.
+        answer: answer to the question.
         title: heading of the section.
         at: prefix of the anchors.
 
@@ -118,11 +118,11 @@ def _values(audited: AuditedGuarantee, run: Run, at: str) -> dict[str, Any]:
 
 
 MORE = 4
-"""How many times the trials of a saturated audit the next one should have."""
+"""Factor between the trials of a saturated audit and of the next one."""
 
 
 def next_command(audited: AuditedGuarantee) -> str:
-    """Return the command to run next; empty where no change of settings would show more.
+    """Return the command to run next; empty if no change of settings would show more.
 
     A broken promise needs a second seed, a saturated audit more trials, a random record a
     crafted one.

@@ -40,10 +40,10 @@ def run(spec: GuaranteeSpec, source: Source, folder: WorkFolder, progress: Progr
     """Return what an auditor learns of one attribute from the releases of a model.
 
     Args:
-        spec: resolved.
+        spec: resolved settings.
         source: a table.
-        folder: keeps the record, and the states of its search and of the trials on the way.
-        progress: gets notes on the data and finished parts.
+        folder: keeps the record, and intermediate states of its search and of the trials.
+        progress: receives notes on the data and finished parts.
 
     Raises:
         InputError: the table cannot be used, or the mechanism fails.
@@ -104,7 +104,7 @@ def _describe(spec: GuaranteeSpec, source: Source, table: Table) -> Run:
 
 
 def _settings(spec: GuaranteeSpec) -> dict[str, Any]:
-    """The settings that the figures depend on, by name, as plain values."""
+    """Return the settings that the figures depend on, by name, as plain values."""
     return {
         "attribute": spec.attribute,
         "clip": spec.clip,
@@ -134,7 +134,7 @@ def _training(spec: GuaranteeSpec) -> dict[str, Any]:
 
 
 def _note_on_defenses(spec: GuaranteeSpec) -> list[str]:
-    """A note where nothing says which mechanism to audit."""
+    """Return a note if no setting names the mechanism to audit."""
     if not spec.defense:
         return []
     dpsgd = claimed(spec)
@@ -152,17 +152,17 @@ KEPT = "trained"
 def audited_params(
     task: Task, data: Dataset, spec: GuaranteeSpec, folder: WorkFolder, progress: Progress
 ) -> Params:
-    """Return the parameters that are audited: the latest ones of the training.
+    """Return the audited parameters: those at the end of the training.
 
-    Without rounds they are the initial ones. A round is an epoch of DP-SGD. Those that a kill left
-    are read back.
+    Without rounds they are the initial ones. A round is an epoch of DP-SGD. Kept parameters are
+    read back.
 
     Args:
         task: the initial model and its loss.
         data: the encoded table.
-        spec: resolved.
+        spec: resolved settings.
         folder: keeps the parameters.
-        progress: gets finished rounds.
+        progress: receives finished rounds.
 
     Raises:
         InputError: the training diverges.
@@ -201,6 +201,6 @@ def audited_params(
 
 
 def private_rows(count: int, spec: GuaranteeSpec) -> torch.Tensor:
-    """Return the rows of the records that are trained on: all, or ``spec.private`` of them."""
+    """Return the rows of the training records: all, or ``spec.private`` of them."""
     rows = stream(spec.seed, QUESTION, "private").permutation(count)
     return torch.from_numpy(rows[: spec.private])

@@ -15,8 +15,8 @@ from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.work import WorkFolder
 
 OBJECTIVES: tuple[Distance, ...] = ("clipped", "cosine")
-"""Distances to make large: the paper's, and the one that it found worse. Which search gets further
-depends on the clip and the start; the record with the larger clipped distance is kept."""
+"""Distances to maximise: the paper's, and the one that it found worse. The better
+search depends on the clip and the start; the record with the larger clipped distance is kept."""
 
 
 def pair_of(
@@ -31,11 +31,11 @@ def pair_of(
 
     Args:
         task: the model and its loss.
-        params: its parameters that are audited.
+        params: the audited parameters.
         data: the encoded table.
-        spec: resolved.
-        progress: gets how many searches of how many are finished.
-        checkpoint: keeps the states of the searches on the way.
+        spec: resolved settings.
+        progress: called with the numbers of finished and of all searches.
+        checkpoint: keeps intermediate states of the searches.
     """
     if spec.canary == RANDOM:
         rng = stream(spec.seed, "pairs")
@@ -91,9 +91,9 @@ def kept_pair(folder: WorkFolder, data: Dataset, spec: GuaranteeSpec) -> Neighbo
     """Return the pair that the folder keeps, or None.
 
     Args:
-        folder: of this audit.
+        folder: work folder of the audit.
         data: the encoded table.
-        spec: resolved.
+        spec: resolved settings.
     """
     kept = folder.arrays(NAME)
     if kept is None:

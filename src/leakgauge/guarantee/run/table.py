@@ -26,12 +26,11 @@ def attribute_table(
         label: the column that the model predicts.
         group: the column that names the user of each row.
         drop: columns to leave out.
-        bins: for a numeric label, into how many ranges to cut it. Those of the attribute are left
-            out with a note.
+        bins: number of ranges for a numeric label; ranges of the attribute are ignored with a note.
         drop_missing: whether to leave out rows without label.
 
     Raises:
-        InputError: the attribute is no feature, or the table cannot be used.
+        InputError: the attribute is not a feature, or the table cannot be used.
     """
     cut = {column: ranges for column, ranges in bins.items() if column != attribute}
     roles = Roles(label, (), group, drop, cut)
@@ -50,7 +49,7 @@ def attribute_table(
 
 
 def _require_feature(table: Table, name: str) -> None:
-    # Only the notes say why a column is no feature.
+    # Only the notes say why a column is not a feature.
     why = "".join(f"; {note}" for note in table.notes if note.startswith(f"column {name!r} "))
     hint = why or nearest(name, map(str, table.features))
     require(name in table.features, f"--attribute {name!r} is none of the features{hint}")

@@ -23,14 +23,14 @@ _OURS, _PAPER = Training(), Training.nasr19()
 
 @dataclass(frozen=True)
 class Learned:
-    """A supervised attack; a subclass says what it sees.
+    """A supervised attack; a subclass defines the inputs.
 
     Attributes:
-        kernels: of each layer's gradient component; 0 for the default.
-        epochs: of the attack network; 0 for the default.
-        lr: rate of Adam; 0 for the default.
-        joint: whether one network sees all snapshots; else each has its own, and their log odds are
-            summed, as if snapshots were independent.
+        kernels: number of kernels for each layer's gradient; 0 for the default.
+        epochs: training epochs of the attack network; 0 for the default.
+        lr: learning rate of Adam; 0 for the default.
+        joint: whether one network sees all snapshots; otherwise each snapshot has its own network,
+            and the log odds are summed as if snapshots were independent.
         nasr19: the paper's settings: 1,000 kernels, 100 epochs, rate 0.0001, first weights N(0,
             0.01), the loss and gradients on their own scale. The epoch is chosen on validation
             records either way.
@@ -49,12 +49,12 @@ class Learned:
 
     @property
     def inputs(self) -> Inputs:
-        """What the network sees."""
+        """The inputs of the network."""
         raise NotImplementedError
 
     @property
     def needs(self) -> Needs:
-        """What must be observed."""
+        """The observations that the attack needs."""
         return self.inputs.needs
 
     @property
@@ -72,7 +72,7 @@ class Learned:
         )
 
     def fit(self, known: MembershipKnowledge, *, seed: int) -> MembershipAdversary:
-        """Train on known members and non-members."""
+        """Return a network trained on known members and non-members."""
         both, count = (known.fitting, known.validation), known.fitting.records.snapshots
         if self.joint or count == 1:
             return fit(self.inputs, self.training, *both, seed=seed)
@@ -86,7 +86,7 @@ class Learned:
 
 @dataclass(frozen=True, eq=False)
 class Summed:
-    """One attack for each snapshot."""
+    """The sum of one attack for each snapshot."""
 
     each: Sequence[MembershipAdversary]
 
@@ -99,11 +99,11 @@ class Summed:
 
 @dataclass(frozen=True)
 class Gradients(Learned):
-    """The gradients of the loss alone, of the last layers.
+    """The gradients of the loss in the last layers alone.
 
     Attributes:
-        layers: the number of last layers; 0 for all.
-        skip: last layers that it leaves out: 1 with one layer is the second to last.
+        layers: number of last layers; 0 for all.
+        skip: number of last layers to leave out; 1 with one layer is the second to last.
     """
 
     layers: int = 1
@@ -112,7 +112,7 @@ class Gradients(Learned):
 
     @property
     def inputs(self) -> Inputs:
-        """What the network sees."""
+        """The inputs of the network."""
         return Inputs(layers=self.layers or -1, skip=self.skip, plain=self.nasr19)
 
 
@@ -121,8 +121,8 @@ class WhiteBox(Learned):
     """Everything: outputs, label, loss, the last hidden layer and the last layers' gradients.
 
     Attributes:
-        layers: the number of last layers whose gradients it sees; 0 for all.
-        hidden: the number of last hidden layers.
+        layers: number of last layers with gradients; 0 for all.
+        hidden: number of last hidden layers.
     """
 
     layers: int = 1
@@ -131,7 +131,7 @@ class WhiteBox(Learned):
 
     @property
     def inputs(self) -> Inputs:
-        """What the network sees."""
+        """The inputs of the network."""
         return Inputs(
             outputs=True,
             label=True,
@@ -144,12 +144,12 @@ class WhiteBox(Learned):
 
 @dataclass(frozen=True)
 class HiddenOutputs(Learned):
-    """The outputs of the last hidden layers, which do not add to those of the model.
+    """The outputs of the last hidden layers, which add nothing to the model's outputs.
 
     Attributes:
-        hidden: the number of last hidden layers.
-        skip: last hidden layers that it leaves out.
-        outputs: whether it sees the model's outputs, too.
+        hidden: number of last hidden layers.
+        skip: number of last hidden layers to leave out.
+        outputs: whether to include the model's outputs.
     """
 
     hidden: int = 1
@@ -159,7 +159,7 @@ class HiddenOutputs(Learned):
 
     @property
     def inputs(self) -> Inputs:
-        """What the network sees."""
+        """The inputs of the network."""
         return Inputs(outputs=self.outputs, hidden=self.hidden, skip=self.skip, plain=self.nasr19)
 
 
@@ -171,7 +171,7 @@ class Probabilities(Learned):
 
     @property
     def inputs(self) -> Inputs:
-        """What the network sees."""
+        """The inputs of the network."""
         return Inputs(outputs=True, plain=self.nasr19)
 
 
@@ -183,7 +183,7 @@ class Label(Learned):
 
     @property
     def inputs(self) -> Inputs:
-        """What the network sees."""
+        """The inputs of the network."""
         return Inputs(outputs=True, label=True, plain=self.nasr19)
 
 
@@ -195,20 +195,21 @@ class LabelLoss(Learned):
 
     @property
     def inputs(self) -> Inputs:
-        """What the network sees."""
+        """The inputs of the network."""
         return Inputs(outputs=True, label=True, loss=True, plain=self.nasr19)
 
 
 @dataclass(frozen=True)
 class ShadowModel:
-    """An attack network on outputs, label and loss, which is trained at a shadow model.
+    """An attack network on outputs, label and loss, trained at a shadow model (Shokri et al., S&P
+    2017).
 
-    Hidden outputs and gradients belong to one network's units; they may not transfer from one
-    trained network to another. Losses do.
+    Hidden outputs and gradients depend on the units of one network and may not transfer to another;
+    losses do.
 
     Attributes:
-        hidden: the number of last hidden layers that it sees, too.
-        epochs: of the attack network.
+        hidden: number of last hidden layers to include.
+        epochs: training epochs of the attack network.
     """
 
     hidden: int = 0
@@ -217,16 +218,16 @@ class ShadowModel:
 
     @property
     def inputs(self) -> Inputs:
-        """What the network sees."""
+        """The inputs of the network."""
         return Inputs(outputs=True, label=True, loss=True, hidden=self.hidden)
 
     @property
     def needs(self) -> Needs:
-        """What must be observed."""
+        """The observations that the attack needs."""
         return Needs(hidden=self.hidden)
 
     def fit(self, known: MembershipKnowledge, *, seed: int) -> FittedNetwork:
-        """Train at the shadow model."""
+        """Return a network trained at the shadow model."""
         shadow = known.shadow()
         training = Training(epochs=self.epochs)
         return fit(self.inputs, training, shadow.fitting, shadow.validation, seed=seed)

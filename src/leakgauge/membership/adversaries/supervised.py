@@ -21,11 +21,11 @@ from leakgauge.results.roc import auroc
 
 @dataclass(frozen=True)
 class Platt:
-    """A rising line from scores to log odds of a record that is as likely a member or not.
+    """An increasing linear map from scores to log odds, for equally many members and others.
 
     Attributes:
-        slope: above 0.
-        shift: added after.
+        slope: slope, above 0.
+        shift: intercept.
     """
 
     slope: float = 1.0
@@ -37,11 +37,11 @@ class Platt:
 
 
 def fit_platt(scores: Floats, member: NDArray[np.bool_]) -> Platt:
-    """Return the line that fits known records best; scores as they are where it would fall.
+    """Return the map that fits known records best, or the identity if its slope is not positive.
 
     Args:
-        scores: of known records ``[n]``, higher for members.
-        member: which of them are members ``[n]``.
+        scores: scores of known records ``[n]``, higher for members.
+        member: whether each is a member ``[n]``.
 
     References:
         Platt, Probabilistic outputs for support vector machines, 1999.
@@ -59,29 +59,30 @@ def fit_platt(scores: Floats, member: NDArray[np.bool_]) -> Platt:
 
 
 BATCH = 64
-"""Half of them members (Nasr et al., section III-E)."""
+"""Records of a batch, half of them members (Nasr et al., section III-E)."""
 
-JUDGED = 1024
-"""Records that a fitted network judges at once."""
+CHUNK = 1024
+"""Records that a fitted network evaluates at once."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """How an attack network is trained.
+    """Training settings of an attack network.
 
     The paper's settings are ``Training.nasr19()``. With them, attacks that see probabilities alone
     stay at one half: weights of 0.01 and a rate of 0.0001 do not leave the start in 100 epochs.
 
     Attributes:
-        kernels: of each layer's gradient component.
-        epochs: passes over the smaller of members and non-members, at most.
-        patience: epochs without a better validation AUROC after which it ends; 0 for no end.
-        lr: rate of Adam.
-        dropout: share of entries that are dropped.
-        paper_weights: whether first weights are N(0, 0.01) and biases 0; else PyTorch's scheme.
-        calibrated: whether validation records calibrate the log odds; else the score is the
-            network's output, as in the paper. The epoch with the best AUROC may be an early one,
-            whose scores lie on one side of one half.
+        kernels: number of kernels for each layer's gradient.
+        epochs: largest number of passes over the smaller of members and non-members.
+        patience: epochs without a better validation AUROC before stopping; 0 to never stop early.
+        lr: learning rate of Adam.
+        dropout: dropout rate.
+        paper_weights: whether initial weights are N(0, 0.01) and biases 0; otherwise PyTorch's
+            scheme.
+        calibrated: whether validation records calibrate the log odds; otherwise the score is the
+            network's output, as in the paper. Scores of an early best epoch may all lie on one side
+            of one half.
 
     References:
         Nasr et al., IEEE S&P 2019, section III-E and Table XIV.
@@ -131,11 +132,11 @@ def fit(
     paper chooses the epoch with the best accuracy on its *test* records, which overstates it.
 
     Args:
-        inputs: what the network sees.
-        training: how it is trained.
+        inputs: inputs of the network.
+        training: training settings.
         fitting: records to learn from.
-        validation: others, to choose the epoch by.
-        seed: of weights, dropout and batches.
+        validation: further records, for choosing the epoch.
+        seed: seed of weights, dropout and batches.
     """
     reader = Reader(inputs, fitting.records)
     seen, held = reader(fitting.records), reader(validation.records)
@@ -183,7 +184,7 @@ def _epochs(
 
 
 def _balanced(member: Tensor, generator: torch.Generator) -> Iterator[Tensor]:
-    """Yield batches, half members, until the rarer kind was seen once."""
+    """Yield batches of equally many members and others, one pass over the rarer kind."""
     drawn = []
     for kind in (True, False):
         rows = (member == kind).nonzero()[:, 0]
@@ -198,9 +199,7 @@ def _judge(network: AttackNetwork, components: Components) -> Floats:
     network.eval()
     count = _length(components)
     with torch.no_grad():
-        parts = [
-            network(components.rows(rows)) for rows in torch.split(torch.arange(count), JUDGED)
-        ]
+        parts = [network(components.rows(rows)) for rows in torch.split(torch.arange(count), CHUNK)]
     judged: Floats = torch.cat(parts).double().numpy()
     return judged
 

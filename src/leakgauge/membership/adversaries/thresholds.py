@@ -13,17 +13,17 @@ from leakgauge.membership.adversaries.adversary import Floats, Labelled, Members
 from leakgauge.membership.observation import Observed
 
 Score = Callable[[Observed], Floats]
-"""From what is seen to a number ``[n]``, higher for members."""
+"""Function from observations to a score ``[n]``, higher for members."""
 
 
 @dataclass(frozen=True, eq=False)
 class Threshold:
-    """A score, and the value above which a record counts as a member.
+    """A score and a threshold; records above it count as members.
 
     Attributes:
-        score: of records.
+        score: score of records.
         cut: the threshold.
-        scale: divides, so that log odds have a common size.
+        scale: divisor that brings log odds to a common size.
     """
 
     score: Score
@@ -31,19 +31,19 @@ class Threshold:
     scale: float
 
     def log_odds(self, records: Observed) -> Floats:
-        """Return how far each record lies above the threshold ``[n]``."""
+        """Return the scaled distance of each record above the threshold ``[n]``."""
         return (self.score(records) - self.cut) / self.scale
 
 
 def fit_threshold(score: Score, *known: Labelled) -> Threshold:
-    """Return the threshold that is right most often on known records, kinds weighing alike."""
+    """Return the threshold with the best balanced success on known records."""
     values = np.concatenate([score(one.records) for one in known])
     member = np.concatenate([one.member for one in known])
     return Threshold(score, best_cut(values, member), float(values.std()) or 1.0)
 
 
 def best_cut(values: Floats, member: NDArray[np.bool_]) -> float:
-    """Return the threshold with the best balanced success; between two scores.
+    """Return the threshold with the best balanced success, midway between two scores.
 
     >>> best_cut(np.array([0.0, 1.0, 3.0, 4.0]), np.array([False, False, True, True]))
     2.0
@@ -65,7 +65,7 @@ class Loss:
     needs: ClassVar[Needs] = Needs()
 
     def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
-        """Fit the threshold."""
+        """Return the fitted threshold."""
         return fit_threshold(low_loss, known.fitting, known.validation)
 
 
@@ -77,7 +77,7 @@ class Confidence:
     needs: ClassVar[Needs] = Needs()
 
     def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
-        """Fit the threshold."""
+        """Return the fitted threshold."""
         require(
             known.fitting.records.classes > 0,
             "the labels are numbers, and only classes have a largest probability; leave it out",
@@ -90,7 +90,7 @@ class GradientNorm:
     """A small gradient means member.
 
     Attributes:
-        layers: the number of last layers whose gradients count; 0 for all.
+        layers: number of last layers with gradients; 0 for all.
     """
 
     layers: int = 1
@@ -98,11 +98,11 @@ class GradientNorm:
 
     @property
     def needs(self) -> Needs:
-        """What must be observed."""
+        """The observations that the attack needs."""
         return Needs(layers=self.layers or -1)
 
     def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
-        """Fit the threshold."""
+        """Return the fitted threshold."""
         return fit_threshold(small_gradient, known.fitting, known.validation)
 
 
@@ -131,15 +131,15 @@ class RMIA:
     """Offline RMIA: likelihood ratios of a record against those of other records.
 
     A record's ratio is its label's probability at the model over its mean at reference models,
-    which are trained on other records of the same kind. The score is the share of known
-    non-members whose ratio is smaller by the factor ``gamma``; the threshold is best on known
-    records. Reference models see no record that is judged (offline), so the mean over models that
-    were trained with the record is estimated as in the paper, with ``a``.
+    which are trained on other records of the same kind. The score is the share of known non-members
+    whose ratio is smaller by the factor ``gamma``; the threshold is best on known records.
+    Reference models are not trained on target records (offline), so the mean over models that were
+    is estimated as in the paper, with ``a``.
 
     Attributes:
         references: number of reference models.
-        gamma: factor.
-        a: of the estimate; 0 takes the mean of 1 and the reference models' mean.
+        gamma: factor between the ratios.
+        a: weight in the estimate; 0 takes the mean of 1 and the reference models' mean.
 
     References:
         Zarifzadeh, Liu and Shokri, Low-Cost High-Power Membership Inference Attacks, ICML 2024,
@@ -158,11 +158,11 @@ class RMIA:
 
     @property
     def needs(self) -> Needs:
-        """What must be observed."""
+        """The observations that the attack needs."""
         return Needs(references=self.references)
 
     def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
-        """Take the known non-members as the population, and fit the threshold."""
+        """Return a threshold fitted with the known non-members as the population."""
         outside = torch.from_numpy(np.flatnonzero(~known.fitting.member))
         others = known.fitting.records.rows(outside)
         population = np.sort(self._log_ratio(others)) + np.log(self.gamma)

@@ -1,4 +1,4 @@
-"""What each defense is worth: leakage to attackers who know it or not, and its cost."""
+"""The effect of each defense on leakage and utility, and the command that tries one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ class MembershipDefenseRow:
     Attributes:
         defense: its name.
         aurocs: the AUROC of the headline by knowledge.
-        utility: of the model; None where none was measured.
+        utility: utility of the model, or None.
     """
 
     defense: str
@@ -38,14 +38,14 @@ class MembershipDefenseRow:
 
     @property
     def worst(self) -> Measurement:
-        """That of the adaptive attacker; without a defense, that of the only one."""
+        """The AUROC of the adaptive attacker, or of the only one without a defense."""
         return self.aurocs.get(ADAPTIVE) or next(iter(self.aurocs.values()))
 
 
 def defense_rows(
     tests: Sequence[Test], measurements: Sequence[Measurement]
 ) -> list[MembershipDefenseRow]:
-    """Return one row for each defense; empty where no defense was played."""
+    """Return one row for each defense; empty without defenses."""
     found: dict[str, dict[str, Measurement]] = {}
     for test in leading(tests):
         one = test.whole(AUROC)
@@ -58,7 +58,7 @@ def defense_rows(
 
 
 def effect(rows: Sequence[MembershipDefenseRow]) -> DefenseEffect | None:
-    """Return what the best defense changes and costs; None where none can be compared."""
+    """Return the effect and cost of the best defense, or None if none can be compared."""
     bare = next((row for row in rows if row.defense == UNDEFENDED), None)
     defended = [row for row in rows if row.defense != UNDEFENDED]
     if bare is None or not defended:
@@ -73,7 +73,7 @@ def effect(rows: Sequence[MembershipDefenseRow]) -> DefenseEffect | None:
         )
     return DefenseEffect(
         best.defense,
-        f"`{best.defense}` lowers the AUROC of the attacker that knows it most: from "
+        f"`{best.defense}` lowers the AUROC of the attacker that knows it most, from "
         f"{number(before)} without a defense to {number(after)}{_cost(bare, best)}.",
     )
 
@@ -87,21 +87,21 @@ def _cost(bare: MembershipDefenseRow, best: MembershipDefenseRow) -> str:
 
 
 DEFENSE = "dpsgd:clip=1,noise=1"
-"""To try first: it bounds what any single record changes."""
+"""First defense to try: it bounds the influence of a single record."""
 
 OWN = ("size", "at_risk", "checkpoint", "members", "non_members")
 """Settings that ``leakgauge audit`` takes by ``--set`` alone."""
 
 
 def next_command(
-    settings: Mapping[str, Any], judged: Sequence[MembershipVerdict], question: Question
+    settings: Mapping[str, Any], verdicts: Sequence[MembershipVerdict], question: Question
 ) -> str:
-    """Return the command with a defense where an undefended model leaks; empty otherwise.
+    """Return the command with a defense if an undefended model leaks; empty otherwise.
 
     Args:
-        settings: of the run.
-        judged: the verdicts of the headlines.
-        question: of the run.
+        settings: settings of the run.
+        verdicts: verdicts on the headlines.
+        question: the question of the run.
     """
     if settings.get("checkpoint") or not (settings.get("data") or settings.get("task")):
         return ""
@@ -114,7 +114,7 @@ def next_command(
     except InputError:  # a run of other settings than this version has
         return ""
     assert isinstance(spec, MembershipSpec)
-    if set(spec.defense) != {NONE} or not any(one.level in LEAKS for one in judged):
+    if set(spec.defense) != {NONE} or not any(one.level in LEAKS for one in verdicts):
         return ""
     attacks = () if spec.adversary == DEFAULT else spec.adversary
     tried = replace(spec, defense=(NONE, DEFENSE), adversary=attacks)

@@ -54,10 +54,10 @@ PARTS = (
 """Sizes of the data, in the order of the report."""
 
 SPECTRAL = "spectral"
-"""The attack that encodes records without knowing a member."""
+"""The attack that encodes records without known members."""
 
 MOST_CLASSES = 12
-"""Classes of a table that are shown from each end."""
+"""Number of classes to show from each end of a table."""
 
 LEGEND = Markup(
     '<p class="legend small"><span class="key single">members</span>'
@@ -67,7 +67,7 @@ LEGEND = Markup(
 
 @dataclass(frozen=True)
 class HeadlineView:
-    """What the template shows of a headline."""
+    """The template's values for a headline."""
 
     name: str
     verdict: MembershipVerdict
@@ -78,12 +78,12 @@ class HeadlineView:
 
 
 def section(answer: Answer, question: Question, folder: Path) -> Section:
-    """Return the section of an answer. The same measurements give the same bytes.
+    """Return the section of an answer; equal measurements give equal bytes.
 
     Args:
-        answer: of the question.
-        question: whose name is the prefix of the anchors.
-        folder: with the records most at risk.
+        answer: answer to the question.
+        question: the question; its name is the prefix of the anchors.
+        folder: folder with the records most at risk.
 
     Raises:
         InputError: two measurements are the same figure.
@@ -150,7 +150,7 @@ def _view(
 
 
 def _ends(found: list[tuple[str, Measurement]]) -> list[tuple[str, Measurement]]:
-    """The classes, of many the first and the last."""
+    """Return the classes, only the first and the last of many."""
     if len(found) <= 2 * MOST_CLASSES:
         return found
     return found[:MOST_CLASSES] + found[-MOST_CLASSES:]
@@ -170,8 +170,8 @@ def _charts(test: Test, answer: Answer, name: str) -> list[Chart]:
     if one is not None and one.histogram:
         drawn.append(
             Chart(
-                "What the attack says of members and of others",
-                "How often each log odds is given to members and to others.",
+                "Log odds of members and of others",
+                "Histogram of the attack's log odds of members and of others.",
                 odds(one.histogram, name=f"{name}-odds"),
                 LEGEND,
             )
@@ -192,7 +192,7 @@ def _charts(test: Test, answer: Answer, name: str) -> list[Chart]:
 
 
 def _codes(test: Test, tests: Sequence[Test], name: str) -> list[Chart]:
-    """The encoder's outputs of the unsupervised attack in the same setting (Figure 5)."""
+    """Return a chart of the unsupervised attack's codes in the same setting (Figure 5)."""
     found = next(
         (
             one
@@ -207,8 +207,8 @@ def _codes(test: Test, tests: Sequence[Test], name: str) -> list[Chart]:
         return []
     return [
         Chart(
-            f"What {SPECTRAL} encodes records as, knowing no member",
-            "How often each encoded value belongs to members and to others.",
+            f"Codes of {SPECTRAL}, which knows no member",
+            "Histogram of the codes of members and of others.",
             odds(one.histogram, name=f"{name}-codes"),
             LEGEND,
         )
@@ -233,7 +233,7 @@ def _urgency(one: MembershipVerdict) -> tuple[int, float]:
 
 def _rows(answer: Answer, judged: Sequence[MembershipVerdict]) -> list[Row]:
     if not judged:
-        text = " ".join(answer.missing) or "No attack was played to its end."
+        text = " ".join(answer.missing) or "No attack was completed."
         return [Row("membership", "Not measured", "unknown", text)]
     return [replace(_row(judged[0]), test="")]
 

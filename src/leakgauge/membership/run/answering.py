@@ -1,4 +1,4 @@
-"""Runs the question to its end and returns the answer."""
+"""Runs the question and returns the answer."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -47,7 +47,7 @@ Part = tuple[str, str, str]
 Job = Callable[[], tuple[Part, Kept | str]]
 
 TargetModels = Mapping[str, Sequence[TargetModel]]
-"""By defense, what is attacked; a federation's attackers attack each participant by itself."""
+"""Target models by defense; a federation has one for each attacked participant."""
 
 
 def answer(
@@ -58,9 +58,9 @@ def answer(
     *,
     workers: int | None = None,
 ) -> Answer:
-    """Train a model under each defense, attack it, and judge the attacks.
+    """Train a model under each defense, attack it, and score the attacks.
 
-    What a kill left finished is read back: trained models, and what attacks scores.
+    Finished trainings and attacks of a killed run are read back.
 
     Raises:
         InputError: the data do not fit, or no model could be trained and attacked.
@@ -82,7 +82,7 @@ def answer(
 def _target_models(
     spec: MembershipSpec, prepared: MembershipPrepared, folder: WorkFolder, progress: Progress
 ) -> tuple[dict[str, Sequence[TargetModel]], list[str]]:
-    """Return what is attacked under each defense, and why one is missing."""
+    """Return the target models of each defense, and why some are missing."""
     if prepared.snapshots:
         recipe = MembershipRecipe(prepared.task, spec)
         given = given_target(prepared.snapshots, prepared.data, prepared.roles.splits[0], recipe)
@@ -118,7 +118,7 @@ def _attacked(
     progress: Progress,
     workers: int | None,
 ) -> tuple[dict[Part, Sequence[AttackScores]], list[str]]:
-    """Return what each attack scores under each defense, and why one is missing."""
+    """Return the scores of each attack under each defense, and why some are missing."""
     attacks = {one.name: one for one in attacks_of(spec)}
     parts = list(_parts(attacks, models))
     after = {name: " ".join(digest_of(one.params) for one in each) for name, each in models.items()}
@@ -141,7 +141,7 @@ def _attacked(
 
 
 def _jobs(left: Mapping[Part, MembershipAttack], models: TargetModels, seed: int) -> list[Job]:
-    """Return what is left to play; all attacks look at the same views of the records."""
+    """Return the remaining attacks as jobs, which share the views of the records."""
     if not left:
         return []
     needs = [attack.needs for attack in left.values()]
@@ -169,7 +169,7 @@ def _run(
     learned_at: Sequence[TargetModel],
     seed: int,
 ) -> tuple[Part, Kept | str]:
-    """Return what an attack scores, or why it could not be played."""
+    """Return the scores of an attack, or why it failed."""
     try:
         each = [
             run_attack(attack, model, fitted_at=known, seed=seed)
@@ -263,16 +263,16 @@ def _at_risk(
 def run_attack(
     attack: MembershipAttack, model: TargetModel, *, fitted_at: TargetModel, seed: int
 ) -> AttackScores:
-    """Fit an attack and judge targets.
+    """Return the log odds of a fitted attack on targets and validation records.
 
     Args:
         attack: the attack.
-        model: with the model that is judged.
-        fitted_at: with the model that the attack is fitted at: the same for an adaptive one.
-        seed: of its randomness.
+        model: the target model.
+        fitted_at: the model that the attack is fitted at; an adaptive attack has the same.
+        seed: seed of the attack.
 
     Raises:
-        InputError: a judgement is not finite.
+        InputError: log odds are missing or not finite.
     """
     began = perf_counter()
     with one_thread():
@@ -284,6 +284,6 @@ def run_attack(
     require(
         bad == 0 and len(targets) == len(model.targets.rows),
         f"its code gave {len(targets)} log odds for {len(model.targets.rows)} "
-        f"records, {bad} of them not finite; return one finite number for each",
+        f"records, and {bad} are not finite; return one finite number for each",
     )
     return AttackScores(targets, validation, perf_counter() - began, repr(attack))

@@ -1,4 +1,4 @@
-"""Models of a federation as its attacker sees them, round by round (Nasr et al., section II-B)."""
+"""Models of a federation as seen by its attacker in each round (Nasr et al., section II-B)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -40,16 +40,16 @@ def federated_targets(
     folder: WorkFolder,
     progress: Progress,
 ) -> list[TargetModel]:
-    """Return what the attacker sees of each attacked participant, or of all others together.
+    """Return a target model for each attacked participant, or one for all others together.
 
     Passive attacks share one federation; an active one has its own for each attacked participant.
 
     Args:
-        recipe: how participants train.
+        recipe: training of the participants.
         data: all records.
         roles: the roles of the records.
-        folder: keeps what was observed.
-        progress: gets what is done.
+        folder: keeps the observed models.
+        progress: receives finished rounds.
 
     Raises:
         InputError: training diverges.
@@ -89,7 +89,7 @@ def _strategy(
 
 
 def _targets_and_known(split: MemberSplit) -> Tensor:
-    """Rows of targets, and of known records: an attack learns from what it does to these."""
+    """Return the rows of targets and of known records; attacks learn from both."""
     return torch.cat(
         [
             *(split.known_members, split.validation_members, split.target_members),
@@ -107,7 +107,7 @@ def _observed(
     folder: WorkFolder,
     progress: Progress,
 ) -> list[list[Params]]:
-    """Return the tensors that the attacker sees of each attacked, one for each observed round."""
+    """Return the tensors of each attacked participant in each observed round."""
     name = f"{recipe.defense.name}/federation {attacked[0]}"
     rounds, like = recipe.spec.observed_rounds, dict(recipe.task.model.state_dict())
     keys = [(one, when) for one in attacked for when in rounds]
@@ -129,7 +129,7 @@ def _observed(
 
 
 def _seen(spec: MembershipSpec, current: Round, attacked: int) -> Params:
-    """The upload of a participant, or the average that everybody gets."""
+    """Return the upload of a participant, or the average that all participants receive."""
     return current.uploaded(attacked) if spec.attacker == GLOBAL else current.state.shared
 
 

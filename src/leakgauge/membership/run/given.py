@@ -1,4 +1,4 @@
-"""A model that exists already, its members and others, in place of a model of our own."""
+"""A given model with its members and others, instead of a model trained here."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """A model that exists already.
+    """A given model and its records.
 
     Attributes:
         snapshots: the model with the weights of each checkpoint, in eval mode.
         data: members first, then others.
-        roles: the roles of the records; nobody trains a shadow model.
-        fingerprint: of checkpoints and records.
+        roles: roles of the records, without shadow records.
+        fingerprint: checksum of checkpoints and records.
     """
 
     snapshots: tuple[Task, ...]
@@ -48,8 +48,7 @@ def given_model(spec: MembershipSpec, source: Source) -> Given:
     """Return the model and the records that a command names.
 
     Raises:
-        InputError: a file cannot be read or does not fit, records are members and others at once,
-            or they are too few.
+        InputError: a file cannot be read or does not fit, or records overlap or are too few.
     """
     assert source.task is not None
     assert source.dataset is not None
@@ -86,7 +85,7 @@ def _together(members: Dataset, others: Dataset) -> Dataset:
 
 
 def _refuse_overlap(members: Dataset, others: Dataset, spec: MembershipSpec) -> None:
-    """Refuse records that are in both files: whether they are members is no question then."""
+    """Raise an error for records in both files, as their membership is contradictory."""
     both = np.isin(_keys(others), _keys(members))
     count = int(both.sum())
     first = np.flatnonzero(both)[:3].tolist()
@@ -112,13 +111,12 @@ WANTED = "expected a .npz with arrays x and y, or a text file with one row numbe
 
 
 def read_records(path: str, data: Dataset) -> Dataset:
-    """Return the records that a file names.
+    """Return the records in a file.
 
     Args:
-        path: a ``.npz`` with the records themselves, ``x`` ``[n, ...]`` as the model takes them
-            and ``y`` ``[n]`` or ``[n, k]``; or a text file with one row number of ``data`` a line,
-            counted from 0 as in Python.
-        data: the user's own.
+        path: a ``.npz`` with the model's inputs ``x`` ``[n, ...]`` and labels ``y`` ``[n]`` or
+            ``[n, k]``; or a text file with one row number of ``data`` a line, counted from 0.
+        data: records of the user's task.
 
     Raises:
         InputError: the file cannot be read, or does not fit the data.
@@ -165,4 +163,4 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"records {str(file)!r} are no text; {WANTED}") from error
+        raise InputError(f"records {str(file)!r} are not text; {WANTED}") from error

@@ -1,4 +1,4 @@
-"""From settings and data to records that are split, and the description of a run."""
+"""Prepares split records and the description of a run from settings and data."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class MembershipPrepared:
-    """Records that are ready to train on and to attack.
+    """Records and a model that are ready for training and attacks.
 
     Attributes:
-        task: the model and its loss; initial, unless it exists already.
-        data: all records, encoded; the encoding learnt from the members alone.
-        roles: the roles of the records.
+        task: the initial or given model and its loss.
+        data: all records, with an encoding learnt from the members alone.
+        roles: roles of the records.
         run: settings and facts for the report.
-        dataset: the data's name.
-        label: the label's name.
-        snapshots: of a model that exists already; empty for one that is to be trained.
+        dataset: name of the data.
+        label: name of the label.
+        snapshots: snapshots of a given model; empty if a model is trained.
     """
 
     task: Task

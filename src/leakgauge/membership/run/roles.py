@@ -1,4 +1,4 @@
-"""Whose the records are: what is trained on, what is not, and what an attacker must tell apart."""
+"""Roles of records: training records, others, and those that an attacker distinguishes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from leakgauge.membership.spec import MembershipSpec
 
 ATTACKER = 0
-"""The participant who attacks, where the attacker is local."""
+"""Number of the attacking participant of a local attacker."""
 
 
 @dataclass(frozen=True, eq=False)
 class RecordRoles:
-    """Whose the records are.
+    """The roles of records.
 
     Attributes:
-        training: rows of each part of the training: all members; those before and those of the
-            fine-tuning; or those of each participant of a federation.
+        training: rows of each part of the training: all members; those of the first and of the
+            second training; or those of each participant.
         outside: rows that no model is trained on.
-        splits: of what is told apart; in a federation, one for each attack.
+        splits: known, validation and target rows; one split for each attack on a federation.
     """
 
     training: Sequence[Tensor]
@@ -45,12 +45,12 @@ class RecordRoles:
 
 
 def assign_roles(spec: MembershipSpec, count: int, users: Tensor | None) -> RecordRoles:
-    """Return whose ``count`` records are.
+    """Return the roles of ``count`` records.
 
     Args:
-        spec: says what is trained, and what is told apart.
+        spec: settings.
         count: number of records.
-        users: the user of each record ``[n]``, or None; no user is on two sides.
+        users: user of each record ``[n]``, or None; no user is on two sides.
 
     Raises:
         InputError: there are too few records or users.
@@ -69,7 +69,7 @@ def assign_roles(spec: MembershipSpec, count: int, users: Tensor | None) -> Reco
 def _federated(
     spec: MembershipSpec, count: int, users: Tensor | None, rng: np.random.Generator
 ) -> RecordRoles:
-    """A global attacker attacks each participant; a local one asks for anybody else's records."""
+    """Return roles for a global attacker of each participant, or a local one of all others."""
     held, others = split_participants(
         count, spec.participants, rng=rng, users=users, size=spec.size
     )
@@ -81,7 +81,7 @@ def _federated(
 def _fine_tuned(
     spec: MembershipSpec, count: int, users: Tensor | None, rng: np.random.Generator
 ) -> RecordRoles:
-    """D is trained on first, and D-delta later (Nasr et al., section IV-C)."""
+    """Return roles for training on D first, and on D-delta later (Nasr et al., section IV-C)."""
     split = split_members(count, users=users, members=spec.size, rng=rng)
     first, second = split_share(split.members, 1 - spec.fine_tune, users=users, rng=rng)
     outside = split.non_members
@@ -94,7 +94,7 @@ def _fine_tuned(
 
 
 def cut(split: MemberSplit, spec: MembershipSpec) -> MemberSplit:
-    """Return a split with as many records in each part as the settings allow."""
+    """Return a split with the number of records in each part limited by the settings."""
     members = _least(spec.known_members, spec.judged)
     others = _least(spec.known_others, spec.judged)
     return replace(

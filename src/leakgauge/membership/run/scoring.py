@@ -1,4 +1,4 @@
-"""From judgements of targets to measurements."""
+"""The scores of attacks and their measurements."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,13 +34,13 @@ from leakgauge.training.utility import utility_of
 
 @dataclass(frozen=True, eq=False)
 class AttackScores:
-    """What one attack said.
+    """The log odds that one attack assigned.
 
     Attributes:
         targets: log odds of membership of the targets ``[n]``, members first.
-        validation: likewise of the validation records; a choice looks at them.
-        seconds: computing time.
-        details: repr of the attack.
+        validation: log odds of the validation records, for choosing among attacks.
+        seconds: computing time in seconds.
+        details: ``repr`` of the attack.
     """
 
     targets: Floats
@@ -50,7 +50,7 @@ class AttackScores:
 
 
 def encoded(scores: Sequence[AttackScores]) -> Kept:
-    """Return what an attack said of each participant as arrays and plain values."""
+    """Return the scores for each participant as arrays and plain values."""
     arrays: dict[str, Floats] = {}
     about: dict[str, dict[str, Any]] = {}
     for number, one in enumerate(scores):
@@ -60,7 +60,7 @@ def encoded(scores: Sequence[AttackScores]) -> Kept:
 
 
 def decoded(kept: Kept) -> list[AttackScores]:
-    """Return what ``encoded`` made plain."""
+    """Return the scores that ``encoded`` converted."""
     arrays, about = kept
     return [
         AttackScores(
@@ -75,7 +75,7 @@ def decoded(kept: Kept) -> list[AttackScores]:
 
 @dataclass(frozen=True)
 class MembershipContext:
-    """What all measurements of one attack have in common."""
+    """The common fields of all measurements of one attack."""
 
     dataset: str
     label: str
@@ -105,26 +105,26 @@ class MembershipContext:
 
 
 BLOCKS = 500
-"""Groups of targets that are resampled, at most; records of one group share nothing."""
+"""Largest number of groups of targets that are resampled together."""
 
 BINS = 50
 BEYOND = 30.0
-"""Log odds are drawn up to this size."""
+"""Largest size of log odds in a histogram."""
 
 FEWEST_OF_CLASS = 20
-"""Targets of each kind from which a class has a figure of its own."""
+"""Smallest number of targets of each kind for a separate figure of a class."""
 
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The records that are scores.
+    """The target records.
 
     Attributes:
         member: whether each is a member ``[n]``.
-        label: code of its class ``[n]``; -1 where labels are no classes.
-        block: of the records that are resampled together: those of a user, or a few at random.
+        label: code of its class ``[n]``; -1 without classes.
+        block: block of records that are resampled together ``[n]``: a user's, or a few at random.
         classes: names of the classes.
-        validation: whether each validation record is a member; a choice looks at them.
+        validation: whether each validation record is a member.
     """
 
     member: NDArray[np.bool_]
@@ -135,7 +135,7 @@ class Targets:
 
 
 def blocks_of(count: int, users: Ints | None, *, rng: np.random.Generator) -> Ints:
-    """Return the block of each of ``count`` records: its user, else one at random of equal size."""
+    """Return the block of each of ``count`` records: its user, or a random block of equal size."""
     if users is not None:
         return np.unique(users, return_inverse=True)[1]
     blocks: Ints = rng.permutation(np.arange(count) % min(BLOCKS, count))
@@ -145,12 +145,12 @@ def blocks_of(count: int, users: Ints | None, *, rng: np.random.Generator) -> In
 def score_attack(
     context: MembershipContext, scores: AttackScores, targets: Targets
 ) -> Iterator[Measurement]:
-    """Yield the figures of an attack.
+    """Yield the measurements of an attack.
 
     Args:
-        context: what they are of.
-        scores: what the attack said.
-        targets: the truth.
+        context: common fields of the measurements.
+        scores: log odds of the attack.
+        targets: truth of the target records.
     """
     rng = stream(context.seed, QUESTION, "bootstrap")  # the same resamples for every attack
     trials = Trials(targets.member.astype(np.int64), log_posterior(scores.targets), targets.block)
@@ -173,10 +173,10 @@ def score_attack(
 
 
 def headline(measurements: Mapping[str, list[Measurement]]) -> list[Measurement]:
-    """Return the figures of the attack that validation records favour, as the headline.
+    """Return the figures of the best attack on validation records, as the headline.
 
     Args:
-        measurements: of each attack of one defense and knowledge, by its name.
+        measurements: measurements by attack, for one defense and knowledge.
     """
 
     def favoured(name: str) -> float:
@@ -228,7 +228,7 @@ def _by_class(
 
 
 def _guessed(truth: Ints, rate: float) -> float:
-    """Return the mean true positive rate where nothing leaks."""
+    """Return the mean true positive rate without leakage."""
     negatives = int((truth == 0).sum())
     return (int(rate * negatives) + 1) / (negatives + 1)
 
@@ -236,7 +236,7 @@ def _guessed(truth: Ints, rate: float) -> float:
 def model_measurements(
     context: MembershipContext, task: Task, members: Dataset, others: Dataset
 ) -> Iterator[Measurement]:
-    """Yield what the model is good for on records that it was not trained on, and on members."""
+    """Yield the utility of the model on records that it was not trained on, and on members."""
     rng = stream(context.seed, QUESTION, "utility")
     for data, renamed in ((others, {}), (members, {ACCURACY: TRAIN_ACCURACY})):
         found = utility_of(task, params_of(task.model), data, rng=rng)

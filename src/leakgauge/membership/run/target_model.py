@@ -1,4 +1,4 @@
-"""A trained model, and what attackers with different knowledge see at it."""
+"""A target model, and the observations of attackers with different knowledge."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -31,12 +31,12 @@ from leakgauge.runs.work import WorkFolder
 from leakgauge.training import predict
 
 FEWEST = 10
-"""Records that a shadow model is made with."""
+"""Smallest number of records for a shadow model."""
 
 SIDES = ("fitting", "validation", "targets")
 
 SHADOW_FITTING = 0.8
-"""Share of a shadow model's records that an attack is fitted on; the others validate."""
+"""Share of a shadow model's records for fitting an attack; the others are for validation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class MemberRows:
 
     @property
     def rows(self) -> Tensor:
-        """Members first, then the others."""
+        """The rows of members, then of the others."""
         return torch.cat([self.members, self.others])
 
     @property
@@ -59,20 +59,20 @@ class MemberRows:
 
 @dataclass(frozen=True, eq=False)
 class TargetModel:
-    """Snapshots of one model, and the records around it.
+    """Snapshots of an attacked model, and the records around it.
 
     Attributes:
-        snapshots: the model with the parameters of each, and its loss.
+        snapshots: the model with the parameters of each snapshot, and its loss.
         data: all records.
-        fitting: known members and non-members.
-        validation: others, to choose by.
-        targets: those that are judged.
+        fitting: rows of known members and non-members.
+        validation: rows of further known records, for choices.
+        targets: rows of the target records.
         shadow: rows of the attacker's own records of the same kind.
-        recipe: how it trains a model on them.
-        references: models that it trained on them, each on another half.
+        recipe: training of models on them.
+        references: models trained on halves of the shadow records.
         norms: last-layer gradient norms of the targets by epoch of the training.
-        views: what is seen of fitting, validation and target records, by the name of the side;
-            empty where every attack computes what it needs.
+        views: shared observations of fitting, validation and target records by name; if empty,
+            every attack computes its own.
     """
 
     snapshots: Sequence[Task]
@@ -92,7 +92,7 @@ class TargetModel:
         return params_of(self.snapshots[-1].model)
 
     def known(self, needs: Needs) -> MembershipKnowledge:
-        """Return what an attack is told, of which it must be shown what it needs."""
+        """Return the attacker's knowledge, with the observations that the attack needs."""
         return MembershipKnowledge(
             Labelled(self.side("fitting", needs), self.fitting.member),
             Labelled(self.side("validation", needs), self.validation.member),
@@ -100,7 +100,7 @@ class TargetModel:
         )
 
     def side(self, name: str, needs: Needs) -> Observed:
-        """Return what is seen of the records of a side: fitting, validation or targets."""
+        """Return the observations of fitting, validation or target records."""
         if name not in self.views:
             sides: MemberRows = getattr(self, name)
             return self.seen(sides.rows, needs)
@@ -109,7 +109,7 @@ class TargetModel:
         )
 
     def viewed(self, needs: Sequence[Needs]) -> "TargetModel":
-        """Return the model with views of all sides that hold what any attack needs."""
+        """Return the model with shared observations that contain the needs of all attacks."""
         together = Needs(
             layers=_most([one.layers for one in needs]),
             hidden=_most([one.hidden for one in needs]),
@@ -119,7 +119,7 @@ class TargetModel:
         return replace(self, views=views)
 
     def seen(self, rows: Tensor, needs: Needs) -> Observed:
-        """Return what is seen of records."""
+        """Return the observations of records."""
         references = self.references[: needs.references]
         return _observe(self.snapshots, self.data.rows(rows), needs, references)
 
@@ -136,17 +136,19 @@ def trained_target(
 
     Args:
         data: all records.
-        roles: the roles of the records; the model is trained on one part after the other.
-        recipe: how models are trained.
+        roles: roles of the records; the model is trained on each part in order.
+        recipe: training of the models.
         references: number of reference models.
         folder: keeps trained models.
-        progress: gets what is done.
+        progress: receives finished epochs.
 
     Raises:
         InputError: training diverges.
     """
     split = roles.splits[0]
-    shadow = split.shadow[: 2 * len(roles.members)]  # models of its own are as large as the target
+    shadow = split.shadow[
+        : 2 * len(roles.members)
+    ]  # shadow models have as many records as the target
     model = _untrained(data, replace(split, shadow=shadow), recipe)
     trained, norms = _attacked_models(model, roles.training, folder, progress)
     others = [
@@ -161,7 +163,7 @@ def trained_target(
 def given_target(
     snapshots: Sequence[Task], data: Dataset, split: MemberSplit, recipe: MembershipRecipe
 ) -> TargetModel:
-    """Return the model of a model that exists already."""
+    """Return the target of a given model."""
     return replace(_untrained(data, split, recipe), snapshots=snapshots)
 
 
@@ -180,7 +182,7 @@ def _untrained(data: Dataset, split: MemberSplit, recipe: MembershipRecipe) -> T
 def _attacked_models(
     model: TargetModel, training: Sequence[Tensor], folder: WorkFolder, progress: Progress
 ) -> tuple[Sequence[Params], Norms]:
-    """Return the parameters after each part of the training, and gradient norms on the way."""
+    """Return the parameters after each part of the training, and gradient norms by epoch."""
     recipe, name = model.recipe, model.recipe.defense.name
     params: Params = params_of(recipe.task.model)
     found: dict[str, NDArray[np.float64]] = {}
@@ -207,7 +209,7 @@ def _trained_on(
     norms: dict[str, NDArray[np.float64]],
     progress: Progress,
 ) -> Params:
-    """Return the parameters after a part of the training; measured norms go to ``norms``."""
+    """Return the parameters after a part of the training, and add measured norms to ``norms``."""
     recipe = model.recipe
     epochs = recipe.spec.rounds
     role = "target" if part == 0 else f"target {part}"
@@ -253,11 +255,11 @@ def _kept_model(model: TargetModel, rows: Tensor, role: str, folder: WorkFolder)
 
 
 def shadow_of(model: TargetModel, needs: Needs) -> ShadowRecords:
-    """Train a shadow model on half of the attacker's records, and return what is seen at it."""
+    """Train a shadow model on half of the attacker's records, and return the observations at it."""
     require(
         len(model.shadow) >= FEWEST,
         f"there are {len(model.shadow)} records to train a shadow model on; a CHECKPOINT, a "
-        "federation and fine-tuning come with none",
+        "federation and fine-tuning have none",
     )
     order = _shuffled(model, "shadow")
     half = len(order) // 2
@@ -272,7 +274,7 @@ def shadow_of(model: TargetModel, needs: Needs) -> ShadowRecords:
 
 
 def reference_rows(model: TargetModel, number: int) -> Tensor:
-    """Return the records that a reference model is trained on, half of the attacker's."""
+    """Return the training records of a reference model: half of the shadow records."""
     order = _shuffled(model, "reference", number)
     return order[: len(order) // 2]
 
@@ -298,7 +300,7 @@ def _observe(
 
 
 def _most(counts: Sequence[int]) -> int:
-    """The largest count; -1, which stands for all, is larger than any."""
+    """Return the largest count; -1, which means all, is larger than any."""
     return -1 if -1 in counts else max(counts)
 
 

@@ -1,4 +1,4 @@
-"""Training of the model that is attacked, and of an attacker's own."""
+"""Training of the target model, and of an attacker's own models."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ from leakgauge.training.optimizers import Optimizing
 
 @dataclass(frozen=True, eq=False)
 class MembershipRecipe:
-    """How a model is trained.
+    """The training of a model.
 
     Attributes:
         task: the initial model and its loss.
         spec: epochs, batch size, rate and optimizer.
-        defense: changes every step's gradient.
+        defense: defense in every step.
     """
 
     task: Task
@@ -38,8 +38,8 @@ class MembershipRecipe:
 
         Args:
             data: the records to train on.
-            role: name of the stream of randomness.
-            start: parameters before; those of the task where None.
+            role: name of the random stream.
+            start: initial parameters; None means those of the task.
 
         Raises:
             InputError: training diverges.
@@ -50,7 +50,7 @@ class MembershipRecipe:
         for number in range(1, spec.rounds + 1):
             if number - 1 in spec.drops:
                 rate /= 10
-                optimizer = self._optimizer(rate)  # as optimizers begin: without momentum
+                optimizer = self._optimizer(rate)  # a new optimizer without momentum
             with one_thread():
                 current = train_epoch(
                     self.task,
@@ -81,14 +81,14 @@ class MembershipRecipe:
 
 
 POINTS = 12
-"""Epochs at which gradient norms are measured, about."""
+"""Approximate number of epochs with measured gradient norms."""
 
 Norms = Mapping[str, NDArray[np.float64]]
-"""By epoch as text: last-layer gradient norms of the targets ``[n]``, members first."""
+"""Last-layer gradient norms of the targets ``[n]``, members first, by epoch as text."""
 
 
 def measured_epochs(epochs: int) -> list[int]:
-    """Return the epochs at which norms are measured: dense at first, and the last one.
+    """Return the epochs for measuring norms: dense at first, and the last one.
 
     >>> measured_epochs(100)
     [1, 2, 4, 5, 8, 12, 19, 28, 43, 66, 100]
