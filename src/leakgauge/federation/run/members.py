@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,11 +18,9 @@ from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.membership.adversaries.adversary import (
     Floats,
     MembershipAttack,
-    MembershipKnowledge,
-    Needs,
     log_posterior,
 )
-from leakgauge.membership.adversaries.thresholds import Threshold, fit_threshold
+from leakgauge.membership.adversaries.thresholds import ScoreAttack
 from leakgauge.membership.catalog import parse_attack
 from leakgauge.membership.observation import Observed
 from leakgauge.membership.run.answering import run_attack
@@ -33,52 +31,36 @@ from leakgauge.results.measurements import Estimate
 from leakgauge.results.roc import auroc
 from leakgauge.results.scores import Judged, score
 
-NOTHING = Needs()
-"""Additional observations of these attacks: none."""
-
 
 @dataclass(frozen=True)
-class LossAfter:
+class LossAfter(ScoreAttack):
     """A low loss after the training means member (Yeom et al., CSF 2018)."""
 
-    name: str = "loss-after"
-    needs: Needs = NOTHING
+    name: ClassVar[str] = "loss-after"
 
-    def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
-        """Return the threshold that is best on known records."""
-        return fit_threshold(after, known.fitting, known.validation)
+    def score(self, records: Observed) -> Floats:
+        """Return minus the log loss at the last snapshot ``[n]``."""
+        values: Floats = -records.log_loss[:, -1].numpy()
+        return values
 
 
 @dataclass(frozen=True)
-class LossDrop:
+class LossDrop(ScoreAttack):
     """A loss that falls far during the training means member; easy records fall little.
 
     The model before the round represents one that was trained without the client.
     """
 
-    name: str = "loss-drop"
-    needs: Needs = NOTHING
+    name: ClassVar[str] = "loss-drop"
 
-    def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
-        """Return the threshold that is best on known records."""
-        return fit_threshold(drop, known.fitting, known.validation)
-
-
-def after(records: Observed) -> Floats:
-    """Return minus the log loss at the last snapshot ``[n]``."""
-    values: Floats = -records.log_loss[:, -1].numpy()
-    return values
-
-
-def drop(records: Observed) -> Floats:
-    """Return how far the log loss falls from the first to the last snapshot ``[n]``."""
-    values: Floats = (records.log_loss[:, 0] - records.log_loss[:, -1]).numpy()
-    return values
+    def score(self, records: Observed) -> Floats:
+        """Return how far the log loss falls from the first to the last snapshot ``[n]``."""
+        values: Floats = (records.log_loss[:, 0] - records.log_loss[:, -1]).numpy()
+        return values
 
 
 LOSS_ATTACKS: Mapping[str, Any] = {one.name: one for one in (LossAfter(), LossDrop())}
 """Attacks by name; they run in addition to those of the membership question."""
-
 
 MEMBERS = 400
 """Largest number of records of a client in an attack, and of unused records."""

@@ -1,7 +1,7 @@
 """Attacks that train a network on known members and non-members (Nasr et al., section II-D)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +23,7 @@ _OURS, _PAPER = Training(), Training.nasr19()
 
 @dataclass(frozen=True)
 class Learned:
-    """A supervised attack; a subclass defines the inputs.
+    """A supervised attack; a subclass defines the inputs by ``sees``, ``layers`` and ``hidden``.
 
     Attributes:
         kernels: number of kernels for each layer's gradient; 0 for the default.
@@ -42,6 +42,7 @@ class Learned:
     joint: bool = True
     nasr19: bool = False
     name: ClassVar[str] = ""
+    sees: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         for value, what in ((self.kernels, "kernels"), (self.epochs, "epochs"), (self.lr, "lr")):
@@ -50,7 +51,14 @@ class Learned:
     @property
     def inputs(self) -> Inputs:
         """The inputs of the network."""
-        raise NotImplementedError
+        layers = getattr(self, "layers", None)
+        return Inputs(
+            **dict.fromkeys(self.sees, True),
+            layers=0 if layers is None else layers or -1,
+            hidden=getattr(self, "hidden", 0),
+            skip=getattr(self, "skip", 0),
+            plain=self.nasr19,
+        )
 
     @property
     def needs(self) -> Needs:
@@ -110,11 +118,6 @@ class Gradients(Learned):
     skip: int = 0
     name: ClassVar[str] = "gradients"
 
-    @property
-    def inputs(self) -> Inputs:
-        """The inputs of the network."""
-        return Inputs(layers=self.layers or -1, skip=self.skip, plain=self.nasr19)
-
 
 @dataclass(frozen=True)
 class WhiteBox(Learned):
@@ -128,18 +131,7 @@ class WhiteBox(Learned):
     layers: int = 1
     hidden: int = 1
     name: ClassVar[str] = "white-box"
-
-    @property
-    def inputs(self) -> Inputs:
-        """The inputs of the network."""
-        return Inputs(
-            outputs=True,
-            label=True,
-            loss=True,
-            layers=self.layers or -1,
-            hidden=self.hidden,
-            plain=self.nasr19,
-        )
+    sees: ClassVar[tuple[str, ...]] = ("outputs", "label", "loss")
 
 
 @dataclass(frozen=True)
@@ -160,7 +152,7 @@ class HiddenOutputs(Learned):
     @property
     def inputs(self) -> Inputs:
         """The inputs of the network."""
-        return Inputs(outputs=self.outputs, hidden=self.hidden, skip=self.skip, plain=self.nasr19)
+        return replace(super().inputs, outputs=self.outputs)
 
 
 @dataclass(frozen=True)
@@ -168,11 +160,7 @@ class Probabilities(Learned):
     """Black-box: the model's outputs alone."""
 
     name: ClassVar[str] = "probabilities"
-
-    @property
-    def inputs(self) -> Inputs:
-        """The inputs of the network."""
-        return Inputs(outputs=True, plain=self.nasr19)
+    sees: ClassVar[tuple[str, ...]] = ("outputs",)
 
 
 @dataclass(frozen=True)
@@ -180,11 +168,7 @@ class Label(Learned):
     """Black-box: the model's outputs and the true label."""
 
     name: ClassVar[str] = "label"
-
-    @property
-    def inputs(self) -> Inputs:
-        """The inputs of the network."""
-        return Inputs(outputs=True, label=True, plain=self.nasr19)
+    sees: ClassVar[tuple[str, ...]] = ("outputs", "label")
 
 
 @dataclass(frozen=True)
@@ -192,17 +176,12 @@ class LabelLoss(Learned):
     """Black-box: the model's outputs, the true label and the loss."""
 
     name: ClassVar[str] = "label-loss"
-
-    @property
-    def inputs(self) -> Inputs:
-        """The inputs of the network."""
-        return Inputs(outputs=True, label=True, loss=True, plain=self.nasr19)
+    sees: ClassVar[tuple[str, ...]] = ("outputs", "label", "loss")
 
 
 @dataclass(frozen=True)
 class ShadowModel:
-    """An attack network on outputs, label and loss, trained at a shadow model (Shokri et al., S&P
-    2017).
+    """An attack network on outputs, label and loss, trained at a shadow model.
 
     Hidden outputs and gradients depend on the units of one network and may not transfer to another;
     losses do.
@@ -210,6 +189,9 @@ class ShadowModel:
     Attributes:
         hidden: number of last hidden layers to include.
         epochs: training epochs of the attack network.
+
+    References:
+        Shokri et al., IEEE S&P 2017.
     """
 
     hidden: int = 0

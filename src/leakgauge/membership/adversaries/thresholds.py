@@ -57,36 +57,57 @@ def best_cut(values: Floats, member: NDArray[np.bool_]) -> float:
     return float((padded[at] + padded[at + 1]) / 2)
 
 
-@dataclass(frozen=True)
-class Loss:
-    """A low loss means member (Yeom et al., CSF 2018); the threshold is best on known records."""
+class ScoreAttack:
+    """An attack with the best threshold of a score on known records; a subclass has the score."""
 
-    name: ClassVar[str] = "loss"
-    needs: ClassVar[Needs] = Needs()
+    name: ClassVar[str]
+
+    @property
+    def needs(self) -> Needs:
+        """The observations that the attack needs."""
+        return Needs()
+
+    def score(self, records: Observed) -> Floats:
+        """Return the score ``[n]``, higher for members."""
+        raise NotImplementedError
 
     def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
         """Return the fitted threshold."""
-        return fit_threshold(low_loss, known.fitting, known.validation)
+        return fit_threshold(self.score, known.fitting, known.validation)
 
 
 @dataclass(frozen=True)
-class Confidence:
+class Loss(ScoreAttack):
+    """A low loss means member (Yeom et al., CSF 2018)."""
+
+    name: ClassVar[str] = "loss"
+
+    def score(self, records: Observed) -> Floats:
+        """Return minus the mean over snapshots of the log loss ``[n]``."""
+        values: Floats = -records.log_loss.mean(1).numpy()
+        return values
+
+
+@dataclass(frozen=True)
+class Confidence(ScoreAttack):
     """A high largest probability means member (Salem et al., NDSS 2019); it needs no label."""
 
     name: ClassVar[str] = "confidence"
-    needs: ClassVar[Needs] = Needs()
 
-    def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
-        """Return the fitted threshold."""
+    def score(self, records: Observed) -> Floats:
+        """Return the mean over snapshots of the largest output's logit ``[n]``."""
         require(
-            known.fitting.records.classes > 0,
+            records.classes > 0,
             "the labels are numbers, and only classes have a largest probability; leave it out",
         )
-        return fit_threshold(confidence, known.fitting, known.validation)
+        top = records.outputs.max(dim=2).values
+        rest = (records.outputs.sum(dim=2) - top).clamp(min=1e-300)
+        values: Floats = (top.clamp(min=1e-300).log() - rest.log()).mean(1).numpy()
+        return values
 
 
 @dataclass(frozen=True)
-class GradientNorm:
+class GradientNorm(ScoreAttack):
     """A small gradient means member.
 
     Attributes:
@@ -101,29 +122,10 @@ class GradientNorm:
         """The observations that the attack needs."""
         return Needs(layers=self.layers or -1)
 
-    def fit(self, known: MembershipKnowledge, *, seed: int) -> Threshold:
-        """Return the fitted threshold."""
-        return fit_threshold(small_gradient, known.fitting, known.validation)
-
-
-def low_loss(records: Observed) -> Floats:
-    """Return minus the mean over snapshots of the log loss ``[n]``."""
-    values: Floats = -records.log_loss.mean(1).numpy()
-    return values
-
-
-def confidence(records: Observed) -> Floats:
-    """Return the mean over snapshots of the largest output's logit ``[n]``."""
-    top = records.outputs.max(dim=2).values
-    rest = (records.outputs.sum(dim=2) - top).clamp(min=1e-300)
-    values: Floats = (top.clamp(min=1e-300).log() - rest.log()).mean(1).numpy()
-    return values
-
-
-def small_gradient(records: Observed) -> Floats:
-    """Return minus the mean over snapshots of the log gradient norm ``[n]``."""
-    values: Floats = -records.log_norm.mean(1).numpy()
-    return values
+    def score(self, records: Observed) -> Floats:
+        """Return minus the mean over snapshots of the log gradient norm ``[n]``."""
+        values: Floats = -records.log_norm.mean(1).numpy()
+        return values
 
 
 @dataclass(frozen=True)
