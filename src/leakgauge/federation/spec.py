@@ -2,19 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
-from leakgauge.core.checks import require
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.inversion.words import EXACT, INFERRED, KNOWN, METHODS, STRONGEST
 from leakgauge.inversion.words import LABELS as LABELINGS
-from leakgauge.membership.catalog import ABOUT
-from leakgauge.membership.catalog import SHADOW as NEEDS_SHADOW
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, TRAINING, Setting
 from leakgauge.runs.spec import Spec
-
-if TYPE_CHECKING:
-    from leakgauge.data.source import Source
 
 NAME = "federation"
 """The question's name."""
@@ -152,46 +146,3 @@ class FederationSpec(Spec):
     ] = SHADOW  # fmt: skip
     redact: Annotated[Truth, Setting("neither keep nor show any record, true or rebuilt")] = False
     files: Annotated[str, Setting("sha256 of what was kept", option=False)] = ""
-
-    def check(self) -> None:
-        """Refuse what is wrong for any data.
-
-        Raises:
-            InputError: a value is outside its bounds, a name is unknown, or settings contradict
-                each other.
-        """
-        super().check()
-        require(
-            bool(self.kept) and self.task is not None,
-            "this question is about kept updates: leakgauge federation DIR --task MODULE:FUNCTION",
-        )
-        require(
-            self.local_steps is None or self.local_epochs is None,
-            "--local-steps and --local-epochs name two lengths of a round; leave one out",
-        )
-        require(
-            self.momentum is None or self.momentum < 1,
-            f"--momentum is {self.momentum}; expected a number below 1",
-        )
-        name = self.method.partition(":")[0]
-        require(
-            name != EXACT,
-            f"--method {EXACT} is for single gradients; choose one of {', '.join(SEARCHES)}",
-        )
-        for one in self.adversary:
-            knows = ABOUT.get(one.partition(":")[0], ("",))[0]
-            require(
-                knows != NEEDS_SHADOW,
-                f"--adversary {one} trains its own models; choose another for kept updates",
-            )
-
-    def resolve(self, source: "Source") -> Self:
-        """Return the settings with values from the records and the kept updates.
-
-        Raises:
-            InputError: an update does not fit, or a question needs missing records.
-        """
-        from leakgauge.federation.run.preparing import resolved
-
-        spec: Self = resolved(self, source)
-        return spec

@@ -36,6 +36,16 @@ ADVERSARIES = {name: f"{_PACKAGE}.{where}" for name, (where, _, _) in _KNOWN.ite
 ABOUT = {name: about for name, (_, *about) in _KNOWN.items()}
 """Knowledge of each attack's attacker, and what it observes of a record."""
 
+
+def knowledge_of(adversary: str) -> str:
+    """Return the knowledge of an attack's attacker; empty for an attack of the user's code.
+
+    >>> knowledge_of("rmia:gamma=2"), knowledge_of("my_module:Attack")
+    ('records of the same kind', '')
+    """
+    return ABOUT.get(adversary.partition(":")[0], ("",))[0]
+
+
 DEFAULT = tuple(name for name in ADVERSARIES if name != "hidden-outputs")
 """Default attacks: the paper's, and those to compare them with."""
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from leakgauge.data.altered import random_label
 from leakgauge.data.source import Source
+from leakgauge.membership.run.preparing import MembershipPrepared
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.runs.assessment import Controls, Variant
 from leakgauge.runs.spec import LOSSES, NONE
@@ -20,12 +21,13 @@ STILL = 1e-12
 GIVEN = "the model exists already and is not trained here, so neither control can be made"
 
 
-def controls(spec: MembershipSpec, source: Source) -> Controls:
+def controls(prepared: MembershipPrepared) -> Controls:
     """Return both controls, without defenses, which would hide the planted leak."""
+    spec, source = prepared.spec, prepared.source
     if spec.checkpoint:
         return Controls(GIVEN, GIVEN)
     plain = replace(spec, defense=(NONE,), drops=(), best_epoch=False)
-    return Controls(_placebo(plain, source), _planted(plain, source))
+    return Controls(_placebo(plain, source), _planted(plain, source, prepared.label))
 
 
 def _placebo(spec: MembershipSpec, source: Source) -> Variant:
@@ -34,7 +36,7 @@ def _placebo(spec: MembershipSpec, source: Source) -> Variant:
     return Variant(still, source, changed)
 
 
-def _planted(spec: MembershipSpec, source: Source) -> Variant:
+def _planted(spec: MembershipSpec, source: Source, label: str) -> Variant:
     is_table = source.dataset is None and source.pixels is None
     few = replace(
         spec,
@@ -52,5 +54,6 @@ def _planted(spec: MembershipSpec, source: Source) -> Variant:
         f"the labels say nothing of the records, and the model learns at most {few.size} records "
         f"by heart in {few.rounds} epochs"
     )
-    data = random_label(source, str(spec.label), seed=spec.seed)
+    # Without default roles, which may cut the replaced label into ranges.
+    data = replace(random_label(source, label, seed=spec.seed), roles=None)
     return Variant(few, data, changed)

@@ -1,10 +1,9 @@
 """The settings of the question whose records were used; imports no torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
@@ -24,11 +23,7 @@ from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Sett
 from leakgauge.runs.spec import NONE, Spec
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
 from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
-from leakgauge.training.catalog import own_rate, parse_optimizer
 from leakgauge.training.forms import FORMS, LOG
-
-if TYPE_CHECKING:
-    from leakgauge.data.source import Source
 
 GLOBAL, LOCAL = "global", "local"
 PASSIVE, ASCENT, ISOLATE, BOTH = "passive", "ascent", "isolate", "both"
@@ -235,41 +230,6 @@ class MembershipSpec(Spec):
         """Whether attackers have no records to train their own models on."""
         return bool(self.checkpoint) or self.participants > 1 or self.fine_tune > 0
 
-    def check(self) -> None:
-        """Refuse what is wrong for any data.
-
-        Raises:
-            InputError: a value is outside its bounds, a name is unknown, or settings contradict
-                each other.
-        """
-        from leakgauge.membership.checking import (
-            attacks_of,
-            check_checkpoint,
-            check_federation,
-            check_fine_tuning,
-            check_shadows,
-            defenses_of,
-        )
-
-        super().check()
-        attacks_of(self)
-        defenses_of(self)
-        parse_optimizer(self.optimizer, lr=self.lr)
-        require(
-            not self.drops or own_rate(self.optimizer) is None,
-            f"--optimizer {self.optimizer} has its own rate, which drops cannot change; name the "
-            "rate by --lr",
-        )
-        check_checkpoint(self)
-        check_federation(self)
-        check_fine_tuning(self)
-        check_shadows(self)
-        require(
-            self.lr == RATE or own_rate(self.optimizer) is None,
-            f"--lr {self.lr:g} and --optimizer {self.optimizer} name two learning rates; leave one "
-            "out",
-        )
-
     @property
     def observed_rounds(self) -> tuple[int, ...]:
         """The rounds of a federation that the attacker keeps, ascending."""
@@ -277,7 +237,7 @@ class MembershipSpec(Spec):
         return tuple(sorted(set(self.observed or late)))
 
     @property
-    def judged(self) -> int | None:
+    def most_targets(self) -> int | None:
         """The largest number of target records of each kind; None for all."""
         ascends = self.strategy in (ASCENT, BOTH)
         return TARGETS if ascends and self.targets is None else self.targets
@@ -292,15 +252,3 @@ class MembershipSpec(Spec):
                 "write knowledge: static, or name a defense in 'where'"
             )
         return ""
-
-    def resolve(self, source: "Source") -> Self:
-        """Return the settings with the columns' roles filled in.
-
-        Raises:
-            InputError: the data cannot answer the question; the message says what would.
-        """
-        from leakgauge.membership.run.preparing import check_split, resolved
-
-        spec = replace(self, **resolved(self, source))
-        check_split(spec, source)
-        return spec

@@ -1,9 +1,8 @@
 """Asks each question of each kept update, and returns the figures."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,25 +10,21 @@ from safetensors.torch import save_file
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.files import write_text
-from leakgauge.core.versions import versions
-from leakgauge.data.source import Source
 from leakgauge.federation.run import members, properties, rebuilding
 from leakgauge.federation.run.figures import UpdateResults, measurements_of
-from leakgauge.federation.run.preparing import FederationPrepared, count_of, not_asked, prepare
+from leakgauge.federation.run.preparing import FederationPrepared, description_of
 from leakgauge.federation.spec import (
     MEMBERSHIP,
     NAME,
     PROPERTY,
     RECONSTRUCTION,
-    FederationSpec,
     plain_word,
 )
 from leakgauge.integrations.kept_reading import KeptUpdate, as_json
 from leakgauge.inversion.run.progress import search_progress
 from leakgauge.inversion.run.received import are_pictures
-from leakgauge.results.measurements import PICTURES_FILE, Run
+from leakgauge.results.measurements import PICTURES_FILE
 from leakgauge.runs.question import Answer, Progress
-from leakgauge.runs.spec import plain
 from leakgauge.runs.stages import Kept
 from leakgauge.runs.work import WorkFolder
 
@@ -37,8 +32,6 @@ MOST_PICTURES = 8
 """Largest number of pictures of an update in the report."""
 
 NOTES_FILE = "clients.json"
-_NOT_SHOWN = ("kept", "files", "data")
-"""Settings that the description of a run omits; the checksum represents the kept updates."""
 
 
 @dataclass
@@ -50,14 +43,19 @@ class _Attacked:
     stopped: bool = False
 
 
-def answer(spec: FederationSpec, source: Source, folder: WorkFolder, progress: Progress) -> Answer:
+def answer(
+    prepared: FederationPrepared,
+    folder: WorkFolder,
+    progress: Progress,
+    *,
+    workers: int | None = None,
+) -> Answer:
     """Attack each kept update, and return the figures by round and client.
 
     Raises:
         InputError: nothing could be measured.
     """
-    prepared = prepare(spec, source)
-    run = _described(prepared, source)
+    run = description_of(prepared)
     folder.guard(run)
     for note in run.notes:
         progress.note(note)
@@ -65,10 +63,10 @@ def answer(spec: FederationSpec, source: Source, folder: WorkFolder, progress: P
     warnings = _warnings(attacked.found)
     for text in warnings:
         progress.warn(text)
-    if not spec.redact:
+    if not prepared.spec.redact:
         _keep_pictures(folder, attacked.found)
     _keep_notes(folder, prepared, attacked.found)
-    measurements = measurements_of(prepared, attacked.found, source.name)
+    measurements = measurements_of(prepared, attacked.found)
     if not measurements:
         raise InputError("; ".join(dict.fromkeys(attacked.missing)))
     run = replace(run, warnings=warnings)
@@ -180,54 +178,3 @@ def _keep_notes(folder: WorkFolder, prepared: FederationPrepared, found: UpdateR
             row["posterior"] = np.exp(found.properties[one].log_posterior).round(4).tolist()
         rows.append(row)
     write_text(folder.files / NOTES_FILE, json.dumps(rows))
-
-
-def _described(prepared: FederationPrepared, source: Source) -> Run:
-    spec, kept = prepared.spec, prepared.kept
-    settings: Mapping[str, Any] = plain(spec)
-    facts = {
-        "name": source.name,
-        "fingerprint": source.fingerprint,
-        "updates": len(kept.updates),
-        "rounds": len(kept.rounds),
-        "clients": len(kept.clients),
-        "public": len(prepared.public),
-        "kept": kept.fingerprint,
-        "seen by": ", ".join(dict.fromkeys(one.seen for one in kept.updates)),
-        "framework": ", ".join(dict.fromkeys(one.source for one in kept.updates)),
-    }
-    shown = {
-        name: value
-        for name, value in settings.items()
-        if name not in _NOT_SHOWN and value not in (None, [], {}, False)
-    }
-    return Run("", shown, facts, (*source.notes, *_notes(prepared)), versions())
-
-
-def _notes(prepared: FederationPrepared) -> Sequence[str]:
-    notes = [f"{plain_word(ask)} is not asked: {why}" for ask, why in not_asked(prepared).items()]
-    if RECONSTRUCTION not in prepared.spec.ask:
-        return notes
-    few = sum(
-        one.examples is not None and prepared.spec.images is None and one.examples > limit
-        for one in prepared.kept.updates
-        for limit in [count_of(prepared, one)]
-    )
-    if few:
-        notes.append(
-            f"{few} updates have more records than a search looks for; it finds records with a "
-            "mean gradient like the update's (--images)"
-        )
-    several = (one for one in prepared.kept.updates if _steps(prepared, one) > 1)
-    if not prepared.spec.simulate and any(prepared.known(one).momentum for one in several):
-        notes.append(
-            "clients use momentum: their change of weights is scaled to a mean gradient as if the "
-            "gradient were equal at each step; --simulate runs the steps themselves"
-        )
-    if not prepared.held:
-        notes.append("the clients' records are unknown here, so rebuilt ones are not scored")
-    return notes
-
-
-def _steps(prepared: FederationPrepared, one: KeptUpdate) -> int:
-    return prepared.known(one).steps_over(one.examples) or 1

@@ -41,17 +41,14 @@ Figure = tuple[Estimate, float]
 """A figure and its value without leakage."""
 
 
-def measurements_of(
-    prepared: FederationPrepared, found: UpdateResults, dataset: str
-) -> list[Measurement]:
+def measurements_of(prepared: FederationPrepared, found: UpdateResults) -> list[Measurement]:
     """Return the figures of each update, and their means over all updates.
 
     Args:
         prepared: the prepared run.
         found: results of the attacks.
-        dataset: name of the data.
     """
-    make = partial(_measurement, prepared, dataset)
+    make = partial(_measurement, prepared)
     made: list[Measurement] = []
     for ask, figures in (
         (RECONSTRUCTION, {one: _of_rebuilt(each) for one, each in found.rebuilt.items()}),
@@ -102,7 +99,7 @@ def _right(prepared: FederationPrepared, found: UpdateResults) -> Iterator[Figur
     """Yield the share of clients with a correctly inferred majority value over all rounds."""
     if not found.properties or not prepared.held:
         return
-    codes = prepared.data.secrets[str(prepared.spec.secret)]
+    codes = prepared.data.secrets[prepared.secret]
     hits = []
     for client, rows in prepared.held.items():
         each = [named for one, named in found.properties.items() if one.client == client]
@@ -116,7 +113,6 @@ def _right(prepared: FederationPrepared, found: UpdateResults) -> Iterator[Figur
 
 def _measurement(
     prepared: FederationPrepared,
-    dataset: str,
     ask: str,
     metric: str,
     when: int | str,
@@ -128,9 +124,9 @@ def _measurement(
     return Measurement(
         question=NAME,
         game=ask,
-        dataset=dataset,
+        dataset=prepared.source.name,
         label="",
-        secret=str(spec.secret) if ask == PROPERTY else "",
+        secret=prepared.secret if ask == PROPERTY else "",
         defense=NONE,
         knowledge=STATIC,
         adversary=who[ask],

@@ -1,15 +1,16 @@
 """Prepares kept updates and the auditor's records, and checks the questions that they allow."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.types import Dataset, Task
+from leakgauge.core.versions import versions
+from leakgauge.data.source import Source
 from leakgauge.federation.spec import (
     ASKS,
     CLIENT,
@@ -17,15 +18,15 @@ from leakgauge.federation.spec import (
     MEMBERSHIP,
     PROPERTY,
     RECONSTRUCTION,
+    FederationSpec,
     plain_word,
 )
 from leakgauge.integrations.kept_reading import Kept, KeptUpdate, read_kept
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.inversion.run.prepare_update import local_steps
-
-if TYPE_CHECKING:
-    from leakgauge.data.source import Source
-    from leakgauge.federation.spec import FederationSpec
+from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Prepared
+from leakgauge.runs.spec import plain
 
 FOLDS, CLIENTS = 4, 8
 """Folds of the public records, and smallest number of clients simulated for each value."""
@@ -34,17 +35,25 @@ FEWEST = 10
 """Smallest number of a client's records, and of unused records, for membership."""
 
 
+_NOT_SHOWN = ("kept", "files", "data")
+"""Settings that the description of a run omits; the checksum represents the kept updates."""
+
+
 @dataclass(frozen=True, eq=False)
-class FederationPrepared:
+class FederationPrepared(Prepared):
     """Kept updates and the auditor's records.
 
     Attributes:
+        spec: settings with the allowed questions, the property and the checksum of the updates.
+        source: the auditor's task and records.
         kept: the chosen updates.
         task: the clients' model and its loss.
         data: all of the auditor's records.
         public: rows of the records that no client has.
         held: rows of each client's known records, by the client's name.
         training: training settings of the clients, from the auditor.
+        secret: the property to infer; empty if it is not asked.
+        not_asked: the reason for each question that is not asked.
     """
 
     spec: FederationSpec
@@ -54,6 +63,8 @@ class FederationPrepared:
     public: Tensor
     held: dict[str, Tensor]
     training: LocalTraining
+    secret: str = ""
+    not_asked: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def others(self) -> Dataset:
@@ -66,11 +77,37 @@ class FederationPrepared:
 
 
 def prepare(spec: FederationSpec, source: Source) -> FederationPrepared:
-    """Return the kept updates with the owners of the auditor's records.
+    """Read the kept updates, and find the questions that the auditor's records allow.
 
     Raises:
-        InputError: nothing was kept, or the owners of the records are invalid.
+        InputError: nothing was kept, the owners of the records are invalid, an update does not fit
+            the model, or a question cannot be asked.
     """
+    prepared = _opened(spec, source)
+    for one in prepared.kept.updates:
+        one.update(prepared.task.model, prepared.training)
+    asked = spec.ask or ASKS
+    refused: dict[str, str] = {}
+    for ask in (*asked, *(one for one in ASKS if one not in asked)):
+        try:
+            _check(ask, prepared)
+        except InputError as error:
+            if ask in asked and (spec.ask or (ask == PROPERTY and spec.secret is not None)):
+                raise
+            refused[ask] = str(error)
+    able = tuple(ask for ask in asked if ask not in refused)
+    require(len(able) > 0, "; ".join(f"{plain_word(ask)}: {why}" for ask, why in refused.items()))
+    secret = _secret(prepared) if PROPERTY in able else ""
+    return replace(
+        prepared,
+        spec=replace(spec, ask=able, secret=secret or spec.secret, files=prepared.kept.fingerprint),
+        secret=secret,
+        not_asked={ask: refused.get(ask, "it was not asked") for ask in ASKS if ask not in able},
+    )
+
+
+def _opened(spec: FederationSpec, source: Source) -> FederationPrepared:
+    """Return the kept updates with the owners of the auditor's records, before any check."""
     whole = read_kept(spec.kept)
     kept = whole.only(spec.only_round, spec.only_client)
     assert source.task is not None
@@ -85,44 +122,7 @@ def prepare(spec: FederationSpec, source: Source) -> FederationPrepared:
         steps=spec.local_steps,
         momentum=spec.momentum,
     )
-    return FederationPrepared(spec, kept, task, data, public, held, training)
-
-
-def resolved(spec: FederationSpec, source: Source) -> Any:
-    """Return the settings with the questions that can be asked, and the checksum of the updates.
-
-    Raises:
-        InputError: an update does not fit the model, or a question cannot be asked.
-    """
-    prepared = prepare(spec, source)
-    for one in prepared.kept.updates:
-        one.update(prepared.task.model, prepared.training)
-    asked, reasons = spec.ask or ASKS, {}
-    for ask in asked:
-        try:
-            _check(ask, prepared)
-        except InputError as error:
-            if spec.ask or (ask == PROPERTY and spec.secret is not None):
-                raise
-            reasons[ask] = str(error)
-    able = tuple(ask for ask in asked if ask not in reasons)
-    why = [f"{plain_word(ask)}: {reason}" for ask, reason in reasons.items()]
-    require(len(able) > 0, "; ".join(why))
-    secret = _secret(prepared) if PROPERTY in able else spec.secret
-    return replace(spec, ask=able, secret=secret, files=prepared.kept.fingerprint)
-
-
-def not_asked(prepared: FederationPrepared) -> dict[str, str]:
-    """Return the reason by question for each question that is not asked."""
-    found = {}
-    for ask in ASKS:
-        if ask not in prepared.spec.ask:
-            try:
-                _check(ask, prepared)
-                found[ask] = "it was not asked"
-            except InputError as error:
-                found[ask] = str(error)
-    return found
+    return FederationPrepared(spec, source, kept, task, data, public, held, training)
 
 
 def count_of(prepared: FederationPrepared, one: KeptUpdate) -> int:
@@ -256,3 +256,55 @@ def _owners(data: Dataset, kept: Kept) -> tuple[Tensor, dict[str, Tensor]]:
 def _listed(prepared: FederationPrepared) -> str:
     names = prepared.kept.clients
     return ", ".join(f"{number}: {name}" for number, name in enumerate(names[:6], start=1))
+
+
+def description_of(prepared: FederationPrepared) -> Run:
+    """Return the settings and facts of a run for the report."""
+    spec, kept, source = prepared.spec, prepared.kept, prepared.source
+    settings: Mapping[str, Any] = plain(spec)
+    facts = {
+        "name": source.name,
+        "fingerprint": source.fingerprint,
+        "updates": len(kept.updates),
+        "rounds": len(kept.rounds),
+        "clients": len(kept.clients),
+        "public": len(prepared.public),
+        "kept": kept.fingerprint,
+        "seen by": ", ".join(dict.fromkeys(one.seen for one in kept.updates)),
+        "framework": ", ".join(dict.fromkeys(one.source for one in kept.updates)),
+    }
+    shown = {
+        name: value
+        for name, value in settings.items()
+        if name not in _NOT_SHOWN and value not in (None, [], {}, False)
+    }
+    return Run("", shown, facts, (*source.notes, *_notes(prepared)), versions())
+
+
+def _notes(prepared: FederationPrepared) -> Sequence[str]:
+    notes = [f"{plain_word(ask)} is not asked: {why}" for ask, why in prepared.not_asked.items()]
+    if RECONSTRUCTION not in prepared.spec.ask:
+        return notes
+    few = sum(
+        one.examples is not None and prepared.spec.images is None and one.examples > limit
+        for one in prepared.kept.updates
+        for limit in [count_of(prepared, one)]
+    )
+    if few:
+        notes.append(
+            f"{few} updates have more records than a search looks for; it finds records with a "
+            "mean gradient like the update's (--images)"
+        )
+    several = (one for one in prepared.kept.updates if _steps(prepared, one) > 1)
+    if not prepared.spec.simulate and any(prepared.known(one).momentum for one in several):
+        notes.append(
+            "clients use momentum: their change of weights is scaled to a mean gradient as if the "
+            "gradient were equal at each step; --simulate runs the steps themselves"
+        )
+    if not prepared.held:
+        notes.append("the clients' records are unknown here, so rebuilt ones are not scored")
+    return notes
+
+
+def _steps(prepared: FederationPrepared, one: KeptUpdate) -> int:
+    return prepared.known(one).steps_over(one.examples) or 1

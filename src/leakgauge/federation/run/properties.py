@@ -96,14 +96,13 @@ def infer_property(prepared: FederationPrepared, one: KeptUpdate) -> PropertyRes
         InputError: a simulated training diverges.
     """
     spec = prepared.spec
-    secret = str(spec.secret)
     real = one.update(prepared.task.model, prepared.training)
     task = Task(real.in_place(prepared.task.model), prepared.task.loss)
     size = one.examples or spec.images or 1
     seed = derive(spec.seed, NAME, PROPERTY, one.number, one.client)
     kept, parts = _coordinates(real, seed), len(real.before)
     simulate = partial(_features, prepared.data, task, real, _protocol(prepared, one, size), kept)
-    dealt = deal(prepared.data, prepared.public, secret, stream(seed, "folds"))
+    dealt = deal(prepared.data, prepared.public, prepared.secret, stream(seed, "folds"))
     teaching = [
         _simulated(simulate, _overlapping(fold, spec.shadow // FOLDS, size, stream(seed, "t", at)))
         for at, fold in enumerate(dealt)

@@ -19,7 +19,8 @@ from leakgauge.guarantee.metrics import (
     PER_ATTRIBUTE_RATIO,
 )
 from leakgauge.guarantee.pair import NeighbourPair
-from leakgauge.guarantee.spec import QUESTION, GuaranteeSpec, claimed
+from leakgauge.guarantee.run.preparing import GuaranteePrepared
+from leakgauge.guarantee.spec import QUESTION
 from leakgauge.privacy.estimate import Errors, epsilon_gaussian_dp
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Histogram, Measurement
 
@@ -27,27 +28,26 @@ BINS = 60
 
 
 def measurements_of(
-    spec: GuaranteeSpec, data: str, pair: NeighbourPair, result: AuditResult
+    prepared: GuaranteePrepared, pair: NeighbourPair, result: AuditResult
 ) -> list[Measurement]:
     """Return one measurement per figure.
 
     Args:
-        spec: resolved settings.
-        data: name of the data.
+        prepared: the prepared audit.
         pair: the audited record.
         result: result of its audit.
     """
     promised = _theory(result)
     figures = _figures(result, promised["mechanism_exact"])
-    dpsgd = claimed(spec)
+    spec, claim = prepared.spec, prepared.claimed
     return [
         Measurement(
             question=QUESTION,
-            game=str(spec.attribute),
-            dataset=data,
-            label=str(spec.label),
-            secret=str(spec.attribute),
-            defense=f"dpsgd:clip={dpsgd.clip:g},noise={dpsgd.noise:g}",
+            game=prepared.attribute,
+            dataset=prepared.source.name,
+            label=prepared.label,
+            secret=prepared.attribute,
+            defense=f"dpsgd:clip={claim.clip:g},noise={claim.noise:g}",
             knowledge=ADAPTIVE,
             adversary=spec.statistic,
             metric=name,

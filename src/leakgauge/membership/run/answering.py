@@ -11,7 +11,6 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.rng import derive, stream
 from leakgauge.core.threads import one_thread
-from leakgauge.data import Source
 from leakgauge.defenses import none
 from leakgauge.membership.adversaries.adversary import MembershipAttack
 from leakgauge.membership.adversaries.supervised import fit_platt
@@ -19,7 +18,7 @@ from leakgauge.membership.checking import attacks_of, defenses_of
 from leakgauge.membership.run.at_risk import AtRisk, keep_at_risk, most_at_risk
 from leakgauge.membership.run.federated import federated_targets
 from leakgauge.membership.run.over_participants import over_participants
-from leakgauge.membership.run.preparing import MembershipPrepared, prepare
+from leakgauge.membership.run.preparing import MembershipPrepared
 from leakgauge.membership.run.scoring import (
     AttackScores,
     MembershipContext,
@@ -51,8 +50,7 @@ TargetModels = Mapping[str, Sequence[TargetModel]]
 
 
 def answer(
-    spec: MembershipSpec,
-    source: Source,
+    prepared: MembershipPrepared,
     folder: WorkFolder,
     progress: Progress,
     *,
@@ -63,26 +61,26 @@ def answer(
     Finished trainings and attacks of a killed run are read back.
 
     Raises:
-        InputError: the data do not fit, or no model could be trained and attacked.
+        InputError: no model could be trained and attacked.
     """
-    prepared = prepare(spec, source)
     folder.guard(elsewhere(prepared.run))
     for note in prepared.run.notes:
         progress.note(note)
     for warning in prepared.run.warnings:
         progress.warn(warning)
-    models, missing = _target_models(spec, prepared, folder, progress)
-    judged, refused = _attacked(spec, models, folder, progress, workers)
-    targets = [_targets(prepared, one, spec) for one in next(iter(models.values()))]
-    measurements = list(_measurements(spec, prepared, models, judged, targets))
-    keep_at_risk(folder.files, _at_risk(spec, measurements, judged, models))
+    models, missing = _target_models(prepared, folder, progress)
+    scored, refused = _attacked(prepared.spec, models, folder, progress, workers)
+    measurements = list(_measurements(prepared, models, scored))
+    at_risk = _at_risk(prepared.spec.at_risk, measurements, scored, models)
+    keep_at_risk(folder.files, at_risk)
     return Answer(prepared.run, measurements, (*missing, *refused))
 
 
 def _target_models(
-    spec: MembershipSpec, prepared: MembershipPrepared, folder: WorkFolder, progress: Progress
+    prepared: MembershipPrepared, folder: WorkFolder, progress: Progress
 ) -> tuple[dict[str, Sequence[TargetModel]], list[str]]:
     """Return the target models of each defense, and why some are missing."""
+    spec = prepared.spec
     if prepared.snapshots:
         recipe = MembershipRecipe(prepared.task, spec)
         given = given_target(prepared.snapshots, prepared.data, prepared.roles.splits[0], recipe)
@@ -134,10 +132,10 @@ def _attacked(
         done[part] = scores if isinstance(scores, str) else decoded(scores)
         progress.step(f"{QUESTION}: attacking", len(done), len(parts))
     refused = [f"{part[2]}: {one}" for part, one in done.items() if isinstance(one, str)]
-    judged = {part: one for part in parts if not isinstance(one := done[part], str)}
-    if not judged:
+    scored = {part: one for part in parts if not isinstance(one := done[part], str)}
+    if not scored:
         raise InputError("; ".join(dict.fromkeys(refused)))
-    return judged, refused
+    return scored, refused
 
 
 def _jobs(left: Mapping[Part, MembershipAttack], models: TargetModels, seed: int) -> list[Job]:
@@ -180,7 +178,7 @@ def _run(
         return part, str(error)
 
 
-def _targets(prepared: MembershipPrepared, model: TargetModel, spec: MembershipSpec) -> Targets:
+def _targets(prepared: MembershipPrepared, model: TargetModel) -> Targets:
     rows = model.targets.rows
     data = prepared.data.rows(rows)
     schema = data.schema
@@ -188,45 +186,40 @@ def _targets(prepared: MembershipPrepared, model: TargetModel, spec: MembershipS
     classes = schema.classes if schema is not None else ()
     of_classes = not data.y.is_floating_point() and data.y.ndim == 1
     label = data.y.cpu().numpy() if of_classes else np.full(len(rows), -1)
-    block = blocks_of(len(rows), users, rng=stream(spec.seed, QUESTION, "blocks"))
+    block = blocks_of(len(rows), users, rng=stream(prepared.spec.seed, QUESTION, "blocks"))
     return Targets(model.targets.member, label, block, classes, model.validation.member)
 
 
 def _measurements(
-    spec: MembershipSpec,
     prepared: MembershipPrepared,
     models: TargetModels,
-    judged: Mapping[Part, Sequence[AttackScores]],
-    targets: Sequence[Targets],
+    scored: Mapping[Part, Sequence[AttackScores]],
 ) -> Iterator[Measurement]:
-    roles = prepared.roles
+    roles, dataset, seed = prepared.roles, prepared.source.name, prepared.spec.seed
     sides = [prepared.data.rows(rows) for rows in (roles.members, roles.outside)]
+    targets = [_targets(prepared, one) for one in next(iter(models.values()))]
     for defense, attacked in models.items():
-        cell = MembershipContext(prepared.dataset, prepared.label, defense, STATIC, "", spec.seed)
+        context = MembershipContext(dataset, prepared.label, defense, STATIC, "", seed)
         for knowledge in (STATIC, ADAPTIVE):
-            of_attacks = {
-                part[2]: over_participants(
-                    [
-                        list(
-                            score_attack(
-                                replace(cell, knowledge=knowledge, adversary=part[2]), *one
-                            )
-                        )
-                        for one in zip(each, targets, strict=True)
-                    ]
-                )
-                for part, each in judged.items()
-                if part[:2] == (defense, knowledge)
-            }
-            if of_attacks:
-                yield from headline(of_attacks)
-                for each in of_attacks.values():
-                    yield from each
+            by_attack = {}
+            for part, each in scored.items():
+                if part[:2] == (defense, knowledge):
+                    one = replace(context, knowledge=knowledge, adversary=part[2])
+                    by_attack[part[2]] = over_participants(
+                        [
+                            list(score_attack(one, scores, truth))
+                            for scores, truth in zip(each, targets, strict=True)
+                        ]
+                    )
+            if by_attack:
+                yield from headline(by_attack)
+                for measurements in by_attack.values():
+                    yield from measurements
         yield from over_participants(
             [
                 [
-                    *model_measurements(cell, model.snapshots[-1], *sides),
-                    *norm_measurements(cell, model.norms, model.targets.member),
+                    *model_measurements(context, model.snapshots[-1], *sides),
+                    *norm_measurements(context, model.norms, model.targets.member),
                 ]
                 for model in attacked
             ]
@@ -234,29 +227,28 @@ def _measurements(
 
 
 def _at_risk(
-    spec: MembershipSpec,
+    count: int,
     measurements: Sequence[Measurement],
-    judged: Mapping[Part, Sequence[AttackScores]],
+    scored: Mapping[Part, Sequence[AttackScores]],
     models: TargetModels,
 ) -> dict[str, Sequence[AtRisk]]:
     """Return the records most at risk under each defense, by its headline's strongest attack."""
     found: dict[str, Sequence[AtRisk]] = {}
-    for defense, knowledge, attack in dict.fromkeys(
+    for part in dict.fromkeys(
         (one.defense, one.knowledge, one.adversary) for one in measurements if one.round == HEADLINE
     ):
-        each = next(one for part, one in judged.items() if part == (defense, knowledge, attack))
         exposed = [
             one
-            for scores, model in zip(each, models[defense], strict=True)
+            for scores, model in zip(scored[part], models[part[0]], strict=True)
             for one in most_at_risk(
                 scores.targets,
                 model.targets.member,
                 model.targets.rows.cpu().numpy(),
-                count=spec.at_risk,
+                count=count,
                 calibrate=fit_platt(scores.validation, model.validation.member),
             )
         ]
-        found[defense] = sorted(exposed, key=lambda one: -one.odds)[: spec.at_risk]
+        found[part[0]] = sorted(exposed, key=lambda one: -one.odds)[:count]
     return found
 
 

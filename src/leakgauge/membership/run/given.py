@@ -1,12 +1,9 @@
 """A given model with its members and others, instead of a model trained here."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,10 +18,8 @@ from leakgauge.data.arrays import from_arrays
 from leakgauge.data.npz import read_npz
 from leakgauge.data.split_members import split_known
 from leakgauge.membership.run.roles import RecordRoles, cut
+from leakgauge.membership.spec import MembershipSpec
 from leakgauge.models.weights import load_weights
-
-if TYPE_CHECKING:
-    from leakgauge.membership.spec import MembershipSpec
 
 
 @dataclass(frozen=True, eq=False)

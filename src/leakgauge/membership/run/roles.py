@@ -1,23 +1,16 @@
 """Roles of records: training records, others, and those that an attacker distinguishes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from leakgauge.core.rng import stream
 from leakgauge.data.split_members import MemberSplit, split_known, split_members, split_share
 from leakgauge.data.split_participants import split_participants
-from leakgauge.membership.spec import FIRST, GLOBAL, PARTS, SECOND
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from leakgauge.membership.spec import MembershipSpec
+from leakgauge.membership.spec import FIRST, GLOBAL, PARTS, SECOND, MembershipSpec
 
 ATTACKER = 0
 """Number of the attacking participant of a local attacker."""
@@ -95,18 +88,18 @@ def _fine_tuned(
 
 def cut(split: MemberSplit, spec: MembershipSpec) -> MemberSplit:
     """Return a split with the number of records in each part limited by the settings."""
-    members = _least(spec.known_members, spec.judged)
-    others = _least(spec.known_others, spec.judged)
+    members = _least(spec.known_members, spec.most_targets)
+    others = _least(spec.known_others, spec.most_targets)
     return replace(
         split,
         known_members=split.known_members[:members],
         known_non_members=split.known_non_members[:others],
         validation_members=split.validation_members[:members],
         validation_non_members=split.validation_non_members[:others],
-        target_members=split.target_members[: spec.judged],
-        target_non_members=split.target_non_members[: spec.judged],
+        target_members=split.target_members[: spec.most_targets],
+        target_non_members=split.target_non_members[: spec.most_targets],
     )
 
 
-def _least(known: int, judged: int | None) -> int:
-    return known if judged is None else min(known, judged)
+def _least(known: int, most: int | None) -> int:
+    return known if most is None else min(known, most)
