@@ -15,7 +15,7 @@ from leakgauge.cli import main
 from leakgauge.core.rng import stream
 from leakgauge.guarantee import DPSGDMechanism, mechanism
 from leakgauge.guarantee.report.sentences import VIOLATED
-from leakgauge.guarantee.run import audit
+from leakgauge.guarantee.run import answering
 from leakgauge.privacy.accounting import epsilon_gaussian
 from leakgauge.results.measurements import read_measurements
 from support.command import unless_given
@@ -347,7 +347,7 @@ def test_an_audit_that_is_stopped_can_go_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit, "audit_pair", stopped)
+        patch.setattr(answering, "audit_pair", stopped)
         code, out, err = go("--out", tmp_path / "run")
     assert (code, out) == (130, "")
     assert "stopped; to go on, repeat the command" in err

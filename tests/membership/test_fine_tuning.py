@@ -10,6 +10,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import derive
 from leakgauge.data.source import Source
 from leakgauge.gradients import params_of
+from leakgauge.membership.checking import check
 from leakgauge.membership.run.answering import answer
 from leakgauge.membership.run.federated import federated_targets
 from leakgauge.membership.run.preparing import prepare
@@ -45,7 +46,7 @@ def spec_of(**settings) -> MembershipSpec:
 
 def auroc(source: Source, folder: Path, **settings) -> float:
     folder.mkdir(parents=True, exist_ok=True)
-    said = answer(spec_of(**settings), source, WorkFolder(folder), Silent(), workers=1)
+    said = answer(prepare(spec_of(**settings), source), WorkFolder(folder), Silent(), workers=1)
     return next(
         one.estimate.value
         for one in said.measurements
@@ -183,7 +184,7 @@ def test_what_was_observed_is_kept(source: Source, tmp_path: Path, monkeypatch) 
 )
 def test_settings_that_do_not_fit_are_refused(settings, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        spec_of(**settings).check()
+        check(spec_of(**settings))
 
 
 def test_the_rate_drops_and_the_best_epoch_is_kept(source: Source, tmp_path: Path) -> None:

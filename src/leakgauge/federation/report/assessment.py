@@ -1,14 +1,16 @@
 """Kept updates as plain values for ``--json``, and on an audit card."""
 
+from pathlib import Path
 from typing import Any
 
 from leakgauge.federation.metrics import LOSS
 from leakgauge.federation.report.wording import tables, verdict
+from leakgauge.federation.run.preparing import FederationPrepared
 from leakgauge.federation.spec import MEMBERSHIP, PROPERTY, RECONSTRUCTION, plain_word
 from leakgauge.report.section import LEVELS
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import smallest_detectable
-from leakgauge.runs.assessment import Assessment, Finding, Threat
+from leakgauge.runs.assessment import Assessment, Controls, Finding, Threat
 from leakgauge.runs.question import Answer
 
 LIMITS = (
@@ -17,6 +19,8 @@ LIMITS = (
     "The membership attacker knows some of a client's records; one that knows none may do worse.",
     "The property attacker simulates clients whose records all have one value.",
 )
+
+_NO_CONTROL = "kept updates are what clients sent; no data of theirs can be changed for a control"
 
 _NIST = {
     RECONSTRUCTION: "NISTAML.032 reconstruction",
@@ -35,7 +39,7 @@ _DOES = {
 }
 
 
-def assessment(answer: Answer) -> Assessment:
+def assessment(answer: Answer, folder: Path) -> Assessment:
     """Return the threat, and the mean figure of each question."""
     found = [(table, verdict(table)) for table in tables(answer.measurements)]
     scored = [(table, one) for table, one in found if table.metric != LOSS]
@@ -69,7 +73,7 @@ def assessment(answer: Answer) -> Assessment:
     )
 
 
-def as_json(answer: Answer) -> dict[str, Any]:
+def as_json(answer: Answer, folder: Path) -> dict[str, Any]:
     """Return each question's verdict, mean and figures by round and client."""
     found = {}
     for table in tables(answer.measurements):
@@ -100,3 +104,8 @@ def _figure(one: Measurement) -> dict[str, float]:
         "high": one.estimate.high,
         "chance": one.chance,
     }
+
+
+def controls(prepared: FederationPrepared) -> Controls:
+    """Return the reason why no control exists, for both kinds."""
+    return Controls(_NO_CONTROL, _NO_CONTROL)

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from leakgauge.core.checks import require
@@ -100,7 +101,7 @@ NAMES = {"estimate": EPSILON, "gaussian": GAUSSIAN, "in_sample": IN_SAMPLE}
 """The metrics of the three estimates, by their names in the JSON."""
 
 
-def as_json(answer: Answer) -> dict[str, Any]:
+def as_json(answer: Answer, folder: Path) -> dict[str, Any]:
     """Return settings and figures by name; None stands for an interval without an upper end."""
     audited = audited_guarantee(answer.run.settings, answer.measurements)
     kind, _, domain = str(audited.settings["canary"]).partition("-")

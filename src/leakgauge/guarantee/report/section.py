@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 from leakgauge.guarantee.metrics import METRICS
@@ -20,7 +21,7 @@ from leakgauge.report.facts import other_facts, parts
 from leakgauge.report.section import Level, Line, Row, Section
 from leakgauge.report.templates import render
 from leakgauge.results.measurements import Run
-from leakgauge.runs.question import Answer
+from leakgauge.runs.question import Answer, Question
 from leakgauge.runs.repeat import repeat_command
 from leakgauge.runs.spec import declared, make_spec
 
@@ -36,21 +37,21 @@ STYLE = """
 """
 
 
-def section(answer: Answer, title: str, *, at: str = QUESTION) -> Section:
+def section(answer: Answer, question: Question, folder: Path) -> Section:
     """Return the section.
 
     Args:
         answer: answer to the question.
-        title: heading of the section.
-        at: prefix of the anchors.
+        question: the question; its name is the prefix of the anchors.
+        folder: not used.
 
     Raises:
         InputError: settings or measurements are missing, as in a damaged folder.
     """
-    audited = audited_guarantee(answer.run.settings, answer.measurements)
+    at, audited = question.name, audited_guarantee(answer.run.settings, answer.measurements)
     return Section(
         name=at,
-        title=title,
+        title=question.title,
         html=render(
             "leakgauge.guarantee.report", "section.html.j2", _values(audited, answer.run, at)
         ),
