@@ -156,5 +156,7 @@ def test_a_killed_run_does_not_train_again(
 
 
 def test_a_training_that_diverges_is_refused(table: Path, tmp_path: Path) -> None:
+    prepared = prepare(spec_of(table, noise=10.0), source_of(spec_of(table)))
+    spec = prepared.spec
     with pytest.raises(InputError, match=r"training diverged in round 1 .*lower --lr"):
-        trained(spec_of(table, lr=1e38, noise=10.0), tmp_path)
+        params_after(replace(prepared, spec=replace(spec, lr=1e38)), tmp_path)
