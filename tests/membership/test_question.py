@@ -77,7 +77,7 @@ def test_norms_are_those_of_both_kinds_by_epoch(plain: AuditRun) -> None:
         assert list(found) == sorted(found)
         assert list(found)[-1] == 15
     last = {one.metric: one.estimate for one in plain.measurements if one.round == 15}
-    assert last[MEMBERS_NORM].high < last[OTHERS_NORM].low, "members are known by heart"
+    assert last[MEMBERS_NORM].high < last[OTHERS_NORM].low, "members are memorised"
 
 
 def test_a_run_that_is_repeated_attacks_nothing_again(

@@ -1,4 +1,4 @@
-"""Small models with members and others: untrained, and trained until they know members by heart."""
+"""Small models with members and others: untrained, and trained until they memorise members."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from leakgauge.models import mlp
 
 
 def noise(count: int, *, seed: int, classes: int = 10, width: int = 20) -> Dataset:
-    """Records whose labels say nothing: a model can only learn them by heart."""
+    """Records with random labels, which a model can only memorise."""
     rng = np.random.default_rng(seed)
     x = torch.from_numpy(rng.normal(size=(count, width)).astype(np.float32))
     return Dataset(x, torch.from_numpy(rng.integers(classes, size=count)))

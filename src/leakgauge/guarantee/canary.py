@@ -1,4 +1,4 @@
-"""Crafted canaries: records whose versions have gradients that are far apart."""
+"""Crafted canaries: records with versions that have distant gradients."""
 
 from dataclasses import dataclass
 

@@ -67,8 +67,8 @@ class DPSGDMechanism:
         require_positive(self.clip, "clip")
         require(
             self.noise != 0,
-            "noise is 0, so epsilon is infinite and there is nothing to audit: whoever sees the "
-            "gradient tells the values apart; expected a number above 0",
+            "noise is 0, so epsilon is infinite, whatever an audit shows; expected a number "
+            "above 0",
         )
         require_positive(self.noise, "noise")
 

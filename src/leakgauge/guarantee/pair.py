@@ -43,7 +43,7 @@ class Attribute:
 
 @dataclass(frozen=True, eq=False)
 class NeighbourPair:
-    """A record whose attribute an auditor asks about (Li et al., Definition 7.2).
+    """A record and the attribute that an auditor infers (Li et al., Definition 7.2).
 
     Attributes:
         x: features ``[F]``; the values at the attribute's positions do not matter.

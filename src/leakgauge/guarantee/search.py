@@ -89,15 +89,6 @@ def version_distance(
     return VersionDistance(flat, attribute, clip)
 
 
-def require_distance(value: str) -> None:
-    """Raise an error unless ``value`` names a distance.
-
-    Raises:
-        InputError: it does not.
-    """
-    require_choice(value, "distance", get_args(Distance))
-
-
 def _lengths(flat: Tensor) -> Tensor:
     # The root has no slope at 0, where a record has no gradient or both versions the same one.
     tiny = torch.finfo(flat.dtype).tiny
@@ -110,9 +101,8 @@ class Craft:
     """Settings of the search for a canary.
 
     Attributes:
-        domain: where the record may lie: each position within the range of the data (``"box"``);
-            anywhere (``"free"``); or a record whose every original column has a value that occurs
-            in the data (``"valid"``).
+        domain: allowed values of the record: each position within the range of the data
+            (``"box"``); anywhere (``"free"``); or only values that occur in the data (``"valid"``).
         distance: distance to maximise: ``"clipped"``, the distance after clipping (the paper's), or
             ``"cosine"``, which the paper found worse.
         restarts: number of records to start from, for each label.
@@ -142,7 +132,7 @@ class Craft:
 
     def __post_init__(self) -> None:
         require_choice(self.domain, "domain", get_args(Domain))
-        require_distance(self.distance)
+        require_choice(self.distance, "distance", get_args(Distance))
         for name in ("restarts", "steps", "choices"):
             require_count(getattr(self, name), f"number of {name}")
         require_positive(self.lr, "lr")
@@ -249,7 +239,7 @@ def ascend(
         between: distance between the versions; ``"clipped"`` selects the best point.
         x: the starts ``[n, F]``.
         y: their labels ``[n]``.
-        data: encoded records, whose range limits the box.
+        data: encoded records; their range limits the box.
         settings: domain, distance, steps and learning rate.
         checkpoint: keeps intermediate states; a killed ascent resumes from them.
     """

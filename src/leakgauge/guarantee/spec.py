@@ -70,7 +70,7 @@ class GuaranteeSpec(Spec):
     domain: Annotated[
         str | None,
         Setting(
-            "where a crafted record may lie: box (within the range of the data, which fits the "
+            "domain of a crafted record: box (within the range of the data, which fits the "
             "paper's figures), free or valid",
             choices=get_args(Domain),
             panel=ATTACK,
@@ -127,6 +127,6 @@ class GuaranteeSpec(Spec):
         if (knowledge, when) == (ADAPTIVE, ACCUMULATED):
             return ""
         return (
-            "is about a guarantee, whose auditor knows the mechanism and sees no rounds; write "
+            "is about a guarantee; its auditor knows the mechanism and sees no rounds; write "
             "knowledge: adaptive and no round"
         )

@@ -80,7 +80,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class LayerRatio:
-    """The likelihood ratio for Gaussian noise whose strength differs by layer.
+    """The likelihood ratio for Gaussian noise of a different strength in each layer.
 
     The strengths are estimated from other trials than the scored ones. The statistic
     detects a layer without noise. Where the noise is the same everywhere, it equals

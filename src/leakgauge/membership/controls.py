@@ -51,8 +51,8 @@ def _planted(spec: MembershipSpec, source: Source, label: str) -> Variant:
         observed=(),
     )
     changed = (
-        f"the labels say nothing of the records, and the model learns at most {few.size} records "
-        f"by heart in {few.rounds} epochs"
+        f"the labels are random, and the model memorises at most {few.size} records "
+        f"in {few.rounds} epochs"
     )
     # Without default roles, which may cut the replaced label into ranges.
     data = replace(random_label(source, label, seed=spec.seed), roles=None)

@@ -1,4 +1,4 @@
-"""The metrics of the question whose records were used."""
+"""The metrics of membership inference."""
 
 import math
 

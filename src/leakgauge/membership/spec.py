@@ -1,4 +1,4 @@
-"""The settings of the question whose records were used; imports no torch."""
+"""The settings of membership inference; imports no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

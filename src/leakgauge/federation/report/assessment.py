@@ -17,7 +17,7 @@ LIMITS = (
     "The figures are about the rounds and clients that were kept, and about these attacks.",
     "A record that was not rebuilt here may be rebuilt by a stronger attack, or from more updates.",
     "The membership attacker knows some of a client's records; one that knows none may do worse.",
-    "The property attacker simulates clients whose records all have one value.",
+    "The property attacker simulates clients with records of a single value.",
 )
 
 _NO_CONTROL = "kept updates are what clients sent; no data of theirs can be changed for a control"

@@ -55,7 +55,7 @@ class UpdateTable:
 
 
 def tables(measurements: Sequence[Measurement]) -> list[UpdateTable]:
-    """Return the table of each measured question, in their order."""
+    """Return the table of each measured question, in the order of ``ASKS``."""
     found = []
     for ask in ASKS:
         mine = [one for one in measurements if one.game == ask]

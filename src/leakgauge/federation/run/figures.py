@@ -52,8 +52,8 @@ def measurements_of(prepared: FederationPrepared, found: UpdateResults) -> list[
     made: list[Measurement] = []
     for ask, figures in (
         (RECONSTRUCTION, {one: _of_rebuilt(each) for one, each in found.rebuilt.items()}),
-        (MEMBERSHIP, {one: _of_told(each, prepared) for one, each in found.members.items()}),
-        (PROPERTY, {one: _of_named(each, prepared) for one, each in found.properties.items()}),
+        (MEMBERSHIP, {one: _of_members(each, prepared) for one, each in found.members.items()}),
+        (PROPERTY, {one: _of_property(each, prepared) for one, each in found.properties.items()}),
     ):
         for metric in dict.fromkeys(name for each in figures.values() for name in each):
             known = {one: each[metric] for one, each in figures.items() if metric in each}
@@ -75,12 +75,12 @@ def _of_rebuilt(rebuilt: Rebuilt) -> Mapping[str, Figure]:
     return {PSNR: (near, rebuilt.guess), LOSS: (loss, 0.0)}
 
 
-def _of_told(told: MembershipResult, prepared: FederationPrepared) -> Mapping[str, Figure]:
-    figures = told.estimates(seed=prepared.spec.seed)
+def _of_members(result: MembershipResult, prepared: FederationPrepared) -> Mapping[str, Figure]:
+    figures = result.estimates(seed=prepared.spec.seed)
     return {AUROC: (figures[AUROC], 0.5), ADVANTAGE: (figures[ADVANTAGE], 0.0)}
 
 
-def _of_named(named: PropertyResult, prepared: FederationPrepared) -> Mapping[str, Figure]:
+def _of_property(named: PropertyResult, prepared: FederationPrepared) -> Mapping[str, Figure]:
     return {PROPERTY_AUROC: (named.estimates(seed=prepared.spec.seed)[AUROC], 0.5)}
 
 

@@ -89,7 +89,7 @@ def _threat(audited: AuditedGuarantee) -> Threat:
     count = len(audited.values)
     name = audited.settings["attribute"]
     return Threat(
-        goal=f"to tell which of {count} values the attribute {name!r} of one record has",
+        goal=f"to infer which of {count} values the attribute {name!r} of one record has",
         knows=[
             "The record in all its versions, the model, and how the mechanism clips and adds "
             "noise.",

@@ -57,7 +57,7 @@ def _audit(audited: AuditedGuarantee) -> str:
         f"{_mechanism(str(settings['mechanism']))} (clip {settings['clip']:g}, noise "
         f"{settings['noise']:g}) released the gradient of a {_canary(str(settings['canary']))} "
         f"{count(int(settings['trials']))} times, half with {name!r} = {own!r} and half with "
-        f"{new}. {_model(settings)}Epsilon measures how well an attacker can tell the two apart: "
+        f"{new}. {_model(settings)}Epsilon measures how well an attacker can distinguish them: "
         "0 means not at all."
     )
 

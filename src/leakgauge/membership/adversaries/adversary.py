@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Records whose membership is known.
+    """Records with known membership.
 
     Attributes:
         records: observations of the records.

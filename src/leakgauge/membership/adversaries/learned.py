@@ -67,7 +67,7 @@ class Learned:
 
     @property
     def training(self) -> Training:
-        """How the network is trained."""
+        """The training settings of the network."""
         base = _PAPER if self.nasr19 else _OURS
         return Training(
             kernels=self.kernels or base.kernels,

@@ -1,4 +1,4 @@
-"""Train an attack network on records whose membership is known."""
+"""Trains an attack network on records with known membership."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
