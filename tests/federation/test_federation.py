@@ -20,7 +20,7 @@ def federation(folder: Path, name: str, *words: object, function: str = "task") 
     return run("federation", "kept", "--task", f"{name}:{function}", *words, cwd=folder)
 
 
-def figures_of(folder: Path, name: str, *words: object, out: str = "run") -> dict[str, Any]:
+def asked(folder: Path, name: str, *words: object, out: str = "run") -> dict[str, Any]:
     ended = federation(folder, name, *words, "--json", "--out", out)
     assert ended.returncode == 0, ended.stderr
     found: dict[str, Any] = json.loads(ended.stdout)
@@ -57,7 +57,7 @@ def test_single_records_are_rebuilt_in_every_round(tmp_path: Path) -> None:
     """One step on one record is a gradient that holds the record."""
     name = single_records(tmp_path)
     words = ("--ask", "reconstruction", "--method", "idlg", "--iterations", 100, "--labels")
-    found = figures_of(tmp_path, name, *words, "inferred")["reconstruction"]
+    found = asked(tmp_path, name, *words, "inferred")["reconstruction"]
     assert {(one["round"], one["client"]) for one in found["updates"]} == {
         (1, "0"), (1, "1"), (2, "0"), (2, "1"),
     }  # fmt: skip
@@ -74,9 +74,7 @@ def test_steps_with_momentum_are_simulated(tmp_path: Path) -> None:
     words = ("--ask", "reconstruction", "--only-round", 1, "--iterations", 300)
     psnr = []
     for out, more in (("one", ()), ("steps", ("--simulate",))):
-        found = figures_of(tmp_path, name, *words, *more, "--momentum", 0.9, out=out)[
-            "reconstruction"
-        ]
+        found = asked(tmp_path, name, *words, *more, "--momentum", 0.9, out=out)["reconstruction"]
         psnr.append([one["value"] for one in found["updates"]])
     as_one, steps = psnr
     assert min(as_one) < 30 < 60 < min(steps), psnr
@@ -85,8 +83,8 @@ def test_steps_with_momentum_are_simulated(tmp_path: Path) -> None:
 def test_a_finished_part_is_not_played_again(tmp_path: Path) -> None:
     name = single_records(tmp_path)
     words = ("--ask", "reconstruction", "--iterations", 3)
-    first = figures_of(tmp_path, name, *words)
-    again = figures_of(tmp_path, name, *words)
+    first = asked(tmp_path, name, *words)
+    again = asked(tmp_path, name, *words)
     assert first == again
     assert (tmp_path / "run" / "cells" / "federation").is_dir()
 
@@ -121,7 +119,7 @@ def members(folder: Path, *, claimed: bool = True) -> str:
 @pytest.mark.parametrize("theirs", [True, False])
 def test_members_are_told_and_records_of_others_are_not(tmp_path: Path, theirs: bool) -> None:
     name = members(tmp_path, claimed=theirs)
-    found = figures_of(tmp_path, name, "--ask", "membership")["membership"]
+    found = asked(tmp_path, name, "--ask", "membership")["membership"]
     assert len(found["updates"]) == 2
     if theirs:
         assert all(one["low"] > 0.5 for one in found["updates"]), found
@@ -152,7 +150,7 @@ def scanners(folder: Path, *, differ: bool = True) -> str:
 def test_a_property_is_named_where_it_changes_records(tmp_path: Path, differ: bool) -> None:
     name = scanners(tmp_path, differ=differ)
     words = ("--ask", "property", "--shadow", 60, "--only-round", 1)
-    found = figures_of(tmp_path, name, *words)["property"]
+    found = asked(tmp_path, name, *words)["property"]
     assert len(found["updates"]) == 2
     if differ:
         assert all(one["low"] > 0.7 for one in found["updates"]), found
