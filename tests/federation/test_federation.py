@@ -1,4 +1,4 @@
-"""Kept updates whose leak is planted or absent, through the command."""
+"""Kept updates with a planted leak or none, through the command."""
 
 import json
 from functools import partial
@@ -20,7 +20,7 @@ def federation(folder: Path, name: str, *words: object, function: str = "task") 
     return run("federation", "kept", "--task", f"{name}:{function}", *words, cwd=folder)
 
 
-def told(folder: Path, name: str, *words: object, out: str = "run") -> dict[str, Any]:
+def asked(folder: Path, name: str, *words: object, out: str = "run") -> dict[str, Any]:
     ended = federation(folder, name, *words, "--json", "--out", out)
     assert ended.returncode == 0, ended.stderr
     found: dict[str, Any] = json.loads(ended.stdout)
@@ -57,7 +57,7 @@ def test_single_records_are_rebuilt_in_every_round(tmp_path: Path) -> None:
     """One step on one record is a gradient that holds the record."""
     name = single_records(tmp_path)
     words = ("--ask", "reconstruction", "--method", "idlg", "--iterations", 100, "--labels")
-    found = told(tmp_path, name, *words, "inferred")["reconstruction"]
+    found = asked(tmp_path, name, *words, "inferred")["reconstruction"]
     assert {(one["round"], one["client"]) for one in found["updates"]} == {
         (1, "0"), (1, "1"), (2, "0"), (2, "1"),
     }  # fmt: skip
@@ -74,7 +74,7 @@ def test_steps_with_momentum_are_simulated(tmp_path: Path) -> None:
     words = ("--ask", "reconstruction", "--only-round", 1, "--iterations", 300)
     psnr = []
     for out, more in (("one", ()), ("steps", ("--simulate",))):
-        found = told(tmp_path, name, *words, *more, "--momentum", 0.9, out=out)["reconstruction"]
+        found = asked(tmp_path, name, *words, *more, "--momentum", 0.9, out=out)["reconstruction"]
         psnr.append([one["value"] for one in found["updates"]])
     as_one, steps = psnr
     assert min(as_one) < 30 < 60 < min(steps), psnr
@@ -83,8 +83,8 @@ def test_steps_with_momentum_are_simulated(tmp_path: Path) -> None:
 def test_a_finished_part_is_not_played_again(tmp_path: Path) -> None:
     name = single_records(tmp_path)
     words = ("--ask", "reconstruction", "--iterations", 3)
-    first = told(tmp_path, name, *words)
-    again = told(tmp_path, name, *words)
+    first = asked(tmp_path, name, *words)
+    again = asked(tmp_path, name, *words)
     assert first == again
     assert (tmp_path / "run" / "cells" / "federation").is_dir()
 
@@ -94,12 +94,12 @@ def test_nothing_is_scored_or_kept_without_the_clients_records(tmp_path: Path) -
     ended = federation(tmp_path, name, "--iterations", 3, "--out", "run", function="public")
     assert ended.returncode == 0, ended.stderr
     assert "Not scored" in ended.stdout
-    assert "membership is not asked: the task's records do not say whose they are" in ended.stderr
+    assert "membership is not asked: the owners of the task's records are unknown" in ended.stderr
     assert "property is not asked: the task's Dataset has no secret" in ended.stderr
 
 
 def members(folder: Path, *, claimed: bool = True) -> str:
-    """Two clients that learn 60 records by heart; or records that the auditor takes for theirs."""
+    """Two clients that memorise 60 records; or records that the auditor assigns to them."""
     parts = [(normal(60, 12, name=f"client {at}"), _coin(60, f"y {at}")) for at in range(2)]
     others = [(normal(60, 12, name=f"other {at}"), _coin(60, f"z {at}")) for at in range(2)]
     public = normal(120, 12, name="public"), _coin(120, "public y")
@@ -119,7 +119,7 @@ def members(folder: Path, *, claimed: bool = True) -> str:
 @pytest.mark.parametrize("theirs", [True, False])
 def test_members_are_told_and_records_of_others_are_not(tmp_path: Path, theirs: bool) -> None:
     name = members(tmp_path, claimed=theirs)
-    found = told(tmp_path, name, "--ask", "membership")["membership"]
+    found = asked(tmp_path, name, "--ask", "membership")["membership"]
     assert len(found["updates"]) == 2
     if theirs:
         assert all(one["low"] > 0.5 for one in found["updates"]), found
@@ -150,7 +150,7 @@ def scanners(folder: Path, *, differ: bool = True) -> str:
 def test_a_property_is_named_where_it_changes_records(tmp_path: Path, differ: bool) -> None:
     name = scanners(tmp_path, differ=differ)
     words = ("--ask", "property", "--shadow", 60, "--only-round", 1)
-    found = told(tmp_path, name, *words)["property"]
+    found = asked(tmp_path, name, *words)["property"]
     assert len(found["updates"]) == 2
     if differ:
         assert all(one["low"] > 0.7 for one in found["updates"]), found
@@ -171,7 +171,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         (["--only-round", 9], "round 9 was not kept; there are 1, 2"),
         (["--only-client", "5"], "no client '5' was kept"),
         (["--method", "exact"], "--method exact is for single gradients"),
-        (["--adversary", "rmia"], "--adversary rmia trains models of its own"),
+        (["--adversary", "rmia"], "--adversary rmia trains its own models"),
         (["--momentum", 1.5], "--momentum is 1.5"),
         (["--secret", "scaner"], "no secret 'scaner' in the task's Dataset; did you mean"),
         (["--simulate", "--images", 3, "--ask", "reconstruction"], "leave out --simulate"),

@@ -12,7 +12,7 @@ from leakgauge.core.rng import stream
 from leakgauge.core.types import Task
 from leakgauge.data import split_records
 from leakgauge.defenses import Defense, none
-from leakgauge.guarantee import DPSGD, audit_pair
+from leakgauge.guarantee import DPSGDMechanism, audit_pair
 from leakgauge.inference import Attack, Discriminant, Energies, Forest, Joint, Logistic
 from leakgauge.inference.run import Settings, audit, make_stage
 from leakgauge.results.measurements import Measurement
@@ -84,7 +84,9 @@ def test_every_defense_takes_its_gradients(defense: Defense) -> None:
 def test_its_guarantee_is_audited() -> None:
     pair = a_pair()
     task = odd_task(INPUTS)
-    record = audit_pair(task, None, replace(pair, x=pair.x.double()), DPSGD(0.5, 0.5), trials=60)
+    record = audit_pair(
+        task, None, replace(pair, x=pair.x.double()), DPSGDMechanism(0.5, 0.5), trials=60
+    )
     assert not record.violated
 
 

@@ -19,8 +19,8 @@ from leakgauge.core.types import Dataset, Grads, Task
 from leakgauge.data import Roles, encode, make_table, read_table, split_records
 from leakgauge.gradients import params_of, per_example_gradients
 from leakgauge.guarantee import (
-    DPSGD,
     Craft,
+    DPSGDMechanism,
     LayerRatio,
     LikelihoodRatio,
     Norm,
@@ -99,7 +99,7 @@ def test_dpsgd_and_a_real_opacus_step_release_the_same_distribution(size: int, c
     grads = some_gradients(size)
     flat = torch.cat([leaf.flatten(1) for leaf in grads.values()], dim=1)
     mean = torch.stack([literal.clipped(one, clip) for one in flat]).mean(dim=0)
-    ours = DPSGD(clip, 0.3)
+    ours = DPSGDMechanism(clip, 0.3)
     opacus = OpacusMechanism(clip, ours.multiplier(size))
     assert opacus.claimed(size).noise == pytest.approx(0.3)
     for mechanism in (ours, opacus):
@@ -150,7 +150,7 @@ def test_any_optimizer_that_reads_per_sample_gradients() -> None:
 )
 def test_the_power_of_the_likelihood_ratio(mu: float, batch: int) -> None:
     """At level alpha it is Phi(d / sigma - z): d and sigma of the mean of the batch."""
-    claim = DPSGD(0.5, noise_for(mu, 0.5, batch=batch))
+    claim = DPSGDMechanism(0.5, noise_for(mu, 0.5, batch=batch))
     others = a_batch(batch - 1) if batch > 1 else None
     task, n = small_task(), 2000
     hypotheses = hypotheses_of(task, params_of(task.model), a_pair(), others, claim)
@@ -187,8 +187,8 @@ def test_the_norm_loses_power_with_the_number_of_parameters() -> None:
     def shift(hidden: int) -> float:
         model = mlp(INPUTS, 2, (hidden,), generator=torch_stream(0, "model"))
         task = Task(model, cross_entropy)
-        clean = hypotheses_of(task, params_of(model), a_pair(), None, DPSGD(0.1, 1.0))
-        claim = DPSGD(0.1, clean.distance / 3)
+        clean = hypotheses_of(task, params_of(model), a_pair(), None, DPSGDMechanism(0.1, 1.0))
+        claim = DPSGDMechanism(0.1, clean.distance / 3)
         hypotheses = hypotheses_of(task, params_of(model), a_pair(), None, claim)
         _, (null, other) = score_releases(
             hypotheses, claim, Norm(), each=1500, seed=0, max_bytes=10**7
@@ -217,7 +217,7 @@ class Laplace:
         return {
             name: leaf.mean(dim=0)
             - self.scale * uniform[name].sign() * torch.log1p(-2 * uniform[name].abs())
-            for name, leaf in DPSGD(self.clip, 1.0).clipped(grads).items()
+            for name, leaf in DPSGDMechanism(self.clip, 1.0).clipped(grads).items()
         }
 
 
@@ -230,7 +230,7 @@ def beyond(mechanisms: list, *, trials: int, **asked) -> np.ndarray:
 def test_correct_mechanisms_pass() -> None:
     """Several clips, noises, models and records, with and without company."""
     mechanisms = [
-        (seed, DPSGD(clip, noise_for(mu, clip, seed=seed)))
+        (seed, DPSGDMechanism(clip, noise_for(mu, clip, seed=seed)))
         for seed in range(5)
         for clip in (0.1, 1.0)
         for mu in (0.1, 1.0, 3.0)
@@ -244,7 +244,7 @@ def test_correct_mechanisms_pass() -> None:
 @pytest.mark.calibration
 def test_correct_mechanisms_pass_200_times(statistic) -> None:
     mechanisms = [
-        (seed, DPSGD(0.5, noise_for(mu, 0.5, seed=seed)))
+        (seed, DPSGDMechanism(0.5, noise_for(mu, 0.5, seed=seed)))
         for seed in range(50)
         for mu in (0.05, 0.5, 1.0, 3.0)
     ]
@@ -262,7 +262,9 @@ def test_the_lower_bound_of_epsilon_holds_for_noise_that_is_not_gaussian() -> No
             for h in (0, 1)
         )
         apart = float((one - other).abs().sum())
-        found = audit(Laplace(1.0, apart / 2.0), seed=seed, claimed=DPSGD(1.0, 1.0), trials=600)
+        found = audit(
+            Laplace(1.0, apart / 2.0), seed=seed, claimed=DPSGDMechanism(1.0, 1.0), trials=600
+        )
         lows.append(found.estimate.low)
     assert max(lows) <= 2.0
     assert max(lows) > 0.2
@@ -270,7 +272,7 @@ def test_the_lower_bound_of_epsilon_holds_for_noise_that_is_not_gaussian() -> No
 
 @pytest.mark.parametrize("statistic", [LikelihoodRatio(), LayerRatio(), Norm()])
 def test_a_threshold_is_judged_on_trials_that_did_not_choose_it(statistic) -> None:
-    claim, task = DPSGD(0.5, noise_for(1.5, 0.5)), small_task()
+    claim, task = DPSGDMechanism(0.5, noise_for(1.5, 0.5)), small_task()
     hypotheses = hypotheses_of(task, params_of(task.model), a_pair(), None, claim)
     chosen, judged = score_releases(hypotheses, claim, statistic, each=300, seed=0, max_bytes=10**7)
     everything = np.concatenate([*chosen, *judged])
@@ -292,7 +294,7 @@ def test_a_threshold_is_judged_on_trials_that_did_not_choose_it(statistic) -> No
 
 def test_tight_with_the_likelihood_ratio() -> None:
     """mu = 1: the Gaussian estimate is within 10 % of the exact epsilon."""
-    found = audit(DPSGD(0.5, noise_for(1.0, 0.5)), trials=20_000)
+    found = audit(DPSGDMechanism(0.5, noise_for(1.0, 0.5)), trials=20_000)
     exact = epsilon_gaussian(1.0, 1.0, DELTA).value
     assert found.theory.pair_exact.value == pytest.approx(exact, rel=1e-4)
     assert found.gaussian.value == pytest.approx(exact, rel=0.1)
@@ -301,7 +303,7 @@ def test_tight_with_the_likelihood_ratio() -> None:
 
 
 def test_little_noise_saturates_the_trials_and_says_so() -> None:
-    found = audit(DPSGD(0.5, noise_for(20.0, 0.5)), trials=1000)
+    found = audit(DPSGDMechanism(0.5, noise_for(20.0, 0.5)), trials=1000)
     assert found.saturated
     assert not found.violated
     assert (
@@ -315,17 +317,17 @@ def test_little_noise_saturates_the_trials_and_says_so() -> None:
 # --- broken mechanisms ----------------------------------------------------------------------------
 
 
-def noise_over_batch(claim: DPSGD) -> Callable:
+def noise_over_batch(claim: DPSGDMechanism) -> Callable:
     """The noise on the mean divided by the batch size once more than it should be."""
 
     def release(grads: Grads, generator: torch.Generator) -> Grads:
         batch = len(next(iter(grads.values())))
-        return DPSGD(claim.clip, claim.noise / batch)(grads, generator)
+        return DPSGDMechanism(claim.clip, claim.noise / batch)(grads, generator)
 
     return release
 
 
-def no_clipping(claim: DPSGD) -> Callable:
+def no_clipping(claim: DPSGDMechanism) -> Callable:
     def release(grads: Grads, generator: torch.Generator) -> Grads:
         noise = {name: torch.zeros_like(leaf) for name, leaf in grads.items()}
         drawn = claim(noise, generator)
@@ -334,11 +336,11 @@ def no_clipping(claim: DPSGD) -> Callable:
     return release
 
 
-def noise_reused(claim: DPSGD) -> Callable:
+def noise_reused(claim: DPSGDMechanism) -> Callable:
     return lambda grads, generator: claim(grads, torch.Generator().manual_seed(7))
 
 
-def noise_on_some_layers(claim: DPSGD, *, noisy: str) -> Callable:
+def noise_on_some_layers(claim: DPSGDMechanism, *, noisy: str) -> Callable:
     """Only layers whose name holds ``noisy``."""
 
     def release(grads: Grads, generator: torch.Generator) -> Grads:
@@ -365,7 +367,7 @@ BROKEN = {
 
 def caught(kind: str, seed: int, *, trials: int, mu: float = 0.7) -> bool:
     broken, statistic, batch = BROKEN[kind]
-    claim = DPSGD(0.2, noise_for(mu, 0.2, batch=batch, seed=seed))
+    claim = DPSGDMechanism(0.2, noise_for(mu, 0.2, batch=batch, seed=seed))
     asked = {
         "others": a_batch(batch - 1, seed) if batch > 1 else None,
         "statistic": statistic,
@@ -399,11 +401,11 @@ def test_broken_mechanisms_are_caught_in_19_of_20_seeds(kind: str) -> None:
 @pytest.mark.parametrize("statistic", [Norm(), LikelihoodRatio(), LayerRatio()])
 def test_the_seed_decides_and_memory_does_not(statistic) -> None:
     asked = {"trials": 60, "statistic": statistic}
-    one, tiny = (audit(DPSGD(0.5, 0.5), max_bytes=m, **asked) for m in (2**28, 2000))
+    one, tiny = (audit(DPSGDMechanism(0.5, 0.5), max_bytes=m, **asked) for m in (2**28, 2000))
     np.testing.assert_array_equal(one.null, tiny.null)
     np.testing.assert_array_equal(one.alternative, tiny.alternative)
     assert one.estimate == tiny.estimate
-    other = audit_pair(small_task(), None, a_pair(), DPSGD(0.5, 0.5), seed=1, **asked)
+    other = audit_pair(small_task(), None, a_pair(), DPSGDMechanism(0.5, 0.5), seed=1, **asked)
     assert not np.array_equal(one.null, other.null)
 
 
@@ -412,7 +414,7 @@ def test_a_record_without_any_difference_shows_nothing() -> None:
     same = replace(a_pair(), attribute=replace(SEX, codes=CODES[[0, 0]]))
     for statistic in (Norm(), LikelihoodRatio(), LayerRatio()):
         found = audit_pair(
-            small_task(), None, same, DPSGD(0.5, 0.5), statistic=statistic, trials=200
+            small_task(), None, same, DPSGDMechanism(0.5, 0.5), statistic=statistic, trials=200
         )
         assert found.distance < 1e-6  # what rounding leaves
         assert found.theory.pair_exact.value < 1e-6
@@ -428,13 +430,13 @@ def test_a_record_without_any_difference_shows_nothing() -> None:
         ({"trials": 10}, "10 trials cannot show any epsilon"),
         ({"mechanism": lambda grads, generator: grads}, "does not say what it claims"),
         (
-            {"mechanism": lambda grads, generator: grads, "claimed": DPSGD(1.0, 1.0)},
+            {"mechanism": lambda grads, generator: grads, "claimed": DPSGDMechanism(1.0, 1.0)},
             r"released \[1, 8, 6\] for '0.weight'; expected one gradient of shape \[8, 6\]",
         ),
     ],
 )
 def test_refusals(asked, says: str) -> None:
-    asked = {"mechanism": DPSGD(1.0, 1.0), **asked}
+    asked = {"mechanism": DPSGDMechanism(1.0, 1.0), **asked}
     with pytest.raises(InputError, match=says):
         audit(asked.pop("mechanism"), **asked)
 
@@ -443,12 +445,12 @@ def test_a_release_that_is_not_finite_is_no_evidence() -> None:
     """Compared with any threshold NaN is on neither side, so it would count as right."""
 
     def broken(grads: Grads, generator: torch.Generator) -> Grads:
-        released = DPSGD(0.5, 0.5)(grads, generator)
+        released = DPSGDMechanism(0.5, 0.5)(grads, generator)
         lost = bool(torch.rand((), generator=generator) < 0.1)
         return {name: leaf / 0 if lost else leaf for name, leaf in released.items()}
 
     with pytest.raises(InputError, match=r"release number .* not finite"):
-        audit(broken, claimed=DPSGD(0.5, 0.5), trials=60)
+        audit(broken, claimed=DPSGDMechanism(0.5, 0.5), trials=60)
 
 
 def test_opacus_is_not_needed_until_it_is_audited(monkeypatch) -> None:
@@ -459,12 +461,12 @@ def test_opacus_is_not_needed_until_it_is_audited(monkeypatch) -> None:
 
 def test_no_noise_is_an_infinite_epsilon() -> None:
     with pytest.raises(InputError, match="noise is 0, so epsilon is infinite"):
-        DPSGD(1.0, 0.0)
+        DPSGDMechanism(1.0, 0.0)
     with pytest.raises(InputError, match="epsilon is infinite"):
         OpacusMechanism(1.0, 0.0)
     for clip, noise in ((0.0, 1.0), (1.0, -1.0), (math.inf, 1.0)):
         with pytest.raises(InputError):
-            DPSGD(clip, noise)
+            DPSGDMechanism(clip, noise)
 
 
 # --- Adult ----------------------------------------------------------------------------------------
@@ -504,7 +506,7 @@ def test_the_paper_s_statistic_on_adult(data_folder: Path) -> None:
     canary = craft(task, None, data, attribute, settings, clip=2.0, rng=stream(0, "craft"))
     (random,) = choose_pairs(data, "sex", 1, rng=stream(0, "pairs"))
     of_norm, of_random, of_ratio = (
-        audit_pair(task, None, pair, DPSGD(2.0, 0.1), statistic=statistic)
+        audit_pair(task, None, pair, DPSGDMechanism(2.0, 0.1), statistic=statistic)
         for pair, statistic in (
             (canary.pair, Norm()), (random, Norm()), (canary.pair, LikelihoodRatio()),
         )

@@ -1,4 +1,4 @@
-"""``leakgauge guarantee`` as a user meets it: from a table to what is promised and measured."""
+"""``leakgauge guarantee`` as a user runs it on a table."""
 
 import json
 import math
@@ -13,9 +13,9 @@ from scipy import stats
 
 from leakgauge.cli import main
 from leakgauge.core.rng import stream
-from leakgauge.guarantee import DPSGD
+from leakgauge.guarantee import DPSGDMechanism, mechanism
 from leakgauge.guarantee.report.sentences import VIOLATED
-from leakgauge.guarantee.run import audit, mechanisms
+from leakgauge.guarantee.run import answering
 from leakgauge.privacy.accounting import epsilon_gaussian
 from leakgauge.results.measurements import read_measurements
 from support.command import unless_given
@@ -189,8 +189,8 @@ def test_a_broken_mechanism_is_named(go: Go, monkeypatch: pytest.MonkeyPatch) ->
     """The noise is a hundredth of what is claimed."""
     words = ("--noise", 10)
     assert answer(go, *words)["violated"] is False
-    weak = {"dpsgd": lambda dpsgd: DPSGD(dpsgd.clip, dpsgd.noise / 100)}
-    monkeypatch.setattr(mechanisms, "BUILDERS", weak)
+    weak = {"dpsgd": lambda dpsgd: DPSGDMechanism(dpsgd.clip, dpsgd.noise / 100)}
+    monkeypatch.setattr(mechanism, "BUILDERS", weak)
     assert answer(go, *words, exits=3)["violated"] is True
     out = go(*words)[1]
     assert VIOLATED in out
@@ -347,7 +347,7 @@ def test_an_audit_that_is_stopped_can_go_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit, "audit_pair", stopped)
+        patch.setattr(answering, "audit_pair", stopped)
         code, out, err = go("--out", tmp_path / "run")
     assert (code, out) == (130, "")
     assert "stopped; to go on, repeat the command" in err
@@ -371,7 +371,7 @@ def test_images_are_refused(go: Go, tmp_path: Path) -> None:
 
 
 def test_a_known_secret_is_a_feature(go: Go) -> None:
-    """A named dataset has secrets and columns to drop of its own; the attribute is none of them."""
+    """A named dataset has its own secrets and columns to drop; the attribute is none of them."""
     words = ("--label", "any_visit", "--attribute", "female", "--group", "zper", "--json")
     code, out, err = go(*words, "--canary", "random", on="randhie")
     assert code == 0, err

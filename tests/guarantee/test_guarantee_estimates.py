@@ -11,7 +11,7 @@ from statsmodels.stats.proportion import proportion_confint
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.guarantee import (
-    DPSGD,
+    DPSGDMechanism,
     Errors,
     choose_threshold,
     epsilon_clopper_pearson,
@@ -58,7 +58,7 @@ def test_largest_showable(trials: int, value: float, low: float) -> None:
 
 def test_the_paper_s_setting_in_theory() -> None:
     """Clip 2, sigma 0.1: 96.9 by the textbook, 284.39 exactly, and more for a replaced record."""
-    found = theory_of(DPSGD(2.0, 0.1), distance=0.1, delta=DELTA, attributes=14)
+    found = theory_of(DPSGDMechanism(2.0, 0.1), distance=0.1, delta=DELTA, attributes=14)
     assert found.mechanism_classic.value == pytest.approx(96.9, abs=0.01)
     assert not found.mechanism_classic.valid
     assert found.mechanism_exact_at_clip.value == pytest.approx(284.39, abs=0.01)
@@ -69,9 +69,9 @@ def test_the_paper_s_setting_in_theory() -> None:
 
 def test_theory_of_a_batch_and_of_no_distance() -> None:
     """The mean of B gradients moves by d / B and its noise has sigma / sqrt(B)."""
-    found = theory_of(DPSGD(2.0, 0.1), distance=0.4, delta=DELTA, attributes=3, batch=16)
+    found = theory_of(DPSGDMechanism(2.0, 0.1), distance=0.4, delta=DELTA, attributes=3, batch=16)
     assert found.pair_exact.value == pytest.approx(4.377, abs=5e-4)
-    nothing = theory_of(DPSGD(2.0, 0.1), distance=0.0, delta=DELTA, attributes=3)
+    nothing = theory_of(DPSGDMechanism(2.0, 0.1), distance=0.0, delta=DELTA, attributes=3)
     assert nothing.pair_exact.value == 0.0
 
 
@@ -123,7 +123,7 @@ def test_a_shift_that_delta_covers_is_no_epsilon(delta: float) -> None:
     edge = 2 * stats.norm.isf((1 - delta) / 2)  # at epsilon 0 its delta is this one
     for mu in (1e-300, 1e-16, edge / 2, edge * 0.999):
         assert epsilon_of_mu(mu, delta) == 0.0
-        theory = theory_of(DPSGD(2.0, 1.0), distance=mu, delta=delta, attributes=3)
+        theory = theory_of(DPSGDMechanism(2.0, 1.0), distance=mu, delta=delta, attributes=3)
         assert theory.pair_exact.value == 0.0
     assert epsilon_of_mu(edge * 1.01, delta) > 0
 
@@ -139,7 +139,7 @@ def test_epsilon_of_mu_ends() -> None:
 
 
 def in_sample(null: np.ndarray, alternative: np.ndarray, delta: float) -> float:
-    """The paper's estimate: at the best threshold for the trials that it is judged on."""
+    """The paper's estimate: at the best threshold for the trials that it is scored on."""
     errors = errors_at(null, alternative, threshold_in_sample(null, alternative, delta))
     return epsilon_clopper_pearson(errors, delta).value
 

@@ -16,8 +16,8 @@ from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Roles, encode, make_table
 from leakgauge.data.counterfactual import with_value
 from leakgauge.gradients import params_of
-from leakgauge.guarantee import Craft, Pair, attribute_of, choose_pairs, craft
-from leakgauge.guarantee.distance import version_distance
+from leakgauge.guarantee import Craft, NeighbourPair, attribute_of, choose_pairs, craft
+from leakgauge.guarantee.search import version_distance
 from leakgauge.models import mlp
 from support.references import guarantee as literal
 
@@ -128,15 +128,15 @@ def test_values_that_no_record_has() -> None:
     for values in (("f", "f"), ("f", "m", "f"), ("f",)):
         with pytest.raises(InputError, match="two or more different values"):
             attribute_of(DATA, "sex", values=values)
-    with pytest.raises(InputError, match="1000 records are wanted"):
+    with pytest.raises(InputError, match="1000 records are requested"):
         choose_pairs(DATA, "sex", 1000, rng=stream(0))
 
 
 # --- distances ------------------------------------------------------------------------------------
 
 
-def literal_distance(pair: Pair, distance: str, clip: float) -> float:
-    """Of several new values: the root of the mean of squares, or the mean of cosines."""
+def literal_distance(pair: NeighbourPair, distance: str, clip: float) -> float:
+    """With several new values: the root of the mean of squares, or the mean of cosines."""
     x, y = pair.versions()
     of = task()
     own, *new = (literal.gradient(of, params_of(of.model), x[h], y[h]) for h in range(len(x)))
@@ -209,7 +209,7 @@ def test_crafted_is_worse_than_the_worst_of_many_records() -> None:
     """And a larger domain is worse still; two clipped gradients are at most 2 clips apart."""
     attribute = attribute_of(DATA, "sex", values=("f", "m"))
     drawn = max(
-        literal_distance(Pair(x, torch.tensor(label), attribute), "clipped", CLIP)
+        literal_distance(NeighbourPair(x, torch.tensor(label), attribute), "clipped", CLIP)
         for x in DATA.x[:100]
         for label in (0, 1)
     )

@@ -22,15 +22,15 @@ from leakgauge.core.types import Dataset, Task
 from leakgauge.data.source import Source
 from leakgauge.data.table import Roles
 from leakgauge.defenses import dpsgd
-from leakgauge.guarantee import AuditResult
+from leakgauge.guarantee import AuditResult, mechanism
 from leakgauge.guarantee import spec as settings
-from leakgauge.guarantee.domain import BOX, Domain
 from leakgauge.guarantee.metrics import METRICS
 from leakgauge.guarantee.question import QUESTION
 from leakgauge.guarantee.report.sentences import KEPT, VIOLATED
-from leakgauge.guarantee.run import audit, mechanisms, record
+from leakgauge.guarantee.run import answering, record
+from leakgauge.guarantee.run.preparing import prepare
 from leakgauge.guarantee.search import Craft
-from leakgauge.guarantee.spec import GuaranteeSpec
+from leakgauge.guarantee.spec import BOX, Domain, GuaranteeSpec
 from leakgauge.results.measurements import ACCUMULATED, read_measurements
 from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.question import Answer, Silent
@@ -99,7 +99,7 @@ def test_a_run_measures_and_a_second_one_reads_it_back(
     assert 0 < figures["distance_over_clip"].estimate.value <= 2
     assert figures["epsilon"].estimate.low <= figures["epsilon"].theory["pair_exact"]
     assert read_measurements(tmp_path / "out") == first.measurements
-    monkeypatch.setattr(audit, "audit_pair", pytest.fail)
+    monkeypatch.setattr(answering, "audit_pair", pytest.fail)
     assert run(table, tmp_path / "out").answers == first.answers
 
 
@@ -114,7 +114,7 @@ def test_a_killed_run_keeps_the_record_and_measures_the_same(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit, "audit_pair", killed)
+        patch.setattr(answering, "audit_pair", killed)
         with pytest.raises(KeyboardInterrupt):
             run(table, tmp_path / "killed", **more)
     monkeypatch.setattr(record, "craft", pytest.fail)
@@ -127,13 +127,13 @@ def test_json_names_the_infinite_ends(
 ) -> None:
     """The measurements hold finite numbers; the JSON is compared with the audit's own result."""
     results: list[AuditResult] = []
-    original = audit.audit_pair
+    original = answering.audit_pair
 
     def audit_pair(*args: Any, **more: Any) -> AuditResult:
         results.append(original(*args, **more))
         return results[-1]
 
-    monkeypatch.setattr(audit, "audit_pair", audit_pair)
+    monkeypatch.setattr(answering, "audit_pair", audit_pair)
     for noise in (0.001, 1.0, 1000.0):
         answer = answer_of(table, tmp_path / str(noise), noise=noise)
         epsilon = QUESTION.to_json(answer, tmp_path)["epsilon"]
@@ -187,9 +187,9 @@ def test_a_known_dataset_has_a_secret_to_audit(table: Path) -> None:
     frame = pd.read_csv(table)
     roles = Roles("income", ("sex",), drop=("planet",))
     source = Source("users", frame, None, roles, "f" * 64)
-    spec = replace(spec_of(table), attribute=None, label=None).resolve(source)
+    spec = prepare(replace(spec_of(table), attribute=None, label=None), source).spec
     assert (spec.attribute, spec.label, spec.drop) == ("sex", "income", ("planet",))
-    town = replace(spec_of(table), attribute="town", label=None).resolve(source)
+    town = prepare(replace(spec_of(table), attribute="town", label=None), source).spec
     assert town.attribute == "town"
 
 
@@ -239,7 +239,7 @@ def test_data_without_columns_are_refused_and_the_message_says_what_would_do(tab
     images = Source("faces.npz", pd.DataFrame({"y": [0, 1, 0, 1]}), pixels, None, "f" * 64)
     for source, says in ((task, "bring a table instead of --task"), (images, "bring a table")):
         with pytest.raises(InputError, match=says):
-            spec_of(table).resolve(source)
+            prepare(spec_of(table), source)
 
 
 def test_a_paper_s_figure_is_of_an_adversary_that_knows_the_mechanism() -> None:
@@ -253,8 +253,8 @@ def test_the_default_search_is_the_paper_s_in_the_box() -> None:
 
 
 def test_settings_name_what_the_room_has() -> None:
-    assert set(settings.STATISTICS) == set(audit.STATISTICS)
-    assert set(settings.MECHANISMS) == set(mechanisms.BUILDERS)
+    assert set(settings.STATISTICS) == set(answering.STATISTICS)
+    assert set(settings.MECHANISMS) == set(mechanism.BUILDERS)
     assert BOX in get_args(Domain)
     assert (dpsgd.DPSGD().clip, dpsgd.DPSGD().noise) == (settings.CLIP, settings.NOISE)
     assert set(GuaranteeSpec.aliases.values()) <= set(declared(GuaranteeSpec))
@@ -303,9 +303,9 @@ def test_a_broken_mechanism_is_the_strongest_verdict(
     """Its noise is a hundredth of what it claims."""
     name = f"weak_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(
-        "from leakgauge.guarantee import DPSGD\n"
+        "from leakgauge.guarantee import DPSGDMechanism\n"
         "def release(grads, generator):\n"
-        "    return DPSGD(2.0, 0.1)(grads, generator)\n"
+        "    return DPSGDMechanism(2.0, 0.1)(grads, generator)\n"
         "def fail(grads, generator):\n"
         "    raise RuntimeError('no noise today')\n"
     )

@@ -1,5 +1,6 @@
 """The audit of a trained model: DP-SGD on the records first, as plain loops give it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,11 @@ import torch
 from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Params, Task
-from leakgauge.data.encoding import encode
 from leakgauge.gradients import params_of
 from leakgauge.guarantee.question import QUESTION
-from leakgauge.guarantee.run import audit
-from leakgauge.guarantee.run.training import audited_params, private_rows
+from leakgauge.guarantee.run import answering
+from leakgauge.guarantee.run.answering import audited_params, initial_task, private_rows
+from leakgauge.guarantee.run.preparing import GuaranteePrepared, prepare
 from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.question import Silent
@@ -53,15 +54,13 @@ def spec_of(table: Path, **more: Any) -> GuaranteeSpec:
     return GuaranteeSpec(**{"data": str(table), **asked, **more})
 
 
-def start_of(spec: GuaranteeSpec) -> tuple[Task, Dataset]:
-    made = spec.table(source_of(spec))
-    data = encode(made, fit_on=torch.arange(len(made)))
-    return audit._initial_task(data, len(made.classes), spec), data
-
-
 def trained(spec: GuaranteeSpec, folder: Path) -> tuple[Task, Dataset, Params]:
-    task, data = start_of(spec)
-    return task, data, audited_params(task, data, spec, WorkFolder(folder), Silent())
+    prepared = prepare(spec, source_of(spec))
+    return initial_task(prepared), prepared.data, params_after(prepared, folder)
+
+
+def params_after(prepared: GuaranteePrepared, folder: Path) -> Params:
+    return audited_params(prepared, initial_task(prepared), WorkFolder(folder), Silent())
 
 
 def run(spec: GuaranteeSpec, out: Path) -> AuditRun:
@@ -103,13 +102,14 @@ def test_its_noise_is_that_of_the_mechanism(table: Path, tmp_path: Path) -> None
 def test_private_limits_what_is_trained_on(table: Path, tmp_path: Path) -> None:
     """The labels of the other records change nothing."""
     spec = spec_of(table, private=20)
-    task, data, found = trained(spec, tmp_path / "one")
+    _, data, found = trained(spec, tmp_path / "one")
     rows = private_rows(len(data), spec)
     assert len(rows) == len(set(rows.tolist())) == 20
     y = 1 - data.y
     y[rows] = data.y[rows]
     other = Dataset(data.x, y, schema=data.schema)
-    again = audited_params(task, other, spec, WorkFolder(tmp_path / "other"), Silent())
+    changed = replace(prepare(spec, source_of(spec)), data=other)
+    again = params_after(changed, tmp_path / "other")
     assert all(torch.equal(found[name], again[name]) for name in found)
     everyone = trained(spec_of(table), tmp_path / "all")[2]
     assert not all(torch.equal(found[name], everyone[name]) for name in found)
@@ -121,13 +121,13 @@ def test_record_and_releases_are_of_the_trained_model(
     spec = spec_of(table, noise=0.1, canary="crafted-valid")
     seen: list[Params] = []
     for name in ("pair_of", "audit_pair"):
-        original = getattr(audit, name)
+        original = getattr(answering, name)
 
-        def look(task: Task, params: Params, *rest: Any, of: Any = original, **more: Any) -> Any:
-            seen.append(params)
-            return of(task, params, *rest, **more)
+        def look(*given: Any, of: Any = original, **more: Any) -> Any:
+            seen.append(given[2] if of.__name__ == "pair_of" else given[1])
+            return of(*given, **more)
 
-        monkeypatch.setattr(audit, name, look)
+        monkeypatch.setattr(answering, name, look)
     found = run(spec, tmp_path / "run")
     _, _, params = trained(spec, tmp_path / "work")
     assert len(seen) == 2
@@ -147,14 +147,16 @@ def test_a_killed_run_does_not_train_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit, "pair_of", killed)
+        patch.setattr(answering, "pair_of", killed)
         with pytest.raises(KeyboardInterrupt):
             run(spec_of(table, noise=0.1), tmp_path / "killed")
-    monkeypatch.setattr("leakgauge.guarantee.run.training.train_epoch", pytest.fail)
+    monkeypatch.setattr("leakgauge.guarantee.run.answering.train_epoch", pytest.fail)
     again = run(spec_of(table, noise=0.1), tmp_path / "killed")
     assert again.measurements == whole.measurements
 
 
 def test_a_training_that_diverges_is_refused(table: Path, tmp_path: Path) -> None:
+    prepared = prepare(spec_of(table, noise=10.0), source_of(spec_of(table)))
+    spec = prepared.spec
     with pytest.raises(InputError, match=r"training diverged in round 1 .*lower --lr"):
-        trained(spec_of(table, lr=1e38, noise=10.0), tmp_path)
+        params_after(replace(prepared, spec=replace(spec, lr=1e38)), tmp_path)

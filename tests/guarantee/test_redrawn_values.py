@@ -13,12 +13,12 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Column, Grads, Task
 from leakgauge.gradients import params_of
 from leakgauge.guarantee import (
-    DPSGD,
     Attribute,
+    DPSGDMechanism,
     LayerRatio,
     LikelihoodRatio,
+    NeighbourPair,
     Norm,
-    Pair,
     audit_pair,
 )
 from leakgauge.guarantee.question import QUESTION
@@ -41,9 +41,9 @@ def a_task(seed: int = 0) -> Task:
     return Task(model, torch.nn.functional.cross_entropy)
 
 
-def a_pair(seed: int = 0) -> Pair:
+def a_pair(seed: int = 0) -> NeighbourPair:
     x = 3 * torch.randn(INPUTS, generator=torch_stream(seed, "x"))
-    return Pair(x, torch.tensor(seed % 2), TOWN)
+    return NeighbourPair(x, torch.tensor(seed % 2), TOWN)
 
 
 def literal_gradients(clip: float, seed: int = 0) -> torch.Tensor:
@@ -56,7 +56,7 @@ def literal_gradients(clip: float, seed: int = 0) -> torch.Tensor:
 class Recorder:
     """DP-SGD that keeps the gradients that it was given."""
 
-    def __init__(self, claim: DPSGD) -> None:
+    def __init__(self, claim: DPSGDMechanism) -> None:
         self.claim, self.given = claim, []
 
     def __call__(self, grads: Grads, generator: torch.Generator) -> Grads:
@@ -75,8 +75,8 @@ def test_new_values_are_uniform_and_never_the_own_one(role: str) -> None:
 
 
 def test_a_mechanism_gets_the_own_value_and_each_new_one_equally_often() -> None:
-    """200 releases choose the threshold and 200 are judged, half of each under H1."""
-    mechanism = Recorder(DPSGD(0.5, 1.0))
+    """200 releases choose the threshold and 200 are scored, half of each under H1."""
+    mechanism = Recorder(DPSGDMechanism(0.5, 1.0))
     audit_pair(a_task(), None, a_pair(), mechanism, claimed=mechanism.claim, trials=200)
     known = literal_gradients(1e9)
     which = torch.cdist(torch.stack(mechanism.given), known).argmin(dim=1)
@@ -90,7 +90,7 @@ def test_the_promise_is_that_of_the_furthest_value() -> None:
     known = literal_gradients(0.5)
     apart = (known[1:] - known[0]).norm(dim=1)
     assert apart.min() < 0.95 * apart.max()  # the values differ
-    found = audit_pair(a_task(), None, a_pair(), DPSGD(0.5, 0.4), trials=200)
+    found = audit_pair(a_task(), None, a_pair(), DPSGDMechanism(0.5, 0.4), trials=200)
     assert found.distance == pytest.approx(float(apart.max()), rel=1e-4)
     exact = epsilon_gaussian(float(apart.max()), 0.4, 1e-5).value
     assert found.theory.pair_exact.value == pytest.approx(exact, rel=1e-3)
@@ -102,7 +102,7 @@ def test_correct_mechanisms_pass(statistic) -> None:
     for seed in range(12):
         known = literal_gradients(0.5, seed)
         apart = float((known[1:] - known[0]).norm(dim=1).max())
-        claim = DPSGD(0.5, apart / (0.3 if seed % 2 else 2.0))
+        claim = DPSGDMechanism(0.5, apart / (0.3 if seed % 2 else 2.0))
         found = audit_pair(
             a_task(seed), None, a_pair(seed), claim, statistic=statistic, trials=300, seed=seed
         )
@@ -110,7 +110,7 @@ def test_correct_mechanisms_pass(statistic) -> None:
     assert beyond <= 1
 
 
-def scores_of(statistic, claim: DPSGD, each: int, max_bytes: int = 10**7):
+def scores_of(statistic, claim: DPSGDMechanism, each: int, max_bytes: int = 10**7):
     task = a_task()
     hypotheses = hypotheses_of(task, params_of(task.model), a_pair(), None, claim)
     return score_releases(hypotheses, claim, statistic, each=each, seed=3, max_bytes=max_bytes)
@@ -119,7 +119,7 @@ def scores_of(statistic, claim: DPSGD, each: int, max_bytes: int = 10**7):
 @pytest.mark.parametrize("statistic", [LikelihoodRatio(), LayerRatio()], ids=lambda one: one.name)
 def test_the_ratio_is_that_of_the_mixture(statistic) -> None:
     """As likely as the literal mean of Gaussian densities, up to how well the noise is known."""
-    claim = DPSGD(0.5, 0.15)
+    claim = DPSGDMechanism(0.5, 0.15)
     known = literal_gradients(0.5).double()
     _, (null, alternative) = scores_of(statistic, claim, 2000)
     rng = np.random.default_rng(0)
@@ -133,7 +133,7 @@ def test_the_ratio_is_that_of_the_mixture(statistic) -> None:
 
 
 def test_the_ratio_is_stronger_than_the_norm() -> None:
-    claim = DPSGD(0.5, 0.15)
+    claim = DPSGDMechanism(0.5, 0.15)
     areas = {}
     for statistic in (Norm(), LikelihoodRatio()):
         _, (null, alternative) = scores_of(statistic, claim, 1000)
@@ -143,14 +143,14 @@ def test_the_ratio_is_stronger_than_the_norm() -> None:
 
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda one: one.name)
 def test_memory_changes_nothing(statistic) -> None:
-    one, tiny = (scores_of(statistic, DPSGD(0.5, 0.5), 40, most) for most in (2**28, 2000))
+    one, tiny = (scores_of(statistic, DPSGDMechanism(0.5, 0.5), 40, most) for most in (2**28, 2000))
     for role in (0, 1):
         for h in (0, 1):
             np.testing.assert_array_equal(one[role][h], tiny[role][h])
 
 
 def test_no_noise_at_all_is_no_reason_for_nan() -> None:
-    claim = DPSGD(0.5, 1.0)
+    claim = DPSGDMechanism(0.5, 1.0)
 
     def silent(grads: Grads, generator: torch.Generator) -> Grads:
         return {name: leaf.mean(dim=0) for name, leaf in claim.clipped(grads).items()}
@@ -164,7 +164,7 @@ def test_no_noise_at_all_is_no_reason_for_nan() -> None:
 
 
 def test_a_table_s_attribute_of_several_values(tmp_path: Path) -> None:
-    """From the settings to the words: the own value, and the others."""
+    """The whole run: the own value, and the others."""
     rng, n = stream(0, "users"), 80
     frame = pd.DataFrame(
         {

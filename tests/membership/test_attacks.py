@@ -7,13 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leakgauge.core.checks import InputError
-from leakgauge.membership.adversaries.adversary import Known, Labelled
+from leakgauge.membership.adversaries.adversary import Labelled, MembershipKnowledge
 from leakgauge.membership.adversaries.inputs import Inputs, Reader
 from leakgauge.membership.adversaries.learned import Gradients, LabelLoss
 from leakgauge.membership.adversaries.network import AttackNetwork
-from leakgauge.membership.adversaries.references import RMIA
 from leakgauge.membership.adversaries.supervised import Training, fit
-from leakgauge.membership.adversaries.thresholds import best_cut
+from leakgauge.membership.adversaries.thresholds import RMIA, best_cut
 from leakgauge.membership.adversaries.unsupervised import features
 from leakgauge.membership.catalog import parse_attack
 from leakgauge.membership.observation import Observed, observe
@@ -104,10 +103,10 @@ def test_the_five_features_are_loss_norm_correctness_confidence_and_uncertainty(
     assert torch.allclose(found, standard.float(), atol=1e-5)
 
 
-def labelled(count: int) -> Known:
+def labelled(count: int) -> MembershipKnowledge:
     records = observe((network(seed=0), network(seed=1)), noise(count, seed=0))
     both = Labelled(records, np.arange(count) % 2 == 0)
-    return Known(both, both, lambda: pytest.fail("no shadow model is needed"))
+    return MembershipKnowledge(both, both, lambda: pytest.fail("no shadow model is needed"))
 
 
 def test_attacks_on_single_snapshots_sum_their_log_odds() -> None:

@@ -7,8 +7,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from leakgauge.membership.catalog import ADVERSARIES, parse_attack
-from leakgauge.membership.run.attacking import play
-from leakgauge.membership.run.world import World
+from leakgauge.membership.run.answering import run_attack
+from leakgauge.membership.run.target_model import TargetModel
 from support.worlds import world
 
 UNTRAINED, MEMORISED = 600, 1200
@@ -19,11 +19,11 @@ QUICK |= {name: f"{name}:epochs=8" for name in ("label-loss", "label", "probabil
 QUICK["hidden-outputs"] = "hidden-outputs:epochs=8"
 
 OUTPUTS_ALONE = ("probabilities", "hidden-outputs", "confidence")
-"""Attacks that know no label: of labels by chance they learn less."""
+"""Attacks without labels, which learn less from random labels."""
 
 
-def auroc(attack: str, of: World, *, seed: int) -> float:
-    said = play(parse_attack(attack), of, prepared_in=of, seed=seed)
+def auroc(attack: str, of: TargetModel, *, seed: int) -> float:
+    said = run_attack(parse_attack(attack), of, fitted_at=of, seed=seed)
     return float(roc_auc_score(of.targets.member, said.targets))
 
 
@@ -34,35 +34,35 @@ def guessing_error(records: int, *, seeds: int = 1) -> float:
 
 
 @pytest.fixture(scope="module")
-def untrained() -> list[World]:
+def untrained() -> list[TargetModel]:
     return [world(count=UNTRAINED, seed=seed, epochs=0, references=2) for seed in range(4)]
 
 
 @pytest.fixture(scope="module")
-def memorised() -> World:
+def memorised() -> TargetModel:
     return world(count=MEMORISED, seed=0, epochs=60, references=2)
 
 
 @pytest.mark.parametrize("name", ADVERSARIES)
-def test_an_attack_on_an_untrained_model_guesses(name: str, untrained: list[World]) -> None:
+def test_an_attack_on_an_untrained_model_guesses(name: str, untrained: list[TargetModel]) -> None:
     found = [auroc(QUICK.get(name, name), one, seed=at) for at, one in enumerate(untrained)]
     assert abs(np.mean(found) - 0.5) < 4 * guessing_error(UNTRAINED, seeds=4), found
 
 
 @pytest.fixture(scope="module")
-def twenty() -> list[World]:
+def twenty() -> list[TargetModel]:
     return [world(count=UNTRAINED, seed=seed, epochs=0, references=2) for seed in range(20)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ADVERSARIES)
-def test_an_attack_on_twenty_untrained_models_guesses(name: str, twenty: list[World]) -> None:
+def test_an_attack_on_twenty_untrained_models_guesses(name: str, twenty: list[TargetModel]) -> None:
     found = [auroc(name, one, seed=at) for at, one in enumerate(twenty)]
     assert abs(np.mean(found) - 0.5) < 4 * guessing_error(UNTRAINED, seeds=20), found
 
 
 @pytest.mark.parametrize("name", ADVERSARIES)
-def test_an_attack_on_a_model_that_memorised_is_right(name: str, memorised: World) -> None:
+def test_an_attack_on_a_model_that_memorised_is_right(name: str, memorised: TargetModel) -> None:
     found = auroc(name, memorised, seed=0)
     assert found > 0.95 or name in OUTPUTS_ALONE
     assert found > 0.5 + 4 * guessing_error(MEMORISED)

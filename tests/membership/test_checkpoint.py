@@ -104,10 +104,10 @@ def test_two_snapshots_are_attacked_jointly_and_apart(here: Path, tmp_path: Path
         (("--members", "far.txt"), "name row 600; the task's Dataset has 600 rows"),
         (("--members", "twice.txt"), "name row 1 more than once; name each once"),
         (("--members", "words.txt"), "hold 'alice'; expected a .npz with arrays x and y, or"),
-        (("--members", "model.pt"), "'model.pt' are no text; expected a .npz"),
+        (("--members", "model.pt"), "'model.pt' are not text; expected a .npz"),
         (("--members", "none.npz"), "records 'none.npz': no such file"),
-        (("--adversary", "shadow"), "attack 'shadow' trains models of its own"),
-        (("--adversary", "rmia:gamma=2"), "attack 'rmia:gamma=2' trains models of its own"),
+        (("--adversary", "shadow"), "attack 'shadow' trains its own models"),
+        (("--adversary", "rmia:gamma=2"), "attack 'rmia:gamma=2' trains its own models"),
     ],
 )
 def test_wrong_records_are_refused_in_one_line(here: Path, words, says: str) -> None:
@@ -173,5 +173,5 @@ def test_an_attack_of_ones_own_is_played_and_checked(here: Path, tmp_path: Path)
     lost = ("--adversary", "mine_of_tests:Lost", "--out", tmp_path / "lost")
     ended = membership(here, "model.pt", *lost)
     assert ended.returncode == 2
-    said = "error: mine_of_tests:Lost: its code gave 160 log odds for 160 records, 160 of them not"
+    said = "error: mine_of_tests:Lost: its code gave 160 log odds for 160 records, and 160 are not"
     assert said in ended.stderr

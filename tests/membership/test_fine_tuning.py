@@ -10,11 +10,12 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import derive
 from leakgauge.data.source import Source
 from leakgauge.gradients import params_of
+from leakgauge.membership.checking import check
 from leakgauge.membership.run.answering import answer
-from leakgauge.membership.run.federated import federated_worlds
+from leakgauge.membership.run.federated import federated_targets
 from leakgauge.membership.run.preparing import prepare
-from leakgauge.membership.run.training import Recipe
-from leakgauge.membership.run.world import trained_world
+from leakgauge.membership.run.target_model import trained_target
+from leakgauge.membership.run.training import MembershipRecipe
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.question import Silent
@@ -45,7 +46,7 @@ def spec_of(**settings) -> MembershipSpec:
 
 def auroc(source: Source, folder: Path, **settings) -> float:
     folder.mkdir(parents=True, exist_ok=True)
-    said = answer(spec_of(**settings), source, WorkFolder(folder), Silent(), workers=1)
+    said = answer(prepare(spec_of(**settings), source), WorkFolder(folder), Silent(), workers=1)
     return next(
         one.estimate.value
         for one in said.measurements
@@ -56,13 +57,13 @@ def auroc(source: Source, folder: Path, **settings) -> float:
 @pytest.mark.parametrize("apart", ["members", "first", "second", "parts"])
 def test_what_is_told_apart_is_on_the_right_sides(source: Source, apart: str) -> None:
     prepared = prepare(spec_of(**TUNED, apart=apart), source)
-    first, second = (set(rows.tolist()) for rows in prepared.whose.training)
-    outside = set(prepared.whose.outside.tolist())
+    first, second = (set(rows.tolist()) for rows in prepared.roles.training)
+    outside = set(prepared.roles.outside.tolist())
     assert len(first) == 90
     assert len(second) == 60
     assert not first & second
     assert not (first | second) & outside
-    (split,) = prepared.whose.splits
+    (split,) = prepared.roles.splits
     yes, no = set(split.members.tolist()), set(split.non_members.tolist())
     sides = {
         "members": (first | second, outside),
@@ -77,10 +78,10 @@ def test_what_is_told_apart_is_on_the_right_sides(source: Source, apart: str) ->
 def test_the_second_training_goes_on_from_the_first(source: Source, tmp_path: Path) -> None:
     spec = spec_of(**TUNED, snapshots=2)
     prepared = prepare(spec, source)
-    recipe = Recipe(prepared.task, spec)
+    recipe = MembershipRecipe(prepared.task, spec)
     folder = WorkFolder(tmp_path)
-    world = trained_world(prepared.data, prepared.whose, recipe, 0, folder, Silent())
-    data = [prepared.data.rows(rows) for rows in prepared.whose.training]
+    world = trained_target(prepared.data, prepared.roles, recipe, 0, folder, Silent())
+    data = [prepared.data.rows(rows) for rows in prepared.roles.training]
     before = recipe.last(data[0], "target")
     *_, after = recipe.epochs(data[1], "target 1", start=before)
     for snapshot, wanted in zip(world.snapshots, (before, after), strict=True):
@@ -100,14 +101,14 @@ def test_two_snapshots_tell_the_parts_apart_and_one_does_not_as_well(
 def worlds(source: Source, folder: Path, **settings):
     spec = spec_of(**{**FEDERATED, **settings})
     prepared = prepare(spec, source)
-    recipe = Recipe(prepared.task, spec)
-    made = federated_worlds(recipe, prepared.data, prepared.whose, WorkFolder(folder), Silent())
+    recipe = MembershipRecipe(prepared.task, spec)
+    made = federated_targets(recipe, prepared.data, prepared.roles, WorkFolder(folder), Silent())
     return prepared, made
 
 
 def played(prepared, strategy) -> list:
     protocol = Protocol(rounds=8, lr=0.2, batch_size=16)
-    people = [Participant(prepared.data.rows(rows)) for rows in prepared.whose.training]
+    people = [Participant(prepared.data.rows(rows)) for rows in prepared.roles.training]
     start, seed = State.of(prepared.task.model), derive(0, "membership", "federation")
     return list(federation(prepared.task, start, people, protocol, strategy=strategy, seed=seed))
 
@@ -124,7 +125,7 @@ def test_a_global_attacker_sees_each_upload(source: Source, tmp_path: Path) -> N
     for number, world in enumerate(made):
         for snapshot, when in zip(world.snapshots, (4, 8), strict=True):
             assert same(snapshot, rounds[when - 1].uploaded(number))
-        assert set(world.targets.members.tolist()) <= set(prepared.whose.training[number].tolist())
+        assert set(world.targets.members.tolist()) <= set(prepared.roles.training[number].tolist())
 
 
 def test_a_local_attacker_sees_averages_and_asks_about_the_others(
@@ -134,7 +135,7 @@ def test_a_local_attacker_sees_averages_and_asks_about_the_others(
     rounds = played(prepared, Together(()))
     for snapshot, when in zip(world.snapshots, (4, 8), strict=True):
         assert same(snapshot, rounds[when - 1].state.shared)
-    own = set(prepared.whose.training[0].tolist())
+    own = set(prepared.roles.training[0].tolist())
     assert not own & set(world.targets.rows.tolist())
 
 
@@ -142,7 +143,7 @@ def test_an_active_attacker_isolates_and_raises_what_it_knows_and_judges(
     source: Source, tmp_path: Path
 ) -> None:
     prepared, made = worlds(source, tmp_path, strategy="both", ascent_rate=0.01)
-    split = prepared.whose.splits[1]
+    split = prepared.roles.splits[1]
     parts = (split.known_members, split.validation_members, split.target_members)
     parts += (split.known_non_members, split.validation_non_members, split.target_non_members)
     raised = prepared.data.rows(torch.cat(parts))
@@ -153,7 +154,7 @@ def test_an_active_attacker_isolates_and_raises_what_it_knows_and_judges(
 def test_participants_may_pass_over_their_records_several_times(
     source: Source, tmp_path: Path
 ) -> None:
-    """Members of whom a model saw more are told apart better."""
+    """Members that a model saw more often are recognised better."""
     once, often = (
         auroc(source, tmp_path / str(epochs), **FEDERATED, local_epochs=epochs) for epochs in (1, 8)
     )
@@ -175,7 +176,7 @@ def test_what_was_observed_is_kept(source: Source, tmp_path: Path, monkeypatch) 
         ({"local_epochs": 2}, "add --set membership.participants=4"),
         ({"participants": 3, "attacker": "local", "strategy": "both"}, "a local attacker cannot"),
         ({"participants": 3, "observed": (500,)}, "observed names round 500 of 100"),
-        ({"participants": 3, "adversary": ("shadow",)}, "attack 'shadow' trains models of its own"),
+        ({"participants": 3, "adversary": ("shadow",)}, "attack 'shadow' trains its own models"),
         ({"apart": "first"}, "add --set membership.fine_tune=0.4"),
         ({"fine_tune": 0.4, "participants": 2}, "fine_tune is about a central training"),
         ({"fine_tune": 1.5}, "expected a share below 1"),
@@ -183,23 +184,26 @@ def test_what_was_observed_is_kept(source: Source, tmp_path: Path, monkeypatch) 
 )
 def test_settings_that_do_not_fit_are_refused(settings, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        spec_of(**settings).check()
+        check(spec_of(**settings))
 
 
 def test_the_rate_drops_and_the_best_epoch_is_kept(source: Source, tmp_path: Path) -> None:
     plain = {"rounds": 6, "batch_size": 16, "lr": 0.5, "optimizer": "sgd"}
     spec = spec_of(**plain, drops=(2, 4))
     prepared = prepare(spec, source)
-    data = prepared.data.rows(prepared.whose.members)
-    epochs = [params_of(prepared.task.model), *Recipe(prepared.task, spec).epochs(data, "target")]
+    data = prepared.data.rows(prepared.roles.members)
+    epochs = [
+        params_of(prepared.task.model),
+        *MembershipRecipe(prepared.task, spec).epochs(data, "target"),
+    ]
     moved = [
         sum((after[name] - before[name]).abs().sum() for name in after)
         for before, after in pairwise(epochs)
     ]
     assert moved[1] > 4 * moved[2] > 16 * moved[4]
     best = spec_of(**plain, best_epoch=True)
-    recipe = Recipe(prepared.task, best)
-    world = trained_world(prepared.data, prepared.whose, recipe, 0, WorkFolder(tmp_path), Silent())
+    recipe = MembershipRecipe(prepared.task, best)
+    world = trained_target(prepared.data, prepared.roles, recipe, 0, WorkFolder(tmp_path), Silent())
     held = prepared.data.rows(world.validation.others)
 
     def right(params) -> int:

@@ -44,7 +44,13 @@ def test_the_page_fits_its_screens_and_draws_its_charts(browser, page: Path) -> 
 def test_the_page_says_what_was_found(browser, page: Path) -> None:
     shown, trouble = opened(browser, page, "light", 1280)
     text = shown.locator("#membership").inner_text()
-    for heading in ("Verdict", "Defenses", "Figures", "Records most at risk", "What the attacker"):
+    for heading in (
+        "Verdict",
+        "Defenses",
+        "Figures",
+        "Records most at risk",
+        "What the attacker",
+    ):
         assert heading in text
     assert "White-box access adds" in text
     assert shown.locator("#membership-at-risk tbody tr").count() == 2 * 10

@@ -10,7 +10,7 @@ import torch
 
 from leakgauge.core.types import Dataset
 from leakgauge.data.source import Source
-from leakgauge.membership.adversaries.platt import fit_platt
+from leakgauge.membership.adversaries.supervised import fit_platt
 from leakgauge.membership.metrics import LEAKAGE, MEMBERS_NORM, OTHERS_NORM
 from leakgauge.membership.question import QUESTION
 from leakgauge.membership.run import answering
@@ -77,35 +77,35 @@ def test_norms_are_those_of_both_kinds_by_epoch(plain: AuditRun) -> None:
         assert list(found) == sorted(found)
         assert list(found)[-1] == 15
     last = {one.metric: one.estimate for one in plain.measurements if one.round == 15}
-    assert last[MEMBERS_NORM].high < last[OTHERS_NORM].low, "members are known by heart"
+    assert last[MEMBERS_NORM].high < last[OTHERS_NORM].low, "members are memorised"
 
 
 def test_a_run_that_is_repeated_attacks_nothing_again(
     source: Source, plain: AuditRun, monkeypatch
 ) -> None:
-    monkeypatch.setattr(answering, "play", lambda *_, **__: pytest.fail("played again"))
+    monkeypatch.setattr(answering, "run_attack", lambda *_, **__: pytest.fail("attacked again"))
     assert figures(asked(plain.path, source)) == figures(plain)
 
 
 def test_what_was_finished_before_a_stop_is_kept(
     source: Source, plain: AuditRun, tmp_path: Path, monkeypatch
 ) -> None:
-    played = []
-    whole = answering.play
+    attacked = []
+    whole = answering.run_attack
 
     def stops(attack, *given, **named):
-        played.append(attack.name)
-        if len(played) == 3:
+        attacked.append(attack.name)
+        if len(attacked) == 3:
             raise KeyboardInterrupt
         return whole(attack, *given, **named)
 
-    monkeypatch.setattr(answering, "play", stops)
+    monkeypatch.setattr(answering, "run_attack", stops)
     with pytest.raises(KeyboardInterrupt):
         asked(tmp_path / "run", source)
-    monkeypatch.setattr(answering, "trained_world", forbidden_training(answering.trained_world))
+    monkeypatch.setattr(answering, "trained_target", forbidden_training(answering.trained_target))
     again = asked(tmp_path / "run", source)
     assert figures(again) == figures(plain)
-    assert sorted(played) == sorted([*ATTACKS, played[2]])
+    assert sorted(attacked) == sorted([*ATTACKS, attacked[2]])
 
 
 def forbidden_training(whole):
@@ -136,7 +136,7 @@ def test_a_defense_lowers_leakage_and_costs_utility(defended: AuditRun) -> None:
 
 def test_the_records_at_risk_are_members_by_their_row(plain: AuditRun, source: Source) -> None:
     spec = MembershipSpec(task="mine:build", rounds=15, batch_size=16, lr=0.003)
-    split = prepare(spec, source).whose.splits[0]
+    split = prepare(spec, source).roles.splits[0]
     found = read_at_risk(folder(plain))["none"]
     assert len(found) == 10
     assert {one.row for one in found} <= set(split.target_members.tolist())
@@ -157,7 +157,7 @@ def test_users_are_members_or_others_as_a_whole() -> None:
     users = torch.arange(800) // 4
     data = noise(800, seed=0)
     source = task_source(network(seed=0), Dataset(data.x, data.y, users=users))
-    split = prepare(MembershipSpec(task="mine:build"), source).whose.splits[0]
+    split = prepare(MembershipSpec(task="mine:build"), source).roles.splits[0]
     assert not set(users[split.members].tolist()) & set(users[split.target_non_members].tolist())
 
 

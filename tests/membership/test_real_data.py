@@ -8,7 +8,9 @@ import torch
 
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import open_data
+from leakgauge.membership.checking import check
 from leakgauge.membership.run.answering import answer
+from leakgauge.membership.run.preparing import prepare
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.models import alexnet_cifar, mlp
 from leakgauge.models.conv_stacks import SMALL
@@ -22,12 +24,13 @@ SEEDS = (0, 1, 2)
 FEDERATED = {"participants": 4, "size": 800, "rounds": 40}
 
 
-def played(task: Task, data: Dataset, folder: Path, **settings) -> dict[str, dict[str, float]]:
+def figures_of(task: Task, data: Dataset, folder: Path, **settings) -> dict[str, dict[str, float]]:
     """Return the figures of each attack, and of the model under an empty name."""
     folder.mkdir(parents=True)
     spec = MembershipSpec(task="mine:build", **settings)
-    spec.check()
-    said = answer(spec, task_source(task, data), WorkFolder(folder), Silent(), workers=1)
+    check(spec)
+    prepared = prepare(spec, task_source(task, data))
+    said = answer(prepared, WorkFolder(folder), Silent(), workers=1)
     found: dict[str, dict[str, float]] = {}
     for one in said.measurements:
         if one.round == ACCUMULATED:
@@ -47,7 +50,7 @@ def location30(seed: int) -> tuple[Task, Dataset]:
 def over_seeds(tmp_path: Path, **settings) -> dict[str, dict[str, float]]:
     """Return the mean over seeds of each figure on location30."""
     each = [
-        played(*location30(seed), tmp_path / str(seed), seed=seed, **settings) for seed in SEEDS
+        figures_of(*location30(seed), tmp_path / str(seed), seed=seed, **settings) for seed in SEEDS
     ]
     return {
         name: {metric: float(np.mean([one[name][metric] for one in each])) for metric in figures}
@@ -120,7 +123,7 @@ def test_a_small_alexnet_on_cifar10(tmp_path: Path) -> None:
     task = Task(alexnet_cifar(3, 10, widths=SMALL, generator=generator), "cross_entropy")
     data = Dataset((x - 0.5) / 0.25, torch.from_numpy(y))
     attacks = ("gradients", "label", "probabilities")
-    found = played(task, data, tmp_path / "run", rounds=20, size=1500, adversary=attacks)
+    found = figures_of(task, data, tmp_path / "run", rounds=20, size=1500, adversary=attacks)
     alone = found["probabilities"]["auroc"]
     assert alone > 0.6
     assert min(found[name]["auroc"] for name in attacks[:2]) > alone + 0.08
@@ -128,6 +131,6 @@ def test_a_small_alexnet_on_cifar10(tmp_path: Path) -> None:
 
 def test_one_seed_of_location30_leaks(tmp_path: Path, data_folder: Path) -> None:
     settings = {"size": 1250, "rounds": 40, "adversary": ("gradients:epochs=10", "kmeans")}
-    found = played(*location30(0), tmp_path / "run", **settings)
+    found = figures_of(*location30(0), tmp_path / "run", **settings)
     assert found["gradients:epochs=10"]["auroc"] > 0.8
     assert found["kmeans"]["success"] > 0.8

@@ -12,7 +12,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.data.source import frame_source
 from leakgauge.guarantee.question import QUESTION as GUARANTEE
-from leakgauge.guarantee.run import audit as guarantee
+from leakgauge.guarantee.run import answering as guarantee
 from leakgauge.guarantee.run import record
 from leakgauge.inversion.question import QUESTION as INVERSION
 from leakgauge.results.measurements import SECONDS, Measurement

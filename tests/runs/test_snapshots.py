@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from leakgauge.core.rng import stream
-from leakgauge.guarantee.distance import VersionDistance
-from leakgauge.guarantee.mechanism import DPSGD
+from leakgauge.guarantee.mechanism import DPSGDMechanism
 from leakgauge.guarantee.run import record
+from leakgauge.guarantee.search import VersionDistance
 from leakgauge.inversion.search import descent
 from leakgauge.inversion.search.descent import Descent, descend
 from leakgauge.inversion.search.settings import Settings
@@ -189,7 +189,7 @@ class Slow:
 
     def __call__(self, grads: Any, generator: torch.Generator) -> Any:
         Slow.calls += 1
-        return DPSGD(2.0, 0.3)(grads, generator)
+        return DPSGDMechanism(2.0, 0.3)(grads, generator)
 
 
 def release(grads: Any, generator: torch.Generator) -> Any:

@@ -4,14 +4,14 @@ import torch
 
 from leakgauge.core.rng import torch_stream
 from leakgauge.core.types import Column
-from leakgauge.guarantee import Attribute, Pair
+from leakgauge.guarantee import Attribute, NeighbourPair
 
 INPUTS = 6
 CODES = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
 SEX = Attribute(Column("sex", "category", 4, 6, ("f", "m")), ("f", "m"), CODES, among=3)
 
 
-def a_pair(seed: int = 0) -> Pair:
+def a_pair(seed: int = 0) -> NeighbourPair:
     """A record far out: each of its gradients is longer than the clips here."""
     x = 3 * torch.randn(INPUTS, generator=torch_stream(seed, "x"))
-    return Pair(x, torch.tensor(seed % 2), SEX)
+    return NeighbourPair(x, torch.tensor(seed % 2), SEX)

@@ -1,1 +1,1 @@
-"""What do the kept updates of a real federation give away? Inversion, membership, property."""
+"""Inversion, membership and property of a real federation: what do kept updates give away?"""

@@ -16,11 +16,11 @@ METRICS = {
     PROPERTY_AUROC: Metric(title="AUROC, property", chance=0.5),
     PROPERTY_RIGHT: Metric(title="Clients named right"),
 }
-"""By name. A figure of one client in one round has the client's name behind: ``"auroc: 2"``."""
+"""Metrics by name. A figure of one client in one round ends with its name: ``"auroc: 2"``."""
 
 
 def of_client(metric: str, client: str) -> str:
-    """Return the name of a client's figure.
+    """Return the metric of a single client.
 
     >>> of_client(AUROC, "2")
     'auroc: 2'

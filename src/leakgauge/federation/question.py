@@ -1,9 +1,8 @@
 """The question what the kept updates of a real federation give away."""
 
-from leakgauge.federation.spec import FederationSpec
-from leakgauge.federation.words import ASKS, NAME, TITLES
+from leakgauge.federation.spec import ASKS, NAME, TITLES, FederationSpec
 from leakgauge.runs.question import Question
-from leakgauge.runs.room import OLD_CHECK, OLD_PREPARE, Room
+from leakgauge.runs.room import Room
 
 QUESTION: Question = Room(
     name=NAME,
@@ -12,8 +11,8 @@ QUESTION: Question = Room(
     Spec=FederationSpec,
     home="leakgauge.federation",
     places={
-        "check": OLD_CHECK,
-        "prepare": OLD_PREPARE,
+        "to_json": "report.assessment:as_json",
+        "controls": "report.assessment:controls",
         "badge": "leakgauge.runs.room:no_badge",
     },
 )

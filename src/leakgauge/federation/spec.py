@@ -2,20 +2,55 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
-from leakgauge.core.checks import require
 from leakgauge.core.strict import Real, Truth, Whole
-from leakgauge.federation.words import ASKS, IMAGES, LOSSES, SHADOW
 from leakgauge.inversion.words import EXACT, INFERRED, KNOWN, METHODS, STRONGEST
 from leakgauge.inversion.words import LABELS as LABELINGS
-from leakgauge.membership.catalog import ABOUT
-from leakgauge.membership.catalog import SHADOW as NEEDS_SHADOW
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, TRAINING, Setting
 from leakgauge.runs.spec import Spec
 
-if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
-    from leakgauge.data.source import Source
+NAME = "federation"
+"""The question's name."""
+
+KEPT = "kept-"
+"""Prefix of the question words about kept updates."""
+
+RECONSTRUCTION, MEMBERSHIP, PROPERTY = ASKS = tuple(
+    f"{KEPT}{one}" for one in ("reconstruction", "membership", "property")
+)
+"""The questions about each kept update."""
+
+
+def plain_word(ask: str) -> str:
+    """Return a question word as typed in ``leakgauge federation``.
+
+    >>> plain_word("kept-property")
+    'property'
+    """
+    return ask.removeprefix(KEPT)
+
+
+TITLES = {
+    RECONSTRUCTION: "Can records be rebuilt?",
+    MEMBERSHIP: "Does the update reveal whose records were used?",
+    PROPERTY: "Does the update reveal a property of a client's records?",
+}
+
+CLIENT = "client"
+"""The secret of the task's Dataset that names each record's owner: 0 for no client, 1 for the first
+kept client, and so on."""
+
+IMAGES = 16
+"""Default limit on the number of records that a search looks for in an update."""
+
+SHADOW = 120
+"""Default number of simulated clients that an attacker on a property learns from."""
+
+LOSSES = ("loss-after", "loss-drop")
+ATTACKS = (*LOSSES, "gradient-norm")
+"""Default attacks on membership; validation records choose among them."""
+
 
 LABELS = tuple(one for one in LABELINGS if one != KNOWN)
 SEARCHES = tuple(one for one in METHODS if one != EXACT)
@@ -23,7 +58,7 @@ SEARCHES = tuple(one for one in METHODS if one != EXACT)
 
 @dataclass(frozen=True, kw_only=True)
 class FederationSpec(Spec):
-    """What to ask about kept updates, and what clients do where nothing that was kept says it."""
+    """Questions about kept updates, and clients' training settings that the kept files lack."""
 
     alone: ClassVar[bool] = True
     aliases: ClassVar[Mapping[str, str]] = {}
@@ -31,7 +66,7 @@ class FederationSpec(Spec):
     ask: Annotated[
         tuple[str, ...],
         Setting(
-            f"{', '.join(ASKS)}; by default all that the task's records allow",
+            f"{', '.join(ASKS)}; default: all that the task's records allow",
             choices=ASKS,
             cells=True,
             panel=ASKING,
@@ -41,10 +76,10 @@ class FederationSpec(Spec):
         ""
     )
     only_round: Annotated[
-        tuple[Whole, ...], Setting("round to look at; all where none is named", panel=ASKING)
+        tuple[Whole, ...], Setting("round to attack; default: all", panel=ASKING)
     ] = ()
     only_client: Annotated[
-        tuple[str, ...], Setting("client to look at; all where none is named", panel=ASKING)
+        tuple[str, ...], Setting("client to attack; default: all", panel=ASKING)
     ] = ()
     secret: Annotated[
         str | None,
@@ -74,7 +109,7 @@ class FederationSpec(Spec):
     images: Annotated[
         Whole | None,
         Setting(
-            f"records to look for in an update; by default those of the client, at most {IMAGES}",
+            f"records to look for in an update; default: those of the client, at most {IMAGES}",
             least=1,
             panel=ATTACK,
         ),
@@ -111,46 +146,3 @@ class FederationSpec(Spec):
     ] = SHADOW  # fmt: skip
     redact: Annotated[Truth, Setting("neither keep nor show any record, true or rebuilt")] = False
     files: Annotated[str, Setting("sha256 of what was kept", option=False)] = ""
-
-    def check(self) -> None:
-        """Refuse what is wrong for any data.
-
-        Raises:
-            InputError: a value is outside its bounds, a name is unknown, or settings contradict
-                one another.
-        """
-        super().check()
-        require(
-            bool(self.kept) and self.task is not None,
-            "this question is about kept updates: leakgauge federation DIR --task MODULE:FUNCTION",
-        )
-        require(
-            self.local_steps is None or self.local_epochs is None,
-            "--local-steps and --local-epochs name two lengths of a round; leave one out",
-        )
-        require(
-            self.momentum is None or self.momentum < 1,
-            f"--momentum is {self.momentum}; expected a number below 1",
-        )
-        name = self.method.partition(":")[0]
-        require(
-            name != EXACT,
-            f"--method {EXACT} is for single gradients; choose one of {', '.join(SEARCHES)}",
-        )
-        for one in self.adversary:
-            knows = ABOUT.get(one.partition(":")[0], ("",))[0]
-            require(
-                knows != NEEDS_SHADOW,
-                f"--adversary {one} trains models of its own; choose another for kept updates",
-            )
-
-    def resolve(self, source: "Source") -> Self:
-        """Return the settings with what the records and the kept updates fill in.
-
-        Raises:
-            InputError: an update does not fit, or what is asked needs records that are not there.
-        """
-        from leakgauge.federation.run.preparing import resolved
-
-        spec: Self = resolved(self, source)
-        return spec

@@ -1,4 +1,4 @@
-"""Crafted canaries: records whose versions have gradients that are far apart."""
+"""Crafted canaries: records with versions that have distant gradients."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,16 @@ from torch import Tensor
 from leakgauge.core.checks import require
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.gradients import params_of
-from leakgauge.guarantee.distance import VersionDistance, version_distance
-from leakgauge.guarantee.pair import Attribute, Pair
+from leakgauge.guarantee.pair import Attribute, NeighbourPair
 from leakgauge.guarantee.search import (
     Block,
     Craft,
+    VersionDistance,
     ascend,
     blocks_of,
     random_state,
     search_columns,
+    version_distance,
 )
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.work import digest_of
@@ -29,12 +30,12 @@ class Canary:
 
     Attributes:
         pair: the record.
-        distance: ||clip(g_H0) - clip(g_H1)||; of several new values the root of the mean square.
+        distance: ||clip(g_H0) - clip(g_H1)||; the root mean square over several new values.
         distance_over_clip: the distance as a share of the clip, from 0 to 2.
-        settings: of the search.
+        settings: settings of the search.
     """
 
-    pair: Pair
+    pair: NeighbourPair
     distance: float
     distance_over_clip: float
     settings: Craft
@@ -51,18 +52,17 @@ def craft(
     rng: np.random.Generator,
     checkpoint: Checkpoint | None = None,
 ) -> Canary:
-    """Return the record whose versions differ most, of those that the search tries.
+    """Search for the record with the largest distance between its versions.
 
     Args:
         task: the model and its loss.
         params: all trainable parameters by name; None takes the model's own.
-        data: the private records: they give the starts, and the values that occur.
-        attribute: differs between the versions, as from ``attribute_of``.
-        settings: of the search; None takes ``Craft()``.
-        clip: of the mechanism that is audited.
+        data: private records, which provide the starts and the values to try.
+        attribute: attribute that differs between the versions, from ``attribute_of``.
+        settings: settings of the search; None means ``Craft()``.
+        clip: clip of the audited mechanism.
         rng: draws the starts and the order of columns.
-        checkpoint: keeps the state of the search on the way; a killed one goes on from there,
-            with an equal record.
+        checkpoint: keeps intermediate states; a killed search resumes and finds the same record.
 
     Raises:
         InputError: there are fewer records than restarts, or the model's gradients cannot be
@@ -86,10 +86,10 @@ def craft(
         part = checkpoint.part("ascent", after=digest_of({"x": x, "y": y}))
         x = ascend(between, x, y, data, settings, part)
     with torch.no_grad():
-        # A start that ran off to infinity has no distance.
+        # A start that diverged to infinity has no distance.
         distances = between.measure(x, y, "clipped").nan_to_num(nan=0.0)
     best = int(distances.argmax())
-    pair = Pair(x[best].clone(), y[best], attribute, origin=f"crafted-{settings.domain}")
+    pair = NeighbourPair(x[best].clone(), y[best], attribute, origin=f"crafted-{settings.domain}")
     distance = float(distances[best])
     return Canary(pair, distance, distance / clip, settings)
 
@@ -103,7 +103,7 @@ def _search_each(
     rng: np.random.Generator,
     checkpoint: Checkpoint,
 ) -> Tensor:
-    """Each start ``[n, F]`` after ``search_columns``, one after the other."""
+    """Return each start ``[n, F]`` after ``search_columns``."""
     after = digest_of({"x": x, "y": y})
     kept = checkpoint.part("starts", after=after)
     state = {"done": 0, "x": x, **random_state(rng), **(kept.read() or {})}

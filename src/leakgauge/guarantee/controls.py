@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 
 from leakgauge.core.types import Grads
-from leakgauge.data.source import Source
-from leakgauge.guarantee.spec import RANDOM, GuaranteeSpec
+from leakgauge.guarantee.run.preparing import GuaranteePrepared
+from leakgauge.guarantee.spec import RANDOM
 from leakgauge.runs.assessment import Controls, Variant
 
 TRIALS = 1000
@@ -22,12 +22,13 @@ def noise_alone(grads: Grads, generator: torch.Generator) -> Grads:
 
 
 def no_noise(grads: Grads, generator: torch.Generator) -> Grads:
-    """Return the gradient itself: whoever knows both versions tells them apart."""
+    """Return the gradient itself, which reveals the version of the record."""
     return {name: leaf.mean(dim=0) for name, leaf in grads.items()}
 
 
-def controls(spec: GuaranteeSpec, source: Source) -> Controls:
+def controls(prepared: GuaranteePrepared) -> Controls:
     """Return both controls, on a random record, which needs no search."""
+    spec, source = prepared.spec, prepared.source
     cheap = replace(spec, trials=min(TRIALS, spec.trials), canary=RANDOM, domain=None)
     return Controls(
         Variant(

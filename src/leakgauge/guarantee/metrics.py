@@ -27,4 +27,4 @@ METRICS = {
     ),
     DISTANCE_OVER_CLIP: Metric(title="Distance over clip", high=math.inf),
 }
-"""By name. The first three are epsilons, without a unit."""
+"""Metrics by name. The first three are epsilons, without a unit."""

@@ -1,4 +1,4 @@
-"""A record in versions that differ in one attribute, which an auditor tells apart."""
+"""Versions of a record that differ in one attribute."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class Attribute:
     """An original column, a record's own value of it, and the values that replace it.
 
     Attributes:
-        column: its place in ``x``.
-        values: the m values as the table writes them: the record's own (H0), then the new ones, of
-            which each release under H1 has one.
-        codes: the column's positions for each ``[m, stop - start]``.
+        column: the column's place in ``x``.
+        values: the m values as written in the table: the record's own (H0), then the new ones; a
+            release under H1 has one of them.
+        codes: encoding of each value ``[m, stop - start]``.
         among: N, the number of original columns of a record, including this one.
     """
 
@@ -42,8 +42,8 @@ class Attribute:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
-    """A record whose attribute an auditor asks about (Li et al., Definition 7.2).
+class NeighbourPair:
+    """A record and the attribute that an auditor infers (Li et al., Definition 7.2).
 
     Attributes:
         x: features ``[F]``; the values at the attribute's positions do not matter.
@@ -69,25 +69,25 @@ def attribute_of(
     values: tuple[str, ...] | None = None,
     rng: np.random.Generator | None = None,
 ) -> Attribute:
-    """Return an attribute with a value of its own and new ones.
+    """Return an attribute with the record's own value and new ones.
 
     Args:
         data: encoded records, with the attribute among the features.
         name: the column.
-        values: the record's own, then the new ones; None draws the own one, and every other value
-            that occurs in the data is new. The paper's attributes are discrete: of a column of
-            numbers two values are drawn.
+        values: the record's own value, then the new ones; None draws the own value, and all other
+            values in the data are new. The paper's attributes are discrete: a numeric column gets
+            two drawn values.
         rng: draws the values.
 
     Raises:
-        InputError: the attribute is no feature, has a single value, or lacks a given value.
+        InputError: the attribute is not a feature, has a single value, or lacks a given value.
     """
     column = column_of(data, name)
     known = _seen(data, column)
     require(
         len(known) > 1,
         f"{name!r} has one value only in these records, {known[0] if known else 'missing'!r}; "
-        "there are no two versions of a record to tell apart",
+        "an audit needs two values",
     )
     if values is None:
         require(rng is not None, f"no values of {name!r} are given; pass two of them, or an rng")
@@ -100,10 +100,12 @@ def attribute_of(
     return Attribute(column, values, codes, len(data.schema.columns))
 
 
-def choose_pairs(data: Dataset, name: str, count: int, *, rng: np.random.Generator) -> list[Pair]:
+def choose_pairs(
+    data: Dataset, name: str, count: int, *, rng: np.random.Generator
+) -> list[NeighbourPair]:
     """Return random records of the data, each with its own value (H0) and others (H1).
 
-    New are all other values that occur in the data; of a column of numbers, one of them.
+    The new values are all others in the data; a numeric column has one, drawn at random.
 
     Args:
         data: the private records, encoded, with the attribute among the features.
@@ -119,7 +121,7 @@ def choose_pairs(data: Dataset, name: str, count: int, *, rng: np.random.Generat
     usable = torch.nonzero(_present(data, column)).flatten().cpu().numpy()
     require(
         count <= len(usable),
-        f"{count} records are wanted; {len(usable)} have a known value of {name!r}",
+        f"{count} records are requested; {len(usable)} have a known value of {name!r}",
     )
     known = _seen(data, column)
     pairs = []
@@ -129,12 +131,12 @@ def choose_pairs(data: Dataset, name: str, count: int, *, rng: np.random.Generat
         if column.kind == "number" and others:
             others = [others[int(rng.integers(len(others)))]]
         attribute = attribute_of(data, name, values=(own, *others))
-        pairs.append(Pair(data.x[row], data.y[row], attribute))
+        pairs.append(NeighbourPair(data.x[row], data.y[row], attribute))
     return pairs
 
 
 def _present(data: Dataset, column: Column) -> Tensor:
-    """Whether each record has a value that the column's encoding can name ``[n]``."""
+    """Return whether each record has a known value in the column ``[n]``."""
     block = data.x[:, column.start : column.stop]
     if column.kind == "category":
         return block[:, : len(column.categories)].sum(dim=1) == 1
@@ -142,7 +144,7 @@ def _present(data: Dataset, column: Column) -> Tensor:
 
 
 def _seen(data: Dataset, column: Column) -> list[str]:
-    """The values that occur in the data, in order."""
+    """Return the values that occur in the data, in order."""
     block = data.x[_present(data, column), column.start : column.stop]
     if column.kind == "category":
         return [name for at, name in enumerate(column.categories) if bool(block[:, at].any())]

@@ -3,7 +3,7 @@
 from leakgauge.guarantee.spec import QUESTION as NAME
 from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.runs.question import Question
-from leakgauge.runs.room import OLD_CHECK, OLD_PREPARE, Room
+from leakgauge.runs.room import Room
 
 QUESTION: Question = Room(
     name=NAME,
@@ -12,10 +12,8 @@ QUESTION: Question = Room(
     Spec=GuaranteeSpec,
     home="leakgauge.guarantee",
     places={
-        "check": OLD_CHECK,
-        "prepare": OLD_PREPARE,
-        "run": "run.audit:run",
-        "badge": "report.grid:badge",
-        "charts": "report.grid:charts",
+        "to_json": "report.audited:as_json",
+        "badge": "report.charts:badge",
+        "charts": "report.charts:charts",
     },
 )

@@ -14,8 +14,8 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Grads, Params, Task
 from leakgauge.gradients import per_example_gradients
 from leakgauge.gradients.flattening import norms
-from leakgauge.guarantee.mechanism import DPSGD, Mechanism, SeveralAtOnce
-from leakgauge.guarantee.pair import Pair
+from leakgauge.guarantee.mechanism import DPSGDMechanism, Mechanism, SeveralAtOnce
+from leakgauge.guarantee.pair import NeighbourPair
 from leakgauge.guarantee.statistic import Statistic
 from leakgauge.runs.checkpoint import Checkpoint
 from leakgauge.runs.work import digest_of
@@ -31,9 +31,9 @@ class Hypotheses:
     Attributes:
         versions: gradients of the record with its own value (H0), then with each new one (H1),
             leaves ``[m, *p]``.
-        others: of the other records of the batch, leaves ``[B - 1, *p]``.
+        others: gradients of the other records of the batch, leaves ``[B - 1, *p]``.
         expected: the mean of the clipped gradients, a release without its noise ``[m, *p]``.
-        distance: ||clip(g_H0) - clip(g_H1)||, of several new values the largest.
+        distance: ||clip(g_H0) - clip(g_H1)||, the largest over several new values.
     """
 
     versions: Grads
@@ -60,7 +60,7 @@ class Hypotheses:
 
 
 def hypotheses_of(
-    task: Task, params: Params, pair: Pair, others: Dataset | None, claim: DPSGD
+    task: Task, params: Params, pair: NeighbourPair, others: Dataset | None, claim: DPSGDMechanism
 ) -> Hypotheses:
     """Return the gradients of the pair's versions, with the other records of its batch.
 
@@ -98,25 +98,25 @@ def hypotheses_of(
 def redrawn(count: int, values: int, *, seed: int, role: str) -> Ints:
     """Return the value of each release under H1 ``[count]``: uniform over 1 to ``values - 1``.
 
-    The record's own value, 0, is none of them.
+    The record's own value, 0, is excluded.
 
     Args:
         count: number of releases.
         values: m, number of values of the attribute.
-        seed: of the draw.
-        role: what the releases are for; other roles draw other values.
+        seed: seed of the draw.
+        role: purpose of the releases; other roles draw other values.
 
     References:
         Li et al., CCS 2024, Definition 7.2, step 2.
 
-    >>> redrawn(5, 2, seed=0, role="judge").tolist()
+    >>> redrawn(5, 2, seed=0, role="choose").tolist()
     [1, 1, 1, 1, 1]
     """
     return stream(seed, role, "values").integers(1, values, size=count)
 
 
 CHUNK_BYTES = 2**24
-"""Of releases at once; larger chunks leave the cache and touch fresh pages."""
+"""Memory of a chunk of releases; larger chunks do not fit the cache."""
 
 
 def score_releases(
@@ -129,22 +129,22 @@ def score_releases(
     max_bytes: int,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return the scores ``[each]`` under H0 and H1 of the releases that choose, and that judge.
+    """Return scores ``[each]`` under H0 and H1 for choosing thresholds, and for the estimates.
 
-    Under H1 each release draws its value anew; the scores are in the order of these values. What a
-    statistic learns of the noise comes from the releases that choose the threshold.
+    Under H1 each release draws its own value; the scores are in the order of these values. A
+    statistic estimates the noise from the releases that choose the threshold.
 
     Args:
-        hypotheses: the gradients under both.
+        hypotheses: gradients under both hypotheses.
         mechanism: makes the releases.
-        statistic: scores a release.
-        each: number of releases under each hypothesis, to choose and again to judge.
-        seed: of the noise.
-        max_bytes: of releases that are held at once.
-        checkpoint: keeps the scores on the way.
+        statistic: score of a release.
+        each: number of releases under each hypothesis, for each of the two purposes.
+        seed: seed of the noise.
+        max_bytes: largest memory for the releases that are held at once.
+        checkpoint: keeps intermediate scores.
 
     Raises:
-        InputError: the mechanism releases something else than one finite gradient.
+        InputError: a release is not one finite gradient.
     """
 
     kept = checkpoint or Checkpoint(None)
@@ -175,7 +175,7 @@ def _parts(
     max_bytes: int,
     checkpoint: Checkpoint,
 ) -> Floats:
-    """The statistic's parts ``[n, v, k]`` of releases with these values ``[n]``, value by value."""
+    """Return the statistic's parts ``[n, v, k]`` of releases, sorted by their values ``[n]``."""
     parts: list[Tensor] = checkpoint.read() or []
     left = np.argsort(values, kind="stable")[sum(map(len, parts)) :]
     for value in np.unique(values[left]).astype(int).tolist():
@@ -197,7 +197,7 @@ def _releases(
     max_bytes: int,
     checkpoint: Checkpoint,
 ) -> Iterator[Grads]:
-    """Chunks of releases, leaf ``[n, *p]``; each release has a generator of its own.
+    """Yield chunks of releases, leaves ``[n, *p]``; each release has its own generator.
 
     A chunk of a slow mechanism ends when a checkpoint is due.
     """
@@ -223,7 +223,7 @@ def _releases(
 
 
 def _check_released(released: Grads, grads: Grads, trial: int) -> None:
-    """Refuse a mechanism that releases something else than one gradient of finite numbers."""
+    """Raise an error unless a release is one finite gradient."""
     for name, leaf in grads.items():
         if name not in released or released[name].shape != leaf.shape[1:]:
             given = f"{list(released[name].shape)}" if name in released else "nothing"

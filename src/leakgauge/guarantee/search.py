@@ -1,18 +1,99 @@
 """Searches for a canary: among values that occur in the data, and by gradient ascent."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.func import vmap
 
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
-from leakgauge.core.types import Column, Dataset
-from leakgauge.guarantee.distance import Distance, VersionDistance, require_distance
-from leakgauge.guarantee.domain import BOX, Domain
+from leakgauge.core.types import Column, Dataset, Params, Task
+from leakgauge.gradients import check_vectorisable
+from leakgauge.gradients.flattening import flatten
+from leakgauge.gradients.probing import gradient_function, private, trainable
+from leakgauge.guarantee.pair import Attribute
+from leakgauge.guarantee.spec import BOX, Domain
 from leakgauge.runs.checkpoint import Checkpoint, restore_optimizer
+
+Distance = Literal["clipped", "cosine"]
+
+
+@dataclass(frozen=True, eq=False)
+class VersionDistance:
+    """Distances between gradients of a record's versions, differentiable in the record.
+
+    Attributes:
+        flat: ``(x [n, F], y [n]) -> gradients [n, D]``.
+        attribute: attribute that differs between the versions.
+        clip: clip of the audited mechanism.
+    """
+
+    flat: Callable[[Tensor, Tensor], Tensor]
+    attribute: Attribute
+    clip: float
+
+    def measure(self, x: Tensor, y: Tensor, distance: Distance) -> Tensor:
+        """Return the distances ``[n]`` of the records ``x [n, F]`` with labels ``y [n]``.
+
+        ``"clipped"`` is the norm of the difference after clipping. The paper maximises the mean
+        squared error of the clipped gradients, which is the square of that norm over the number of
+        coordinates: both have the same maxima. ``"cosine"`` is one minus the cosine, which the
+        paper tried too and found worse; clipping does not change it.
+
+        With several new values, ``"clipped"`` is the root mean square over them, and ``"cosine"``
+        the mean.
+
+        References:
+            Li et al., CCS 2024, section 7.
+        """
+        versions = self.attribute.versions(x)  # [n, m, F]
+        each = versions.shape[1]
+        flat = self.flat(versions.flatten(0, 1), y.repeat_interleave(each))
+        flat = flat.reshape(len(x), each, -1)
+        lengths = _lengths(flat)
+        if distance == "cosine":
+            units = flat / lengths[..., None]
+            return (_lengths(units[:, 1:] - units[:, :1]).square() / 2).mean(dim=1)  # 1 - cosine
+        clipped = flat * (self.clip / lengths).clamp(max=1)[..., None]
+        apart = _lengths(clipped[:, 1:] - clipped[:, :1])
+        return apart[:, 0] if each == 2 else apart.square().mean(dim=1).sqrt()
+
+
+def version_distance(
+    task: Task, params: Params, attribute: Attribute, x: Tensor, y: Tensor, *, clip: float
+) -> VersionDistance:
+    """Return the distances for a task, after a trial on the records ``x [n, F]``, ``y [n]``.
+
+    Args:
+        task: the model and its loss.
+        params: all trainable parameters by name.
+        attribute: attribute that differs between the versions.
+        x: features of a few records.
+        y: their labels.
+        clip: clip of the audited mechanism.
+
+    Raises:
+        InputError: the model's gradients cannot be vectorised.
+    """
+    require_positive(clip, "clip")
+    check_vectorisable(task, x, y)
+    params = trainable(task.model, params)
+    one = vmap(gradient_function(private(task, params)), in_dims=(None, 0, 0))
+
+    def flat(x: Tensor, y: Tensor) -> Tensor:
+        return flatten(one(params, x[:, None], y[:, None]))
+
+    return VersionDistance(flat, attribute, clip)
+
+
+def _lengths(flat: Tensor) -> Tensor:
+    # The root has no slope at 0, where a record has no gradient or both versions the same one.
+    tiny = torch.finfo(flat.dtype).tiny
+    lengths: Tensor = flat.square().sum(dim=-1).clamp(min=tiny).sqrt()
+    return lengths
 
 
 @dataclass(frozen=True)
@@ -20,16 +101,15 @@ class Craft:
     """Settings of the search for a canary.
 
     Attributes:
-        domain: where the record may lie: each position within the range of the data (``"box"``);
-            anywhere (``"free"``); or a record whose every original column has a value that occurs
-            in the data (``"valid"``).
-        distance: to make large: ``"clipped"``, the distance after clipping (the paper's), or
+        domain: allowed values of the record: each position within the range of the data
+            (``"box"``); anywhere (``"free"``); or only values that occur in the data (``"valid"``).
+        distance: distance to maximise: ``"clipped"``, the distance after clipping (the paper's), or
             ``"cosine"``, which the paper found worse.
-        restarts: records of the data to start from, for each label.
-        steps: of gradient ascent (Adam); ``"valid"`` takes none.
+        restarts: number of records to start from, for each label.
+        steps: steps of gradient ascent (Adam); ``"valid"`` takes none.
         lr: learning rate of Adam, in units of the encoded features.
-        sweeps: over all columns, in the search among values that occur in the data; 0 skips the
-            search in ``"free"`` and ``"box"``, where it gives the ascent its starts.
+        sweeps: sweeps over all columns in the search among values of the data; 0 skips the search
+            in ``"free"`` and ``"box"``, where it gives the ascent its starts.
         choices: largest number of values of a column to try, evenly spaced among those that
             occur.
 
@@ -52,7 +132,7 @@ class Craft:
 
     def __post_init__(self) -> None:
         require_choice(self.domain, "domain", get_args(Domain))
-        require_distance(self.distance)
+        require_choice(self.distance, "distance", get_args(Distance))
         for name in ("restarts", "steps", "choices"):
             require_count(getattr(self, name), f"number of {name}")
         require_positive(self.lr, "lr")
@@ -106,7 +186,7 @@ def search_columns(
         blocks: values to try.
         settings: distance and number of sweeps.
         rng: draws the order of the columns.
-        checkpoint: keeps the state on the way; a killed search goes on from there.
+        checkpoint: keeps intermediate states; a killed search resumes from them.
     """
     kept = Checkpoint(None) if checkpoint is None else checkpoint
     state = {"sweep": 0, "left": [], "x": x, "best": -1.0, "before": -np.inf, **random_state(rng)}
@@ -125,12 +205,12 @@ def search_columns(
 
 
 def random_state(rng: np.random.Generator) -> dict[str, Any]:
-    """Return what a generator draws from, for a checkpoint."""
+    """Return the state of a generator, for a checkpoint."""
     return {"rng": rng.bit_generator.state}
 
 
 def _stays(state: Mapping[str, Any]) -> bool:
-    """Whether the last sweep gained nothing."""
+    """Return whether the last sweep gained nothing."""
     return bool(state["best"] <= state["before"])
 
 
@@ -153,15 +233,15 @@ def ascend(
     settings: Craft,
     checkpoint: Checkpoint | None = None,
 ) -> Tensor:
-    """Return the best points ``[n, F]`` on gradient ascents from each start by itself.
+    """Return the best point of a gradient ascent from each start ``[n, F]``.
 
     Args:
-        between: distance between the versions; ``"clipped"`` decides which point is best.
+        between: distance between the versions; ``"clipped"`` selects the best point.
         x: the starts ``[n, F]``.
         y: their labels ``[n]``.
-        data: encoded records, whose range limits the box.
+        data: encoded records; their range limits the box.
         settings: domain, distance, steps and learning rate.
-        checkpoint: keeps the state on the way; a killed ascent goes on from there.
+        checkpoint: keeps intermediate states; a killed ascent resumes from them.
     """
     kept = Checkpoint(None) if checkpoint is None else checkpoint
     low, high = _range(data, settings.domain)
@@ -181,7 +261,7 @@ def ascend(
             better = clipped > reached
             best[better], reached[better] = current[better], clipped[better]
         optimizer.zero_grad()
-        # Of a sum each start gets its own gradient.
+        # The gradient of the sum gives each start its own gradient.
         torch.autograd.backward(between.measure(current, y, settings.distance).sum())
         optimizer.step()
         with torch.no_grad():

@@ -1,22 +1,23 @@
 """The settings of a guarantee's audit."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self, get_args
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, get_args
 
-from leakgauge.core.checks import require, require_choice
 from leakgauge.core.knowledge import ADAPTIVE
-from leakgauge.core.parsing import read
 from leakgauge.core.strict import Real, Whole
-from leakgauge.guarantee.domain import BOX, Domain
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
-from leakgauge.runs.spec import NONE, Spec
+from leakgauge.runs.spec import Spec
 
-if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
-    from leakgauge.data.source import Source
-    from leakgauge.data.table import Roles, Table
-    from leakgauge.guarantee.mechanism import DPSGD
+Domain = Literal["box", "free", "valid"]
+"""``"box"``: each position within the range that the data show. ``"free"``: anywhere. ``"valid"``:
+every original column has a value that occurs in the data."""
+
+BOX: Domain = "box"
+"""The default. The paper states no domain; its Figure 8 fits this one, as the distances of records
+in ``"free"`` are larger than its epsilons allow."""
+
 
 QUESTION = "guarantee"
 RANDOM, CRAFTED = "random", "crafted"
@@ -24,9 +25,7 @@ CANARIES = (RANDOM, CRAFTED, *(f"{CRAFTED}-{domain}" for domain in get_args(Doma
 STATISTICS = ("likelihood-ratio", "norm")
 MECHANISMS = ("dpsgd", "opacus")
 CLIP, NOISE = 2.0, 0.1
-"""DP-SGD as audited where nothing names another (the defaults of the ``dpsgd`` defense)."""
-
-_DPSGD = {"dpsgd": {"clip": float, "noise": float}}
+"""Default DP-SGD of an audit (that of the ``dpsgd`` defense)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +44,7 @@ class GuaranteeSpec(Spec):
     ] = (QUESTION,)
     attribute: Annotated[
         str | None,
-        Setting("column whose values an attacker tells apart", once=True, each=True, panel=ASKING),
+        Setting("column whose value an attacker infers", once=True, each=True, panel=ASKING),
     ] = None
     clip: Annotated[
         Real | None,
@@ -59,7 +58,7 @@ class GuaranteeSpec(Spec):
             "sigma of DP-SGD: standard deviation of the noise on each coordinate", panel=DEFENSE
         ),
     ] = None
-    trials: Annotated[Whole, Setting("releases to judge", least=2, panel=ATTACK)] = 5000
+    trials: Annotated[Whole, Setting("releases to score", least=2, panel=ATTACK)] = 5000
     canary: Annotated[
         str,
         Setting(
@@ -71,7 +70,7 @@ class GuaranteeSpec(Spec):
     domain: Annotated[
         str | None,
         Setting(
-            "where a crafted record may lie: box (within the range of the data, which fits the "
+            "domain of a crafted record: box (within the range of the data, which fits the "
             "paper's figures), free or valid",
             choices=get_args(Domain),
             panel=ATTACK,
@@ -89,7 +88,7 @@ class GuaranteeSpec(Spec):
             panel=DEFENSE,
         ),
     ] = MECHANISMS[0]
-    delta: Annotated[Real, Setting("delta of every epsilon", above=0, panel=DEFENSE)] = 1e-5
+    delta: Annotated[Real, Setting("delta of all epsilons", above=0, panel=DEFENSE)] = 1e-5
     hidden: Annotated[
         tuple[Whole, ...],
         Setting("width of a hidden layer of the network", least=1, panel=TRAINING),
@@ -109,7 +108,7 @@ class GuaranteeSpec(Spec):
     private: Annotated[
         Whole | None,
         Setting(
-            "records that are trained on, at most; all where it is not named",
+            "largest number of records to train on; default: all",
             least=1,
             panel=DATA,
         ),
@@ -117,153 +116,17 @@ class GuaranteeSpec(Spec):
     defense: Annotated[
         tuple[str, ...],
         Setting(
-            "defenses of the audit; a dpsgd among them names clip and noise",
+            "defenses of the audit; a dpsgd among them sets clip and noise",
             option=False,
             panel=DEFENSE,
         ),
     ] = ()
 
-    def check(self) -> None:
-        """Refuse what is wrong for any data.
-
-        Raises:
-            InputError: a value is outside its bounds, settings contradict one another, the trials
-                are too few, or the mechanism cannot be loaded.
-        """
-        from leakgauge.guarantee.run.mechanisms import build_mechanism
-        from leakgauge.privacy.estimate import largest_showable
-
-        super().check()
-        require(
-            not self.numeric,
-            f"--loss {self.loss} has labels of numbers, and this audit tries every class for its "
-            "record; leave out --loss and cut the label into ranges with --bins",
-        )
-        require(self.delta < 1, f"--delta is {self.delta:g}; expected a number between 0 and 1")
-        require(
-            self.domain is None or self.canary == CRAFTED,
-            "--domain needs --canary crafted; leave one out",
-        )
-        if ":" not in self.mechanism:
-            require_choice(self.mechanism, "--mechanism", MECHANISMS)
-        build_mechanism(self.mechanism, claimed(self))
-        largest_showable(self.trials, self.delta)
-
     def unmeasured(self, knowledge: str, when: int | str) -> str:
-        """Return why no figure exists for this knowledge and round; empty where one does."""
+        """Return why no figure exists for this knowledge and round; empty if one exists."""
         if (knowledge, when) == (ADAPTIVE, ACCUMULATED):
             return ""
         return (
-            "is about a guarantee, whose auditor knows the mechanism and sees no rounds; write "
+            "is about a guarantee; its auditor knows the mechanism and sees no rounds; write "
             "knowledge: adaptive and no round"
         )
-
-    def resolve(self, source: "Source") -> Self:
-        """Return the settings with roles, attribute, canary, clip and noise filled in.
-
-        ``defense`` stays only where neither a setting nor a defense names clip and noise.
-
-        Raises:
-            InputError: the data are images or a user's task, have no such attribute, or it is no
-                feature.
-        """
-        _require_table(source)
-        roles = _roles(self, source)
-        attribute = self.attribute or next(iter(roles.secrets), None)
-        _require_attribute(attribute, source)
-        cut = {name: ranges for name, ranges in roles.bins.items() if name == roles.label}
-        kept = [name for name in roles.drop if name != attribute]
-        dpsgd = claimed(self)
-        chosen = (self.clip, self.noise) != (None, None) or promised_by(self.defense) is not None
-        resolved = replace(
-            self,
-            attribute=attribute,
-            label=roles.label,
-            group=roles.group,
-            drop=tuple(dict.fromkeys([*kept, *self.drop])),
-            bins=cut | dict(self.bins),
-            canary=f"{CRAFTED}-{self.domain or BOX}" if self.canary == CRAFTED else self.canary,
-            domain=None,
-            clip=dpsgd.clip,
-            noise=dpsgd.noise,
-            defense=() if chosen else self.defense or (NONE,),
-        )
-        resolved.check()
-        resolved.table(source)
-        return resolved
-
-    def table(self, source: "Source") -> "Table":
-        """Return the table of the data, with the attribute among its features.
-
-        Raises:
-            InputError: the attribute is no feature, or the table cannot be used.
-        """
-        from leakgauge.guarantee.run.table import attribute_table
-
-        return attribute_table(
-            source,
-            str(self.attribute),
-            label=str(self.label),
-            group=self.group,
-            drop=self.drop,
-            bins=self.bins,
-            drop_missing=self.drop_missing,
-        )
-
-
-def promised_by(defenses: tuple[str, ...]) -> str | None:
-    """Return the first defense that promises differential privacy, or None.
-
-    >>> promised_by(("none", "sign", "dpsgd:clip=1,noise=0.5"))
-    'dpsgd:clip=1,noise=0.5'
-    """
-    return next((text for text in defenses if text.partition(":")[0] == "dpsgd"), None)
-
-
-def claimed(spec: GuaranteeSpec) -> "DPSGD":
-    """Return the DP-SGD that the mechanism claims to be.
-
-    Clip and noise are those of the settings, else those of a ``dpsgd`` defense, else 2 and 0.1.
-
-    Raises:
-        InputError: clip or noise is not above 0.
-
-    >>> claimed(GuaranteeSpec(defense=("none", "dpsgd:clip=1,noise=0.5")))
-    DPSGD(clip=1.0, noise=0.5)
-    """
-    from leakgauge.guarantee.mechanism import DPSGD
-
-    _, settings = read(promised_by(spec.defense) or "dpsgd", _DPSGD, "defense")
-    clip = settings.get("clip", CLIP) if spec.clip is None else spec.clip
-    noise = settings.get("noise", NOISE) if spec.noise is None else spec.noise
-    return DPSGD(clip, noise)
-
-
-def _require_table(source: "Source") -> None:
-    require(source.pixels is None, f"{source.name!r} holds images, no attributes; bring a table")
-    require(
-        source.task is None,
-        f"{source.name!r} is a task of your own, whose records have no named columns; bring a "
-        "table instead of --task",
-    )
-
-
-def _require_attribute(attribute: str | None, source: "Source") -> None:
-    require(
-        attribute is not None,
-        f"no attribute of {source.name!r} is named; name the column whose values to tell apart "
-        "with --attribute, or with --secret in an audit",
-    )
-
-
-def _roles(spec: GuaranteeSpec, source: "Source") -> "Roles":
-    """The roles of the columns; the secrets are those that are known for the dataset."""
-    from leakgauge.data.roles import resolve_roles
-
-    return resolve_roles(
-        source.roles,
-        label=spec.label,
-        group=spec.group,
-        secret_needed=False,
-        columns=source.frame.columns,
-    )

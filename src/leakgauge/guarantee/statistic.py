@@ -23,7 +23,7 @@ class Statistic(Protocol):
     """A test statistic: a score made of few parts of each released gradient.
 
     Attributes:
-        name: as settings and measurements have it.
+        name: name in settings and measurements.
     """
 
     name: ClassVar[str]
@@ -42,9 +42,9 @@ class Statistic(Protocol):
         """Return the scores ``[n]`` of releases.
 
         Args:
-            parts: of the releases ``[n, v, k]``.
-            null: parts of other releases under H0 ``[n', v, k]``, which show the noise.
-            shifts: of each part where its new value is the true one ``[v, k]``, without noise.
+            parts: parts of the releases ``[n, v, k]``.
+            null: parts of other releases under H0 ``[n', v, k]``, to estimate the noise.
+            shifts: noiseless shift of each part if its new value is the true one ``[v, k]``.
         """
         ...
 
@@ -80,12 +80,12 @@ class Norm:
 
 @dataclass(frozen=True)
 class LayerRatio:
-    """The likelihood ratio for Gaussian noise whose strength differs by layer.
+    """The likelihood ratio for Gaussian noise of a different strength in each layer.
 
-    The strengths are estimated from trials other than those that are judged. The statistic
+    The strengths are estimated from other trials than the scored ones. The statistic
     detects a layer without noise. Where the noise is the same everywhere, it equals
-    ``LikelihoodRatio`` up to the error of those estimates. Of several new values, each with equal
-    chance, it is the log of the mean ratio.
+    ``LikelihoodRatio`` up to the error of those estimates. With several equally likely new values,
+    it is the log of the mean ratio.
     """
 
     name: ClassVar[str] = "layer-ratio"
@@ -103,7 +103,7 @@ class LayerRatio:
         return torch.stack(by_value, dim=1)
 
     def scores(self, parts: Floats, null: Floats, shifts: Floats) -> Floats:
-        """Return the log ratio, of a single new value up to a constant and a factor."""
+        """Return the log ratio, for a single new value up to a constant and a factor."""
         weights = _weights(null, shifts)
         if len(shifts) > 1:
             return _log_mean_ratio(parts, shifts, weights)
@@ -116,8 +116,8 @@ class LayerRatio:
 class LikelihoodRatio:
     """The projection on g_H1 - g_H0, the most powerful statistic for white Gaussian noise.
 
-    Its unit is that of the gradient: its mean is 0 under H0, and the distance of both under H1. Of
-    several new values, each with equal chance, it is the log of the mean likelihood ratio, with the
+    Its unit is that of the gradient: its mean is 0 under H0, and the distance of both under H1.
+    With several equally likely new values, it is the log of the mean likelihood ratio, with the
     noise of releases under H0.
 
     References:
@@ -145,14 +145,14 @@ class LikelihoodRatio:
         return projected
 
     def scores(self, parts: Floats, null: Floats, shifts: Floats) -> Floats:
-        """Return the projection; of several new values the log of the mean ratio."""
+        """Return the projection, or the log of the mean ratio for several new values."""
         if len(shifts) > 1:
             return _log_mean_ratio(parts, shifts, _weights(null, shifts))
         return parts[:, 0, 0]
 
 
 def _weights(null: Floats, shifts: Floats) -> Floats:
-    """Each part's shift divided by its variance ``[v, k]``."""
+    """Return each part's shift divided by its variance ``[v, k]``."""
     variance = null.var(axis=0)
     least = float(np.square(TINY * shifts).max())  # without any noise, for finite ratios
     floor = max(TINY * float(variance.max()), least, SMALLEST)
@@ -161,14 +161,14 @@ def _weights(null: Floats, shifts: Floats) -> Floats:
 
 
 def _log_mean_ratio(parts: Floats, shifts: Floats, weights: Floats) -> Floats:
-    """The log of the mean over new values of the likelihood ratio ``[n]``."""
+    """Return the log of the likelihood ratio's mean over new values ``[n]``."""
     each = ((parts - shifts / 2) * weights).sum(axis=2)
     mean: Floats = special.logsumexp(each, axis=1) - np.log(len(shifts))
     return mean
 
 
 def _projected(released: Grads, expected: Grads, name: str, value: int) -> Tensor:
-    """The projection of one layer on the difference that a new value makes ``[n]``."""
+    """Return the projection of a layer on the difference that a new value makes ``[n]``."""
     start = expected[name][0].double().flatten()
     difference = expected[name][value].double().flatten() - start
     length = torch.linalg.vector_norm(difference)

@@ -1,19 +1,19 @@
-"""Whose records were used? White-box membership inference (Nasr et al., IEEE S&P 2019).
+"""White-box membership inference (Nasr et al., IEEE S&P 2019).
 
-An attacker who holds a model's parameters computes, for any record, the outputs, the loss and the
-gradient of the loss, and judges from them whether the model was trained on the record.
+An attacker with a model's parameters computes the outputs, the loss and the gradient of the loss
+for any record, and infers from them whether the model was trained on the record.
 """
 
 from leakgauge.core.lazy import attach
 
 _PLACES = {
-    "Adversary": "adversaries.adversary",
-    "Attack": "adversaries.adversary",
+    "MembershipAdversary": "adversaries.adversary",
+    "MembershipAttack": "adversaries.adversary",
     "Confidence": "adversaries.thresholds",
     "GradientNorm": "adversaries.thresholds",
     "Gradients": "adversaries.learned",
     "HiddenOutputs": "adversaries.learned",
-    "Known": "adversaries.adversary",
+    "MembershipKnowledge": "adversaries.adversary",
     "Label": "adversaries.learned",
     "LabelLoss": "adversaries.learned",
     "Labelled": "adversaries.adversary",
@@ -22,9 +22,9 @@ _PLACES = {
     "NormClusters": "adversaries.unsupervised",
     "Observed": "observation",
     "Probabilities": "adversaries.learned",
-    "RMIA": "adversaries.references",
-    "Shadow": "adversaries.adversary",
-    "ShadowModel": "adversaries.shadow",
+    "RMIA": "adversaries.thresholds",
+    "ShadowRecords": "adversaries.adversary",
+    "ShadowModel": "adversaries.learned",
     "Spectral": "adversaries.unsupervised",
     "WhiteBox": "adversaries.learned",
     "observe": "observation",

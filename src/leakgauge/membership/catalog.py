@@ -1,4 +1,4 @@
-"""The attacks on membership by the names that users type. Importing it loads no torch."""
+"""The membership attacks by the names that users type; imports no torch."""
 
 import copy
 from typing import TYPE_CHECKING
@@ -7,12 +7,12 @@ from leakgauge.core.checks import InputError, require
 from leakgauge.core.registry import Registry
 
 if TYPE_CHECKING:
-    from leakgauge.membership.adversaries.adversary import Attack
+    from leakgauge.membership.adversaries.adversary import MembershipAttack
 
 _PACKAGE = "leakgauge.membership.adversaries"
 
 MEMBERS, SHADOW, NOTHING = "some members", "records of the same kind", "nothing"
-"""What an attacker knows before it judges."""
+"""Knowledge of an attacker."""
 
 _KNOWN = {
     "gradients": ("learned:Gradients", MEMBERS, "gradients of the loss"),
@@ -24,23 +24,33 @@ _KNOWN = {
     "loss": ("thresholds:Loss", MEMBERS, "loss"),
     "confidence": ("thresholds:Confidence", MEMBERS, "outputs"),
     "gradient-norm": ("thresholds:GradientNorm", MEMBERS, "norm of the gradient"),
-    "rmia": ("references:RMIA", SHADOW, "loss, also at models of its own"),
-    "shadow": ("shadow:ShadowModel", SHADOW, "outputs, label, loss"),
+    "rmia": ("thresholds:RMIA", SHADOW, "loss, also at its own models"),
+    "shadow": ("learned:ShadowModel", SHADOW, "outputs, label, loss"),
     "spectral": ("unsupervised:Spectral", NOTHING, "outputs, label, loss, gradients"),
     "kmeans": ("unsupervised:NormClusters", NOTHING, "norm of the gradient"),
 }
 
 ADVERSARIES = {name: f"{_PACKAGE}.{where}" for name, (where, _, _) in _KNOWN.items()}
-"""Where each attack is; it is imported when it is used."""
+"""Address of each attack, imported at first use."""
 
 ABOUT = {name: about for name, (_, *about) in _KNOWN.items()}
-"""What the attacker of each attack knows, and what it sees of a record."""
+"""Knowledge of each attack's attacker, and what it observes of a record."""
+
+
+def knowledge_of(adversary: str) -> str:
+    """Return the knowledge of an attack's attacker; empty for an attack of the user's code.
+
+    >>> knowledge_of("rmia:gamma=2"), knowledge_of("my_module:Attack")
+    ('records of the same kind', '')
+    """
+    return ABOUT.get(adversary.partition(":")[0], ("",))[0]
+
 
 DEFAULT = tuple(name for name in ADVERSARIES if name != "hidden-outputs")
-"""Attacks that are played where none is named: the paper's, and what they must be compared with."""
+"""Default attacks: the paper's, and those to compare them with."""
 
 SEPARATE = "gradients:joint=0"
-"""The attack on each snapshot alone, whose log odds are summed; played beside the joint one."""
+"""The attack on each snapshot alone, with summed log odds; run in addition to the joint one."""
 
 HELP = (
     f"{', '.join(ADVERSARIES)} (default: all but hidden-outputs), with settings as "
@@ -51,11 +61,11 @@ HELP = (
 REGISTRY = Registry("adversary", ADVERSARIES, "leakgauge.membership_adversaries")
 
 NOTATION = REGISTRY.notation()
-"""What users may write for an attack."""
+"""Notation of an attack for users."""
 
 
-def parse_attack(text: str) -> "Attack":
-    """Return the attack that ``NAME[:key=value,...]`` or ``MODULE:NAME[:key=value,...]`` names.
+def parse_attack(text: str) -> "MembershipAttack":
+    """Return the attack of ``NAME[:key=value,...]`` or ``MODULE:NAME[:key=value,...]``.
 
     Args:
         text: as ``gradients:layers=2`` or ``my_module:MyAttack``.
@@ -64,7 +74,7 @@ def parse_attack(text: str) -> "Attack":
         The attack. Its ``name`` is ``text``, so that measurements of two settings stay apart.
 
     Raises:
-        InputError: the name, a key or a value is not known, or what it names is no attack.
+        InputError: a name, key or value is unknown, or the named object is not an attack.
 
     >>> parse_attack("gradients:layers=2").needs.layers
     2
@@ -74,7 +84,7 @@ def parse_attack(text: str) -> "Attack":
     require(
         callable(getattr(attack, "fit", None)) and hasattr(attack, "needs"),
         f"adversary {text!r} made {type(attack).__name__}; expected an attack with a method fit "
-        "and needs, as leakgauge.membership.Attack has",
+        "and needs, as leakgauge.membership.MembershipAttack has",
     )
     try:
         object.__setattr__(attack, "name", choice.text)  # most are frozen
@@ -83,5 +93,5 @@ def parse_attack(text: str) -> "Attack":
             f"adversary {text!r} does not let its name be set; make 'name' a plain attribute of "
             "its class"
         ) from error
-    made: Attack = attack
+    made: MembershipAttack = attack
     return made

@@ -1,20 +1,43 @@
-"""Refuses settings that do not belong together."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+"""Checks of settings, and the attacks and defenses that they name."""
 
 from leakgauge.core.checks import require
-from leakgauge.membership.catalog import ABOUT, SHADOW
-from leakgauge.membership.words import ALL, ASCENT, GLOBAL, PASSIVE
-from leakgauge.runs.spec import NONE
+from leakgauge.defenses import Defense, parse_defense
+from leakgauge.membership.adversaries.adversary import MembershipAttack
+from leakgauge.membership.catalog import SHADOW, knowledge_of, parse_attack
+from leakgauge.membership.spec import ALL, ASCENT, GLOBAL, PASSIVE, RATE, MembershipSpec
+from leakgauge.runs.spec import NONE, check_bounds
+from leakgauge.training.catalog import own_rate, parse_optimizer
+from leakgauge.training.participant import refuse_learned
 
-if TYPE_CHECKING:
-    from leakgauge.membership.spec import MembershipSpec
+
+def check(spec: MembershipSpec) -> None:
+    """Raise an error for settings that are wrong for any data.
+
+    Raises:
+        InputError: a value is outside its bounds, a name is unknown, or settings contradict each
+            other.
+    """
+    check_bounds(spec)
+    attacks_of(spec)
+    defenses_of(spec)
+    parse_optimizer(spec.optimizer, lr=spec.lr)
+    require(
+        not spec.drops or own_rate(spec.optimizer) is None,
+        f"--optimizer {spec.optimizer} has its own rate, which drops cannot change; name the "
+        "rate by --lr",
+    )
+    _check_checkpoint(spec)
+    _check_federation(spec)
+    _check_fine_tuning(spec)
+    _check_shadows(spec)
+    require(
+        spec.lr == RATE or own_rate(spec.optimizer) is None,
+        f"--lr {spec.lr:g} and --optimizer {spec.optimizer} name two learning rates; leave one out",
+    )
 
 
-def check_federation(spec: MembershipSpec) -> None:
-    """Refuse what only a federation has, and what none can do."""
+def _check_federation(spec: MembershipSpec) -> None:
+    """Raise an error for federation settings that are missing a federation or contradict it."""
     if spec.participants == 1:
         alone = (spec.attacker, spec.strategy, spec.observed) == (GLOBAL, PASSIVE, ())
         require(
@@ -40,8 +63,8 @@ def check_federation(spec: MembershipSpec) -> None:
     )
 
 
-def check_fine_tuning(spec: MembershipSpec) -> None:
-    """Refuse what only a fine-tuned model has, and two kinds of training at once."""
+def _check_fine_tuning(spec: MembershipSpec) -> None:
+    """Raise an error for settings of fine-tuning without it, or with another training."""
     require(
         spec.fine_tune < 1 and spec.snapshots < 3,
         f"fine_tune is {spec.fine_tune:g} and snapshots {spec.snapshots}; expected a share "
@@ -59,18 +82,18 @@ def check_fine_tuning(spec: MembershipSpec) -> None:
     )
 
 
-def check_shadows(spec: MembershipSpec) -> None:
-    """Refuse attacks that train models of their own where there are no records for them."""
-    shadow = next((one for one in spec.adversaries if _needs_shadow(one)), None)
+def _check_shadows(spec: MembershipSpec) -> None:
+    """Raise an error for attacks that need shadow records if none are available."""
+    shadow = next((one for one in spec.adversaries if knowledge_of(one) == SHADOW), None)
     require(
         shadow is None or not spec.is_special,
-        f"attack {shadow!r} trains models of its own on other records, once and centrally; "
+        f"attack {shadow!r} trains its own models on other records, once and centrally; "
         "name another --adversary for a CHECKPOINT, a federation or fine-tuning",
     )
 
 
-def check_checkpoint(spec: MembershipSpec) -> None:
-    """Refuse what does not belong to a model that exists already."""
+def _check_checkpoint(spec: MembershipSpec) -> None:
+    """Raise an error for settings that do not fit a given model."""
     given = (spec.checkpoint, spec.members, spec.non_members)
     if not any(given):
         return
@@ -84,6 +107,28 @@ def check_checkpoint(spec: MembershipSpec) -> None:
     )
 
 
-def _needs_shadow(adversary: str) -> bool:
-    knows, *_ = ABOUT.get(adversary.partition(":")[0], (None,))
-    return knows == SHADOW
+def attacks_of(spec: MembershipSpec) -> list[MembershipAttack]:
+    """Return the attacks, in the order of the settings.
+
+    Raises:
+        InputError: one is unknown or repeated.
+    """
+    attacks = [parse_attack(text) for text in spec.adversaries]
+    names = [one.name for one in attacks]
+    require(len(set(names)) == len(names), f"--adversary repeats a name: {', '.join(names)}")
+    return attacks
+
+
+def defenses_of(spec: MembershipSpec) -> list[Defense]:
+    """Return the defenses, each once.
+
+    Raises:
+        InputError: none is named, one is unknown, or one needs the secret of a batch.
+    """
+    require(len(spec.defense) > 0, "--defense is empty; name one, or none for no defense")
+    defenses = {}
+    for text in spec.defense:
+        one = parse_defense(text, batch_size=spec.batch_size)
+        refuse_learned(one)
+        defenses[one.name] = one
+    return list(defenses.values())

@@ -1,31 +1,33 @@
-"""The controls of membership: a model that learned no record, and one that knows all by heart."""
+"""The controls of membership: a model that learned nothing, and one that memorised all records."""
 
 from dataclasses import replace
 
 from leakgauge.data.altered import random_label
 from leakgauge.data.source import Source
+from leakgauge.membership.run.preparing import MembershipPrepared
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.runs.assessment import Controls, Variant
 from leakgauge.runs.spec import LOSSES, NONE
 
 FEW = 150
-"""Members that a network can learn by heart."""
+"""Number of members that a network can memorise."""
 
 EPOCHS, RATE, BATCH, WIDTH = 150, 0.003, 16, 256
-"""A training that learns them."""
+"""A training that memorises them."""
 
 STILL = 1e-12
-"""A learning rate that moves no parameter: single precision rounds the step away."""
+"""A learning rate that changes no parameter: single precision rounds the step to 0."""
 
 GIVEN = "the model exists already and is not trained here, so neither control can be made"
 
 
-def controls(spec: MembershipSpec, source: Source) -> Controls:
-    """Return both controls; without defenses, which would hide what is planted."""
+def controls(prepared: MembershipPrepared) -> Controls:
+    """Return both controls, without defenses, which would hide the planted leak."""
+    spec, source = prepared.spec, prepared.source
     if spec.checkpoint:
         return Controls(GIVEN, GIVEN)
     plain = replace(spec, defense=(NONE,), drops=(), best_epoch=False)
-    return Controls(_placebo(plain, source), _planted(plain, source))
+    return Controls(_placebo(plain, source), _planted(plain, source, prepared.label))
 
 
 def _placebo(spec: MembershipSpec, source: Source) -> Variant:
@@ -34,7 +36,7 @@ def _placebo(spec: MembershipSpec, source: Source) -> Variant:
     return Variant(still, source, changed)
 
 
-def _planted(spec: MembershipSpec, source: Source) -> Variant:
+def _planted(spec: MembershipSpec, source: Source, label: str) -> Variant:
     is_table = source.dataset is None and source.pixels is None
     few = replace(
         spec,
@@ -49,8 +51,9 @@ def _planted(spec: MembershipSpec, source: Source) -> Variant:
         observed=(),
     )
     changed = (
-        f"the labels say nothing of the records, and the model learns at most {few.size} records "
-        f"by heart in {few.rounds} epochs"
+        f"the labels are random, and the model memorises at most {few.size} records "
+        f"in {few.rounds} epochs"
     )
-    data = random_label(source, str(spec.label), seed=spec.seed)
+    # Without default roles, which may cut the replaced label into ranges.
+    data = replace(random_label(source, label, seed=spec.seed), roles=None)
     return Variant(few, data, changed)

@@ -1,4 +1,4 @@
-"""The metrics of the question whose records were used."""
+"""The metrics of membership inference."""
 
 import math
 
@@ -26,7 +26,7 @@ METRICS = {
         title="Gradient norm of others", high=math.inf, tabled=False, of_model=True
     ),
 }
-"""By name. Success is on as many members as non-members; accuracies and norms are the model's."""
+"""Metrics by name. Success is on balanced records; accuracies and norms are the model's."""
 
 LEAKAGE = (AUROC, SUCCESS, ADVANTAGE, TPR_AT_1_FPR, TPR_AT_01_FPR)
 """The metrics of an attack."""

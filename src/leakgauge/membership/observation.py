@@ -1,4 +1,4 @@
-"""What an attacker with a model's parameters sees of records (Nasr et al., Figure 1).
+"""What an attacker with a model's parameters observes of records (Nasr et al., Figure 1).
 
 For each record and each of T snapshots of the model: its outputs, the outputs of hidden layers,
 its loss, and the gradient of the loss by layer.
@@ -27,25 +27,24 @@ TINY = 1e-300
 """The smallest loss whose logarithm is taken; a loss of exactly 0 counts as this."""
 
 CHUNK = 256
-"""Records that pass the model at once."""
+"""Records in a forward pass."""
 
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """What is seen of n records at T snapshots.
+    """Observations of n records at T snapshots.
 
     Attributes:
-        outputs: of the model ``[n, T, k]``, float64: probabilities of classes where the labels are
-            classes, else the outputs themselves.
+        outputs: outputs of the model ``[n, T, k]``, float64: class probabilities if the labels are
+            classes, otherwise the outputs themselves.
         log_loss: natural logarithm of each record's loss ``[n, T]``, float64.
-        labels: of the records ``[n, ...]``.
-        classes: number of classes; 0 where the labels are no classes.
-        hidden: by layer, the flattened outputs ``[n, T, d]``, in forward order.
-        gradients: by layer, the gradients of the loss at each of T snapshots, in forward order;
-            float32.
-        log_norms: by layer, natural logarithm of their l2 norms ``[n, T]``, float64.
-        references: minus the loss of each record at models that were trained on none of them
-            ``[n, m]``, float64; m is 0 where no attack asks for it.
+        labels: labels of the records ``[n, ...]``.
+        classes: number of classes; 0 for other labels.
+        hidden: flattened outputs by layer ``[n, T, d]``, in forward order.
+        gradients: float32 gradients of the loss by layer at each of T snapshots, in forward order.
+        log_norms: natural logarithm of their l2 norms by layer ``[n, T]``, float64.
+        references: minus the loss of each record at models that were not trained on it ``[n, m]``,
+            float64; m is 0 if no attack needs it.
     """
 
     outputs: Tensor
@@ -62,11 +61,11 @@ class Observed:
 
     @property
     def snapshots(self) -> int:
-        """T."""
+        """The number of snapshots T."""
         return self.outputs.shape[1]
 
     def rows(self, index: Tensor) -> "Observed":
-        """Return what is seen of the records at ``index`` ``[m]``."""
+        """Return the observations of the records at ``index`` ``[m]``."""
         return replace(
             self,
             outputs=self.outputs[index],
@@ -81,7 +80,7 @@ class Observed:
         )
 
     def at(self, snapshot: int) -> "Observed":
-        """Return what is seen at one snapshot, counted from 0."""
+        """Return the observations at one snapshot, counted from 0."""
         one = slice(snapshot, snapshot + 1)
         return replace(
             self,
@@ -93,7 +92,7 @@ class Observed:
         )
 
     def narrowed(self, *, layers: int, hidden: int, references: int) -> "Observed":
-        """Return what an attack sees that needs the last ``layers`` alone, and so on.
+        """Return the part of the observations that an attack needs.
 
         Args:
             layers: number of last layers with gradients; -1 for all.
@@ -116,7 +115,7 @@ class Observed:
 
 
 def last(names: Sequence[str], count: int) -> Sequence[str]:
-    """Return the last names; all of them where ``count`` is -1.
+    """Return the last ``count`` names; all of them for -1.
 
     >>> last(["a", "b", "c"], 2), last(["a"], 0)
     (['b', 'c'], [])
@@ -132,17 +131,17 @@ def observe(
     hidden: Sequence[str] = (),
     references: Sequence[Task] = (),
 ) -> Observed:
-    """Return what is seen of records at snapshots of a model.
+    """Return the observations of records at snapshots of a model.
 
     Args:
         snapshots: the model with the parameters of each snapshot, and its loss; in eval mode.
         data: the records.
-        layers: whose gradients are computed.
-        hidden: layers whose outputs are kept.
-        references: models that were trained on none of the records.
+        layers: names of the layers with gradients.
+        hidden: names of the layers with outputs.
+        references: models that were not trained on the records.
 
     Raises:
-        InputError: the outputs of a snapshot are no tensor, or not finite.
+        InputError: the outputs of a snapshot are not a tensor, or not finite.
     """
     exact = [_with_exact_loss(task) for task in snapshots]
     each = [_outputs(task, data, number) for number, task in enumerate(exact, start=1)]
@@ -185,7 +184,7 @@ def _gradients(snapshots: Sequence[Task], data: Dataset, layers: Sequence[str]) 
 
 
 def _factors_of(task: Task, data: Dataset, layers: Sequence[str]) -> dict[str, Factors]:
-    """Return the factors of all records, some records at a time."""
+    """Return the factors of all records, computed in chunks."""
     params = params_of(task.model)
     factoring = Factoring.start(task, params, data.x, data.y, layers=layers)
     parts = [
@@ -196,7 +195,7 @@ def _factors_of(task: Task, data: Dataset, layers: Sequence[str]) -> dict[str, F
 
 
 def _norms(one: Factors) -> Tensor:
-    """Norms in float64: on members, squares of float32 are 0."""
+    """Return norms in float64: float32 squares of members' gradients are 0."""
     parts = (one.rows(slice(at, at + CHUNK)) for at in range(0, len(one), CHUNK))
     return torch.cat([part.to(torch.float64).norms() for part in parts])
 
@@ -227,7 +226,9 @@ def _catch(module: nn.Module, parts: list[Tensor]) -> RemovableHandle:
 
 def _outputs(task: Task, data: Dataset, number: int) -> Tensor:
     outputs = outputs_of(task, params_of(task.model), data, chunk=CHUNK)
-    require(outputs is not None, "the model's outputs are no tensor; expected scores [n, classes]")
+    require(
+        outputs is not None, "the model's outputs are not a tensor; expected scores [n, classes]"
+    )
     assert outputs is not None
     bad = int((~torch.isfinite(outputs)).reshape(len(outputs), -1).any(dim=1).sum())
     require(

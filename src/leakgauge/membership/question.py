@@ -3,7 +3,7 @@
 from leakgauge.membership.spec import QUESTION as NAME
 from leakgauge.membership.spec import MembershipSpec
 from leakgauge.runs.question import Question
-from leakgauge.runs.room import OLD_CHECK, OLD_PREPARE, Room
+from leakgauge.runs.room import Room
 
 QUESTION: Question = Room(
     name=NAME,
@@ -11,8 +11,4 @@ QUESTION: Question = Room(
     asks={NAME: "does the model reveal whose records it was trained on?"},
     Spec=MembershipSpec,
     home="leakgauge.membership",
-    places={
-        "check": OLD_CHECK,
-        "prepare": OLD_PREPARE,
-    },
 )

@@ -1,10 +1,9 @@
-"""The settings of the question whose records were used; imports no torch."""
+"""The settings of membership inference; imports no torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
@@ -18,36 +17,34 @@ from leakgauge.membership.catalog import (
     SEPARATE,
     SHADOW,
 )
-from leakgauge.membership.words import (
-    ALL,
-    APART,
-    ASCENT,
-    BOTH,
-    GLOBAL,
-    LOCAL,
-    PASSIVE,
-    STRATEGIES,
-)
-from leakgauge.models.named import NETS
+from leakgauge.models.words import NETS
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec
 from leakgauge.training.catalog import FORMS, LOG, own_rate, parse_optimizer
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
 from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
+from leakgauge.training.forms import FORMS, LOG
 
-if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
-    from leakgauge.data.source import Source
+GLOBAL, LOCAL = "global", "local"
+PASSIVE, ASCENT, ISOLATE, BOTH = "passive", "ascent", "isolate", "both"
+STRATEGIES = (PASSIVE, ASCENT, ISOLATE, BOTH)
+
+ALL, FIRST, SECOND, PARTS = "members", "first", "second", "parts"
+APART = (ALL, FIRST, SECOND, PARTS)
+"""What an attacker of a fine-tuned model distinguishes: all members from others, members of the
+first or of the second training from others, or the first from the second."""
+
 
 QUESTION = "membership"
 LAST_ROUNDS = (0.5, 0.625, 0.75, 0.875, 1.0)
-"""Shares of a federation's rounds that are observed: late ones tell more (Table XII)."""
+"""Observed rounds of a federation as shares of all rounds: late ones reveal more (Table XII)."""
 
 KNOWN = 2000
-"""Records of each kind that an attacker learns from: more cost much and add little (Table VI)."""
+"""Default number of known records of each kind: more cost much and add little (Table VI)."""
 
 TARGETS = 100
-"""Records of each kind that an ascent raises the loss of (Nasr et al., section IV-E)."""
+"""Default number of targets of each kind under ascent (Nasr et al., section IV-E)."""
 
 ADAM = "adam"
 RATE = 0.001
@@ -55,7 +52,7 @@ RATE = 0.001
 
 @dataclass(frozen=True, kw_only=True)
 class MembershipSpec(Spec):
-    """How a model is trained on some of the records, and who infers on which.
+    """Settings of the target model's training and of the membership attacks.
 
     The training is that of the fully connected networks in the paper: Adam with rate 0.001, 100
     epochs.
@@ -72,12 +69,12 @@ class MembershipSpec(Spec):
     ] = (QUESTION,)
     adversary: Annotated[
         tuple[str, ...],
-        Setting(f"who infers it: {HELP}", cells=True, panel=ATTACK, notation=NOTATION),
+        Setting(f"attacks: {HELP}", cells=True, panel=ATTACK, notation=NOTATION),
     ] = ()
     defense: Annotated[
         tuple[str, ...],
         Setting(
-            f"what training does to gradients: {DEFENSES_HELP}",
+            f"defenses in training: {DEFENSES_HELP}",
             cells=True,
             adds=True,
             panel=DEFENSE,
@@ -92,7 +89,9 @@ class MembershipSpec(Spec):
     optimizer: Annotated[
         str,
         Setting(
-            f"moves the model: {OPTIMIZERS_HELP}", panel=TRAINING, notation=OPTIMIZERS_NOTATION
+            f"optimizer of the training: {OPTIMIZERS_HELP}",
+            panel=TRAINING,
+            notation=OPTIMIZERS_NOTATION,
         ),
     ] = ADAM
     hidden: Annotated[
@@ -103,7 +102,7 @@ class MembershipSpec(Spec):
     size: Annotated[
         Whole | None,
         Setting(
-            "records that the model, or each participant, is trained on, at most",
+            "largest number of records that the model, or each participant, is trained on",
             least=10,
             panel=DATA,
         ),
@@ -123,7 +122,7 @@ class MembershipSpec(Spec):
     attacker: Annotated[
         str,
         Setting(
-            "who attacks a federation: global (the server, which sees each upload) or local (a "
+            "attacker of a federation: global (the server, which sees each upload) or local (a "
             "participant, which sees averages)",
             choices=(GLOBAL, LOCAL),
             panel=ATTACK,
@@ -132,7 +131,7 @@ class MembershipSpec(Spec):
     strategy: Annotated[
         str,
         Setting(
-            "what the attacker of a federation does: passive, ascent (raises the targets' loss in "
+            "strategy of a federation's attacker: passive, ascent (raises the targets' loss in "
             "each round), isolate (gives the target participant its own model back) or both",
             choices=STRATEGIES,
             panel=ATTACK,
@@ -140,7 +139,7 @@ class MembershipSpec(Spec):
     ] = PASSIVE
     ascent: Annotated[
         str,
-        Setting("what an ascent raises: log (of the loss), printed or unit", choices=FORMS),
+        Setting("objective of an ascent: log (of the loss), printed or unit", choices=FORMS),
     ] = LOG
     ascent_rate: Annotated[Real, Setting("rate of the ascent", above=0, panel=ATTACK)] = 0.05
     observed: Annotated[
@@ -149,45 +148,46 @@ class MembershipSpec(Spec):
     ] = ()
     drops: Annotated[
         tuple[Whole, ...],
-        Setting("epoch after which the learning rate is a tenth", least=1, panel=TRAINING),
+        Setting("epoch after which the learning rate is divided by 10", least=1, panel=TRAINING),
     ] = ()
     best_epoch: Annotated[
         Truth,
         Setting(
-            "keep the epoch that is right most often on validation non-members, not the last",
+            "keep the epoch with the best accuracy on validation non-members, not the last",
             panel=TRAINING,
         ),
     ] = False
     fine_tune: Annotated[
         Real,
         Setting(
-            "share of the members that a second training is on alone; 0: one training",
+            "share of the members in a second training on them alone; 0: one training",
             least=0,
             panel=TRAINING,
         ),
     ] = 0.0
     snapshots: Annotated[
         Whole,
-        Setting("of a fine-tuned model: 1 (after) or 2 (before and after)", least=1),
+        Setting("snapshots of a fine-tuned model: 1 (after) or 2 (before and after)", least=1),
     ] = 1
     apart: Annotated[
         str,
         Setting(
-            "of a fine-tuned model, what is told apart: members (from others), first or second "
+            "records of a fine-tuned model to distinguish: members (from others), first or second "
             "(records of one training, from others) or parts (the first's from the second's)",
             choices=APART,
             panel=ATTACK,
         ),
     ] = ALL
     known_members: Annotated[
-        Whole, Setting("members that the attacker knows, at most", least=2, panel=ATTACK)
+        Whole, Setting("largest number of members that the attacker knows", least=2, panel=ATTACK)
     ] = KNOWN
     known_others: Annotated[
-        Whole, Setting("non-members that it knows, at most", least=2, panel=ATTACK)
+        Whole,
+        Setting("largest number of non-members that the attacker knows", least=2, panel=ATTACK),
     ] = KNOWN
     targets: Annotated[
         Whole | None,
-        Setting("records of each kind that are judged, at most", least=2, panel=ATTACK),
+        Setting("largest number of target records of each kind", least=2, panel=ATTACK),
     ] = None
     checkpoint: Annotated[
         tuple[str, ...],
@@ -202,7 +202,7 @@ class MembershipSpec(Spec):
         ),
     ] = None
     non_members: Annotated[
-        str | None, Setting("records that it was not trained on, likewise", panel=DATA)
+        str | None, Setting("records that it was not trained on, in the same format", panel=DATA)
     ] = None
     at_risk: Annotated[
         Whole, Setting("records most at risk to list by their row number", panel=ATTACK)
@@ -210,7 +210,7 @@ class MembershipSpec(Spec):
 
     @classmethod
     def plays(cls, adversary: str) -> bool:
-        """Return whether ``--adversary`` may name this one here.
+        """Return whether ``--adversary`` may name this attack here.
 
         >>> MembershipSpec.plays("gradients:layers=2"), MembershipSpec.plays("forest")
         (True, False)
@@ -219,7 +219,7 @@ class MembershipSpec(Spec):
 
     @property
     def adversaries(self) -> tuple[str, ...]:
-        """The attacks that are played, as users type them."""
+        """The attacks to run, as typed by users."""
         if self.adversary or not self.is_special:
             return self.adversary or DEFAULT
         played = tuple(name for name in DEFAULT if ABOUT[name][0] != SHADOW)
@@ -228,42 +228,8 @@ class MembershipSpec(Spec):
 
     @property
     def is_special(self) -> bool:
-        """Whether no attacker trains models of its own in the same way."""
+        """Whether attackers have no records to train their own models on."""
         return bool(self.checkpoint) or self.participants > 1 or self.fine_tune > 0
-
-    def check(self) -> None:
-        """Refuse what is wrong for any data.
-
-        Raises:
-            InputError: a value is outside its bounds, a name is unknown, or settings contradict
-                one another.
-        """
-        from leakgauge.membership.checking import (
-            check_checkpoint,
-            check_federation,
-            check_fine_tuning,
-            check_shadows,
-        )
-        from leakgauge.membership.run.playing import attacks_of, defenses_of
-
-        super().check()
-        attacks_of(self)
-        defenses_of(self)
-        parse_optimizer(self.optimizer, lr=self.lr)
-        require(
-            not self.drops or own_rate(self.optimizer) is None,
-            f"--optimizer {self.optimizer} has its own rate, which drops cannot change; name the "
-            "rate by --lr",
-        )
-        check_checkpoint(self)
-        check_federation(self)
-        check_fine_tuning(self)
-        check_shadows(self)
-        require(
-            self.lr == RATE or own_rate(self.optimizer) is None,
-            f"--lr {self.lr:g} and --optimizer {self.optimizer} name two learning rates; leave one "
-            "out",
-        )
 
     @property
     def observed_rounds(self) -> tuple[int, ...]:
@@ -272,13 +238,13 @@ class MembershipSpec(Spec):
         return tuple(sorted(set(self.observed or late)))
 
     @property
-    def judged(self) -> int | None:
-        """Records of each kind in a part, at most; None for all."""
+    def most_targets(self) -> int | None:
+        """The largest number of target records of each kind; None for all."""
         ascends = self.strategy in (ASCENT, BOTH)
         return TARGETS if ascends and self.targets is None else self.targets
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
-        """Return why no figure exists for this knowledge and round; empty where one does."""
+        """Return why no figure exists for this knowledge and round; empty if one exists."""
         if when != ACCUMULATED:
             return "is about the trained model, which has no rounds; leave the round out"
         if knowledge == ADAPTIVE and set(self.defense) == {NONE}:
@@ -287,15 +253,3 @@ class MembershipSpec(Spec):
                 "write knowledge: static, or name a defense in 'where'"
             )
         return ""
-
-    def resolve(self, source: "Source") -> Self:
-        """Return the settings with the columns' roles filled in.
-
-        Raises:
-            InputError: the data cannot answer the question; the message says what would.
-        """
-        from leakgauge.membership.run.preparing import check_split, resolved
-
-        spec = replace(self, **resolved(self, source))
-        check_split(spec, source)
-        return spec

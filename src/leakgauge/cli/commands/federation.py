@@ -9,8 +9,7 @@ from leakgauge.cli import options
 from leakgauge.cli.judging import Judging, judged
 from leakgauge.cli.play import Command, play
 from leakgauge.core.checks import require
-from leakgauge.federation.spec import FederationSpec
-from leakgauge.federation.words import ASKS, KEPT, plain_word
+from leakgauge.federation.spec import ASKS, KEPT, FederationSpec, plain_word
 from leakgauge.runs.repeat import repeat_command
 from leakgauge.runs.spec import Spec, declared
 

@@ -1,22 +1,26 @@
-"""What kept updates say on an audit card."""
+"""Kept updates as plain values for ``--json``, and on an audit card."""
 
 from pathlib import Path
+from typing import Any
 
 from leakgauge.federation.metrics import LOSS
-from leakgauge.federation.report.rows import tables
-from leakgauge.federation.report.wording import verdict
-from leakgauge.federation.words import MEMBERSHIP, PROPERTY, RECONSTRUCTION
+from leakgauge.federation.report.wording import tables, verdict
+from leakgauge.federation.run.preparing import FederationPrepared
+from leakgauge.federation.spec import MEMBERSHIP, PROPERTY, RECONSTRUCTION, plain_word
 from leakgauge.report.section import LEVELS
+from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import smallest_detectable
-from leakgauge.runs.assessment import Assessment, Finding, Threat
+from leakgauge.runs.assessment import Assessment, Controls, Finding, Threat
 from leakgauge.runs.question import Answer
 
 LIMITS = (
     "The figures are about the rounds and clients that were kept, and about these attacks.",
     "A record that was not rebuilt here may be rebuilt by a stronger attack, or from more updates.",
-    "The membership attacker knows some of a client's records; one who knows none may do worse.",
-    "The property attacker simulates clients whose records all have one value.",
+    "The membership attacker knows some of a client's records; one that knows none may do worse.",
+    "The property attacker simulates clients with records of a single value.",
 )
+
+_NO_CONTROL = "kept updates are what clients sent; no data of theirs can be changed for a control"
 
 _NIST = {
     RECONSTRUCTION: "NISTAML.032 reconstruction",
@@ -29,9 +33,9 @@ _EDPB = {
     PROPERTY: "attribute inference",
 }
 _DOES = {
-    RECONSTRUCTION: "It searches for records whose update is like the one that was sent.",
-    MEMBERSHIP: "It compares records by what the model says of them before and after a round.",
-    PROPERTY: "It simulates clients on its own records, and learns to tell their updates apart.",
+    RECONSTRUCTION: "It searches for records with an update like the one that was sent.",
+    MEMBERSHIP: "It compares the model's outputs on records before and after a round.",
+    PROPERTY: "It simulates clients on its own records, and learns to distinguish their updates.",
 }
 
 
@@ -52,7 +56,7 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
     asks = [table.ask for table, _ in found]
     return Assessment(
         threat=Threat(
-            goal="to learn of clients' records from the updates that they sent",
+            goal="to infer clients' records from the updates that they sent",
             knows=[
                 "The kept updates, the model, and what the server sent before.",
                 "The clients' learning rate, batch size and passes, as configured.",
@@ -67,3 +71,41 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
         no_worst="the report has the figures of each client and round",
         limits=LIMITS,
     )
+
+
+def as_json(answer: Answer, folder: Path) -> dict[str, Any]:
+    """Return each question's verdict, mean and figures by round and client."""
+    found = {}
+    for table in tables(answer.measurements):
+        one = verdict(table)
+        found[plain_word(table.ask)] = {
+            "verdict": one.words,
+            "level": one.level,
+            "metric": table.metric,
+            **_figure(table.mean),
+            **{name: _figure(each) for name, each in table.extra.items()},
+            "updates": [
+                {"round": number, "client": client, **_figure(cell)}
+                for (number, client), cell in table.cells.items()
+            ],
+        }
+    return {
+        **found,
+        "notes": list(answer.run.notes),
+        "warnings": list(answer.run.warnings),
+        "missing": list(answer.missing),
+    }
+
+
+def _figure(one: Measurement) -> dict[str, float]:
+    return {
+        "value": one.estimate.value,
+        "low": one.estimate.low,
+        "high": one.estimate.high,
+        "chance": one.chance,
+    }
+
+
+def controls(prepared: FederationPrepared) -> Controls:
+    """Return the reason why no control exists, for both kinds."""
+    return Controls(_NO_CONTROL, _NO_CONTROL)

@@ -13,10 +13,9 @@ from torch import Tensor
 from leakgauge.core.checks import InputError
 from leakgauge.core.files import read_text
 from leakgauge.federation.metrics import METRICS
-from leakgauge.federation.report.rows import Table, tables
-from leakgauge.federation.report.wording import Verdict, verdict
+from leakgauge.federation.report.wording import FederationVerdict, UpdateTable, tables, verdict
 from leakgauge.federation.run.answering import NOTES_FILE
-from leakgauge.federation.words import PROPERTY, TITLES
+from leakgauge.federation.spec import PROPERTY, TITLES
 from leakgauge.inversion.report.gallery import png_address
 from leakgauge.report.facts import other_facts
 from leakgauge.report.section import LEVELS, Line, Row, Section
@@ -31,18 +30,18 @@ PARTS = ("updates", "rounds", "clients", "public")
 """Sizes, in the order of the report."""
 
 _UNTRIED = (
-    "Updates that were sent are judged as they are. To see what a defense is worth, let the "
+    "Updates are evaluated as they were sent. To see the effect of a defense, let the "
     "clients train with it, and audit what they send then."
 )
 
 
 def section(answer: Answer, question: Question, folder: Path) -> Section:
-    """Return the section of an answer. The same measurements give the same bytes.
+    """Return the section of an answer; equal measurements give equal bytes.
 
     Args:
-        answer: of the question.
-        question: whose name is the prefix of the anchors.
-        folder: with notes on the updates, and rebuilt pictures.
+        answer: answer to the question.
+        question: the question; its name is the prefix of the anchors.
+        folder: folder with notes on the updates and rebuilt pictures.
 
     Raises:
         InputError: a file is damaged.
@@ -83,7 +82,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
     )
 
 
-def _row(table: Table, one: Verdict) -> Row:
+def _row(table: UpdateTable, one: FederationVerdict) -> Row:
     scored = one.level != "unknown"
     return Row(
         ask=table.ask,
@@ -121,7 +120,7 @@ def _notes(folder: Path) -> list[dict[str, Any]]:
 
 
 def _gallery(pictures: dict[str, Tensor]) -> list[tuple[str, str, list[str]]]:
-    """Update, kind and data addresses of PNGs, in the order of rounds and clients."""
+    """Return update, kind and PNG data addresses, in the order of rounds and clients."""
     rows = []
     for name in sorted(pictures, key=_order):
         number, _, rest = name.partition("/")

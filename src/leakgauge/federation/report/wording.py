@@ -1,26 +1,87 @@
-"""Verdicts and sentences for a reader who is no specialist."""
+"""Figures by question, and verdicts and sentences for non-specialist readers."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leakgauge.federation.metrics import LOSS, METRICS, PROPERTY_RIGHT, PSNR
-from leakgauge.federation.report.rows import Table
-from leakgauge.federation.words import MEMBERSHIP
+from leakgauge.federation.metrics import LOSS, METRICS, PROPERTY_AUROC, PROPERTY_RIGHT, PSNR
+from leakgauge.federation.spec import ASKS, MEMBERSHIP, PROPERTY, RECONSTRUCTION
 from leakgauge.inversion.report.levels import CLEAR_DB, CLOSE_DB
 from leakgauge.report.levels import HEADLINES, level_of, strength_of
 from leakgauge.report.section import Level
 from leakgauge.report.wording import interval, number, percent, short
 from leakgauge.results.measurements import Measurement
+from leakgauge.results.scores import AUROC
+
+FIGURES: Mapping[str, tuple[str, ...]] = {
+    RECONSTRUCTION: (PSNR, LOSS),
+    MEMBERSHIP: (AUROC,),
+    PROPERTY: (PROPERTY_AUROC,),
+}
+"""Candidates for the figure of each question in the report; the first measured one is shown."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class UpdateTable:
+    """One question's figure by round and client.
+
+    Attributes:
+        ask: the question.
+        metric: metric of the figures.
+        mean: mean over all updates.
+        cells: figures by round and client.
+        extra: other figures over all updates, by metric.
+    """
+
+    ask: str
+    metric: str
+    mean: Measurement
+    cells: Mapping[tuple[int, str], Measurement]
+    extra: Mapping[str, Measurement]
+
+    @property
+    def rounds(self) -> list[int]:
+        """The rounds in ascending order."""
+        return sorted({number for number, _ in self.cells})
+
+    @property
+    def clients(self) -> list[str]:
+        """The clients, in the order of the measurements."""
+        return list(dict.fromkeys(client for _, client in self.cells))
+
+    @property
+    def highest(self) -> tuple[tuple[int, str], Measurement]:
+        """The update with the highest figure."""
+        return max(self.cells.items(), key=lambda one: one[1].estimate.value)
+
+
+def tables(measurements: Sequence[Measurement]) -> list[UpdateTable]:
+    """Return the table of each measured question, in the order of ``ASKS``."""
+    found = []
+    for ask in ASKS:
+        mine = [one for one in measurements if one.game == ask]
+        over_all = {one.metric: one for one in mine if not isinstance(one.round, int)}
+        metric = next((name for name in FIGURES[ask] if name in over_all), None)
+        if metric is None:
+            continue
+        cells = {
+            (one.round, one.metric.partition(": ")[2]): one
+            for one in mine
+            if isinstance(one.round, int) and one.metric.partition(": ")[0] == metric
+        }
+        extra = {name: one for name, one in over_all.items() if name != metric}
+        found.append(UpdateTable(ask, metric, over_all[metric], cells, extra))
+    return found
+
+
+@dataclass(frozen=True)
+class FederationVerdict:
     """The verdict on one question.
 
     Attributes:
-        level: of the leakage.
-        words: in a few words.
-        text: in one or two sentences.
-        strength: from 0 to 1.
+        level: level of the leakage.
+        words: the verdict in a few words.
+        text: the verdict in one or two sentences.
+        strength: strength of the leakage, from 0 to 1.
     """
 
     level: Level
@@ -29,28 +90,30 @@ class Verdict:
     strength: float = 0.0
 
 
-def verdict(table: Table) -> Verdict:
-    """Return the verdict on a question: of the mean over all updates, with the highest named."""
+def verdict(table: UpdateTable) -> FederationVerdict:
+    """Return the verdict on the mean over all updates, with the highest figure."""
     if table.metric == LOSS:
-        return Verdict(
+        return FederationVerdict(
             "unknown",
             "Not scored",
             f"Records were rebuilt from {len(table.cells)} updates. The clients' records are not "
-            "known here, so nothing says how near these are; look at them.",
+            "unknown here, so their similarity cannot be measured; inspect them.",
         )
     if table.metric == PSNR:
         return _of_pictures(table)
     one = table.mean
     level = level_of(one.estimate, one.chance)
     strength = strength_of(one.estimate, one.chance)
-    return Verdict(level, HEADLINES[level], f"{_of_auroc(table)} {_highest(table)}", strength)
+    return FederationVerdict(
+        level, HEADLINES[level], f"{_of_auroc(table)} {_highest(table)}", strength
+    )
 
 
 def level_of_rebuilt(one: Measurement) -> Level:
-    """Return the level of a PSNR: above that of a guess it leaks, and its value says how much.
+    """Return the level of a PSNR: leakage begins above a guess, and the PSNR sets its level.
 
     The guess is the better one of public records and of their mean, each matched with the true
-    records as the rebuilt ones are.
+    records like the rebuilt ones.
     """
     estimate = one.estimate
     if estimate.low <= one.chance:
@@ -69,28 +132,28 @@ _PICTURES = {
 }
 
 
-def _of_pictures(table: Table) -> Verdict:
+def _of_pictures(table: UpdateTable) -> FederationVerdict:
     one = table.mean
     level = level_of_rebuilt(one)
     text = (
         f"Rebuilt records have a PSNR of {short(one.estimate.value)} dB, the mean over "
         f"{len(table.cells)} updates ({percent(one.estimate.confidence)} interval "
-        f"{short(one.estimate.low)} to {short(one.estimate.high)}); a guess that sees no update "
+        f"{short(one.estimate.low)} to {short(one.estimate.high)}); a guess without the update "
         f"has {short(one.chance)} dB. {_highest(table)}"
     )
     width = max(CLOSE_DB - one.chance, 1.0)
     strength = min(max((one.estimate.value - one.chance) / width, 0.0), 1.0)
-    return Verdict(level, _PICTURES[level], text, strength)
+    return FederationVerdict(level, _PICTURES[level], text, strength)
 
 
-def _of_auroc(table: Table) -> str:
+def _of_auroc(table: UpdateTable) -> str:
     one = table.mean
     what = (
-        "An attacker that knows some of a client's records tells others of them from records that "
-        "no client has"
+        "An attacker that knows some of a client's records distinguishes its other records from "
+        "records that no client has"
         if table.ask == MEMBERSHIP
-        else f"An attacker that simulates clients tells `{one.secret}` of simulated ones that it "
-        "did not learn from"
+        else f"An attacker that simulates clients infers `{one.secret}` of simulated clients that "
+        "it did not learn from"
     )
     text = (
         f"{what} with an AUROC of {number(one.estimate.value)}, the mean over {len(table.cells)} "
@@ -101,12 +164,12 @@ def _of_auroc(table: Table) -> str:
     if right is None:
         return text
     return (
-        f"{text} Over all rounds it names the value of {percent(right.estimate.value)} of "
-        f"{right.estimate.n} real clients right."
+        f"{text} Over all rounds it infers the value of {percent(right.estimate.value)} of "
+        f"{right.estimate.n} real clients correctly."
     )
 
 
-def _highest(table: Table) -> str:
+def _highest(table: UpdateTable) -> str:
     (number_, client), one = table.highest
     written = short if table.metric == PSNR else number
     return (

@@ -1,9 +1,8 @@
-"""Runs the question to its end: each question of each kept update, then the figures."""
+"""Asks each question of each kept update, and returns the figures."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,42 +10,41 @@ from safetensors.torch import save_file
 
 from leakgauge.core.checks import InputError
 from leakgauge.core.files import write_text
-from leakgauge.core.versions import versions
-from leakgauge.data.source import Source
-from leakgauge.federation.run import judging_members, rebuilding, simulating
-from leakgauge.federation.run.figures import Found, measurements_of
-from leakgauge.federation.run.preparing import Prepared, count_of, not_asked, prepare
-from leakgauge.federation.spec import FederationSpec
-from leakgauge.federation.words import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION, plain_word
+from leakgauge.federation.run import members, properties, rebuilding
+from leakgauge.federation.run.figures import UpdateResults, measurements_of
+from leakgauge.federation.run.preparing import FederationPrepared, description_of
+from leakgauge.federation.spec import (
+    MEMBERSHIP,
+    NAME,
+    PROPERTY,
+    RECONSTRUCTION,
+    plain_word,
+)
 from leakgauge.integrations.kept_reading import KeptUpdate, as_json
 from leakgauge.inversion.run.progress import search_progress
 from leakgauge.inversion.run.received import are_pictures
-from leakgauge.results.measurements import PICTURES_FILE, Run
+from leakgauge.results.measurements import PICTURES_FILE
 from leakgauge.runs.question import Answer, Progress
-from leakgauge.runs.spec import plain
 from leakgauge.runs.stages import Kept
 from leakgauge.runs.work import WorkFolder
 
 MOST_PICTURES = 8
-"""Pictures of an update that the report shows, at most."""
+"""Largest number of pictures of an update in the report."""
 
 NOTES_FILE = "clients.json"
-_NOT_SHOWN = ("kept", "files", "data")
-"""Settings that the description of a run does not list: the checksum stands for what was kept."""
 
 
 @dataclass
-class _Played:
-    """What is finished, and why other parts are missing."""
+class _Attacked:
+    """Finished results, and why others are missing."""
 
-    found: Found = field(default_factory=Found)
+    found: UpdateResults = field(default_factory=UpdateResults)
     missing: list[str] = field(default_factory=list)
     stopped: bool = False
 
 
 def answer(
-    spec: FederationSpec,
-    source: Source,
+    prepared: FederationPrepared,
     folder: WorkFolder,
     progress: Progress,
     *,
@@ -57,56 +55,55 @@ def answer(
     Raises:
         InputError: nothing could be measured.
     """
-    prepared = prepare(spec, source)
-    run = _described(prepared, source)
+    run = description_of(prepared)
     folder.guard(run)
     for note in run.notes:
         progress.note(note)
-    played = _play(prepared, folder, progress)
-    warnings = _warnings(played.found)
+    attacked = _attack(prepared, folder, progress)
+    warnings = _warnings(attacked.found)
     for text in warnings:
         progress.warn(text)
-    if not spec.redact:
-        _keep_pictures(folder, played.found)
-    _keep_notes(folder, prepared, played.found)
-    measurements = measurements_of(prepared, played.found, source.name)
+    if not prepared.spec.redact:
+        _keep_pictures(folder, attacked.found)
+    _keep_notes(folder, prepared, attacked.found)
+    measurements = measurements_of(prepared, attacked.found)
     if not measurements:
-        raise InputError("; ".join(dict.fromkeys(played.missing)))
+        raise InputError("; ".join(dict.fromkeys(attacked.missing)))
     run = replace(run, warnings=warnings)
-    return Answer(run, measurements, tuple(played.missing), played.stopped)
+    return Answer(run, measurements, tuple(attacked.missing), attacked.stopped)
 
 
-def _play(prepared: Prepared, folder: WorkFolder, progress: Progress) -> _Played:
-    played = _Played()
-    found = played.found
+def _attack(prepared: FederationPrepared, folder: WorkFolder, progress: Progress) -> _Attacked:
+    attacked = _Attacked()
+    found = attacked.found
     updates = prepared.kept.updates
     for ask in prepared.spec.ask:
         for number, one in enumerate(updates, start=1):
             what = f"{plain_word(ask)}, {one.name}"
             if ask == MEMBERSHIP and one.client not in prepared.held:
-                played.missing.append(f"{what}: the records of this client are unknown")
+                attacked.missing.append(f"{what}: the records of this client are unknown")
                 continue
             try:
                 if ask == RECONSTRUCTION:
                     found.rebuilt[one] = _rebuilt(prepared, one, folder, progress)
                 elif ask == MEMBERSHIP:
-                    found.told[one] = _told(prepared, one, folder)
+                    found.members[one] = _members(prepared, one, folder)
                 else:
-                    found.named[one] = _named(prepared, one, folder)
+                    found.properties[one] = _property(prepared, one, folder)
             except InputError as error:
-                played.missing.append(f"{what}: {error}")
+                attacked.missing.append(f"{what}: {error}")
             except KeyboardInterrupt:
-                if not any((found.rebuilt, found.told, found.named)):
+                if not any((found.rebuilt, found.members, found.properties)):
                     raise
-                played.missing.append(f"{what} and what follows: you stopped the run")
-                played.stopped = True
-                return played
+                attacked.missing.append(f"{what} and what follows: you stopped the run")
+                attacked.stopped = True
+                return attacked
             progress.step(f"{NAME}: {plain_word(ask)}", number, len(updates))
-    return played
+    return attacked
 
 
 def _rebuilt(
-    prepared: Prepared, one: KeptUpdate, folder: WorkFolder, progress: Progress
+    prepared: FederationPrepared, one: KeptUpdate, folder: WorkFolder, progress: Progress
 ) -> rebuilding.Rebuilt:
     def make() -> Kept:
         iterations = rebuilding.settings(prepared).iterations
@@ -117,23 +114,24 @@ def _rebuilt(
     return rebuilding.from_arrays(_once(folder, RECONSTRUCTION, one, make))
 
 
-def _told(prepared: Prepared, one: KeptUpdate, folder: WorkFolder) -> judging_members.Told:
+def _members(
+    prepared: FederationPrepared, one: KeptUpdate, folder: WorkFolder
+) -> members.MembershipResult:
+    kept = _once(folder, MEMBERSHIP, one, lambda: members.infer_members(prepared, one).to_arrays())
+    return members.from_arrays(kept)
+
+
+def _property(
+    prepared: FederationPrepared, one: KeptUpdate, folder: WorkFolder
+) -> properties.PropertyResult:
     kept = _once(
-        folder,
-        MEMBERSHIP,
-        one,
-        lambda: judging_members.judge_members(prepared, one).to_arrays(),
+        folder, PROPERTY, one, lambda: properties.infer_property(prepared, one).to_arrays()
     )
-    return judging_members.from_arrays(kept)
-
-
-def _named(prepared: Prepared, one: KeptUpdate, folder: WorkFolder) -> simulating.Named:
-    kept = _once(folder, PROPERTY, one, lambda: simulating.name_property(prepared, one).to_arrays())
-    return simulating.from_arrays(kept)
+    return properties.from_arrays(kept)
 
 
 def _once(folder: WorkFolder, ask: str, one: KeptUpdate, make: Callable[[], Kept]) -> Kept:
-    """What the folder holds of a question about an update; else it is made, and kept."""
+    """Return the kept result of a question about an update; make and keep it if it is missing."""
     name = f"{ask}/{one.number:04d}/{one.client}"
     kept = folder.arrays(name)
     if kept is not None:
@@ -143,18 +141,18 @@ def _once(folder: WorkFolder, ask: str, one: KeptUpdate, make: Callable[[], Kept
     return made
 
 
-def _warnings(found: Found) -> list[str]:
-    """Why updates may not mean what a search takes them for: of several, the first one's words."""
+def _warnings(found: UpdateResults) -> list[str]:
+    """Return why updates may not be what a search assumes, in the words of the first one."""
     doubted = {one: each.warnings for one, each in found.rebuilt.items() if each.warnings}
     if not doubted:
         return []
     first, texts = next(iter(doubted.items()))
-    share = f"{len(doubted)} of {len(found.rebuilt)} updates are not what the search takes them for"
+    share = f"{len(doubted)} of {len(found.rebuilt)} updates are not what the search assumes"
     return [f"{share}; {first.name}: {text}" for text in texts]
 
 
-def _keep_pictures(folder: WorkFolder, found: Found) -> None:
-    """Keep rebuilt pictures, and the true ones beside them, uint8 ``[n, c, h, w]``."""
+def _keep_pictures(folder: WorkFolder, found: UpdateResults) -> None:
+    """Keep pairs of rebuilt and true pictures, uint8 ``[n, c, h, w]``."""
     parts = {}
     for one, rebuilt in found.rebuilt.items():
         if are_pictures(rebuilt.x):
@@ -167,67 +165,16 @@ def _keep_pictures(folder: WorkFolder, found: Found) -> None:
         save_file(parts, folder.files / PICTURES_FILE)
 
 
-def _keep_notes(folder: WorkFolder, prepared: Prepared, found: Found) -> None:
-    """What the report says of each update beside its figures."""
+def _keep_notes(folder: WorkFolder, prepared: FederationPrepared, found: UpdateResults) -> None:
+    """Keep the report's facts about each update, apart from its figures."""
     rows = []
     for one in prepared.kept.updates:
         row = as_json(one)
         if one in found.rebuilt and len(found.rebuilt[one].labels):
             row["labels"] = found.rebuilt[one].labels.tolist()
-        if one in found.told:
-            row["adversary"] = found.told[one].adversary
-        if one in found.named:
-            row["posterior"] = np.exp(found.named[one].log_posterior).round(4).tolist()
+        if one in found.members:
+            row["adversary"] = found.members[one].adversary
+        if one in found.properties:
+            row["posterior"] = np.exp(found.properties[one].log_posterior).round(4).tolist()
         rows.append(row)
     write_text(folder.files / NOTES_FILE, json.dumps(rows))
-
-
-def _described(prepared: Prepared, source: Source) -> Run:
-    spec, kept = prepared.spec, prepared.kept
-    settings: Mapping[str, Any] = plain(spec)
-    facts = {
-        "name": source.name,
-        "fingerprint": source.fingerprint,
-        "updates": len(kept.updates),
-        "rounds": len(kept.rounds),
-        "clients": len(kept.clients),
-        "public": len(prepared.public),
-        "kept": kept.fingerprint,
-        "seen by": ", ".join(dict.fromkeys(one.seen for one in kept.updates)),
-        "framework": ", ".join(dict.fromkeys(one.source for one in kept.updates)),
-    }
-    shown = {
-        name: value
-        for name, value in settings.items()
-        if name not in _NOT_SHOWN and value not in (None, [], {}, False)
-    }
-    return Run("", shown, facts, (*source.notes, *_notes(prepared)), versions())
-
-
-def _notes(prepared: Prepared) -> Sequence[str]:
-    notes = [f"{plain_word(ask)} is not asked: {why}" for ask, why in not_asked(prepared).items()]
-    if RECONSTRUCTION not in prepared.spec.ask:
-        return notes
-    few = sum(
-        one.examples is not None and prepared.spec.images is None and one.examples > limit
-        for one in prepared.kept.updates
-        for limit in [count_of(prepared, one)]
-    )
-    if few:
-        notes.append(
-            f"{few} updates are of more records than a search looks for; it finds records whose "
-            "mean gradient is like the update's (--images)"
-        )
-    several = (one for one in prepared.kept.updates if _steps(prepared, one) > 1)
-    if not prepared.spec.simulate and any(prepared.known(one).momentum for one in several):
-        notes.append(
-            "clients use momentum: their change of weights is scaled to a mean gradient as if the "
-            "gradient were the same at each step; --simulate takes the steps themselves"
-        )
-    if not prepared.held:
-        notes.append("the clients' records are not known here, so rebuilt ones are not scored")
-    return notes
-
-
-def _steps(prepared: Prepared, one: KeptUpdate) -> int:
-    return prepared.known(one).steps_over(one.examples) or 1

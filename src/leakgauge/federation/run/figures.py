@@ -1,4 +1,4 @@
-"""From what was found to measurements, by round and client."""
+"""Measurements of the results, by round and client."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +16,11 @@ from leakgauge.federation.metrics import (
     PSNR,
     of_client,
 )
-from leakgauge.federation.run.judging_members import Told
-from leakgauge.federation.run.preparing import Prepared
+from leakgauge.federation.run.members import MembershipResult
+from leakgauge.federation.run.preparing import FederationPrepared
+from leakgauge.federation.run.properties import PropertyResult, over_rounds
 from leakgauge.federation.run.rebuilding import Rebuilt
-from leakgauge.federation.run.simulating import Named, over_rounds
-from leakgauge.federation.words import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
+from leakgauge.federation.spec import MEMBERSHIP, NAME, PROPERTY, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement
 from leakgauge.results.scores import ADVANTAGE, AUROC
@@ -29,32 +29,31 @@ from leakgauge.runs.spec import NONE
 
 
 @dataclass
-class Found:
-    """What was found in each kept update."""
+class UpdateResults:
+    """The results for each kept update."""
 
     rebuilt: dict[KeptUpdate, Rebuilt] = field(default_factory=dict)
-    told: dict[KeptUpdate, Told] = field(default_factory=dict)
-    named: dict[KeptUpdate, Named] = field(default_factory=dict)
+    members: dict[KeptUpdate, MembershipResult] = field(default_factory=dict)
+    properties: dict[KeptUpdate, PropertyResult] = field(default_factory=dict)
 
 
 Figure = tuple[Estimate, float]
-"""A figure, and its value where nothing leaks."""
+"""A figure and its value without leakage."""
 
 
-def measurements_of(prepared: Prepared, found: Found, dataset: str) -> list[Measurement]:
+def measurements_of(prepared: FederationPrepared, found: UpdateResults) -> list[Measurement]:
     """Return the figures of each update, and their means over all updates.
 
     Args:
-        prepared: what was asked of.
-        found: what was found.
-        dataset: name of the data.
+        prepared: the prepared run.
+        found: results of the attacks.
     """
-    make = partial(_measurement, prepared, dataset)
+    make = partial(_measurement, prepared)
     made: list[Measurement] = []
     for ask, figures in (
         (RECONSTRUCTION, {one: _of_rebuilt(each) for one, each in found.rebuilt.items()}),
-        (MEMBERSHIP, {one: _of_told(each, prepared) for one, each in found.told.items()}),
-        (PROPERTY, {one: _of_named(each, prepared) for one, each in found.named.items()}),
+        (MEMBERSHIP, {one: _of_members(each, prepared) for one, each in found.members.items()}),
+        (PROPERTY, {one: _of_property(each, prepared) for one, each in found.properties.items()}),
     ):
         for metric in dict.fromkeys(name for each in figures.values() for name in each):
             known = {one: each[metric] for one, each in figures.items() if metric in each}
@@ -76,17 +75,17 @@ def _of_rebuilt(rebuilt: Rebuilt) -> Mapping[str, Figure]:
     return {PSNR: (near, rebuilt.guess), LOSS: (loss, 0.0)}
 
 
-def _of_told(told: Told, prepared: Prepared) -> Mapping[str, Figure]:
-    figures = told.estimates(seed=prepared.spec.seed)
+def _of_members(result: MembershipResult, prepared: FederationPrepared) -> Mapping[str, Figure]:
+    figures = result.estimates(seed=prepared.spec.seed)
     return {AUROC: (figures[AUROC], 0.5), ADVANTAGE: (figures[ADVANTAGE], 0.0)}
 
 
-def _of_named(named: Named, prepared: Prepared) -> Mapping[str, Figure]:
+def _of_property(named: PropertyResult, prepared: FederationPrepared) -> Mapping[str, Figure]:
     return {PROPERTY_AUROC: (named.estimates(seed=prepared.spec.seed)[AUROC], 0.5)}
 
 
 def _mean(each: Sequence[Figure]) -> Figure:
-    """The mean over updates; the ends are the means of the ends, as if updates erred together."""
+    """Return the mean over updates; interval ends are means, as if errors were correlated."""
     value, low, high = (
         float(np.mean([getattr(one, name) for one, _ in each])) for name in ("value", "low", "high")
     )
@@ -96,25 +95,24 @@ def _mean(each: Sequence[Figure]) -> Figure:
     return mean, float(np.mean([chance for _, chance in each]))
 
 
-def _right(prepared: Prepared, found: Found) -> Iterator[Figure]:
-    """The share of clients whose most frequent value is named, over all their rounds."""
-    if not found.named or not prepared.held:
+def _right(prepared: FederationPrepared, found: UpdateResults) -> Iterator[Figure]:
+    """Yield the share of clients with a correctly inferred majority value over all rounds."""
+    if not found.properties or not prepared.held:
         return
-    codes = prepared.data.secrets[str(prepared.spec.secret)]
+    codes = prepared.data.secrets[prepared.secret]
     hits = []
     for client, rows in prepared.held.items():
-        each = [named for one, named in found.named.items() if one.client == client]
+        each = [named for one, named in found.properties.items() if one.client == client]
         if each:
             true = int(np.bincount(codes[rows].cpu().numpy()).argmax())
             hits.append(float(int(over_rounds(each).argmax()) == true))
     if hits:
-        values = len(next(iter(found.named.values())).log_posterior)
+        values = len(next(iter(found.properties.values())).log_posterior)
         yield share_estimate(np.array(hits)), 1 / values
 
 
 def _measurement(
-    prepared: Prepared,
-    dataset: str,
+    prepared: FederationPrepared,
     ask: str,
     metric: str,
     when: int | str,
@@ -126,9 +124,9 @@ def _measurement(
     return Measurement(
         question=NAME,
         game=ask,
-        dataset=dataset,
+        dataset=prepared.source.name,
         label="",
-        secret=str(spec.secret) if ask == PROPERTY else "",
+        secret=prepared.secret if ask == PROPERTY else "",
         defense=NONE,
         knowledge=STATIC,
         adversary=who[ask],

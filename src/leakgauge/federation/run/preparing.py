@@ -1,52 +1,59 @@
-"""From a folder of kept updates and the auditor's records to what can be asked."""
+"""Prepares kept updates and the auditor's records, and checks the questions that they allow."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from leakgauge.core.checks import InputError, require, require_known
 from leakgauge.core.types import Dataset, Task
-from leakgauge.federation.words import (
+from leakgauge.core.versions import versions
+from leakgauge.data.source import Source
+from leakgauge.federation.spec import (
     ASKS,
     CLIENT,
     IMAGES,
     MEMBERSHIP,
     PROPERTY,
     RECONSTRUCTION,
+    FederationSpec,
     plain_word,
 )
 from leakgauge.integrations.kept_reading import Kept, KeptUpdate, read_kept
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.inversion.run.prepare_update import local_steps
-
-if TYPE_CHECKING:
-    from leakgauge.data.source import Source
-    from leakgauge.federation.spec import FederationSpec
+from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Prepared
+from leakgauge.runs.spec import plain
 
 FOLDS, CLIENTS = 4, 8
-"""Parts of the public records, and simulated clients of each value that the property is judged by,
-at least."""
+"""Folds of the public records, and smallest number of clients simulated for each value."""
 
 FEWEST = 10
-"""Records of a client, and of nobody, that membership is asked of."""
+"""Smallest number of a client's records, and of unused records, for membership."""
+
+
+_NOT_SHOWN = ("kept", "files", "data")
+"""Settings that the description of a run omits; the checksum represents the kept updates."""
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class FederationPrepared(Prepared):
     """Kept updates and the auditor's records.
 
     Attributes:
-        spec: resolved.
+        spec: settings with the allowed questions, the property and the checksum of the updates.
+        source: the auditor's task and records.
         kept: the chosen updates.
         task: the clients' model and its loss.
         data: all of the auditor's records.
-        public: rows of those that no client has.
-        held: rows of each client's records, by its name; only of clients whose records are known.
-        training: what clients do, as the auditor says.
+        public: rows of the records that no client has.
+        held: rows of each client's known records, by the client's name.
+        training: training settings of the clients, from the auditor.
+        secret: the property to infer; empty if it is not asked.
+        not_asked: the reason for each question that is not asked.
     """
 
     spec: FederationSpec
@@ -56,6 +63,8 @@ class Prepared:
     public: Tensor
     held: dict[str, Tensor]
     training: LocalTraining
+    secret: str = ""
+    not_asked: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def others(self) -> Dataset:
@@ -63,16 +72,42 @@ class Prepared:
         return self.data.rows(self.public)
 
     def known(self, one: KeptUpdate) -> LocalTraining:
-        """Return what the client of an update did in its round."""
+        """Return the training settings of an update's client in its round."""
         return one.training.updated(self.training)
 
 
-def prepare(spec: FederationSpec, source: Source) -> Prepared:
-    """Read the kept updates, and find out whose the auditor's records are.
+def prepare(spec: FederationSpec, source: Source) -> FederationPrepared:
+    """Read the kept updates, and find the questions that the auditor's records allow.
 
     Raises:
-        InputError: nothing was kept, or the records do not say whose they are.
+        InputError: nothing was kept, the owners of the records are invalid, an update does not fit
+            the model, or a question cannot be asked.
     """
+    prepared = _opened(spec, source)
+    for one in prepared.kept.updates:
+        one.update(prepared.task.model, prepared.training)
+    asked = spec.ask or ASKS
+    refused: dict[str, str] = {}
+    for ask in (*asked, *(one for one in ASKS if one not in asked)):
+        try:
+            _check(ask, prepared)
+        except InputError as error:
+            if ask in asked and (spec.ask or (ask == PROPERTY and spec.secret is not None)):
+                raise
+            refused[ask] = str(error)
+    able = tuple(ask for ask in asked if ask not in refused)
+    require(len(able) > 0, "; ".join(f"{plain_word(ask)}: {why}" for ask, why in refused.items()))
+    secret = _secret(prepared) if PROPERTY in able else ""
+    return replace(
+        prepared,
+        spec=replace(spec, ask=able, secret=secret or spec.secret, files=prepared.kept.fingerprint),
+        secret=secret,
+        not_asked={ask: refused.get(ask, "it was not asked") for ask in ASKS if ask not in able},
+    )
+
+
+def _opened(spec: FederationSpec, source: Source) -> FederationPrepared:
+    """Return the kept updates with the owners of the auditor's records, before any check."""
     whole = read_kept(spec.kept)
     kept = whole.only(spec.only_round, spec.only_client)
     assert source.task is not None
@@ -87,60 +122,23 @@ def prepare(spec: FederationSpec, source: Source) -> Prepared:
         steps=spec.local_steps,
         momentum=spec.momentum,
     )
-    return Prepared(spec, kept, task, data, public, held, training)
+    return FederationPrepared(spec, source, kept, task, data, public, held, training)
 
 
-def resolved(spec: FederationSpec, source: Source) -> Any:
-    """Return the settings with the questions that can be asked, and the checksum of the updates.
-
-    Raises:
-        InputError: an update does not fit the model, or a question cannot be asked.
-    """
-    prepared = prepare(spec, source)
-    for one in prepared.kept.updates:
-        one.update(prepared.task.model, prepared.training)
-    asked, reasons = spec.ask or ASKS, {}
-    for ask in asked:
-        try:
-            _check(ask, prepared)
-        except InputError as error:
-            if spec.ask or (ask == PROPERTY and spec.secret is not None):
-                raise
-            reasons[ask] = str(error)
-    able = tuple(ask for ask in asked if ask not in reasons)
-    why = [f"{plain_word(ask)}: {reason}" for ask, reason in reasons.items()]
-    require(len(able) > 0, "; ".join(why))
-    secret = _secret(prepared) if PROPERTY in able else spec.secret
-    return replace(spec, ask=able, secret=secret, files=prepared.kept.fingerprint)
-
-
-def not_asked(prepared: Prepared) -> dict[str, str]:
-    """Return why a question is not asked, by the question."""
-    found = {}
-    for ask in ASKS:
-        if ask not in prepared.spec.ask:
-            try:
-                _check(ask, prepared)
-                found[ask] = "it was not asked"
-            except InputError as error:
-                found[ask] = str(error)
-    return found
-
-
-def count_of(prepared: Prepared, one: KeptUpdate) -> int:
-    """Return how many records a search looks for in an update.
+def count_of(prepared: FederationPrepared, one: KeptUpdate) -> int:
+    """Return the number of records that a search looks for in an update.
 
     Raises:
-        InputError: it is not known how many there are.
+        InputError: the number is unknown.
     """
     if prepared.spec.images is not None:
         return prepared.spec.images
     if one.examples is None:
-        raise InputError(f"{one.name}: the client does not say its records; give --images")
+        raise InputError(f"{one.name}: the client's number of records is unknown; give --images")
     return min(one.examples, IMAGES)
 
 
-def _check(ask: str, prepared: Prepared) -> None:
+def _check(ask: str, prepared: FederationPrepared) -> None:
     checks = {
         RECONSTRUCTION: _check_reconstruction,
         MEMBERSHIP: _check_membership,
@@ -149,22 +147,22 @@ def _check(ask: str, prepared: Prepared) -> None:
     checks[ask](prepared)
 
 
-def _check_reconstruction(prepared: Prepared) -> None:
+def _check_reconstruction(prepared: FederationPrepared) -> None:
     for one in prepared.kept.updates:
         count_of(prepared, one)
         require(
             prepared.known(one).lr is not None,
-            f"{one.name}: nothing that was kept tells the clients' learning rate; give --local-lr",
+            f"{one.name}: the kept files lack the clients' learning rate; give --local-lr",
         )
         if prepared.spec.simulate:
             _check_steps(prepared, one)
     require(
         not prepared.data.y.is_floating_point(),
-        "labels are numbers, which no search infers from an update",
+        "labels are numbers, which no search can infer from an update",
     )
 
 
-def _check_steps(prepared: Prepared, one: KeptUpdate) -> None:
+def _check_steps(prepared: FederationPrepared, one: KeptUpdate) -> None:
     update = one.update(prepared.task.model, prepared.training)
     try:
         local_steps(update, count_of(prepared, one))
@@ -172,10 +170,10 @@ def _check_steps(prepared: Prepared, one: KeptUpdate) -> None:
         raise InputError(f"{one.name}: {error}") from error
 
 
-def _check_membership(prepared: Prepared) -> None:
+def _check_membership(prepared: FederationPrepared) -> None:
     require(
         len(prepared.held) > 0,
-        f"the task's records do not say whose they are; add a secret {CLIENT!r} to its Dataset: 0 "
+        f"the owners of the task's records are unknown; add a secret {CLIENT!r} to its Dataset: 0 "
         "for records that no client has, 1 for those of the first kept client, and so on "
         f"({_listed(prepared)})",
     )
@@ -183,11 +181,12 @@ def _check_membership(prepared: Prepared) -> None:
     fewest = min([len(prepared.public), *(len(prepared.held[name]) for name in asked)])
     require(
         len(asked) > 0 and fewest >= FEWEST,
-        f"membership needs {FEWEST} records of a client and {FEWEST} of nobody; bring more",
+        f"membership needs {FEWEST} records of a client and {FEWEST} that no client has; bring "
+        "more",
     )
 
 
-def _check_property(prepared: Prepared) -> None:
+def _check_property(prepared: FederationPrepared) -> None:
     secret = _secret(prepared)
     codes = prepared.data.secrets[secret][prepared.public]
     fewest = int(torch.bincount(codes, minlength=2).min())
@@ -196,7 +195,7 @@ def _check_property(prepared: Prepared) -> None:
         needed = FOLDS * max(2, -(-CLIENTS // FOLDS)) * size
         require(
             fewest >= needed,
-            f"{one.name}: to judge {secret!r} by simulated clients of {size} records that share "
+            f"{one.name}: to score {secret!r} by simulated clients of {size} records that share "
             f"none, each value needs {needed} records that no client has; there are {fewest}",
         )
         known = prepared.known(one)
@@ -212,13 +211,13 @@ def _check_property(prepared: Prepared) -> None:
         ]
         require(
             not missing,
-            f"{one.name}: to simulate clients, nothing that was kept says enough; give "
+            f"{one.name}: the kept files lack settings for simulating clients; give "
             f"{', '.join(missing)}",
         )
 
 
-def _secret(prepared: Prepared) -> str:
-    """The property that is asked about."""
+def _secret(prepared: FederationPrepared) -> str:
+    """Return the property to infer."""
     others = [name for name in prepared.data.secrets if name != CLIENT]
     chosen = prepared.spec.secret
     if chosen is None:
@@ -232,13 +231,13 @@ def _secret(prepared: Prepared) -> str:
 
 
 def _owners(data: Dataset, kept: Kept) -> tuple[Tensor, dict[str, Tensor]]:
-    """Rows of records that no client has, and of each client's."""
+    """Return the rows of records that no client has, and of each client's records."""
     if CLIENT not in data.secrets:
         return torch.arange(len(data), device=data.x.device), {}
     codes = data.secrets[CLIENT]
     require(
         int(codes.max()) <= len(kept.clients),
-        f"the secret {CLIENT!r} of the task's Dataset names client number {int(codes.max())}; "
+        f"secret {CLIENT!r} in the task's Dataset names client number {int(codes.max())}; "
         f"{len(kept.clients)} were kept ({', '.join(kept.clients)})",
     )
     public = (codes == 0).nonzero().flatten()
@@ -254,6 +253,58 @@ def _owners(data: Dataset, kept: Kept) -> tuple[Tensor, dict[str, Tensor]]:
     return public, {name: one for name, one in rows.items() if len(one) > 0}
 
 
-def _listed(prepared: Prepared) -> str:
+def _listed(prepared: FederationPrepared) -> str:
     names = prepared.kept.clients
     return ", ".join(f"{number}: {name}" for number, name in enumerate(names[:6], start=1))
+
+
+def description_of(prepared: FederationPrepared) -> Run:
+    """Return the settings and facts of a run for the report."""
+    spec, kept, source = prepared.spec, prepared.kept, prepared.source
+    settings: Mapping[str, Any] = plain(spec)
+    facts = {
+        "name": source.name,
+        "fingerprint": source.fingerprint,
+        "updates": len(kept.updates),
+        "rounds": len(kept.rounds),
+        "clients": len(kept.clients),
+        "public": len(prepared.public),
+        "kept": kept.fingerprint,
+        "seen by": ", ".join(dict.fromkeys(one.seen for one in kept.updates)),
+        "framework": ", ".join(dict.fromkeys(one.source for one in kept.updates)),
+    }
+    shown = {
+        name: value
+        for name, value in settings.items()
+        if name not in _NOT_SHOWN and value not in (None, [], {}, False)
+    }
+    return Run("", shown, facts, (*source.notes, *_notes(prepared)), versions())
+
+
+def _notes(prepared: FederationPrepared) -> Sequence[str]:
+    notes = [f"{plain_word(ask)} is not asked: {why}" for ask, why in prepared.not_asked.items()]
+    if RECONSTRUCTION not in prepared.spec.ask:
+        return notes
+    few = sum(
+        one.examples is not None and prepared.spec.images is None and one.examples > limit
+        for one in prepared.kept.updates
+        for limit in [count_of(prepared, one)]
+    )
+    if few:
+        notes.append(
+            f"{few} updates have more records than a search looks for; it finds records with a "
+            "mean gradient like the update's (--images)"
+        )
+    several = (one for one in prepared.kept.updates if _steps(prepared, one) > 1)
+    if not prepared.spec.simulate and any(prepared.known(one).momentum for one in several):
+        notes.append(
+            "clients use momentum: their change of weights is scaled to a mean gradient as if the "
+            "gradient were equal at each step; --simulate runs the steps themselves"
+        )
+    if not prepared.held:
+        notes.append("the clients' records are unknown here, so rebuilt ones are not scored")
+    return notes
+
+
+def _steps(prepared: FederationPrepared, one: KeptUpdate) -> int:
+    return prepared.known(one).steps_over(one.examples) or 1

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from leakgauge.core.rng import derive, torch_stream
 from leakgauge.core.types import Dataset
-from leakgauge.federation.run.preparing import Prepared, count_of
-from leakgauge.federation.words import NAME, RECONSTRUCTION
+from leakgauge.federation.run.preparing import FederationPrepared, count_of
+from leakgauge.federation.spec import NAME, RECONSTRUCTION
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.inversion.metrics.similarity import psnr
 from leakgauge.inversion.run.attempt import settings_of
@@ -56,7 +56,7 @@ class Rebuilt:
         return {**arrays, "labels": labels}, {**about, "count": len(self.x)}
 
 
-def rebuild(prepared: Prepared, one: KeptUpdate, progress: Progress | None) -> Rebuilt:
+def rebuild(prepared: FederationPrepared, one: KeptUpdate, progress: Progress | None) -> Rebuilt:
     """Return the records that a search finds behind a kept update.
 
     The search looks for as many records as ``count_of`` says, whose mean gradient is like that of
@@ -103,7 +103,7 @@ def rebuild(prepared: Prepared, one: KeptUpdate, progress: Progress | None) -> R
     )
 
 
-def settings(prepared: Prepared) -> Settings:
+def settings(prepared: FederationPrepared) -> Settings:
     """Return the settings of the search."""
     spec, x = prepared.spec, prepared.data.x
     return settings_of(

@@ -1,4 +1,4 @@
-"""What a guarantee's audit says of its answer on an audit card."""
+"""The assessment of an audited guarantee for an audit card."""
 
 from pathlib import Path
 
@@ -89,13 +89,13 @@ def _threat(audited: AuditedGuarantee) -> Threat:
     count = len(audited.values)
     name = audited.settings["attribute"]
     return Threat(
-        goal=f"to tell which of {count} values the attribute {name!r} of one record has",
+        goal=f"to infer which of {count} values the attribute {name!r} of one record has",
         knows=[
             "The record in all its versions, the model, and how the mechanism clips and adds "
             "noise.",
         ],
         does=[
-            f"It judges {audited.settings['trials']} releases by the statistic "
+            f"It scores {audited.settings['trials']} releases with the statistic "
             f"{audited.settings['statistic']}.",
         ],
         lacks=["Which version is behind each release, and the noise."],

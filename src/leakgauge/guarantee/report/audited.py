@@ -4,12 +4,14 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from leakgauge.core.checks import require
-from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN
+from leakgauge.guarantee.metrics import DISTANCE_OVER_CLIP, EPSILON, GAUSSIAN, IN_SAMPLE
 from leakgauge.guarantee.spec import GuaranteeSpec
 from leakgauge.results.measurements import Measurement
+from leakgauge.runs.question import Answer
 from leakgauge.runs.spec import declared
 
 SETTINGS = ("clip", "noise", "canary", "mechanism", "trials", "delta", "attribute")
@@ -47,7 +49,7 @@ class AuditedGuarantee:
 
     @property
     def theory(self) -> Mapping[str, float]:
-        """Epsilons that are known without a measurement, by name."""
+        """Return the epsilons that are known without a measurement, by name."""
         return self.epsilon.theory
 
     @property
@@ -61,10 +63,10 @@ class AuditedGuarantee:
         return self.figures[GAUSSIAN].estimate.low > self.theory["pair_exact"]
 
     def upper_end(self, metric: str) -> float:
-        """Return the upper end of an epsilon's interval: infinite where no trial went wrong.
+        """Return the upper end of an epsilon's interval: infinite if no trial went wrong.
 
-        A measurement holds finite numbers only: the promise for the worst record stands for an
-        infinite end, or the value where that is larger.
+        A measurement holds finite numbers only: an infinite end is kept as the promise for the
+        worst record, or as the value if that is larger.
         """
         estimate = self.figures[metric].estimate
         stand_in = max(estimate.value, self.theory["mechanism_exact"])
@@ -90,6 +92,38 @@ def audited_guarantee(
 
 
 def _in_order(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as declared, since a run that is read back has them in another order."""
+    """Return the settings in the order of declaration, which a run loses when it is read back."""
     names = [*(name for name in declared(GuaranteeSpec) if name in settings), *settings]
     return {name: settings[name] for name in names}
+
+
+NAMES = {"estimate": EPSILON, "gaussian": GAUSSIAN, "in_sample": IN_SAMPLE}
+"""The metrics of the three estimates, by their names in the JSON."""
+
+
+def as_json(answer: Answer, folder: Path) -> dict[str, Any]:
+    """Return settings and figures by name; None stands for an interval without an upper end."""
+    audited = audited_guarantee(answer.run.settings, answer.measurements)
+    kind, _, domain = str(audited.settings["canary"]).partition("-")
+    return {
+        **audited.settings,
+        "canary": kind,
+        "domain": domain or None,
+        "values": audited.values,
+        "distance_over_clip": audited.figures[DISTANCE_OVER_CLIP].estimate.value,
+        "epsilon": {
+            **{name: _ends(audited, metric) for name, metric in NAMES.items()},
+            **audited.theory,
+        },
+        "saturated": audited.saturated,
+        "violated": audited.violated,
+    }
+
+
+def _ends(audited: AuditedGuarantee, metric: str) -> dict[str, float | None]:
+    estimate, high = audited.figures[metric].estimate, audited.upper_end(metric)
+    return {
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": high if math.isfinite(high) else None,
+    }

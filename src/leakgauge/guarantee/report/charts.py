@@ -4,16 +4,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from leakgauge.guarantee.metrics import EPSILON, GAUSSIAN, IN_SAMPLE
+from leakgauge.guarantee.report.audited import audited_guarantee
+from leakgauge.guarantee.report.sentences import BIASED, KEPT, VIOLATED
+from leakgauge.guarantee.spec import QUESTION
 from leakgauge.report.charts import ACCENT, INK, MUTED, chart
-from leakgauge.report.wording import short
+from leakgauge.report.compare import Comparison, Group, Played, along_axis, telling, title_of
+from leakgauge.report.section import Badge, Chart
+from leakgauge.report.wording import count, plain, short
 from leakgauge.results.measurements import Estimate, Measurement
 
 _LOWEST = 0.1
-"""The log axis of a chart ends here: a bound of 0 has no place on it."""
+"""Lower end of a chart's log axis; a bound of 0 is drawn here."""
 
 _DASHES = {"pair_exact": "-", "mechanism_classic": (0, (4, 3)), "largest_showable": (0, (1, 2))}
 
@@ -22,8 +29,8 @@ def draw_scores(measurement: Measurement, *, name: str) -> Markup | None:
     """Return the scores under both hypotheses (Li et al., CCS 2024, Figure 7), or None.
 
     Args:
-        measurement: of epsilon.
-        name: a word that no other chart of the page has.
+        measurement: the measurement of epsilon.
+        name: name that is unique on the page.
     """
     histogram = measurement.histogram
     if histogram is None:
@@ -42,10 +49,10 @@ class AxisPoint:
     """The epsilons at one value of noise or clip.
 
     Attributes:
-        value: of noise or clip.
-        epsilon: measured.
-        in_sample: by the paper's estimate.
-        theory: known without a measurement, by name.
+        value: value of noise or clip.
+        epsilon: measured epsilon.
+        in_sample: the paper's estimate.
+        theory: epsilons that are known without a measurement, by name.
     """
 
     value: float
@@ -60,7 +67,7 @@ def draw_theory(points: Sequence[AxisPoint], axis: str, *, name: str) -> Markup:
     Args:
         points: with ascending values.
         axis: what varies: ``"noise"`` or ``"clip"``.
-        name: a word that no other chart of the page has.
+        name: name that is unique on the page.
     """
     with chart(name) as (axes, svg):
         axes.set_yscale("log")
@@ -81,7 +88,7 @@ def theory_in_words(points: Sequence[AxisPoint], axis: str) -> str:
 
 
 def saturated_at(points: Sequence[AxisPoint]) -> list[float]:
-    """Return the values at which the trials and not the mechanism are the limit."""
+    """Return the values where the number of trials is the limit."""
     return [
         point.value
         for point in points
@@ -114,3 +121,99 @@ def _label_axes(axes: Axes, x: Sequence[float], axis: str) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xticks(x, [f"{value:g}" for value in x])
     axes.grid(visible=False, axis="x")
+
+
+_AXES = ("noise", "clip")
+
+_KEYS_OF_EPSILON = {
+    "ours": "the paper's estimate, on our releases",
+    "whole-bar": "lower bound to best guess",
+    "paper": "the paper's yardstick (textbook epsilon over N)",
+    "line": "exact promise for the record",
+    "chance": "textbook formula",
+    "majority": "largest that the trials can show",
+}
+_KEYS_OF_SCORES = {"null": "first value", "alternative": "second value"}
+
+
+def badge(group: Group) -> Badge | None:
+    """Return whether the means of a grid's cells break the promise; None without an epsilon."""
+    gaussian, epsilon = group.means.get(GAUSSIAN), group.means.get(EPSILON)
+    if gaussian is None or epsilon is None:
+        return None
+    if gaussian.estimate.low > epsilon.theory["pair_exact"]:
+        return Badge("strong", VIOLATED, 1.0, broken=True)
+    return Badge("none", KEPT)
+
+
+def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
+    """Return epsilon over noise and over clip, or the scores of each cell if neither varies.
+
+    The scores are those of a cell's first seed. The first chart has the legend of all.
+
+    Args:
+        comparison: the finished cells.
+        groups: the cells by their settings, over seeds.
+    """
+    audited = [group for group in groups if EPSILON in group.figures]
+    return _along_axes(comparison, audited) or _of_scores(comparison, audited)
+
+
+def _along_axes(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
+    made: list[Chart] = []
+    for axis in _AXES:
+        for title, along in along_axis(groups, axis).items():
+            points = [_point(comparison.cells, group, axis) for group in along]
+            legend = Markup("") if made else _legend(_KEYS_OF_EPSILON)
+            made.append(_epsilon_chart(points, axis, title, legend, number=len(made)))
+    return made
+
+
+def _epsilon_chart(
+    points: Sequence[AxisPoint], axis: str, title: str, legend: Markup, *, number: int
+) -> Chart:
+    limited = saturated_at(points)
+    limit = f"At {axis} {plain(limited)} no trial went wrong: the trials are the limit."
+    return Chart(
+        caption=f"Epsilon along {axis}{f': {title}' if title else ''}",
+        says=theory_in_words(points, axis),
+        svg=draw_theory(points, axis, name=f"{QUESTION}-{axis}-{number}"),
+        legend=legend,
+        note=" ".join([*([limit] if limited else []), *([] if number else [BIASED])]),
+    )
+
+
+def _of_scores(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
+    names = telling([group.settings for group in groups])
+    return [
+        _scores_chart(comparison.cells[group.keys[0]], names, number)
+        for number, group in enumerate(groups)
+    ]
+
+
+def _scores_chart(played: Played, names: Sequence[str], number: int) -> Chart:
+    audited = audited_guarantee(played.settings, played.measurements)
+    title = title_of(played.settings, names)
+    trials, low = count(played.settings["trials"]), short(audited.epsilon.estimate.low)
+    return Chart(
+        caption=f"Scores under both values{f': {title}' if title else ''}",
+        says=f"{trials} scores; epsilon is at least {low}.",
+        svg=draw_scores(audited.epsilon, name=f"{QUESTION}-scores-{number}"),
+        legend=Markup("") if number else _legend(_KEYS_OF_SCORES),
+    )
+
+
+def _legend(keys: Mapping[str, str]) -> Markup:
+    entry = Markup('<span class="key {}">{}</span>')
+    return Markup("").join(entry.format(*one) for one in keys.items())
+
+
+def _point(cells: Mapping[str, Played], group: Group, axis: str) -> AxisPoint:
+    measurements = [one for key in group.keys for one in cells[key].measurements]
+    theories = [one.theory for one in measurements if one.metric == EPSILON]
+    return AxisPoint(
+        float(group.settings[axis]),
+        group.figures[EPSILON],
+        group.figures[IN_SAMPLE],
+        {name: float(np.mean([one[name] for one in theories])) for name in theories[0]},
+    )

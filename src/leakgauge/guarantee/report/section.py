@@ -1,12 +1,13 @@
 """The section of the report about a guarantee."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from leakgauge.guarantee.metrics import METRICS
 from leakgauge.guarantee.report.audited import AuditedGuarantee, audited_guarantee
 from leakgauge.guarantee.report.charts import draw_scores
-from leakgauge.guarantee.report.next_command import next_command
 from leakgauge.guarantee.report.sentences import (
     BIASED,
     KEPT,
@@ -15,12 +16,14 @@ from leakgauge.guarantee.report.sentences import (
     sentences,
     verdict,
 )
-from leakgauge.guarantee.spec import QUESTION
+from leakgauge.guarantee.spec import CRAFTED, QUESTION, RANDOM, GuaranteeSpec
 from leakgauge.report.facts import other_facts, parts
 from leakgauge.report.section import Level, Line, Row, Section
 from leakgauge.report.templates import render
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Answer, Question
+from leakgauge.runs.repeat import repeat_command
+from leakgauge.runs.spec import declared, make_spec
 
 STYLE = """
 .key.null::before { height: 10px; background: var(--muted); opacity: .5; }
@@ -38,9 +41,9 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
     """Return the section.
 
     Args:
-        answer: of the question.
-        question: the guarantee's question; its name is the prefix of the anchors.
-        folder: not used; the figures are all that is shown.
+        answer: answer to the question.
+        question: the question; its name is the prefix of the anchors.
+        folder: not used.
 
     Raises:
         InputError: settings or measurements are missing, as in a damaged folder.
@@ -113,3 +116,31 @@ def _values(audited: AuditedGuarantee, run: Run, at: str) -> dict[str, Any]:
         "parts": parts(run.data),
         "rest": other_facts(run.data),
     }
+
+
+MORE = 4
+"""Factor between the trials of a saturated audit and of the next one."""
+
+
+def next_command(audited: AuditedGuarantee) -> str:
+    """Return the command to run next; empty if no change of settings would show more.
+
+    A broken promise needs a second seed, a saturated audit more trials, a random record a
+    crafted one.
+    """
+    spec = _spec(audited.settings)
+    if audited.violated:
+        spec = replace(spec, seed=spec.seed + 1)
+    elif audited.saturated:
+        spec = replace(spec, trials=MORE * spec.trials)
+    elif spec.canary == RANDOM:
+        spec = replace(spec, canary=CRAFTED)
+    else:
+        return ""
+    return repeat_command(QUESTION, spec)
+
+
+def _spec(settings: Mapping[str, Any]) -> GuaranteeSpec:
+    known = {name: value for name, value in settings.items() if name in declared(GuaranteeSpec)}
+    spec = make_spec(GuaranteeSpec, {**known, "data": str(settings["table"])})
+    return cast(GuaranteeSpec, spec)

@@ -21,13 +21,13 @@ THEORY = {
 """Titles of the epsilons that are known without a measurement, in the order of the table."""
 
 BIASED = (
-    "The paper's estimate chooses the best threshold on the trials that it judges, so it is biased "
+    "The paper's estimate chooses the best threshold on the trials that it scores, so it is biased "
     "upward, and its interval does not account for that choice."
 )
 
 
 def sentences(audited: AuditedGuarantee) -> list[str]:
-    """Return the result for a reader who is no specialist; the last sentence is the verdict."""
+    """Return the result for non-specialist readers; the last sentence is the verdict."""
     return [_audit(audited), _measured(audited), _promised(audited), verdict(audited)]
 
 
@@ -42,7 +42,7 @@ def verdict(audited: AuditedGuarantee) -> str:
         )
     most = short(audited.theory["largest_showable_gaussian_low"])
     return (
-        "The audit found nothing against the promise. That is no proof: another record may "
+        "The audit found nothing against the promise. This is not a proof: another record may "
         f"show more, and this many trials can refute no promise above {most}."
     )
 
@@ -57,13 +57,13 @@ def _audit(audited: AuditedGuarantee) -> str:
         f"{_mechanism(str(settings['mechanism']))} (clip {settings['clip']:g}, noise "
         f"{settings['noise']:g}) released the gradient of a {_canary(str(settings['canary']))} "
         f"{count(int(settings['trials']))} times, half with {name!r} = {own!r} and half with "
-        f"{new}. {_model(settings)}Epsilon measures how well an attacker can tell the two apart: "
+        f"{new}. {_model(settings)}Epsilon measures how well an attacker can distinguish them: "
         "0 means not at all."
     )
 
 
 def _model(settings: Mapping[str, Any]) -> str:
-    """A sentence about the model's training, where there was one."""
+    """Return a sentence about the model's training; empty without training."""
     rounds = settings.get("rounds", 0)
     if not rounds:
         return ""

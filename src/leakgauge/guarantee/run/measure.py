@@ -18,8 +18,9 @@ from leakgauge.guarantee.metrics import (
     IN_SAMPLE,
     PER_ATTRIBUTE_RATIO,
 )
-from leakgauge.guarantee.pair import Pair
-from leakgauge.guarantee.spec import QUESTION, GuaranteeSpec, claimed
+from leakgauge.guarantee.pair import NeighbourPair
+from leakgauge.guarantee.run.preparing import GuaranteePrepared
+from leakgauge.guarantee.spec import QUESTION
 from leakgauge.privacy.estimate import Errors, epsilon_gaussian_dp
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Histogram, Measurement
 
@@ -27,27 +28,26 @@ BINS = 60
 
 
 def measurements_of(
-    spec: GuaranteeSpec, data: str, pair: Pair, result: AuditResult
+    prepared: GuaranteePrepared, pair: NeighbourPair, result: AuditResult
 ) -> list[Measurement]:
     """Return one measurement per figure.
 
     Args:
-        spec: resolved.
-        data: name of the data.
+        prepared: the prepared audit.
         pair: the audited record.
-        result: of its audit.
+        result: result of its audit.
     """
     promised = _theory(result)
     figures = _figures(result, promised["mechanism_exact"])
-    dpsgd = claimed(spec)
+    spec, claim = prepared.spec, prepared.claimed
     return [
         Measurement(
             question=QUESTION,
-            game=str(spec.attribute),
-            dataset=data,
-            label=str(spec.label),
-            secret=str(spec.attribute),
-            defense=f"dpsgd:clip={dpsgd.clip:g},noise={dpsgd.noise:g}",
+            game=prepared.attribute,
+            dataset=prepared.source.name,
+            label=prepared.label,
+            secret=prepared.attribute,
+            defense=f"dpsgd:clip={claim.clip:g},noise={claim.noise:g}",
             knowledge=ADAPTIVE,
             adversary=spec.statistic,
             metric=name,
@@ -79,7 +79,7 @@ def values_in_details(values: tuple[str, ...]) -> dict[str, str]:
 
 
 def histogram(result: AuditResult) -> Histogram:
-    """Return the judged scores under both hypotheses, over common bins of equal width."""
+    """Return the scores under both hypotheses, over common bins of equal width."""
     both = np.concatenate([result.null, result.alternative])
     edges = np.histogram_bin_edges(both, BINS)
     null, alternative = (
@@ -90,12 +90,12 @@ def histogram(result: AuditResult) -> Histogram:
 
 
 def _figures(result: AuditResult, promised: float) -> dict[str, Estimate]:
-    """Every figure by metric.
+    """Return every figure by metric.
 
-    Where no trial went wrong an interval has no upper end; the promise for the worst record takes
-    its place. A ratio is the paper's yardstick (its classic epsilon over N) divided by an estimate:
-    the paper's, whose threshold is the best one for the trials that it judges, or the one whose
-    threshold other trials chose. It is left out where the estimate may be 0.
+    Without a wrong trial an interval has no upper end; the promise for the worst record replaces
+    it. A ratio is the paper's yardstick (its classic epsilon over N) divided by an estimate: the
+    paper's, or the one with a threshold from other trials. It is left out if the estimate may be
+    0.
     """
     apart = result.distance_over_clip
     figures = {
@@ -120,7 +120,7 @@ def _bounded(estimate: Estimate, promised: float) -> Estimate:
 
 
 def _theory(result: AuditResult) -> Mapping[str, float]:
-    """Epsilons that are known without a measurement, by name."""
+    """Return the epsilons that are known without a measurement, by name."""
     half = result.trials // 2
     no_errors = epsilon_gaussian_dp(Errors(0, 0, half, half), result.delta)
     promises = {name: getattr(one, "value", one) for name, one in vars(result.theory).items()}

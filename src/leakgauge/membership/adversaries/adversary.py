@@ -1,4 +1,4 @@
-"""The protocol of an attack on membership, and what an attacker knows."""
+"""The protocol of a membership attack, and the attacker's knowledge."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Records whose membership is known.
+    """Records with known membership.
 
     Attributes:
-        records: what is seen of them.
+        records: observations of the records.
         member: whether each is a member ``[n]``.
     """
 
@@ -26,17 +26,17 @@ class Labelled:
     member: NDArray[np.bool_]
 
     def at(self, snapshot: int) -> "Labelled":
-        """Return the same records as they are seen at one snapshot, counted from 0."""
+        """Return the same records at one snapshot, counted from 0."""
         return Labelled(self.records.at(snapshot), self.member)
 
 
 @dataclass(frozen=True, eq=False)
-class Shadow:
-    """What an attacker sees at a model of its own, which it trained on records of its own.
+class ShadowRecords:
+    """Observations at a shadow model, which the attacker trained on its own records.
 
     Attributes:
-        fitting: its records, half of them members of the shadow model.
-        validation: more of them, to choose an epoch by.
+        fitting: records to learn from, half of them members of the shadow model.
+        validation: further records, for choosing an epoch.
     """
 
     fitting: Labelled
@@ -44,28 +44,28 @@ class Shadow:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """What an attacker knows and can make before it judges targets.
+class MembershipKnowledge:
+    """The attacker's knowledge before it sees target records.
 
     Attributes:
-        fitting: records with known membership; supervised attacks learn from them.
-        validation: others, to choose by. No target is among either.
-        shadow: trains a shadow model, and returns what is seen at it.
+        fitting: records with known membership, for supervised attacks.
+        validation: further known records, for choices. Neither contains a target.
+        shadow: function that trains a shadow model and returns the observations at it.
     """
 
     fitting: Labelled
     validation: Labelled
-    shadow: Callable[[], Shadow]
+    shadow: Callable[[], ShadowRecords]
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What an attack must be shown.
+    """The observations that an attack needs.
 
     Attributes:
-        layers: the number of last layers whose gradients it uses; 0 for none, -1 for all.
-        hidden: the number of last hidden layers whose outputs it uses.
-        references: the number of models that were trained on other records.
+        layers: number of last layers with gradients; 0 for none, -1 for all.
+        hidden: number of last hidden layers with outputs.
+        references: number of models that were trained on other records.
     """
 
     layers: int = 0
@@ -73,7 +73,7 @@ class Needs:
     references: int = 0
 
 
-class Adversary(Protocol):
+class MembershipAdversary(Protocol):
     """A fitted attack."""
 
     def log_odds(self, records: Observed) -> Floats:
@@ -81,23 +81,23 @@ class Adversary(Protocol):
         ...
 
 
-class Attack(Protocol):
+class MembershipAttack(Protocol):
     """Settings of an attack.
 
     Attributes:
-        name: as the user typed it.
-        needs: what it must be shown.
+        name: name as typed by the user.
+        needs: observations that the attack needs.
     """
 
     name: str
 
     @property
     def needs(self) -> Needs:
-        """What it must be shown."""
+        """The observations that the attack needs."""
         ...
 
-    def fit(self, known: Known, *, seed: int) -> Adversary:
-        """Learn from what is known; all randomness follows from ``seed``."""
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> MembershipAdversary:
+        """Return the attack fitted to the attacker's knowledge; ``seed`` sets all randomness."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The inputs of an attack network: components of what is seen, on a scale that it can learn on."""
+"""The inputs of an attack network: standardised components of an observation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from leakgauge.membership.adversaries.adversary import Needs
 from leakgauge.membership.observation import Observed
 
 SMALLEST = 1e-12
-"""Of a standard deviation that divides."""
+"""Smallest standard deviation used as a divisor."""
 
 UNSCALED = ("outputs", "label")
-"""Components that lie within 0 and 1, as long as the labels are classes."""
+"""Components within 0 and 1 if the labels are classes."""
 
 SMALLEST_NORM = 1e-37
-"""That divides a gradient of float32."""
+"""Smallest norm used as a divisor of a float32 gradient."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Inputs:
         outputs: the model's outputs.
         label: the true label, one-hot.
         loss: the loss.
-        layers: the number of last layers whose gradients it sees; 0 for none, -1 for all.
-        hidden: the number of last hidden layers whose outputs it sees.
-        skip: last layers, of both kinds, that it does not see.
-        plain: as in the paper: the loss and the gradients themselves. Otherwise the loss is on a
-            log scale, and a gradient is parted into direction and logarithm of its norm: on
-            members, both are smaller by many orders of magnitude.
+        layers: number of last layers with gradients; 0 for none, -1 for all.
+        hidden: number of last hidden layers with outputs.
+        skip: number of last layers of both kinds to leave out.
+        plain: whether to use the loss and the gradients themselves, as in the paper. Otherwise the
+            loss is on a log scale, and a gradient is split into direction and log norm: both are
+            smaller by many orders of magnitude for members.
     """
 
     outputs: bool = False
@@ -47,14 +47,14 @@ class Inputs:
 
     @property
     def needs(self) -> Needs:
-        """What must be observed."""
+        """The observations that the attack needs."""
         layers, hidden = (
             count + self.skip if count > 0 else count for count in (self.layers, self.hidden)
         )
         return Needs(layers=layers, hidden=hidden)
 
     def seen(self, names: Sequence[str], count: int) -> Sequence[str]:
-        """Return which of observed layers it sees, of which it wants ``count``; -1 for all.
+        """Return the names of ``count`` last observed layers, without skipped ones; -1 for all.
 
         >>> Inputs(skip=1).seen(["a", "b", "c"], 1), Inputs().seen(["a", "b"], -1)
         (['b'], ['a', 'b'])
@@ -76,18 +76,18 @@ class Scale:
         return cls(values.mean(0), values.std(0).clamp(min=SMALLEST))
 
     def __call__(self, values: Tensor) -> Tensor:
-        """Return the values, standardised."""
+        """Return the standardised values."""
         return (values - self.mean) / self.deviation
 
 
 @dataclass(frozen=True, eq=False)
 class Gradient:
-    """A layer's gradients at T snapshots, and what divides them.
+    """A layer's gradients at T snapshots, and their divisors.
 
     Attributes:
-        each: of n records, for each snapshot.
-        norms: l2 norms that divide them ``[n, T]``; ones leave them as they are.
-        log_norms: as an input of its own ``[n, T]``, standardised; None for none.
+        each: gradients of n records, for each snapshot.
+        norms: divisors ``[n, T]``: l2 norms, or ones.
+        log_norms: standardised log norms as a separate input ``[n, T]``, or None.
     """
 
     each: Sequence[Factors]
@@ -95,7 +95,7 @@ class Gradient:
     log_norms: Tensor | None
 
     def rows(self, index: Tensor) -> "Gradient":
-        """Return those of the records at ``index``."""
+        """Return the part of the records at ``index``."""
         log_norms = None if self.log_norms is None else self.log_norms[index]
         return Gradient([one.rows(index) for one in self.each], self.norms[index], log_norms)
 
@@ -105,15 +105,15 @@ class Components:
     """The inputs of a network for n records.
 
     Attributes:
-        flat: by name ``[n, d]``, float32.
-        gradients: by layer.
+        flat: float32 inputs by name ``[n, d]``.
+        gradients: gradients by layer.
     """
 
     flat: Mapping[str, Tensor]
     gradients: Mapping[str, Gradient]
 
     def rows(self, index: Tensor) -> "Components":
-        """Return those of the records at ``index``."""
+        """Return the part of the records at ``index``."""
         return Components(
             {name: leaf[index] for name, leaf in self.flat.items()},
             {name: one.rows(index) for name, one in self.gradients.items()},
@@ -121,11 +121,11 @@ class Components:
 
 
 class Reader:
-    """Makes components of observations, on the scale of those that it was made with.
+    """Makes components of observations, on the scale of the observations it was made with.
 
     Args:
-        inputs: what to read.
-        records: that the attack learns from.
+        inputs: components to read.
+        records: records to learn from, which set the scale.
     """
 
     def __init__(self, inputs: Inputs, records: Observed) -> None:
@@ -170,7 +170,7 @@ class Reader:
 
 
 def one_hot(records: Observed) -> Tensor:
-    """Return the labels one-hot ``[n, classes]``; numbers as they are ``[n, d]``."""
+    """Return the labels one-hot ``[n, classes]``, or numeric labels unchanged ``[n, d]``."""
     if records.classes:
         return functional.one_hot(records.labels, records.classes).double()
     return records.labels.reshape(len(records), -1).double()

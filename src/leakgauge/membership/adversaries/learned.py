@@ -1,16 +1,21 @@
 """Attacks that train a network on known members and non-members (Nasr et al., section II-D)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from leakgauge.core.checks import require
 from leakgauge.core.rng import derive
-from leakgauge.membership.adversaries.adversary import Adversary, Floats, Known, Needs
+from leakgauge.membership.adversaries.adversary import (
+    Floats,
+    MembershipAdversary,
+    MembershipKnowledge,
+    Needs,
+)
 from leakgauge.membership.adversaries.inputs import Inputs
-from leakgauge.membership.adversaries.supervised import Training, fit
+from leakgauge.membership.adversaries.supervised import FittedNetwork, Training, fit
 from leakgauge.membership.observation import Observed
 
 _OURS, _PAPER = Training(), Training.nasr19()
@@ -18,14 +23,14 @@ _OURS, _PAPER = Training(), Training.nasr19()
 
 @dataclass(frozen=True)
 class Learned:
-    """A supervised attack; a subclass says what it sees.
+    """A supervised attack; a subclass defines the inputs by ``sees``, ``layers`` and ``hidden``.
 
     Attributes:
-        kernels: of each layer's gradient component; 0 for the default.
-        epochs: of the attack network; 0 for the default.
-        lr: rate of Adam; 0 for the default.
-        joint: whether one network sees all snapshots; else each has its own, and their log odds are
-            summed, as if snapshots were independent.
+        kernels: number of kernels for each layer's gradient; 0 for the default.
+        epochs: training epochs of the attack network; 0 for the default.
+        lr: learning rate of Adam; 0 for the default.
+        joint: whether one network sees all snapshots; otherwise each snapshot has its own network,
+            and the log odds are summed as if snapshots were independent.
         nasr19: the paper's settings: 1,000 kernels, 100 epochs, rate 0.0001, first weights N(0,
             0.01), the loss and gradients on their own scale. The epoch is chosen on validation
             records either way.
@@ -37,6 +42,7 @@ class Learned:
     joint: bool = True
     nasr19: bool = False
     name: ClassVar[str] = ""
+    sees: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         for value, what in ((self.kernels, "kernels"), (self.epochs, "epochs"), (self.lr, "lr")):
@@ -44,17 +50,24 @@ class Learned:
 
     @property
     def inputs(self) -> Inputs:
-        """What the network sees."""
-        raise NotImplementedError
+        """The inputs of the network."""
+        layers = getattr(self, "layers", None)
+        return Inputs(
+            **dict.fromkeys(self.sees, True),
+            layers=0 if layers is None else layers or -1,
+            hidden=getattr(self, "hidden", 0),
+            skip=getattr(self, "skip", 0),
+            plain=self.nasr19,
+        )
 
     @property
     def needs(self) -> Needs:
-        """What must be observed."""
+        """The observations that the attack needs."""
         return self.inputs.needs
 
     @property
     def training(self) -> Training:
-        """How the network is trained."""
+        """The training settings of the network."""
         base = _PAPER if self.nasr19 else _OURS
         return Training(
             kernels=self.kernels or base.kernels,
@@ -66,8 +79,8 @@ class Learned:
             calibrated=base.calibrated,
         )
 
-    def fit(self, known: Known, *, seed: int) -> Adversary:
-        """Train on known members and non-members."""
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> MembershipAdversary:
+        """Return a network trained on known members and non-members."""
         both, count = (known.fitting, known.validation), known.fitting.records.snapshots
         if self.joint or count == 1:
             return fit(self.inputs, self.training, *both, seed=seed)
@@ -81,9 +94,9 @@ class Learned:
 
 @dataclass(frozen=True, eq=False)
 class Summed:
-    """One attack for each snapshot."""
+    """The sum of one attack for each snapshot."""
 
-    each: Sequence[Adversary]
+    each: Sequence[MembershipAdversary]
 
     def log_odds(self, records: Observed) -> Floats:
         """Return the sum of their log odds ``[n]``."""
@@ -94,21 +107,16 @@ class Summed:
 
 @dataclass(frozen=True)
 class Gradients(Learned):
-    """The gradients of the loss alone, of the last layers.
+    """The gradients of the loss in the last layers alone.
 
     Attributes:
-        layers: the number of last layers; 0 for all.
-        skip: last layers that it leaves out: 1 with one layer is the second to last.
+        layers: number of last layers; 0 for all.
+        skip: number of last layers to leave out; 1 with one layer is the second to last.
     """
 
     layers: int = 1
     skip: int = 0
     name: ClassVar[str] = "gradients"
-
-    @property
-    def inputs(self) -> Inputs:
-        """What the network sees."""
-        return Inputs(layers=self.layers or -1, skip=self.skip, plain=self.nasr19)
 
 
 @dataclass(frozen=True)
@@ -116,35 +124,24 @@ class WhiteBox(Learned):
     """Everything: outputs, label, loss, the last hidden layer and the last layers' gradients.
 
     Attributes:
-        layers: the number of last layers whose gradients it sees; 0 for all.
-        hidden: the number of last hidden layers.
+        layers: number of last layers with gradients; 0 for all.
+        hidden: number of last hidden layers.
     """
 
     layers: int = 1
     hidden: int = 1
     name: ClassVar[str] = "white-box"
-
-    @property
-    def inputs(self) -> Inputs:
-        """What the network sees."""
-        return Inputs(
-            outputs=True,
-            label=True,
-            loss=True,
-            layers=self.layers or -1,
-            hidden=self.hidden,
-            plain=self.nasr19,
-        )
+    sees: ClassVar[tuple[str, ...]] = ("outputs", "label", "loss")
 
 
 @dataclass(frozen=True)
 class HiddenOutputs(Learned):
-    """The outputs of the last hidden layers, which do not add to those of the model.
+    """The outputs of the last hidden layers, which add nothing to the model's outputs.
 
     Attributes:
-        hidden: the number of last hidden layers.
-        skip: last hidden layers that it leaves out.
-        outputs: whether it sees the model's outputs, too.
+        hidden: number of last hidden layers.
+        skip: number of last hidden layers to leave out.
+        outputs: whether to include the model's outputs.
     """
 
     hidden: int = 1
@@ -154,8 +151,8 @@ class HiddenOutputs(Learned):
 
     @property
     def inputs(self) -> Inputs:
-        """What the network sees."""
-        return Inputs(outputs=self.outputs, hidden=self.hidden, skip=self.skip, plain=self.nasr19)
+        """The inputs of the network."""
+        return replace(super().inputs, outputs=self.outputs)
 
 
 @dataclass(frozen=True)
@@ -163,11 +160,7 @@ class Probabilities(Learned):
     """Black-box: the model's outputs alone."""
 
     name: ClassVar[str] = "probabilities"
-
-    @property
-    def inputs(self) -> Inputs:
-        """What the network sees."""
-        return Inputs(outputs=True, plain=self.nasr19)
+    sees: ClassVar[tuple[str, ...]] = ("outputs",)
 
 
 @dataclass(frozen=True)
@@ -175,11 +168,7 @@ class Label(Learned):
     """Black-box: the model's outputs and the true label."""
 
     name: ClassVar[str] = "label"
-
-    @property
-    def inputs(self) -> Inputs:
-        """What the network sees."""
-        return Inputs(outputs=True, label=True, plain=self.nasr19)
+    sees: ClassVar[tuple[str, ...]] = ("outputs", "label")
 
 
 @dataclass(frozen=True)
@@ -187,8 +176,40 @@ class LabelLoss(Learned):
     """Black-box: the model's outputs, the true label and the loss."""
 
     name: ClassVar[str] = "label-loss"
+    sees: ClassVar[tuple[str, ...]] = ("outputs", "label", "loss")
+
+
+@dataclass(frozen=True)
+class ShadowModel:
+    """An attack network on outputs, label and loss, trained at a shadow model.
+
+    Hidden outputs and gradients depend on the units of one network and may not transfer to another;
+    losses do.
+
+    Attributes:
+        hidden: number of last hidden layers to include.
+        epochs: training epochs of the attack network.
+
+    References:
+        Shokri et al., IEEE S&P 2017.
+    """
+
+    hidden: int = 0
+    epochs: int = Training.epochs
+    name: ClassVar[str] = "shadow"
 
     @property
     def inputs(self) -> Inputs:
-        """What the network sees."""
-        return Inputs(outputs=True, label=True, loss=True, plain=self.nasr19)
+        """The inputs of the network."""
+        return Inputs(outputs=True, label=True, loss=True, hidden=self.hidden)
+
+    @property
+    def needs(self) -> Needs:
+        """The observations that the attack needs."""
+        return Needs(hidden=self.hidden)
+
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> FittedNetwork:
+        """Return a network trained at the shadow model."""
+        shadow = known.shadow()
+        training = Training(epochs=self.epochs)
+        return fit(self.inputs, training, shadow.fitting, shadow.validation, seed=seed)

@@ -15,11 +15,11 @@ ENCODER = (256, 128, 64, 1)
 """Widths of Table XIV."""
 
 PAPER_DEVIATION = 0.01
-"""Of the first weights in the paper, whose biases are 0 (section III-E)."""
+"""Standard deviation of initial weights in the paper; biases are 0 (section III-E)."""
 
 
 class Dropout(nn.Module):
-    """Dropout whose masks come from a generator of its own."""
+    """Dropout with masks from its own generator."""
 
     def __init__(self, rate: float, generator: torch.Generator) -> None:
         super().__init__()
@@ -38,13 +38,13 @@ class GradientComponent(nn.Module):
     """Kernels as long as a row of a layer's gradient, then fully connected layers.
 
     A linear layer's gradient is ``[out, in]``, and a kernel spans the inputs of one output. The
-    paper does not say what it does with a convolution: its gradient is taken as ``[out, in * k *
-    k]``, and a kernel spans a row again. Snapshots share the kernels.
+    paper does not define this for a convolution: its gradient is taken as ``[out, in * k * k]``,
+    and a kernel spans a row again. Snapshots share the kernels.
 
     Args:
-        like: the components that the network will see.
-        layer: its name.
-        kernels: their number.
+        like: example of the network's inputs.
+        layer: name of the layer.
+        kernels: number of kernels.
         dropout: a dropout layer.
     """
 
@@ -72,17 +72,17 @@ class GradientComponent(nn.Module):
 
 
 class AttackNetwork(nn.Module):
-    """Components of what is seen, and an encoder of them all.
+    """One network for each component, and an encoder of all of them.
 
     The last layer of Table XIV's encoder has no ReLU and no dropout here: its output is the log
-    odds of membership, whose sigmoid the paper calls the score.
+    odds of membership; the paper's score is their sigmoid.
 
     Args:
-        like: the components that it will see.
-        kernels: of each gradient component.
-        rate: of dropout.
-        generator: draws the first weights and the dropout.
-        deviation: of first weights around 0, with biases 0; None for PyTorch's scheme.
+        like: example of the network's inputs.
+        kernels: number of kernels of each gradient component.
+        rate: dropout rate.
+        generator: source of initial weights and of dropout masks.
+        deviation: standard deviation of initial weights, with biases 0; None for PyTorch's scheme.
     """
 
     def __init__(

@@ -1,10 +1,12 @@
-"""Train an attack network on records whose membership is known."""
+"""Trains an attack network on records with known membership."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from leakgauge.core.checks import require, require_count, require_positive
@@ -13,34 +15,74 @@ from leakgauge.core.threads import one_thread
 from leakgauge.membership.adversaries.adversary import Floats, Labelled
 from leakgauge.membership.adversaries.inputs import Components, Inputs, Reader
 from leakgauge.membership.adversaries.network import PAPER_DEVIATION, AttackNetwork, state_of
-from leakgauge.membership.adversaries.platt import Platt, fit_platt
 from leakgauge.membership.observation import Observed
 from leakgauge.results.roc import auroc
 
-BATCH = 64
-"""Half of them members (Nasr et al., section III-E)."""
 
-JUDGED = 1024
-"""Records that a fitted network judges at once."""
+@dataclass(frozen=True)
+class Platt:
+    """An increasing linear map from scores to log odds, for equally many members and others.
+
+    Attributes:
+        slope: slope, above 0.
+        shift: intercept.
+    """
+
+    slope: float = 1.0
+    shift: float = 0.0
+
+    def __call__(self, scores: Floats) -> Floats:
+        """Return the log odds ``[n]``."""
+        return self.slope * scores + self.shift
+
+
+def fit_platt(scores: Floats, member: NDArray[np.bool_]) -> Platt:
+    """Return the map that fits known records best, or the identity if its slope is not positive.
+
+    Args:
+        scores: scores of known records ``[n]``, higher for members.
+        member: whether each is a member ``[n]``.
+
+    References:
+        Platt, Probabilistic outputs for support vector machines, 1999.
+
+    >>> fit_platt(np.array([3.0, 4.0, 5.0, 6.0]), np.array([False, True, False, True])).slope > 0
+    True
+    """
+    middle, width = float(scores.mean()), float(scores.std()) or 1.0
+    fitted = LogisticRegression(class_weight="balanced")
+    fitted.fit(((scores - middle) / width)[:, None], member)
+    slope = float(fitted.coef_[0, 0]) / width
+    if slope <= 0:
+        return Platt()
+    return Platt(slope, float(fitted.intercept_[0]) - slope * middle)
+
+
+BATCH = 64
+"""Records of a batch, half of them members (Nasr et al., section III-E)."""
+
+CHUNK = 1024
+"""Records that a fitted network evaluates at once."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """How an attack network is trained.
+    """Training settings of an attack network.
 
     The paper's settings are ``Training.nasr19()``. With them, attacks that see probabilities alone
     stay at one half: weights of 0.01 and a rate of 0.0001 do not leave the start in 100 epochs.
 
     Attributes:
-        kernels: of each layer's gradient component.
-        epochs: passes over the smaller of members and non-members, at most.
-        patience: epochs without a better validation AUROC after which it ends; 0 for no end.
-        lr: rate of Adam.
-        dropout: share of entries that are dropped.
-        paper_weights: whether first weights are N(0, 0.01) and biases 0; else PyTorch's scheme.
-        calibrated: whether validation records calibrate the log odds; else the score is the
-            network's output, as in the paper. The epoch with the best AUROC may be an early one,
-            whose scores lie on one side of one half.
+        kernels: number of kernels for each layer's gradient.
+        epochs: largest number of passes over the smaller of members and non-members.
+        patience: epochs without a better validation AUROC before stopping; 0 to never stop early.
+        lr: learning rate of Adam.
+        dropout: dropout rate.
+        paper_weights: whether initial weights are N(0, 0.01) and biases 0; otherwise PyTorch's
+            scheme.
+        calibrated: whether validation records calibrate the log odds; otherwise the score is the
+            network's output, as in the paper. Scores of an early best epoch may all lie on one side
+            of one half.
 
     References:
         Nasr et al., IEEE S&P 2019, section III-E and Table XIV.
@@ -69,7 +111,7 @@ class Training:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedNetwork:
     """A trained attack network."""
 
     reader: Reader
@@ -83,18 +125,18 @@ class Fitted:
 
 def fit(
     inputs: Inputs, training: Training, fitting: Labelled, validation: Labelled, *, seed: int
-) -> Fitted:
+) -> FittedNetwork:
     """Return the network of the epoch with the best AUROC on validation records.
 
     The loss is the mean squared error of Eq. 3; that of Table I is linear and contradicts it. The
     paper chooses the epoch with the best accuracy on its *test* records, which overstates it.
 
     Args:
-        inputs: what the network sees.
-        training: how it is trained.
+        inputs: inputs of the network.
+        training: training settings.
         fitting: records to learn from.
-        validation: others, to choose the epoch by.
-        seed: of weights, dropout and batches.
+        validation: further records, for choosing the epoch.
+        seed: seed of weights, dropout and batches.
     """
     reader = Reader(inputs, fitting.records)
     seen, held = reader(fitting.records), reader(validation.records)
@@ -118,7 +160,7 @@ def fit(
         calibrated = Platt()
         if training.calibrated:
             calibrated = fit_platt(_judge(network, held), validation.member)
-    return Fitted(reader, network, calibrated)
+    return FittedNetwork(reader, network, calibrated)
 
 
 def _epochs(
@@ -142,7 +184,7 @@ def _epochs(
 
 
 def _balanced(member: Tensor, generator: torch.Generator) -> Iterator[Tensor]:
-    """Yield batches, half members, until the rarer kind was seen once."""
+    """Yield batches of equally many members and others, one pass over the rarer kind."""
     drawn = []
     for kind in (True, False):
         rows = (member == kind).nonzero()[:, 0]
@@ -157,9 +199,7 @@ def _judge(network: AttackNetwork, components: Components) -> Floats:
     network.eval()
     count = _length(components)
     with torch.no_grad():
-        parts = [
-            network(components.rows(rows)) for rows in torch.split(torch.arange(count), JUDGED)
-        ]
+        parts = [network(components.rows(rows)) for rows in torch.split(torch.arange(count), CHUNK)]
     judged: Floats = torch.cat(parts).double().numpy()
     return judged
 

@@ -1,4 +1,4 @@
-"""Attacks that know no member: two clusters of records (Nasr et al., section II-D)."""
+"""Attacks without known members: two clusters of records (Nasr et al., section II-D)."""
 
 import warnings
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from leakgauge.core.rng import derive, torch_stream
 from leakgauge.core.threads import one_thread
-from leakgauge.membership.adversaries.adversary import Floats, Known, Needs
+from leakgauge.membership.adversaries.adversary import Floats, MembershipKnowledge, Needs
 from leakgauge.membership.adversaries.inputs import Components, Inputs, Reader, Scale
 from leakgauge.membership.adversaries.network import AttackNetwork
 from leakgauge.membership.adversaries.supervised import BATCH, Training
@@ -24,28 +24,27 @@ DECODER = 64
 
 
 FEWEST = 10
-"""Neighbours of a record, at least."""
+"""Smallest number of neighbours of a record."""
 
 
 @dataclass(frozen=True)
 class Spectral:
     """Spectral clustering of an encoder's outputs.
 
-    An encoder maps what is seen of a record to one number, from which a decoder rebuilds loss,
-    correctness, confidence, uncertainty and gradient norm. The numbers of all targets are parted
-    into two clusters; the one with the larger gradients holds the non-members.
+    An encoder maps the observation of a record to one number; a decoder reconstructs loss,
+    correctness, confidence, uncertainty and gradient norm from it. The numbers of all targets are
+    split into two clusters; the one with larger gradients contains the non-members.
 
     Table XIV's decoder has four outputs and section II-D names five targets: there are five. Eq. 5
     lacks the minus sign of an entropy. The paper does not name the affinity: it is that of nearest
-    neighbours, since a radial one gives other clusters from one width to the next. With few
-    neighbours the records fall into unconnected groups, which are no clusters; the default was
-    chosen on location30 (1,000 targets, 4 seeds: success .78 to .79 with 1 or 2 %, .79 to .86 with
-    8 %).
+    neighbours, since a radial one gives other clusters from one width to the next. Few neighbours
+    give unconnected groups instead of two clusters; the default was chosen on location30 (1,000
+    targets, 4 seeds: success .78 to .79 with 1 or 2 %, .79 to .86 with 8 %).
 
     Attributes:
-        layers: the number of last layers whose gradients it sees; 0 for all.
-        epochs: of encoder and decoder.
-        neighbours: of the affinity, as a share of all records; at least 10.
+        layers: number of last layers with gradients; 0 for all.
+        epochs: training epochs of encoder and decoder.
+        neighbours: neighbours in the affinity as a share of all records; at least 10.
     """
 
     layers: int = 1
@@ -55,16 +54,16 @@ class Spectral:
 
     @property
     def inputs(self) -> Inputs:
-        """What the encoder sees."""
+        """The inputs of the encoder."""
         return Inputs(outputs=True, label=True, loss=True, layers=self.layers or -1)
 
     @property
     def needs(self) -> Needs:
-        """What must be observed."""
+        """The observations that the attack needs."""
         return Needs(layers=self.layers or -1)
 
-    def fit(self, known: Known, *, seed: int) -> "Clusters":
-        """Train encoder and decoder on the known records, whose membership is not looked at."""
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> "Clusters":
+        """Return an encoder trained on the known records, without their membership."""
         records = known.fitting.records
         reader = Reader(self.inputs, records)
         encoder = train_encoder(reader(records), features(records), epochs=self.epochs, seed=seed)
@@ -73,7 +72,7 @@ class Spectral:
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """A trained encoder; it parts all records that it judges at once."""
+    """A trained encoder; it clusters all given records together."""
 
     reader: Reader
     encoder: nn.Module
@@ -81,7 +80,7 @@ class Clusters:
     seed: int
 
     def log_odds(self, records: Observed) -> Floats:
-        """Return how far each record's code lies on the members' side of the clusters ``[n]``."""
+        """Return the distance of each record's code towards the members' cluster ``[n]``."""
         codes = self.codes(records)
         apart = SpectralClustering(
             2,
@@ -90,7 +89,7 @@ class Clusters:
             random_state=self.seed,
             assign_labels="cluster_qr",
         )
-        with warnings.catch_warnings():  # Groups that lie quite apart are clusters.
+        with warnings.catch_warnings():  # Unconnected groups are clusters.
             warnings.filterwarnings("ignore", message="Graph is not fully connected")
             first = apart.fit_predict(codes[:, None]) == 0
         norms = records.log_norm.mean(1).numpy()
@@ -112,7 +111,7 @@ class NormClusters:
     """k-means on the logarithm of the gradient's norm; the smaller gradients are members'.
 
     Attributes:
-        layers: the number of last layers whose gradients count; 0 for all.
+        layers: number of last layers with gradients; 0 for all.
     """
 
     layers: int = 1
@@ -120,24 +119,25 @@ class NormClusters:
 
     @property
     def needs(self) -> Needs:
-        """What must be observed."""
+        """The observations that the attack needs."""
         return Needs(layers=self.layers or -1)
 
-    def fit(self, known: Known, *, seed: int) -> "NormClusters":
-        """Learn nothing: the targets alone are parted."""
+    def fit(self, known: MembershipKnowledge, *, seed: int) -> "NormClusters":
+        """Return the attack itself: only the targets are clustered."""
         return self
 
     def log_odds(self, records: Observed) -> Floats:
-        """Return how far each record's gradient lies below the middle of two clusters ``[n]``."""
+        """Return the distance of each gradient below the middle of two clusters ``[n]``."""
         norms = records.log_norm.mean(1).numpy()
         centres = KMeans(2, n_init=10, random_state=0).fit(norms[:, None]).cluster_centers_
         return np.asarray(centres.mean() - norms, dtype=np.float64)
 
 
 def features(records: Observed) -> Tensor:
-    """Return what a decoder rebuilds ``[n, k]``, standardised: five of each snapshot.
+    """Return the standardised features that a decoder reconstructs ``[n, k]``, five for each
+    snapshot.
 
-    Loss and gradient norm are on a log scale. Where the labels are no classes, they are alone.
+    Loss and gradient norm are on a log scale; without classes they are the only features.
     """
     parts = [records.log_loss, records.log_norm]
     if records.classes:
@@ -154,7 +154,7 @@ def features(records: Observed) -> Tensor:
 def train_encoder(
     components: Components, rebuilt: Tensor, *, epochs: int, seed: int
 ) -> AttackNetwork:
-    """Return an encoder from whose output a decoder rebuilds the features ``[n, k]``."""
+    """Return an encoder trained with a decoder that reconstructs the features ``[n, k]``."""
     generator = torch_stream(seed, "encoder")
     with one_thread():
         encoder = AttackNetwork(

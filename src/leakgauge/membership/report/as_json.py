@@ -27,7 +27,7 @@ Plain = dict[str, Any]
 
 
 def as_json(answer: Answer, folder: Path) -> Plain:
-    """Return the headlines, every attack with its figures, and the model's utility.
+    """Return the headlines, the figures of every attack, and the model's utility.
 
     Raises:
         InputError: two measurements are the same figure.

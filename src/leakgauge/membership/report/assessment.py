@@ -1,12 +1,11 @@
-"""What membership inference says of its answer on an audit card."""
+"""The assessment of membership inference for an audit card."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from leakgauge.membership.catalog import ABOUT
-from leakgauge.membership.report.situation import situation
 from leakgauge.membership.report.tests import attack_tests, exposed, leading
-from leakgauge.membership.report.verdict import verdict
+from leakgauge.membership.report.verdict import situation, verdict
 from leakgauge.report.grouping import Test
 from leakgauge.results.scores import AUROC, smallest_detectable
 from leakgauge.runs.assessment import Assessment, Finding, Threat, Worst
@@ -14,10 +13,10 @@ from leakgauge.runs.question import Answer
 
 ODDS = "odds to 1 of being a member"
 LIMITS = (
-    "A figure is a mean over records; single records may be told with near certainty.",
+    "A figure is a mean over records; single records may be recognised with near certainty.",
     "Members and others are drawn alike here. An attacker of another population may do better or "
     "worse.",
-    "Odds are the attack's own estimate; they are no probability for a record in the world.",
+    "Odds are the attack's own estimate, not a probability for a record in the world.",
 )
 
 
@@ -25,8 +24,8 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
     """Return threat, tests and the records most at risk.
 
     Args:
-        answer: of the question.
-        folder: with the records most at risk.
+        answer: answer to the question.
+        folder: folder with the records most at risk.
     """
     tests = attack_tests(answer.measurements)
     worst = [
@@ -60,7 +59,7 @@ def _threat(answer: Answer, tests: Sequence[Test]) -> Threat:
     names = dict.fromkeys(test.adversary for test in tests)
     each = [(name, ABOUT.get(name.partition(":")[0])) for name in names]
     return Threat(
-        goal="to tell whether a record was used to train the model",
+        goal="to infer whether a record was used to train the model",
         knows=[
             "The model, its parameters and its loss, where the attack sees them.",
             *(f"`{name}` knows {about[0]}." for name, about in each if about),

@@ -14,11 +14,11 @@ DASHED = (0, (4, 3))
 
 
 def odds(histogram: Histogram, *, name: str) -> Markup:
-    """Return how often each log odds is given to members and to others.
+    """Return the histogram of log odds of members and of others.
 
     Args:
         histogram: ``null`` counts others, ``alternative`` members.
-        name: a word that no other chart of the page has.
+        name: name that is unique on the page.
     """
     edges = np.array(histogram.edges)
     with chart(name) as (axes, svg):
@@ -40,8 +40,8 @@ def norms_by_epoch(
     """Return the mean gradient norm of members and of others by epoch (the paper's Figure 3).
 
     Args:
-        norms: by metric, in order of the epochs.
-        name: a word that no other chart of the page has.
+        norms: measurements by metric, in order of the epochs.
+        name: name that is unique on the page.
         counted: epoch or round.
     """
     lines = {MEMBERS_NORM: ACCENT, OTHERS_NORM: MUTED}

@@ -1,26 +1,35 @@
-"""What each defense is worth: leakage to attackers who know it or not, and its cost."""
+"""The effect of each defense on leakage and utility, and the command that tries one."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from leakgauge.core.checks import InputError
 from leakgauge.core.knowledge import ADAPTIVE
+from leakgauge.membership.catalog import DEFAULT
 from leakgauge.membership.report.tests import leading
+from leakgauge.membership.report.verdict import MembershipVerdict
+from leakgauge.membership.spec import MembershipSpec
 from leakgauge.report.grouping import UNDEFENDED, Test
+from leakgauge.report.levels import LEAKS
 from leakgauge.report.section import DefenseEffect
 from leakgauge.report.utility import utilities, words_of
 from leakgauge.report.wording import number
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import AUROC
+from leakgauge.runs.question import Question
+from leakgauge.runs.repeat import repeat_audit
+from leakgauge.runs.spec import NONE, declared, make_spec
 
 
 @dataclass(frozen=True)
-class DefenseRow:
+class MembershipDefenseRow:
     """The headlines under one defense.
 
     Attributes:
         defense: its name.
         aurocs: the AUROC of the headline by knowledge.
-        utility: of the model; None where none was measured.
+        utility: utility of the model, or None.
     """
 
     defense: str
@@ -29,12 +38,14 @@ class DefenseRow:
 
     @property
     def worst(self) -> Measurement:
-        """That of the adaptive attacker; without a defense, that of the only one."""
+        """The AUROC of the adaptive attacker, or of the only one without a defense."""
         return self.aurocs.get(ADAPTIVE) or next(iter(self.aurocs.values()))
 
 
-def defense_rows(tests: Sequence[Test], measurements: Sequence[Measurement]) -> list[DefenseRow]:
-    """Return one row for each defense; empty where no defense was played."""
+def defense_rows(
+    tests: Sequence[Test], measurements: Sequence[Measurement]
+) -> list[MembershipDefenseRow]:
+    """Return one row for each defense; empty without defenses."""
     found: dict[str, dict[str, Measurement]] = {}
     for test in leading(tests):
         one = test.whole(AUROC)
@@ -43,11 +54,11 @@ def defense_rows(tests: Sequence[Test], measurements: Sequence[Measurement]) -> 
     if set(found) <= {UNDEFENDED}:
         return []
     utility = {one.defense: one for one in utilities(measurements)}
-    return [DefenseRow(name, aurocs, utility.get(name)) for name, aurocs in found.items()]
+    return [MembershipDefenseRow(name, aurocs, utility.get(name)) for name, aurocs in found.items()]
 
 
-def effect(rows: Sequence[DefenseRow]) -> DefenseEffect | None:
-    """Return what the best defense changes and costs; None where none can be compared."""
+def effect(rows: Sequence[MembershipDefenseRow]) -> DefenseEffect | None:
+    """Return the effect and cost of the best defense, or None if none can be compared."""
     bare = next((row for row in rows if row.defense == UNDEFENDED), None)
     defended = [row for row in rows if row.defense != UNDEFENDED]
     if bare is None or not defended:
@@ -62,14 +73,50 @@ def effect(rows: Sequence[DefenseRow]) -> DefenseEffect | None:
         )
     return DefenseEffect(
         best.defense,
-        f"`{best.defense}` lowers the AUROC of the attacker that knows it most: from "
+        f"`{best.defense}` lowers the AUROC of the attacker that knows it most, from "
         f"{number(before)} without a defense to {number(after)}{_cost(bare, best)}.",
     )
 
 
-def _cost(bare: DefenseRow, best: DefenseRow) -> str:
+def _cost(bare: MembershipDefenseRow, best: MembershipDefenseRow) -> str:
     if bare.utility is None or best.utility is None:
         return ""
     words = words_of(bare.utility)
     lost = words.loss(bare.utility.estimate.value - best.utility.estimate.value)
     return f"; it costs {lost} of {words.name}" if lost else f"; it costs no {words.name}"
+
+
+DEFENSE = "dpsgd:clip=1,noise=1"
+"""First defense to try: it bounds the influence of a single record."""
+
+OWN = ("size", "at_risk", "checkpoint", "members", "non_members")
+"""Settings that ``leakgauge audit`` takes by ``--set`` alone."""
+
+
+def next_command(
+    settings: Mapping[str, Any], verdicts: Sequence[MembershipVerdict], question: Question
+) -> str:
+    """Return the command with a defense if an undefended model leaks; empty otherwise.
+
+    Args:
+        settings: settings of the run.
+        verdicts: verdicts on the headlines.
+        question: the question of the run.
+    """
+    if settings.get("checkpoint") or not (settings.get("data") or settings.get("task")):
+        return ""
+    known = declared(MembershipSpec)
+    given = {key: settings[key] for key in settings if key in known}
+    if settings.get("task"):
+        given.pop("label", None)  # the task has its own
+    try:
+        spec = make_spec(MembershipSpec, given)
+    except InputError:  # a run of other settings than this version has
+        return ""
+    assert isinstance(spec, MembershipSpec)
+    if set(spec.defense) != {NONE} or not any(one.level in LEAKS for one in verdicts):
+        return ""
+    attacks = () if spec.adversary == DEFAULT else spec.adversary
+    tried = replace(spec, defense=(NONE, DEFENSE), adversary=attacks)
+    asked = {question.name: (question, tried)}
+    return repeat_audit("audit", asked, MembershipSpec, without=OWN)

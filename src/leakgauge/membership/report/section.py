@@ -10,9 +10,7 @@ from leakgauge.membership.catalog import ABOUT
 from leakgauge.membership.metrics import LEAKAGE, METRICS
 from leakgauge.membership.report.as_json import lines
 from leakgauge.membership.report.charts import norms_by_epoch, odds
-from leakgauge.membership.report.defenses import defense_rows, effect
-from leakgauge.membership.report.next_command import next_command
-from leakgauge.membership.report.situation import situation, when
+from leakgauge.membership.report.defenses import defense_rows, effect, next_command
 from leakgauge.membership.report.tests import (
     attack_tests,
     classes,
@@ -22,7 +20,13 @@ from leakgauge.membership.report.tests import (
     setting_of,
     trained,
 )
-from leakgauge.membership.report.verdict import Verdict, about_white_box, verdict
+from leakgauge.membership.report.verdict import (
+    MembershipVerdict,
+    about_white_box,
+    situation,
+    verdict,
+    when,
+)
 from leakgauge.membership.run.at_risk import AtRisk
 from leakgauge.report.charts import roc
 from leakgauge.report.facts import other_facts
@@ -49,10 +53,10 @@ PARTS = (
 """Sizes of the data, in the order of the report."""
 
 SPECTRAL = "spectral"
-"""The attack that encodes records without knowing a member."""
+"""The attack that encodes records without known members."""
 
 MOST_CLASSES = 12
-"""Classes of a table that are shown from each end."""
+"""Number of classes to show from each end of a table."""
 
 LEGEND = Markup(
     '<p class="legend small"><span class="key single">members</span>'
@@ -62,10 +66,10 @@ LEGEND = Markup(
 
 @dataclass(frozen=True)
 class HeadlineView:
-    """What the template shows of a headline."""
+    """The template's values for a headline."""
 
     name: str
-    verdict: Verdict
+    verdict: MembershipVerdict
     gauge: dict[str, str]
     charts: Sequence[Chart]
     classes: Sequence[tuple[str, Measurement]]
@@ -73,12 +77,12 @@ class HeadlineView:
 
 
 def section(answer: Answer, question: Question, folder: Path) -> Section:
-    """Return the section of an answer. The same measurements give the same bytes.
+    """Return the section of an answer; equal measurements give equal bytes.
 
     Args:
-        answer: of the question.
-        question: whose name is the prefix of the anchors.
-        folder: with the records most at risk.
+        answer: answer to the question.
+        question: the question; its name is the prefix of the anchors.
+        folder: folder with the records most at risk.
 
     Raises:
         InputError: two measurements are the same figure.
@@ -145,7 +149,7 @@ def _view(
 
 
 def _ends(found: list[tuple[str, Measurement]]) -> list[tuple[str, Measurement]]:
-    """The classes, of many the first and the last."""
+    """Return the classes, only the first and the last of many."""
     if len(found) <= 2 * MOST_CLASSES:
         return found
     return found[:MOST_CLASSES] + found[-MOST_CLASSES:]
@@ -165,8 +169,8 @@ def _charts(test: Test, answer: Answer, name: str) -> list[Chart]:
     if one is not None and one.histogram:
         drawn.append(
             Chart(
-                "What the attack says of members and of others",
-                "How often each log odds is given to members and to others.",
+                "Log odds of members and of others",
+                "Histogram of the attack's log odds of members and of others.",
                 odds(one.histogram, name=f"{name}-odds"),
                 LEGEND,
             )
@@ -187,7 +191,7 @@ def _charts(test: Test, answer: Answer, name: str) -> list[Chart]:
 
 
 def _codes(test: Test, tests: Sequence[Test], name: str) -> list[Chart]:
-    """The encoder's outputs of the unsupervised attack in the same setting (Figure 5)."""
+    """Return a chart of the unsupervised attack's codes in the same setting (Figure 5)."""
     found = next(
         (
             one
@@ -202,8 +206,8 @@ def _codes(test: Test, tests: Sequence[Test], name: str) -> list[Chart]:
         return []
     return [
         Chart(
-            f"What {SPECTRAL} encodes records as, knowing no member",
-            "How often each encoded value belongs to members and to others.",
+            f"Codes of {SPECTRAL}, which knows no member",
+            "Histogram of the codes of members and of others.",
             odds(one.histogram, name=f"{name}-codes"),
             LEGEND,
         )
@@ -222,18 +226,18 @@ def _about(adversary: str) -> tuple[str, str]:
     return knows, sees
 
 
-def _urgency(one: Verdict) -> tuple[int, float]:
+def _urgency(one: MembershipVerdict) -> tuple[int, float]:
     return LEVELS[one.level], one.auroc.value
 
 
-def _rows(answer: Answer, judged: Sequence[Verdict]) -> list[Row]:
+def _rows(answer: Answer, judged: Sequence[MembershipVerdict]) -> list[Row]:
     if not judged:
-        text = " ".join(answer.missing) or "No attack was played to its end."
+        text = " ".join(answer.missing) or "No attack was completed."
         return [Row("membership", "Not measured", "unknown", text)]
     return [replace(_row(judged[0]), test="")]
 
 
-def _row(one: Verdict) -> Row:
+def _row(one: MembershipVerdict) -> Row:
     return Row(
         ask=one.test.game,
         verdict=one.headline,

@@ -1,4 +1,4 @@
-"""The tests of a run as the report shows them: attacks, headlines, classes."""
+"""The tests of a run for the report: attacks, headlines, classes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,11 +12,11 @@ from leakgauge.results.metrics import UTILITY
 from leakgauge.results.scores import AUROC
 
 OF_CLASS = f"{AUROC}: "
-"""What the names of single classes' metrics begin with."""
+"""Prefix of the metrics of single classes."""
 
 
 def attack_tests(measurements: Sequence[Measurement]) -> list[Test]:
-    """Return the tests of the attacks; the model's own figures belong to none.
+    """Return the tests of the attacks, without the model's own figures.
 
     Raises:
         InputError: two measurements are the same figure of the same test.
@@ -25,12 +25,12 @@ def attack_tests(measurements: Sequence[Measurement]) -> list[Test]:
 
 
 def leading(tests: Sequence[Test]) -> list[Test]:
-    """Return the tests that the answer stands on: of each defense and knowledge, one."""
+    """Return the leading test for each defense and knowledge."""
     return [test for test in tests if test.has(HEADLINE)]
 
 
 def setting_of(test: Test) -> str:
-    """Return the defense that a test meets, in a few words.
+    """Return the defense of a test in a few words.
 
     >>> setting_of(Test("membership", "sign", "adaptive", "loss", {}))
     'defense sign, adaptive knowledge'
@@ -65,7 +65,7 @@ def trained(measurements: Sequence[Measurement], defense: str) -> Measurement | 
 
 
 def norms(measurements: Sequence[Measurement], defense: str) -> dict[str, list[Measurement]]:
-    """Return the gradient norms of members and of others by epoch; empty where none were kept."""
+    """Return the gradient norms of members and of others by epoch; empty if none were kept."""
     found: dict[str, list[Measurement]] = {}
     for one in measurements:
         if one.metric in (MEMBERS_NORM, OTHERS_NORM) and one.defense == defense:

@@ -1,41 +1,109 @@
-"""What the figures mean, in sentences for a reader who is no specialist."""
+"""The meaning of the figures in sentences for non-specialist readers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.membership.metrics import TPR_AT_01_FPR
 from leakgauge.membership.report.tests import setting_of
+from leakgauge.membership.spec import ASCENT, BOTH, GLOBAL, ISOLATE, PARTS, SECOND
 from leakgauge.report.grouping import UNDEFENDED, Test
 from leakgauge.report.levels import HEADLINES, level_of, strength_of
 from leakgauge.report.section import Level
-from leakgauge.report.wording import interval, number, percent
+from leakgauge.report.wording import interval, number, percent, plain
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.scores import AUROC, TPR_AT_1_FPR, smallest_detectable
 
+_DISTINGUISHES = {
+    "members": "members from others",
+    "first": "records of the first training from others",
+    SECOND: "records of the second training from others",
+    PARTS: "records of the first training (members) from those of the second (others)",
+}
+_DOES = {
+    ASCENT: "It raises the loss of targets and known records in each round ({form}).",
+    ISOLATE: "It gives each attacked participant its own model back, not the average.",
+    BOTH: (
+        "It gives each attacked participant its own model back, not the average, and raises the "
+        "loss of targets and known records in each round ({form})."
+    ),
+}
+
+
+def situation(settings: Mapping[str, Any]) -> str:
+    """Return the training and the attacker in sentences; empty for one centrally trained model.
+
+    Args:
+        settings: settings of the run.
+
+    >>> situation({"checkpoint": ["a.pt", "b.pt"]})
+    'The attacker sees 2 snapshots of a model that existed already.'
+    """
+    if settings.get("checkpoint"):
+        count = len(settings["checkpoint"])
+        seen = "a model" if count == 1 else f"{count} snapshots of a model"
+        return f"The attacker sees {seen} that existed already."
+    if settings.get("participants", 1) > 1:
+        return _of_federation(settings)
+    return _of_fine_tuning(settings) if settings.get("fine_tune") else ""
+
+
+def when(settings: Mapping[str, Any]) -> str:
+    """Return the unit of the training: epoch, or round of a federation."""
+    return "round" if settings.get("participants", 1) > 1 else "epoch"
+
+
+def _of_federation(settings: Mapping[str, Any]) -> str:
+    count = settings["participants"]
+    is_global = settings.get("attacker", GLOBAL) == GLOBAL
+    who = (
+        "The attacker is the server: it sees what each participant uploads, and attacks each by "
+        "itself. Figures are means over participants."
+        if is_global
+        else "The attacker is a participant: it sees the averages alone, and asks whether a record "
+        "belongs to another participant."
+    )
+    does = _DOES.get(settings.get("strategy", ""), "").format(form=settings.get("ascent", ""))
+    kept = settings.get("observed")
+    rounds = f" It keeps rounds {plain(kept)}." if kept else ""
+    return f"FedAvg with {count} participants. {who}{rounds} {does}".strip()
+
+
+def _of_fine_tuning(settings: Mapping[str, Any]) -> str:
+    second = percent(settings["fine_tune"])
+    both = settings.get("snapshots", 1) > 1
+    seen = "before and after that" if both else "after that"
+    return (
+        f"The model was trained on some members first, and then on the other {second} alone. The "
+        f"attacker sees it {seen}, and distinguishes "
+        f"{_DISTINGUISHES[settings.get('apart', 'members')]}."
+    )
+
+
 BLACK_BOX = "label-loss"
-"""The strongest attack of those that see no parameters."""
+"""The strongest attack without access to parameters."""
 
 WHITE_BOX = ("gradients", "white-box")
-"""Attacks that see gradients, and learn from known members."""
+"""Attacks with gradients that learn from known members."""
 
 LITTLE = 0.02
 """A difference of AUROCs below which white-box access adds little."""
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One headline's answer.
+class MembershipVerdict:
+    """The verdict on one test.
 
     Attributes:
-        test: the test that was judged.
-        title: what it met, in a few words.
-        level: as ``report.levels.level_of`` gives it.
+        test: the test.
+        title: the setting of the test in a few words.
+        level: level of the leakage, from ``report.levels.level_of``.
         headline: the level in words.
-        text: a sentence or two, plain text; names stand in backticks.
-        auroc: the figure that was judged.
-        chance: its value where nothing leaks.
-        held_out: the AUROC on validation records, by which the attack was chosen.
+        text: one or two sentences in plain text, with names in backticks.
+        auroc: AUROC on target records.
+        chance: AUROC without leakage.
+        held_out: AUROC on validation records, which selected the attack.
     """
 
     test: Test
@@ -53,21 +121,21 @@ class Verdict:
         return strength_of(self.auroc, self.chance)
 
 
-def verdict(test: Test) -> Verdict:
+def verdict(test: Test) -> MembershipVerdict:
     """Return the verdict on a test."""
     one = test.whole(AUROC)
     assert one is not None
     level = level_of(one.estimate, one.chance)
-    told = {"none": _none_seen, "inconclusive": _inconclusive, "below": _below}
-    text = told.get(level, _leak)(test, one.estimate, one.chance)
+    wording = {"none": _none_seen, "inconclusive": _inconclusive, "below": _below}
+    text = wording.get(level, _leak)(test, one.estimate, one.chance)
     title = f"Membership inference, {setting_of(test)}"
-    return Verdict(
+    return MembershipVerdict(
         test, title, level, HEADLINES[level], text, one.estimate, one.chance, one.held_out
     )
 
 
 def about_white_box(tests: Sequence[Test]) -> str:
-    """Return what an attacker gains by seeing parameters; empty where nothing tells it."""
+    """Return the gain from access to parameters in a sentence; empty if it is unknown."""
     aurocs = {
         test.adversary: one.estimate.value
         for test in tests
@@ -88,7 +156,7 @@ def about_white_box(tests: Sequence[Test]) -> str:
 
 
 def _best(aurocs: Mapping[str, float], kinds: Sequence[str]) -> str | None:
-    """The attack of these kinds with the highest AUROC, whatever its settings."""
+    """Return the attack of these kinds with the highest AUROC, at any settings."""
     named = [name for name in aurocs if name.partition(":")[0] in kinds]
     return max(named, key=aurocs.__getitem__, default=None)
 
@@ -97,14 +165,14 @@ def _leak(test: Test, auroc: Estimate, chance: float) -> str:
     yes = {"strong": "Yes", "clear": "Yes, clearly", "weak": "Yes, weakly"}[level_of(auroc, chance)]
     return (
         f"{yes}: given one record that the model was trained on and one that it was not, "
-        f"{_who(test)} tells which is which {percent(auroc.value)} of the time "
+        f"{_who(test)} distinguishes them correctly {percent(auroc.value)} of the time "
         f"({percent(auroc.confidence)} interval {percent(auroc.low)} to {percent(auroc.high)}; "
         f"guessing gives {percent(chance)}).{_few(test)}"
     )
 
 
 def _few(test: Test) -> str:
-    """The share of members that are recognised with few false alarms."""
+    """Return a sentence on members recognised with few false alarms."""
     strict, mild = test.whole(TPR_AT_01_FPR), test.whole(TPR_AT_1_FPR)
     if strict is None or mild is None:
         return ""
@@ -117,25 +185,25 @@ def _few(test: Test) -> str:
 def _none_seen(test: Test, auroc: Estimate, chance: float) -> str:
     least = smallest_detectable(auroc, chance)
     return (
-        f"{_sentence(_who(test))} does not tell members from others: {_figures(auroc, chance)}. "
-        f"The smallest leakage that this test can see is an AUROC of {number(least)} (with 80 % "
-        "power); a stronger adversary may find more."
+        f"{_sentence(_who(test))} does not distinguish members from others: "
+        f"{_figures(auroc, chance)}. The smallest leakage that this test can see is an AUROC of "
+        f"{number(least)} (with 80 % power); a stronger adversary may find more."
     )
 
 
 def _inconclusive(test: Test, auroc: Estimate, chance: float) -> str:
     return (
-        f"{_sentence(_who(test))} neither tells members from others nor shows that it cannot be "
-        f"done: {_figures(auroc, chance)}. A leak up to an AUROC of {number(auroc.high)} would not "
-        "have been seen; use more records."
+        f"{_sentence(_who(test))} neither distinguishes members from others nor shows that this "
+        f"is impossible: {_figures(auroc, chance)}. A leak up to an AUROC of {number(auroc.high)} "
+        "would not have been seen; use more records."
     )
 
 
 def _below(test: Test, auroc: Estimate, chance: float) -> str:
     return (
         f"This test does not count: {_who(test)} does worse than guessing, "
-        f"{_figures(auroc, chance)}. Members and others that it learned from differ otherwise than "
-        "those that it was judged on; this does not show privacy."
+        f"{_figures(auroc, chance)}. Members and others differ in another way in its known records "
+        "than in the targets; this does not show privacy."
     )
 
 

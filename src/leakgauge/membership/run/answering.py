@@ -1,30 +1,38 @@
-"""Runs the question to its end and returns the answer."""
+"""Runs the question and returns the answer."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 
 import numpy as np
 
-from leakgauge.core.checks import InputError
+from leakgauge.core.checks import InputError, require
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
-from leakgauge.core.rng import stream
-from leakgauge.data import Source
+from leakgauge.core.rng import derive, stream
+from leakgauge.core.threads import one_thread
 from leakgauge.defenses import none
-from leakgauge.membership.adversaries.adversary import Attack
-from leakgauge.membership.adversaries.platt import fit_platt
+from leakgauge.membership.adversaries.adversary import MembershipAttack
+from leakgauge.membership.adversaries.supervised import fit_platt
+from leakgauge.membership.checking import attacks_of, defenses_of
 from leakgauge.membership.run.at_risk import AtRisk, keep_at_risk, most_at_risk
-from leakgauge.membership.run.attacking import play
-from leakgauge.membership.run.cell import Cell
-from leakgauge.membership.run.federated import federated_worlds
-from leakgauge.membership.run.judged import Judged, decoded, encoded
-from leakgauge.membership.run.judging import Targets, blocks_of, headline, judge
-from leakgauge.membership.run.model import model_measurements, norm_measurements
+from leakgauge.membership.run.federated import federated_targets
 from leakgauge.membership.run.over_participants import over_participants
-from leakgauge.membership.run.playing import attacks_of, defenses_of
-from leakgauge.membership.run.preparing import Prepared, prepare
-from leakgauge.membership.run.training import Recipe
-from leakgauge.membership.run.world import World, given_world, trained_world
+from leakgauge.membership.run.preparing import MembershipPrepared
+from leakgauge.membership.run.scoring import (
+    AttackScores,
+    MembershipContext,
+    Targets,
+    blocks_of,
+    decoded,
+    encoded,
+    headline,
+    model_measurements,
+    norm_measurements,
+    score_attack,
+)
+from leakgauge.membership.run.target_model import TargetModel, given_target, trained_target
+from leakgauge.membership.run.training import MembershipRecipe
 from leakgauge.membership.spec import QUESTION, MembershipSpec
 from leakgauge.results.measurements import HEADLINE, Measurement
 from leakgauge.runs.executors.processes import spread
@@ -37,211 +45,237 @@ Part = tuple[str, str, str]
 
 Job = Callable[[], tuple[Part, Kept | str]]
 
-Worlds = Mapping[str, Sequence[World]]
-"""By defense, what is attacked; a federation's attackers attack each participant by itself."""
+TargetModels = Mapping[str, Sequence[TargetModel]]
+"""Target models by defense; a federation has one for each attacked participant."""
 
 
 def answer(
-    spec: MembershipSpec,
-    source: Source,
+    prepared: MembershipPrepared,
     folder: WorkFolder,
     progress: Progress,
     *,
     workers: int | None = None,
 ) -> Answer:
-    """Train a model under each defense, attack it, and judge the attacks.
+    """Train a model under each defense, attack it, and score the attacks.
 
-    What a kill left finished is read back: trained models, and what attacks said.
+    Finished trainings and attacks of a killed run are read back.
 
     Raises:
-        InputError: the data do not fit, or no model could be trained and attacked.
+        InputError: no model could be trained and attacked.
     """
-    prepared = prepare(spec, source)
     folder.guard(elsewhere(prepared.run))
     for note in prepared.run.notes:
         progress.note(note)
     for warning in prepared.run.warnings:
         progress.warn(warning)
-    worlds, missing = _worlds(spec, prepared, folder, progress)
-    judged, refused = _attacked(spec, worlds, folder, progress, workers)
-    targets = [_targets(prepared, one, spec) for one in next(iter(worlds.values()))]
-    measurements = list(_measurements(spec, prepared, worlds, judged, targets))
-    keep_at_risk(folder.files, _at_risk(spec, measurements, judged, worlds))
+    models, missing = _target_models(prepared, folder, progress)
+    scored, refused = _attacked(prepared.spec, models, folder, progress, workers)
+    measurements = list(_measurements(prepared, models, scored))
+    at_risk = _at_risk(prepared.spec.at_risk, measurements, scored, models)
+    keep_at_risk(folder.files, at_risk)
     return Answer(prepared.run, measurements, (*missing, *refused))
 
 
-def _worlds(
-    spec: MembershipSpec, prepared: Prepared, folder: WorkFolder, progress: Progress
-) -> tuple[dict[str, Sequence[World]], list[str]]:
-    """Return what is attacked under each defense, and why one is missing."""
+def _target_models(
+    prepared: MembershipPrepared, folder: WorkFolder, progress: Progress
+) -> tuple[dict[str, Sequence[TargetModel]], list[str]]:
+    """Return the target models of each defense, and why some are missing."""
+    spec = prepared.spec
     if prepared.snapshots:
-        recipe = Recipe(prepared.task, spec)
-        given = given_world(prepared.snapshots, prepared.data, prepared.whose.splits[0], recipe)
+        recipe = MembershipRecipe(prepared.task, spec)
+        given = given_target(prepared.snapshots, prepared.data, prepared.roles.splits[0], recipe)
         return {none().name: [given]}, []
-    worlds: dict[str, Sequence[World]] = {}
+    models: dict[str, Sequence[TargetModel]] = {}
     missing = []
     defenses = defenses_of(spec)
     for defense in defenses:
-        recipe = Recipe(prepared.task, spec, defense)
+        recipe = MembershipRecipe(prepared.task, spec, defense)
         try:
-            worlds[defense.name] = _trained(prepared, recipe, folder, progress)
+            models[defense.name] = _trained(prepared, recipe, folder, progress)
         except InputError as error:
-            if defense is defenses[-1] and not worlds:
+            if defense is defenses[-1] and not models:
                 raise
             missing.append(f"{defense.name}: {error}")
-    return worlds, missing
+    return models, missing
 
 
 def _trained(
-    prepared: Prepared, recipe: Recipe, folder: WorkFolder, progress: Progress
-) -> Sequence[World]:
-    data, whose = prepared.data, prepared.whose
+    prepared: MembershipPrepared, recipe: MembershipRecipe, folder: WorkFolder, progress: Progress
+) -> Sequence[TargetModel]:
+    data, roles = prepared.data, prepared.roles
     if recipe.spec.participants > 1:
-        return federated_worlds(recipe, data, whose, folder, progress)
+        return federated_targets(recipe, data, roles, folder, progress)
     needed = max(attack.needs.references for attack in attacks_of(recipe.spec))
-    return [trained_world(data, whose, recipe, needed, folder, progress)]
+    return [trained_target(data, roles, recipe, needed, folder, progress)]
 
 
 def _attacked(
     spec: MembershipSpec,
-    worlds: Worlds,
+    models: TargetModels,
     folder: WorkFolder,
     progress: Progress,
     workers: int | None,
-) -> tuple[dict[Part, Sequence[Judged]], list[str]]:
-    """Return what each attack said under each defense, and why one is missing."""
+) -> tuple[dict[Part, Sequence[AttackScores]], list[str]]:
+    """Return the scores of each attack under each defense, and why some are missing."""
     attacks = {one.name: one for one in attacks_of(spec)}
-    parts = list(_parts(attacks, worlds))
-    after = {name: " ".join(digest_of(one.params) for one in each) for name, each in worlds.items()}
+    parts = list(_parts(attacks, models))
+    after = {name: " ".join(digest_of(one.params) for one in each) for name, each in models.items()}
     kept = {part: folder.arrays("/".join(part), after=after[part[0]]) for part in parts}
-    done: dict[Part, Sequence[Judged] | str] = {
+    done: dict[Part, Sequence[AttackScores] | str] = {
         part: decoded(one) for part, one in kept.items() if one is not None
     }
     left = {part: attacks[part[2]] for part in parts if part not in done}
     progress.step(f"{QUESTION}: attacking", len(done), len(parts))
-    for part, said in spread(_jobs(left, worlds, spec.seed), workers=workers):
-        if not isinstance(said, str):
-            folder.keep_arrays("/".join(part), *said, after=after[part[0]])
-        done[part] = said if isinstance(said, str) else decoded(said)
+    for part, scores in spread(_jobs(left, models, spec.seed), workers=workers):
+        if not isinstance(scores, str):
+            folder.keep_arrays("/".join(part), *scores, after=after[part[0]])
+        done[part] = scores if isinstance(scores, str) else decoded(scores)
         progress.step(f"{QUESTION}: attacking", len(done), len(parts))
     refused = [f"{part[2]}: {one}" for part, one in done.items() if isinstance(one, str)]
-    judged = {part: one for part in parts if not isinstance(one := done[part], str)}
-    if not judged:
+    scored = {part: one for part in parts if not isinstance(one := done[part], str)}
+    if not scored:
         raise InputError("; ".join(dict.fromkeys(refused)))
-    return judged, refused
+    return scored, refused
 
 
-def _jobs(left: Mapping[Part, Attack], worlds: Worlds, seed: int) -> list[Job]:
-    """Return what is left to play; all attacks look at the same views of the records."""
+def _jobs(left: Mapping[Part, MembershipAttack], models: TargetModels, seed: int) -> list[Job]:
+    """Return the remaining attacks as jobs, which share the views of the records."""
     if not left:
         return []
     needs = [attack.needs for attack in left.values()]
-    viewed = {name: [one.viewed(needs) for one in each] for name, each in worlds.items()}
+    viewed = {name: [one.viewed(needs) for one in each] for name, each in models.items()}
     jobs: list[Job] = []
     for part, attack in left.items():
         defense, knowledge, _ = part
         learned_at = defense if knowledge == ADAPTIVE else none().name
         known = viewed.get(learned_at, viewed[defense])
-        jobs.append(partial(_play, part, attack, viewed[defense], known, seed))
+        jobs.append(partial(_run, part, attack, viewed[defense], known, seed))
     return jobs
 
 
-def _parts(attacks: Iterable[str], worlds: Worlds) -> Iterator[Part]:
-    for defense in worlds:
+def _parts(attacks: Iterable[str], models: TargetModels) -> Iterator[Part]:
+    for defense in models:
         for knowledge in (STATIC,) if defense == none().name else (STATIC, ADAPTIVE):
             for attack in attacks:
                 yield defense, knowledge, attack
 
 
-def _play(
+def _run(
     part: Part,
-    attack: Attack,
-    attacked: Sequence[World],
-    learned_at: Sequence[World],
+    attack: MembershipAttack,
+    attacked: Sequence[TargetModel],
+    learned_at: Sequence[TargetModel],
     seed: int,
 ) -> tuple[Part, Kept | str]:
-    """Return what an attack said, or why it could not be played."""
+    """Return the scores of an attack, or why it failed."""
     try:
         each = [
-            play(attack, world, prepared_in=known, seed=seed)
-            for world, known in zip(attacked, learned_at, strict=True)
+            run_attack(attack, model, fitted_at=known, seed=seed)
+            for model, known in zip(attacked, learned_at, strict=True)
         ]
         return part, encoded(each)
     except InputError as error:
         return part, str(error)
 
 
-def _targets(prepared: Prepared, world: World, spec: MembershipSpec) -> Targets:
-    rows = world.targets.rows
+def _targets(prepared: MembershipPrepared, model: TargetModel) -> Targets:
+    rows = model.targets.rows
     data = prepared.data.rows(rows)
     schema = data.schema
     users = None if data.users is None else data.users.cpu().numpy()
     classes = schema.classes if schema is not None else ()
     of_classes = not data.y.is_floating_point() and data.y.ndim == 1
     label = data.y.cpu().numpy() if of_classes else np.full(len(rows), -1)
-    block = blocks_of(len(rows), users, rng=stream(spec.seed, QUESTION, "blocks"))
-    return Targets(world.targets.member, label, block, classes, world.validation.member)
+    block = blocks_of(len(rows), users, rng=stream(prepared.spec.seed, QUESTION, "blocks"))
+    return Targets(model.targets.member, label, block, classes, model.validation.member)
 
 
 def _measurements(
-    spec: MembershipSpec,
-    prepared: Prepared,
-    worlds: Worlds,
-    judged: Mapping[Part, Sequence[Judged]],
-    targets: Sequence[Targets],
+    prepared: MembershipPrepared,
+    models: TargetModels,
+    scored: Mapping[Part, Sequence[AttackScores]],
 ) -> Iterator[Measurement]:
-    whose = prepared.whose
-    sides = [prepared.data.rows(rows) for rows in (whose.members, whose.outside)]
-    for defense, attacked in worlds.items():
-        cell = Cell(prepared.dataset, prepared.label, defense, STATIC, "", spec.seed)
+    roles, dataset, seed = prepared.roles, prepared.source.name, prepared.spec.seed
+    sides = [prepared.data.rows(rows) for rows in (roles.members, roles.outside)]
+    targets = [_targets(prepared, one) for one in next(iter(models.values()))]
+    for defense, attacked in models.items():
+        context = MembershipContext(dataset, prepared.label, defense, STATIC, "", seed)
         for knowledge in (STATIC, ADAPTIVE):
-            of_attacks = {
-                part[2]: over_participants(
-                    [
-                        list(judge(replace(cell, knowledge=knowledge, adversary=part[2]), *one))
-                        for one in zip(each, targets, strict=True)
-                    ]
-                )
-                for part, each in judged.items()
-                if part[:2] == (defense, knowledge)
-            }
-            if of_attacks:
-                yield from headline(of_attacks)
-                for each in of_attacks.values():
-                    yield from each
+            by_attack = {}
+            for part, each in scored.items():
+                if part[:2] == (defense, knowledge):
+                    one = replace(context, knowledge=knowledge, adversary=part[2])
+                    by_attack[part[2]] = over_participants(
+                        [
+                            list(score_attack(one, scores, truth))
+                            for scores, truth in zip(each, targets, strict=True)
+                        ]
+                    )
+            if by_attack:
+                yield from headline(by_attack)
+                for measurements in by_attack.values():
+                    yield from measurements
         yield from over_participants(
             [
                 [
-                    *model_measurements(cell, world.snapshots[-1], *sides),
-                    *norm_measurements(cell, world.norms, world.targets.member),
+                    *model_measurements(context, model.snapshots[-1], *sides),
+                    *norm_measurements(context, model.norms, model.targets.member),
                 ]
-                for world in attacked
+                for model in attacked
             ]
         )
 
 
 def _at_risk(
-    spec: MembershipSpec,
+    count: int,
     measurements: Sequence[Measurement],
-    judged: Mapping[Part, Sequence[Judged]],
-    worlds: Worlds,
+    scored: Mapping[Part, Sequence[AttackScores]],
+    models: TargetModels,
 ) -> dict[str, Sequence[AtRisk]]:
     """Return the records most at risk under each defense, by its headline's strongest attack."""
     found: dict[str, Sequence[AtRisk]] = {}
-    for defense, knowledge, attack in dict.fromkeys(
+    for part in dict.fromkeys(
         (one.defense, one.knowledge, one.adversary) for one in measurements if one.round == HEADLINE
     ):
-        each = next(one for part, one in judged.items() if part == (defense, knowledge, attack))
         exposed = [
             one
-            for said, world in zip(each, worlds[defense], strict=True)
+            for scores, model in zip(scored[part], models[part[0]], strict=True)
             for one in most_at_risk(
-                said.targets,
-                world.targets.member,
-                world.targets.rows.cpu().numpy(),
-                count=spec.at_risk,
-                calibrate=fit_platt(said.validation, world.validation.member),
+                scores.targets,
+                model.targets.member,
+                model.targets.rows.cpu().numpy(),
+                count=count,
+                calibrate=fit_platt(scores.validation, model.validation.member),
             )
         ]
-        found[defense] = sorted(exposed, key=lambda one: -one.odds)[: spec.at_risk]
+        found[part[0]] = sorted(exposed, key=lambda one: -one.odds)[:count]
     return found
+
+
+def run_attack(
+    attack: MembershipAttack, model: TargetModel, *, fitted_at: TargetModel, seed: int
+) -> AttackScores:
+    """Return the log odds of a fitted attack on targets and validation records.
+
+    Args:
+        attack: the attack.
+        model: the target model.
+        fitted_at: the model that the attack is fitted at; an adaptive attack has the same.
+        seed: seed of the attack.
+
+    Raises:
+        InputError: log odds are missing or not finite.
+    """
+    began = perf_counter()
+    with one_thread():
+        adversary = attack.fit(fitted_at.known(attack.needs), seed=derive(seed, attack.name))
+        targets, validation = (
+            adversary.log_odds(model.side(one, attack.needs)) for one in ("targets", "validation")
+        )
+    bad = int((~np.isfinite(targets)).sum())
+    require(
+        bad == 0 and len(targets) == len(model.targets.rows),
+        f"its code gave {len(targets)} log odds for {len(model.targets.rows)} "
+        f"records, and {bad} are not finite; return one finite number for each",
+    )
+    return AttackScores(targets, validation, perf_counter() - began, repr(attack))

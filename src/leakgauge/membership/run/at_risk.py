@@ -20,9 +20,9 @@ class AtRisk:
     """A member that an attack recognises.
 
     Attributes:
-        row: of the data, counted from 0 as pandas and PyTorch count.
-        odds: that it is a member, against that it is not; of a record that is either as likely.
-        above: share of non-members that the attack gives as much, or more.
+        row: row in the data, counted from 0 as in pandas and PyTorch.
+        odds: odds of being a member, with prior odds of 1.
+        above: share of non-members with at least these odds.
     """
 
     row: int
@@ -38,14 +38,14 @@ def most_at_risk(
     count: int,
     calibrate: Callable[[Floats], Floats],
 ) -> list[AtRisk]:
-    """Return the members that an attack is surest of, the surest first.
+    """Return the members with the highest log odds, in descending order.
 
     Args:
-        log_odds: of the targets ``[n]``, as the attack gives them.
-        member: which of them are members ``[n]``.
-        rows: their positions in the data ``[n]``.
-        count: how many to return.
-        calibrate: from log odds to calibrated ones.
+        log_odds: log odds of the targets ``[n]``.
+        member: whether each target is a member ``[n]``.
+        rows: rows of the targets in the data ``[n]``.
+        count: number of members to return.
+        calibrate: function from log odds to calibrated log odds.
 
     >>> member, rows = np.array([True, True, False]), np.array([7, 8, 9])
     >>> most_at_risk(np.array([0.0, -1.0, -0.5]), member, rows, count=1, calibrate=lambda x: x)
@@ -70,7 +70,7 @@ def keep_at_risk(folder: Path, found: dict[str, Sequence[AtRisk]]) -> None:
 
 
 def read_at_risk(folder: Path) -> dict[str, list[AtRisk]]:
-    """Return what ``keep_at_risk`` wrote; nothing where the file is missing."""
+    """Return the records that ``keep_at_risk`` wrote; empty if the file is missing."""
     path = folder / AT_RISK_FILE
     if not path.is_file():
         return {}

@@ -1,4 +1,4 @@
-"""Models of a federation as its attacker sees them, round by round (Nasr et al., section II-B)."""
+"""Models of a federation as seen by its attacker in each round (Nasr et al., section II-B)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,11 +10,19 @@ from leakgauge.core.rng import derive
 from leakgauge.core.types import Dataset, Params
 from leakgauge.data.split_members import MemberSplit
 from leakgauge.membership.adversaries.adversary import Needs
-from leakgauge.membership.run.training import Recipe
-from leakgauge.membership.run.whose import ATTACKER, Whose
-from leakgauge.membership.run.world import World, given_world, with_params
-from leakgauge.membership.spec import QUESTION, MembershipSpec
-from leakgauge.membership.words import ASCENT, BOTH, GLOBAL, ISOLATE, LOCAL, PASSIVE
+from leakgauge.membership.run.roles import ATTACKER, RecordRoles
+from leakgauge.membership.run.target_model import TargetModel, given_target, with_params
+from leakgauge.membership.run.training import MembershipRecipe
+from leakgauge.membership.spec import (
+    ASCENT,
+    BOTH,
+    GLOBAL,
+    ISOLATE,
+    LOCAL,
+    PASSIVE,
+    QUESTION,
+    MembershipSpec,
+)
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
 from leakgauge.training.catalog import parse_optimizer
@@ -25,44 +33,46 @@ from leakgauge.training.state import State
 from leakgauge.training.strategies import GradientAscent, Isolate, Strategy, Together
 
 
-def federated_worlds(
-    recipe: Recipe,
+def federated_targets(
+    recipe: MembershipRecipe,
     data: Dataset,
-    whose: Whose,
+    roles: RecordRoles,
     folder: WorkFolder,
     progress: Progress,
-) -> list[World]:
-    """Return what the attacker sees of each attacked participant, or of all others together.
+) -> list[TargetModel]:
+    """Return a target model for each attacked participant, or one for all others together.
 
     Passive attacks share one federation; an active one has its own for each attacked participant.
 
     Args:
-        recipe: how participants train.
+        recipe: training of the participants.
         data: all records.
-        whose: the records are.
-        folder: keeps what was observed.
-        progress: gets what is done.
+        roles: the roles of the records.
+        folder: keeps the observed models.
+        progress: receives finished rounds.
 
     Raises:
         InputError: training diverges.
     """
-    spec, splits = recipe.spec, whose.splits
+    spec, splits = recipe.spec, roles.splits
     shared = spec.strategy == PASSIVE
     seen: list[list[Params]] = []
     for number, split in enumerate(splits):
         if not (shared and seen):
             attacked = range(len(splits)) if shared else [number]
             strategy = _strategy(spec, data, split, number)
-            seen += _observed(recipe, data, whose.training, strategy, attacked, folder, progress)
-    return [_world(recipe, data, *one) for one in zip(splits, seen, strict=True)]
+            seen += _observed(recipe, data, roles.training, strategy, attacked, folder, progress)
+    return [_target(recipe, data, *one) for one in zip(splits, seen, strict=True)]
 
 
-def _world(recipe: Recipe, data: Dataset, split: MemberSplit, seen: Sequence[Params]) -> World:
+def _target(
+    recipe: MembershipRecipe, data: Dataset, split: MemberSplit, seen: Sequence[Params]
+) -> TargetModel:
     snapshots = [with_params(recipe.task, tensors) for tensors in seen]
-    world = given_world(snapshots, data, split, recipe)
-    norms = world.seen(world.targets.rows, Needs(layers=1)).log_norm.exp().cpu().numpy()
+    target = given_target(snapshots, data, split, recipe)
+    norms = target.seen(target.targets.rows, Needs(layers=1)).log_norm.exp().cpu().numpy()
     rounds = recipe.spec.observed_rounds
-    return replace(world, norms={str(when): norms[:, t] for t, when in enumerate(rounds)})
+    return replace(target, norms={str(when): norms[:, t] for t, when in enumerate(rounds)})
 
 
 def _strategy(
@@ -72,14 +82,14 @@ def _strategy(
     if spec.strategy in (ISOLATE, BOTH):
         parts.append(Isolate(participant))
     if spec.strategy in (ASCENT, BOTH):
-        raised = data.rows(_judged_and_known(split))
+        raised = data.rows(_targets_and_known(split))
         by = ATTACKER if spec.attacker == LOCAL else None
         parts.append(GradientAscent(raised.x, raised.y, spec.ascent_rate, spec.ascent, by=by))
     return Together(parts)
 
 
-def _judged_and_known(split: MemberSplit) -> Tensor:
-    """Rows of targets, and of known records: an attack learns from what it does to these."""
+def _targets_and_known(split: MemberSplit) -> Tensor:
+    """Return the rows of targets and of known records; attacks learn from both."""
     return torch.cat(
         [
             *(split.known_members, split.validation_members, split.target_members),
@@ -89,7 +99,7 @@ def _judged_and_known(split: MemberSplit) -> Tensor:
 
 
 def _observed(
-    recipe: Recipe,
+    recipe: MembershipRecipe,
     data: Dataset,
     held: Sequence[Tensor],
     strategy: Strategy,
@@ -97,7 +107,7 @@ def _observed(
     folder: WorkFolder,
     progress: Progress,
 ) -> list[list[Params]]:
-    """Return the tensors that the attacker sees of each attacked, one for each observed round."""
+    """Return the tensors of each attacked participant in each observed round."""
     name = f"{recipe.defense.name}/federation {attacked[0]}"
     rounds, like = recipe.spec.observed_rounds, dict(recipe.task.model.state_dict())
     keys = [(one, when) for one in attacked for when in rounds]
@@ -105,12 +115,12 @@ def _observed(
     kept = folder.tensors(name, like=shape)
     if kept is None:
         kept = {}
-        for played in _rounds(recipe, data, held, strategy):
-            progress.step(f"{QUESTION}: {name}", played.number, recipe.spec.rounds)
-            if played.number in rounds:
+        for current in _rounds(recipe, data, held, strategy):
+            progress.step(f"{QUESTION}: {name}", current.number, recipe.spec.rounds)
+            if current.number in rounds:
                 for one in attacked:
-                    tensors = _seen(recipe.spec, played, one)
-                    kept |= {f"{one}/{played.number}/{leaf}": tensors[leaf] for leaf in like}
+                    tensors = _seen(recipe.spec, current, one)
+                    kept |= {f"{one}/{current.number}/{leaf}": tensors[leaf] for leaf in like}
         folder.keep_tensors(name, kept)
     return [
         [{leaf: kept[f"{one}/{when}/{leaf}"] for leaf in like} for when in rounds]
@@ -118,13 +128,13 @@ def _observed(
     ]
 
 
-def _seen(spec: MembershipSpec, played: Round, attacked: int) -> Params:
-    """The upload of a participant, or the average that everybody gets."""
-    return played.uploaded(attacked) if spec.attacker == GLOBAL else played.state.shared
+def _seen(spec: MembershipSpec, current: Round, attacked: int) -> Params:
+    """Return the upload of a participant, or the average that all participants receive."""
+    return current.uploaded(attacked) if spec.attacker == GLOBAL else current.state.shared
 
 
 def _rounds(
-    recipe: Recipe, data: Dataset, held: Sequence[Tensor], strategy: Strategy
+    recipe: MembershipRecipe, data: Dataset, held: Sequence[Tensor], strategy: Strategy
 ) -> Iterator[Round]:
     spec, task = recipe.spec, recipe.task
     protocol = Protocol(

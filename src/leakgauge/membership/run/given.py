@@ -1,44 +1,41 @@
-"""A model that exists already, its members and others, in place of a model of our own."""
-
-from __future__ import annotations
+"""A given model with its members and others, instead of a model trained here."""
 
 import copy
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.core.checks import require
+from leakgauge.core.checks import InputError, require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Source, fingerprint
+from leakgauge.data.arrays import from_arrays
+from leakgauge.data.npz import read_npz
 from leakgauge.data.split_members import split_known
-from leakgauge.membership.run.record_files import read_records
-from leakgauge.membership.run.whose import Whose, cut
+from leakgauge.membership.run.roles import RecordRoles, cut
+from leakgauge.membership.spec import MembershipSpec
 from leakgauge.models.weights import load_weights
-
-if TYPE_CHECKING:
-    from leakgauge.membership.spec import MembershipSpec
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """A model that exists already.
+    """A given model and its records.
 
     Attributes:
         snapshots: the model with the weights of each checkpoint, in eval mode.
         data: members first, then others.
-        whose: the records are; nobody trains a shadow model.
-        fingerprint: of checkpoints and records.
+        roles: roles of the records, without shadow records.
+        fingerprint: checksum of checkpoints and records.
     """
 
     snapshots: tuple[Task, ...]
     data: Dataset
-    whose: Whose
+    roles: RecordRoles
     fingerprint: str
 
 
@@ -46,8 +43,7 @@ def given_model(spec: MembershipSpec, source: Source) -> Given:
     """Return the model and the records that a command names.
 
     Raises:
-        InputError: a file cannot be read or does not fit, records are members and others at once,
-            or they are too few.
+        InputError: a file cannot be read or does not fit, or records overlap or are too few.
     """
     assert source.task is not None
     assert source.dataset is not None
@@ -63,9 +59,9 @@ def given_model(spec: MembershipSpec, source: Source) -> Given:
     split = split_known(rows[: len(members)], rows[len(members) :], rng=rng)
     weights = [fingerprint(one.model.state_dict()) for one in snapshots]
     content = " ".join([*weights, fingerprint(data), str(len(members))])
-    whose = Whose([rows[: len(members)]], rows[len(members) :], [cut(split, spec)])
+    roles = RecordRoles([rows[: len(members)]], rows[len(members) :], [cut(split, spec)])
     found = hashlib.sha256(content.encode()).hexdigest()
-    return Given(snapshots, data.to(spec.device), whose, found)
+    return Given(snapshots, data.to(spec.device), roles, found)
 
 
 def _loaded(task: Task, path: str, device: str) -> Task:
@@ -84,7 +80,7 @@ def _together(members: Dataset, others: Dataset) -> Dataset:
 
 
 def _refuse_overlap(members: Dataset, others: Dataset, spec: MembershipSpec) -> None:
-    """Refuse records that are in both files: whether they are members is no question then."""
+    """Raise an error for records in both files, as their membership is contradictory."""
     both = np.isin(_keys(others), _keys(members))
     count = int(both.sum())
     first = np.flatnonzero(both)[:3].tolist()
@@ -104,3 +100,62 @@ def _keys(data: Dataset) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
 def _digest(x: Tensor, y: Tensor) -> str:
     content = x.contiguous().cpu().numpy().tobytes() + y.contiguous().cpu().numpy().tobytes()
     return hashlib.sha256(content).hexdigest()
+
+
+WANTED = "expected a .npz with arrays x and y, or a text file with one row number a line"
+
+
+def read_records(path: str, data: Dataset) -> Dataset:
+    """Return the records in a file.
+
+    Args:
+        path: a ``.npz`` with the model's inputs ``x`` ``[n, ...]`` and labels ``y`` ``[n]`` or
+            ``[n, k]``; or a text file with one row number of ``data`` a line, counted from 0.
+        data: records of the user's task.
+
+    Raises:
+        InputError: the file cannot be read, or does not fit the data.
+    """
+    file = Path(path)
+    require(file.is_file(), f"records {path!r}: no such file; {WANTED}")
+    if file.suffix == ".npz":
+        return _from_arrays(file, data)
+    return data.rows(torch.from_numpy(_rows(file, len(data))))
+
+
+def _from_arrays(file: Path, data: Dataset) -> Dataset:
+    arrays = read_npz(file, ("x", "y"))
+    records = from_arrays(arrays["x"], arrays["y"], {}, dtype=data.x.dtype)
+    wanted, came = list(data.x.shape[1:]), list(records.x.shape[1:])
+    require(
+        came == wanted,
+        f"records in {str(file)!r} are of shape {came}; those of the task's Dataset are {wanted}",
+    )
+    return records
+
+
+def _rows(file: Path, count: int) -> NDArray[np.int64]:
+    lines = _text(file).split()
+    bad = next((line for line in lines if not line.isdecimal()), None)
+    require(bad is None, f"records {str(file)!r} hold {str(bad)[:40]!r}; {WANTED}")
+    rows = np.array([int(line) for line in lines], dtype=np.int64)
+    outside = rows[rows >= count]
+    require(
+        len(outside) == 0,
+        f"records {str(file)!r} name row {outside[:1].sum()}; the task's Dataset has {count} rows, "
+        "counted from 0",
+    )
+    found, counts = np.unique(rows, return_counts=True)
+    repeated = found[counts > 1]
+    require(
+        len(repeated) == 0,
+        f"records {str(file)!r} name row {repeated[:1].sum()} more than once; name each once",
+    )
+    return rows
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"records {str(file)!r} are not text; {WANTED}") from error

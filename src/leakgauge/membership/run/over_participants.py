@@ -8,19 +8,19 @@ import numpy as np
 from leakgauge.results.measurements import Estimate, Histogram, Measurement
 
 RATES = np.concatenate([[0.0], np.geomspace(1e-3, 1, 120)])
-"""False positive rates at which a mean ROC is kept."""
+"""False positive rates of a mean ROC."""
 
 Curve = Sequence[tuple[float, float]]
 
 
 def over_participants(each: Sequence[Sequence[Measurement]]) -> list[Measurement]:
-    """Return the mean of each figure over participants; of one alone, its own figures.
+    """Return the mean of each figure over participants.
 
-    The ends of the interval are the means of the ends, as if participants erred together: they
-    share the non-members, so their errors are not independent.
+    Interval ends are means of the ends, as if errors were perfectly correlated: participants share
+    the non-members, so their errors are not independent.
 
     Args:
-        each: the measurements of each participant; a figure that not all have is left out.
+        each: measurements of each participant; a figure that some lack is left out.
     """
     if len(each) == 1:
         return list(each[0])
@@ -55,7 +55,7 @@ def _mean(each: Sequence[Measurement]) -> Measurement:
 
 
 def _mean_curve(curves: Sequence[Curve]) -> tuple[tuple[float, float], ...]:
-    """The mean true positive rate at each false positive rate."""
+    """Return the mean true positive rate for each false positive rate."""
     if not curves:
         return ()
     rates = [np.interp(RATES, *np.array(curve).T) for curve in curves]
@@ -63,7 +63,7 @@ def _mean_curve(curves: Sequence[Curve]) -> tuple[tuple[float, float], ...]:
 
 
 def _pooled(each: Sequence[Histogram | None]) -> Histogram:
-    """All counts over common bins, as if a bin's scores lay in its middle."""
+    """Return all counts over common bins, with a bin's scores at its middle."""
     known = [one for one in each if one is not None]
     edges = np.linspace(
         min(one.edges[0] for one in known),

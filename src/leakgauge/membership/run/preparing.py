@@ -1,97 +1,91 @@
-"""From settings and data to records that are split, and the description of a run."""
-
-from __future__ import annotations
+"""Prepares split records and the description of a run from settings and data."""
 
 import copy
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leakgauge.core.types import Dataset, Task
 from leakgauge.core.versions import versions
 from leakgauge.data import Source, fingerprint
 from leakgauge.data.roles import resolve_roles
+from leakgauge.membership.checking import attacks_of, defenses_of
 from leakgauge.membership.run.given import given_model
-from leakgauge.membership.run.playing import attacks_of, defenses_of
-from leakgauge.membership.run.whose import Whose, whose_records
+from leakgauge.membership.run.roles import RecordRoles, assign_roles
+from leakgauge.membership.spec import MembershipSpec
 from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import Records, records_of, refuse_of_a_table
 from leakgauge.runs.spec import plain
 
-if TYPE_CHECKING:
-    from leakgauge.membership.spec import MembershipSpec
-
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """Records that are ready to train on and to attack.
+class MembershipPrepared(Prepared):
+    """Records and a model that are ready for training and attacks.
 
     Attributes:
-        task: the model and its loss; initial, unless it exists already.
-        data: all records, encoded; the encoding learnt from the members alone.
-        whose: the records are.
+        spec: settings with the roles of the columns and the attacks filled in.
+        source: the data.
+        task: the initial or given model and its loss.
+        data: all records, with an encoding learnt from the members alone.
+        roles: roles of the records.
         run: settings and facts for the report.
-        dataset: the data's name.
-        label: the label's name.
-        snapshots: of a model that exists already; empty for one that is to be trained.
+        label: name of the label.
+        snapshots: snapshots of a given model; empty if a model is trained.
     """
 
+    spec: MembershipSpec
     task: Task
     data: Dataset
-    whose: Whose
+    roles: RecordRoles
     run: Run
-    dataset: str
     label: str
     snapshots: Sequence[Task] = ()
 
+    def identity(self) -> dict[str, Any]:
+        """Return everything that the figures depend on, with the content of a given model."""
+        given = {"given": self.run.data["fingerprint"]} if self.snapshots else {}
+        return {**super().identity(), **given}
 
-def prepare(spec: MembershipSpec, source: Source) -> Prepared:
-    """Split the records, encode them and make the network.
 
-    Args:
-        spec: resolved.
-        source: the data.
+def prepare(spec: MembershipSpec, source: Source) -> MembershipPrepared:
+    """Fill in roles, split the records, encode them and make the network.
 
     Raises:
-        InputError: the data are too few, or do not fit, or a defense does not fit the model.
+        InputError: a role is wrong, the records are too few, files do not fit, or a defense does
+            not fit the model.
     """
-    if spec.checkpoint:
-        return _prepare_given(spec, source)
-    records = _records(spec, source)
-    whose = whose_records(spec, len(records.y), records.users)
-    task, data = records.encode(whose.members, ())
+    spec = _resolved(spec, source)
+    given = given_model(spec, source) if spec.checkpoint else None
+    records = records_of(spec, source, hidden=spec.hidden, net=spec.net)
+    if given is not None:
+        run = _describe(spec, source, records, given.roles, given.snapshots[-1])
+        facts = {**run.data, "records": len(given.data), "fingerprint": given.fingerprint}
+        return MembershipPrepared(
+            spec,
+            source,
+            given.snapshots[-1],
+            given.data,
+            given.roles,
+            replace(run, data=facts),
+            records.label,
+            given.snapshots,
+        )
+    roles = assign_roles(spec, len(records.y), records.users)
+    task, data = records.encode(roles.members, ())
     task = Task(copy.deepcopy(task.model).eval(), task.loss)
     for defense in defenses_of(spec):
         defense.check(task)
-    run = _describe(spec, source, records, whose, task)
-    data = data.to(spec.device)
-    return Prepared(task, data, whose, run, source.name, records.label)
+    run = _describe(spec, source, records, roles, task)
+    return MembershipPrepared(spec, source, task, data.to(spec.device), roles, run, records.label)
 
 
-def _prepare_given(spec: MembershipSpec, source: Source) -> Prepared:
-    given, records = given_model(spec, source), _records(spec, source)
-    run = _describe(spec, source, records, given.whose, given.snapshots[-1])
-    facts = {**run.data, "records": len(given.data), "fingerprint": given.fingerprint}
-    return Prepared(
-        given.snapshots[-1],
-        given.data,
-        given.whose,
-        replace(run, data=facts),
-        source.name,
-        records.label,
-        given.snapshots,
-    )
-
-
-def resolved(spec: MembershipSpec, source: Source) -> dict[str, Any]:
-    """Return the settings that the data fill in.
-
-    Raises:
-        InputError: a role is missing or wrong.
-    """
+def _resolved(spec: MembershipSpec, source: Source) -> MembershipSpec:
+    """Return the settings with the roles of the columns and the attacks."""
+    spec = replace(spec, adversary=spec.adversaries)
     if source.dataset is not None:
         refuse_of_a_table(spec)
-        return {"adversary": spec.adversaries}
+        return spec
     roles = resolve_roles(
         source.roles,
         label=spec.label,
@@ -103,34 +97,11 @@ def resolved(spec: MembershipSpec, source: Source) -> dict[str, Any]:
         columns=source.frame.columns,
     )
     bins = {name: ranges for name, ranges in roles.bins.items() if name == roles.label}
-    return {
-        "label": roles.label,
-        "group": roles.group,
-        "drop": roles.drop,
-        "bins": bins,
-        "adversary": spec.adversaries,
-    }
-
-
-def check_split(spec: MembershipSpec, source: Source) -> None:
-    """Refuse records that cannot be split.
-
-    Raises:
-        InputError: they are too few, or files do not fit.
-    """
-    if spec.checkpoint:
-        given_model(spec, source)
-    else:
-        records = _records(spec, source)
-        whose_records(spec, len(records.y), records.users)
-
-
-def _records(spec: MembershipSpec, source: Source) -> Records:
-    return records_of(spec, source, hidden=spec.hidden, net=spec.net)
+    return replace(spec, label=roles.label, group=roles.group, drop=roles.drop, bins=bins)
 
 
 def _describe(
-    spec: MembershipSpec, source: Source, records: Records, whose: Whose, task: Task
+    spec: MembershipSpec, source: Source, records: Records, roles: RecordRoles, task: Task
 ) -> Run:
     kept = {name: value for name, value in plain(spec).items() if value not in (None, [], {})}
     return Run(
@@ -145,7 +116,7 @@ def _describe(
             "name": source.name,
             "fingerprint": source.fingerprint,
             **records.facts(""),
-            **{name: len(rows) for name, rows in asdict(whose.splits[0]).items()},
+            **{name: len(rows) for name, rows in asdict(roles.splits[0]).items()},
             "model": repr(task.model),
             "parameters": fingerprint(task.model.state_dict()),
         },

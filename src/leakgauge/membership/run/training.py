@@ -1,9 +1,11 @@
-"""Training of the model that is attacked, and of an attacker's own."""
+"""Training of the target model, and of an attacker's own models."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from leakgauge.core.checks import require
 from leakgauge.core.rng import derive, stream
@@ -18,26 +20,26 @@ from leakgauge.training.optimizers import Optimizing
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
-    """How a model is trained.
+class MembershipRecipe:
+    """The training of a model.
 
     Attributes:
         task: the initial model and its loss.
         spec: epochs, batch size, rate and optimizer.
-        defense: changes every step's gradient.
+        defense: defense in every step.
     """
 
     task: Task
     spec: MembershipSpec
     defense: Defense = field(default_factory=none)
 
-    def epochs(self, data: Dataset, whose: str, *, start: Params | None = None) -> Iterator[Params]:
+    def epochs(self, data: Dataset, role: str, *, start: Params | None = None) -> Iterator[Params]:
         """Yield the parameters after each epoch on ``data``.
 
         Args:
             data: the records to train on.
-            whose: name of the stream of randomness.
-            start: parameters before; those of the task where None.
+            role: name of the random stream.
+            start: initial parameters; None means those of the task.
 
         Raises:
             InputError: training diverges.
@@ -48,7 +50,7 @@ class Recipe:
         for number in range(1, spec.rounds + 1):
             if number - 1 in spec.drops:
                 rate /= 10
-                optimizer = self._optimizer(rate)  # as optimizers begin: without momentum
+                optimizer = self._optimizer(rate)  # a new optimizer without momentum
             with one_thread():
                 current = train_epoch(
                     self.task,
@@ -56,9 +58,9 @@ class Recipe:
                     data,
                     lr=rate,
                     batch_size=spec.batch_size,
-                    rng=stream(spec.seed, QUESTION, whose, number),
+                    rng=stream(spec.seed, QUESTION, role, number),
                     defense=None if self.defense.name == none().name else self.defense,
-                    noise_seed=derive(spec.seed, self.defense.name, whose, number),
+                    noise_seed=derive(spec.seed, self.defense.name, role, number),
                     optimizer=optimizer,
                 )
             require(
@@ -72,7 +74,23 @@ class Recipe:
         make = parse_optimizer(self.spec.optimizer, lr=rate)
         return None if make is None else Optimizing(make)
 
-    def last(self, data: Dataset, whose: str) -> Params:
+    def last(self, data: Dataset, role: str) -> Params:
         """Return the parameters after the last epoch."""
-        *_, final = self.epochs(data, whose)
+        *_, final = self.epochs(data, role)
         return final
+
+
+POINTS = 12
+"""Approximate number of epochs with measured gradient norms."""
+
+Norms = Mapping[str, NDArray[np.float64]]
+"""Last-layer gradient norms of the targets ``[n]``, members first, by epoch as text."""
+
+
+def measured_epochs(epochs: int) -> list[int]:
+    """Return the epochs for measuring norms: dense at first, and the last one.
+
+    >>> measured_epochs(100)
+    [1, 2, 4, 5, 8, 12, 19, 28, 43, 66, 100]
+    """
+    return sorted({round(one) for one in np.geomspace(1, epochs, POINTS)})

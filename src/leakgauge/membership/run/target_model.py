@@ -1,4 +1,4 @@
-"""A trained model, and what attackers with different knowledge see at it."""
+"""A target model, and the observations of attackers with different knowledge."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -16,27 +16,31 @@ from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.data.split_members import MemberSplit
 from leakgauge.gradients import params_of
 from leakgauge.gradients.walk import walk
-from leakgauge.membership.adversaries.adversary import Known, Labelled, Needs, Shadow
+from leakgauge.membership.adversaries.adversary import (
+    Labelled,
+    MembershipKnowledge,
+    Needs,
+    ShadowRecords,
+)
 from leakgauge.membership.observation import Observed, last, observe
-from leakgauge.membership.run.model import Norms, measured_epochs
-from leakgauge.membership.run.training import Recipe
-from leakgauge.membership.run.whose import Whose
+from leakgauge.membership.run.roles import RecordRoles
+from leakgauge.membership.run.training import MembershipRecipe, Norms, measured_epochs
 from leakgauge.membership.spec import QUESTION
 from leakgauge.runs.question import Progress
 from leakgauge.runs.work import WorkFolder
 from leakgauge.training import predict
 
 FEWEST = 10
-"""Records that a shadow model is made with."""
+"""Smallest number of records for a shadow model."""
 
 SIDES = ("fitting", "validation", "targets")
 
 SHADOW_FITTING = 0.8
-"""Share of a shadow model's records that an attack is fitted on; the others validate."""
+"""Share of a shadow model's records for fitting an attack; the others are for validation."""
 
 
 @dataclass(frozen=True, eq=False)
-class Sides:
+class MemberRows:
     """Rows of members and of non-members."""
 
     members: Tensor
@@ -44,7 +48,7 @@ class Sides:
 
     @property
     def rows(self) -> Tensor:
-        """Members first, then the others."""
+        """The rows of members, then of the others."""
         return torch.cat([self.members, self.others])
 
     @property
@@ -54,30 +58,30 @@ class Sides:
 
 
 @dataclass(frozen=True, eq=False)
-class World:
-    """Snapshots of one model, and the records around it.
+class TargetModel:
+    """Snapshots of an attacked model, and the records around it.
 
     Attributes:
-        snapshots: the model with the parameters of each, and its loss.
+        snapshots: the model with the parameters of each snapshot, and its loss.
         data: all records.
-        fitting: known members and non-members.
-        validation: others, to choose by.
-        targets: those that are judged.
+        fitting: rows of known members and non-members.
+        validation: rows of further known records, for choices.
+        targets: rows of the target records.
         shadow: rows of the attacker's own records of the same kind.
-        recipe: how it trains a model on them.
-        references: models that it trained on them, each on another half.
+        recipe: training of models on them.
+        references: models trained on halves of the shadow records.
         norms: last-layer gradient norms of the targets by epoch of the training.
-        views: what is seen of fitting, validation and target records, by the name of the side;
-            empty where every attack computes what it needs.
+        views: shared observations of fitting, validation and target records by name; if empty,
+            every attack computes its own.
     """
 
     snapshots: Sequence[Task]
     data: Dataset
-    fitting: Sides
-    validation: Sides
-    targets: Sides
+    fitting: MemberRows
+    validation: MemberRows
+    targets: MemberRows
     shadow: Tensor
-    recipe: Recipe
+    recipe: MembershipRecipe
     references: Sequence[Task] = ()
     norms: Norms = field(default_factory=dict)
     views: Mapping[str, Observed] = field(default_factory=dict)
@@ -87,25 +91,25 @@ class World:
         """Parameters of the last snapshot."""
         return params_of(self.snapshots[-1].model)
 
-    def known(self, needs: Needs) -> Known:
-        """Return what an attack is told, of which it must be shown what it needs."""
-        return Known(
+    def known(self, needs: Needs) -> MembershipKnowledge:
+        """Return the attacker's knowledge, with the observations that the attack needs."""
+        return MembershipKnowledge(
             Labelled(self.side("fitting", needs), self.fitting.member),
             Labelled(self.side("validation", needs), self.validation.member),
             partial(shadow_of, self, needs),
         )
 
     def side(self, name: str, needs: Needs) -> Observed:
-        """Return what is seen of the records of a side: fitting, validation or targets."""
+        """Return the observations of fitting, validation or target records."""
         if name not in self.views:
-            sides: Sides = getattr(self, name)
+            sides: MemberRows = getattr(self, name)
             return self.seen(sides.rows, needs)
         return self.views[name].narrowed(
             layers=needs.layers, hidden=needs.hidden, references=needs.references
         )
 
-    def viewed(self, needs: Sequence[Needs]) -> "World":
-        """Return the world with views of all sides that hold what any attack needs."""
+    def viewed(self, needs: Sequence[Needs]) -> "TargetModel":
+        """Return the model with shared observations that contain the needs of all attacks."""
         together = Needs(
             layers=_most([one.layers for one in needs]),
             hidden=_most([one.hidden for one in needs]),
@@ -115,69 +119,71 @@ class World:
         return replace(self, views=views)
 
     def seen(self, rows: Tensor, needs: Needs) -> Observed:
-        """Return what is seen of records."""
+        """Return the observations of records."""
         references = self.references[: needs.references]
         return _observe(self.snapshots, self.data.rows(rows), needs, references)
 
 
-def trained_world(
+def trained_target(
     data: Dataset,
-    whose: Whose,
-    recipe: Recipe,
+    roles: RecordRoles,
+    recipe: MembershipRecipe,
     references: int,
     folder: WorkFolder,
     progress: Progress,
-) -> World:
+) -> TargetModel:
     """Train a model on the members, and reference models on the attacker's records.
 
     Args:
         data: all records.
-        whose: they are; the model is trained on one part after the other.
-        recipe: how models are trained.
+        roles: roles of the records; the model is trained on each part in order.
+        recipe: training of the models.
         references: number of reference models.
         folder: keeps trained models.
-        progress: gets what is done.
+        progress: receives finished epochs.
 
     Raises:
         InputError: training diverges.
     """
-    split = whose.splits[0]
-    shadow = split.shadow[: 2 * len(whose.members)]  # models of its own are as large as the target
-    world = _untrained(data, replace(split, shadow=shadow), recipe)
-    trained, norms = _attacked_models(world, whose.training, folder, progress)
+    split = roles.splits[0]
+    shadow = split.shadow[
+        : 2 * len(roles.members)
+    ]  # shadow models have as many records as the target
+    model = _untrained(data, replace(split, shadow=shadow), recipe)
+    trained, norms = _attacked_models(model, roles.training, folder, progress)
     others = [
-        _kept_model(world, reference_rows(world, number), f"reference {number}", folder)
+        _kept_model(model, reference_rows(model, number), f"reference {number}", folder)
         for number in range(references)
     ]
     seen = trained[-recipe.spec.snapshots :]
     snapshots = [with_params(recipe.task, params) for params in seen]
-    return replace(world, snapshots=snapshots, references=others, norms=norms)
+    return replace(model, snapshots=snapshots, references=others, norms=norms)
 
 
-def given_world(
-    snapshots: Sequence[Task], data: Dataset, split: MemberSplit, recipe: Recipe
-) -> World:
-    """Return the world of a model that exists already."""
+def given_target(
+    snapshots: Sequence[Task], data: Dataset, split: MemberSplit, recipe: MembershipRecipe
+) -> TargetModel:
+    """Return the target of a given model."""
     return replace(_untrained(data, split, recipe), snapshots=snapshots)
 
 
-def _untrained(data: Dataset, split: MemberSplit, recipe: Recipe) -> World:
-    return World(
+def _untrained(data: Dataset, split: MemberSplit, recipe: MembershipRecipe) -> TargetModel:
+    return TargetModel(
         snapshots=(recipe.task,),
         data=data,
-        fitting=Sides(split.known_members, split.known_non_members),
-        validation=Sides(split.validation_members, split.validation_non_members),
-        targets=Sides(split.target_members, split.target_non_members),
+        fitting=MemberRows(split.known_members, split.known_non_members),
+        validation=MemberRows(split.validation_members, split.validation_non_members),
+        targets=MemberRows(split.target_members, split.target_non_members),
         shadow=split.shadow,
         recipe=recipe,
     )
 
 
 def _attacked_models(
-    world: World, training: Sequence[Tensor], folder: WorkFolder, progress: Progress
+    model: TargetModel, training: Sequence[Tensor], folder: WorkFolder, progress: Progress
 ) -> tuple[Sequence[Params], Norms]:
-    """Return the parameters after each part of the training, and gradient norms on the way."""
-    recipe, name = world.recipe, world.recipe.defense.name
+    """Return the parameters after each part of the training, and gradient norms by epoch."""
+    recipe, name = model.recipe, model.recipe.defense.name
     params: Params = params_of(recipe.task.model)
     found: dict[str, NDArray[np.float64]] = {}
     like = {f"{part}/{leaf}": params[leaf] for part in range(len(training)) for leaf in params}
@@ -185,7 +191,7 @@ def _attacked_models(
     if kept is None or norms is None:
         kept = {}
         for number, rows in enumerate(training):
-            params = _trained_on(world, params, rows, number, len(training), found, progress)
+            params = _trained_on(model, params, rows, number, len(training), found, progress)
             kept |= {f"{number}/{leaf}": value for leaf, value in params.items()}
         folder.keep_arrays(f"{name}/norms", found, {})
         folder.keep_tensors(f"{name}/model", kept)
@@ -195,7 +201,7 @@ def _attacked_models(
 
 
 def _trained_on(
-    world: World,
+    model: TargetModel,
     params: Params,
     rows: Tensor,
     part: int,
@@ -203,27 +209,27 @@ def _trained_on(
     norms: dict[str, NDArray[np.float64]],
     progress: Progress,
 ) -> Params:
-    """Return the parameters after a part of the training; measured norms go to ``norms``."""
-    recipe = world.recipe
+    """Return the parameters after a part of the training, and add measured norms to ``norms``."""
+    recipe = model.recipe
     epochs = recipe.spec.rounds
-    whose = "target" if part == 0 else f"target {part}"
-    data = world.data.rows(rows)
-    trained = recipe.epochs(data, whose, start=params)
+    role = "target" if part == 0 else f"target {part}"
+    data = model.data.rows(rows)
+    trained = recipe.epochs(data, role, start=params)
     best = -1.0
     for number, after in enumerate(trained, part * epochs + 1):
-        found = _right(world, after) if recipe.spec.best_epoch else 0.0
+        found = _right(model, after) if recipe.spec.best_epoch else 0.0
         if found > best or not recipe.spec.best_epoch:
             best, params = found, after
         if number in measured_epochs(parts * epochs):
-            norms[str(number)] = _norms_at(world, after)
+            norms[str(number)] = _norms_at(model, after)
         progress.step(f"{QUESTION}: training, {recipe.defense.name}", number, parts * epochs)
     return params
 
 
-def _right(world: World, params: Params) -> float:
-    """Return the share of validation non-members whose class the model names."""
-    data = world.data.rows(world.validation.others)
-    said = predict(world.recipe.task, params, data)
+def _right(model: TargetModel, params: Params) -> float:
+    """Return the share of validation non-members role class the model names."""
+    data = model.data.rows(model.validation.others)
+    said = predict(model.recipe.task, params, data)
     require(
         said is not None and data.y.ndim == 1 and not data.y.is_floating_point(),
         "best_epoch needs labels that are classes; leave it out",
@@ -232,44 +238,44 @@ def _right(world: World, params: Params) -> float:
     return float((said == data.y).double().mean())
 
 
-def _norms_at(world: World, params: Params) -> NDArray[np.float64]:
-    snapshot = with_params(world.recipe.task, params)
-    seen = replace(world, snapshots=(snapshot,)).seen(world.targets.rows, Needs(layers=1))
+def _norms_at(model: TargetModel, params: Params) -> NDArray[np.float64]:
+    snapshot = with_params(model.recipe.task, params)
+    seen = replace(model, snapshots=(snapshot,)).seen(model.targets.rows, Needs(layers=1))
     norms: NDArray[np.float64] = seen.log_norm[:, 0].exp().cpu().numpy()
     return norms
 
 
-def _kept_model(world: World, rows: Tensor, whose: str, folder: WorkFolder) -> Task:
-    task, name = world.recipe.task, f"{world.recipe.defense.name}/{whose}"
+def _kept_model(model: TargetModel, rows: Tensor, role: str, folder: WorkFolder) -> Task:
+    task, name = model.recipe.task, f"{model.recipe.defense.name}/{role}"
     params: Params | None = folder.tensors(name, like=params_of(task.model))
     if params is None:
-        params = world.recipe.last(world.data.rows(rows), whose)
+        params = model.recipe.last(model.data.rows(rows), role)
         folder.keep_tensors(name, params)
     return with_params(task, params)
 
 
-def shadow_of(world: World, needs: Needs) -> Shadow:
-    """Train a shadow model on half of the attacker's records, and return what is seen at it."""
+def shadow_of(model: TargetModel, needs: Needs) -> ShadowRecords:
+    """Train a shadow model on half of the attacker's records, and return the observations at it."""
     require(
-        len(world.shadow) >= FEWEST,
-        f"there are {len(world.shadow)} records to train a shadow model on; a CHECKPOINT, a "
-        "federation and fine-tuning come with none",
+        len(model.shadow) >= FEWEST,
+        f"there are {len(model.shadow)} records to train a shadow model on; a CHECKPOINT, a "
+        "federation and fine-tuning have none",
     )
-    order = _shuffled(world, "shadow")
+    order = _shuffled(model, "shadow")
     half = len(order) // 2
-    model = _trained(world, order[:half], "shadow model")
+    shadow = _trained(model, order[:half], "shadow model")
     cut = round(SHADOW_FITTING * half)
     parts = []
     for part in (slice(0, cut), slice(cut, half)):
-        sides = Sides(order[:half][part], order[half : 2 * half][part])
-        seen = _observe([model] * len(world.snapshots), world.data.rows(sides.rows), needs, [])
+        sides = MemberRows(order[:half][part], order[half : 2 * half][part])
+        seen = _observe([shadow] * len(model.snapshots), model.data.rows(sides.rows), needs, [])
         parts.append(Labelled(seen, sides.member))
-    return Shadow(*parts)
+    return ShadowRecords(*parts)
 
 
-def reference_rows(world: World, number: int) -> Tensor:
-    """Return the records that a reference model is trained on, half of the attacker's."""
-    order = _shuffled(world, "reference", number)
+def reference_rows(model: TargetModel, number: int) -> Tensor:
+    """Return the training records of a reference model: half of the shadow records."""
+    order = _shuffled(model, "reference", number)
     return order[: len(order) // 2]
 
 
@@ -294,15 +300,15 @@ def _observe(
 
 
 def _most(counts: Sequence[int]) -> int:
-    """The largest count; -1, which stands for all, is larger than any."""
+    """Return the largest count; -1, which means all, is larger than any."""
     return -1 if -1 in counts else max(counts)
 
 
-def _trained(world: World, rows: Tensor, whose: str) -> Task:
-    params = world.recipe.last(world.data.rows(rows), whose)
-    return with_params(world.recipe.task, params)
+def _trained(model: TargetModel, rows: Tensor, role: str) -> Task:
+    params = model.recipe.last(model.data.rows(rows), role)
+    return with_params(model.recipe.task, params)
 
 
-def _shuffled(world: World, *names: str | int) -> Tensor:
-    order = stream(world.recipe.spec.seed, *names).permutation(len(world.shadow))
-    return world.shadow[torch.from_numpy(order).to(world.shadow.device)]
+def _shuffled(model: TargetModel, *names: str | int) -> Tensor:
+    order = stream(model.recipe.spec.seed, *names).permutation(len(model.shadow))
+    return model.shadow[torch.from_numpy(order).to(model.shadow.device)]

@@ -1,42 +1,30 @@
-"""Whose the records are: what is trained on, what is not, and what an attacker must tell apart."""
-
-from __future__ import annotations
+"""Roles of records: training records, others, and those that an attacker distinguishes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from leakgauge.core.rng import stream
-from leakgauge.data.split_members import (
-    MemberSplit,
-    split_known,
-    split_members,
-    split_participants,
-    split_share,
-)
-from leakgauge.membership.words import FIRST, GLOBAL, PARTS, SECOND
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from leakgauge.membership.spec import MembershipSpec
+from leakgauge.data.split_members import MemberSplit, split_known, split_members, split_share
+from leakgauge.data.split_participants import split_participants
+from leakgauge.membership.spec import FIRST, GLOBAL, PARTS, SECOND, MembershipSpec
 
 ATTACKER = 0
-"""The participant who attacks, where the attacker is local."""
+"""Number of the attacking participant of a local attacker."""
 
 
 @dataclass(frozen=True, eq=False)
-class Whose:
-    """Whose the records are.
+class RecordRoles:
+    """The roles of records.
 
     Attributes:
-        training: rows of each part of the training: all members; those before and those of the
-            fine-tuning; or those of each participant of a federation.
+        training: rows of each part of the training: all members; those of the first and of the
+            second training; or those of each participant.
         outside: rows that no model is trained on.
-        splits: of what is told apart; in a federation, one for each attack.
+        splits: known, validation and target rows; one split for each attack on a federation.
     """
 
     training: Sequence[Tensor]
@@ -49,13 +37,13 @@ class Whose:
         return torch.cat(list(self.training))
 
 
-def whose_records(spec: MembershipSpec, count: int, users: Tensor | None) -> Whose:
-    """Return whose ``count`` records are.
+def assign_roles(spec: MembershipSpec, count: int, users: Tensor | None) -> RecordRoles:
+    """Return the roles of ``count`` records.
 
     Args:
-        spec: says what is trained, and what is told apart.
+        spec: settings.
         count: number of records.
-        users: the user of each record ``[n]``, or None; no user is on two sides.
+        users: user of each record ``[n]``, or None; no user is on two sides.
 
     Raises:
         InputError: there are too few records or users.
@@ -67,26 +55,26 @@ def whose_records(spec: MembershipSpec, count: int, users: Tensor | None) -> Who
         found = _fine_tuned(spec, count, users, rng)
     else:
         split = split_members(count, users=users, members=spec.size, rng=rng)
-        found = Whose([split.members], split.non_members, [split])
+        found = RecordRoles([split.members], split.non_members, [split])
     return replace(found, splits=[cut(one, spec) for one in found.splits])
 
 
 def _federated(
     spec: MembershipSpec, count: int, users: Tensor | None, rng: np.random.Generator
-) -> Whose:
-    """A global attacker attacks each participant; a local one asks for anybody else's records."""
+) -> RecordRoles:
+    """Return roles for a global attacker of each participant, or a local one of all others."""
     held, others = split_participants(
         count, spec.participants, rng=rng, users=users, size=spec.size
     )
     attacked = held if spec.attacker == GLOBAL else [torch.cat(held[ATTACKER + 1 :])]
     splits = [split_known(rows, others, rng=rng, users=users) for rows in attacked]
-    return Whose(held, others, splits)
+    return RecordRoles(held, others, splits)
 
 
 def _fine_tuned(
     spec: MembershipSpec, count: int, users: Tensor | None, rng: np.random.Generator
-) -> Whose:
-    """D is trained on first, and D-delta later (Nasr et al., section IV-C)."""
+) -> RecordRoles:
+    """Return roles for training on D first, and on D-delta later (Nasr et al., section IV-C)."""
     split = split_members(count, users=users, members=spec.size, rng=rng)
     first, second = split_share(split.members, 1 - spec.fine_tune, users=users, rng=rng)
     outside = split.non_members
@@ -95,23 +83,23 @@ def _fine_tuned(
         SECOND: (second, outside),
         PARTS: (first, second),
     }.get(spec.apart, (split.members, outside))
-    return Whose([first, second], outside, [split_known(*apart, rng=rng, users=users)])
+    return RecordRoles([first, second], outside, [split_known(*apart, rng=rng, users=users)])
 
 
 def cut(split: MemberSplit, spec: MembershipSpec) -> MemberSplit:
-    """Return a split with as many records in each part as the settings allow."""
-    members = _least(spec.known_members, spec.judged)
-    others = _least(spec.known_others, spec.judged)
+    """Return a split with the number of records in each part limited by the settings."""
+    members = _least(spec.known_members, spec.most_targets)
+    others = _least(spec.known_others, spec.most_targets)
     return replace(
         split,
         known_members=split.known_members[:members],
         known_non_members=split.known_non_members[:others],
         validation_members=split.validation_members[:members],
         validation_non_members=split.validation_non_members[:others],
-        target_members=split.target_members[: spec.judged],
-        target_non_members=split.target_non_members[: spec.judged],
+        target_members=split.target_members[: spec.most_targets],
+        target_non_members=split.target_non_members[: spec.most_targets],
     )
 
 
-def _least(known: int, judged: int | None) -> int:
-    return known if judged is None else min(known, judged)
+def _least(known: int, most: int | None) -> int:
+    return known if most is None else min(known, most)

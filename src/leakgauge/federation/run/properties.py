@@ -1,4 +1,4 @@
-"""Tells a property of a client's records from its update, by clients that the auditor simulates."""
+"""Infers a property of a client's records from its update, by simulating clients."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +19,8 @@ from leakgauge.core.rng import derive, stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Dataset, Task
 from leakgauge.defenses import none
-from leakgauge.federation.run.preparing import FOLDS, Prepared
-from leakgauge.federation.words import NAME, PROPERTY
+from leakgauge.federation.run.preparing import FOLDS, FederationPrepared
+from leakgauge.federation.spec import NAME, PROPERTY
 from leakgauge.integrations.kept_reading import KeptUpdate
 from leakgauge.integrations.training_settings import LocalTraining
 from leakgauge.results.measurements import Estimate
@@ -40,70 +40,69 @@ Clients = list[tuple[NDArray[np.int64], int]]
 """Rows of the records of each client, and the value that they all have."""
 
 Simulated = tuple[NDArray[np.float32], NDArray[np.int64]]
-"""What is read of updates ``[n, D]``, and the value of each ``[n]``."""
+"""Features of updates ``[n, D]``, and the value of each ``[n]``."""
 
-JUDGED = 10
-"""Simulated clients of each value and fold that the attacker is judged by, at most."""
+SCORED = 10
+"""Largest number of simulated clients of each value and fold for scoring the attacker."""
 
 COORDINATES = 20_000
-"""Coordinates of an update that the attacker reads, drawn at random, at most."""
+"""Largest number of randomly drawn coordinates of an update that the attacker reads."""
 
 COMPONENTS = 16
-"""Leading components of simulated updates that the attacker reads, at most."""
+"""Largest number of leading components of simulated updates that the attacker reads."""
 
 TINY = 1e-20
-"""The norm of a part that does not change is taken for this."""
+"""Norm of a part that does not change."""
 
 SMALLEST = 1e-6
-"""Probabilities stay from it, so that no value is ruled out for certain."""
+"""Smallest probability of a value."""
 
 
 @dataclass(frozen=True, eq=False)
-class Named:
-    """What the attacker says of one client's update.
+class PropertyResult:
+    """The attacker's posterior for one client's update.
 
     Attributes:
-        log_posterior: of each value of the property, of the real update ``[m]``.
-        truth: values of the simulated clients that it is judged by ``[n]``.
-        judged: log posteriors of those ``[n, m]``.
+        log_posterior: log posterior of each value of the property, for the real update ``[m]``.
+        truth: values of the simulated clients for scoring ``[n]``.
+        scored: log posteriors of those ``[n, m]``.
     """
 
     log_posterior: Floats
     truth: NDArray[np.int64]
-    judged: Floats
+    scored: Floats
 
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return it as arrays and plain values."""
-        arrays = {"log_posterior": self.log_posterior, "truth": self.truth, "judged": self.judged}
+        """Return the result as arrays and plain values."""
+        arrays = {"log_posterior": self.log_posterior, "truth": self.truth, "judged": self.scored}
         return arrays, {}
 
     def estimates(self, *, seed: int) -> dict[str, Estimate]:
-        """Return the figures on simulated clients, resampled over these."""
-        judged = ScoredTrials(self.truth, self.judged, np.arange(len(self.truth)))
+        """Return the figures on simulated clients, resampled over the clients."""
+        judged = Judged(self.truth, self.scored, np.arange(len(self.truth)))
         rng = stream(seed, NAME, PROPERTY, "bootstrap")
-        return score(judged, majority=1 / self.judged.shape[1], rng=rng)
+        return score(judged, majority=1 / self.scored.shape[1], rng=rng)
 
 
-def name_property(prepared: Prepared, one: KeptUpdate) -> Named:
-    """Return the property that an attacker reads from a client's update.
+def infer_property(prepared: FederationPrepared, one: KeptUpdate) -> PropertyResult:
+    """Return the property that an attacker infers from a client's update.
 
-    It simulates clients from where the real one started, each with records of one value, trained as
-    the real one was. They teach a logistic regression. Other simulated clients show how well it
-    does: no two of these share a record, and none shares one with a client that it learned from.
-    The records are dealt to folds for that, and each fold is judged by what the others teach.
+    It simulates clients from the real client's start, each with records of one value, trained like
+    the real one. A logistic regression learns from their updates. Other simulated clients score it:
+    no two of these share a record, and none shares one with a client that it learned from. For this
+    the records are dealt to folds, and each fold is scored by a regression on the others.
 
     Raises:
         InputError: a simulated training diverges.
     """
     spec = prepared.spec
-    secret = str(spec.secret)
     real = one.update(prepared.task.model, prepared.training)
     task = Task(real.in_place(prepared.task.model), prepared.task.loss)
     size = one.examples or spec.images or 1
     seed = derive(spec.seed, NAME, PROPERTY, one.number, one.client)
     kept, parts = _coordinates(real, seed), len(real.before)
     simulate = partial(_features, prepared.data, task, real, _protocol(prepared, one, size), kept)
-    dealt = deal(prepared.data, prepared.public, secret, stream(seed, "folds"))
+    dealt = deal(prepared.data, prepared.public, prepared.secret, stream(seed, "folds"))
     teaching = [
         _simulated(simulate, _overlapping(fold, spec.shadow // FOLDS, size, stream(seed, "t", at)))
         for at, fold in enumerate(dealt)
@@ -116,16 +115,16 @@ def name_property(prepared: Prepared, one: KeptUpdate) -> Named:
             found.append(_log_posterior(_fitted(others, parts), features))
     own = _log_posterior(_fitted(teaching, parts), _read(real, kept)[None])[0]
     truth = np.concatenate([truth for _, truth in judged])
-    return Named(log_posterior=own, truth=truth, judged=np.concatenate(found))
+    return PropertyResult(log_posterior=own, truth=truth, scored=np.concatenate(found))
 
 
-def from_arrays(kept: tuple[Mapping[str, Any], Mapping[str, Any]]) -> Named:
-    """Return what ``to_arrays`` gave."""
+def from_arrays(kept: tuple[Mapping[str, Any], Mapping[str, Any]]) -> PropertyResult:
+    """Return the result from the values of ``to_arrays``."""
     arrays, _ = kept
-    return Named(arrays["log_posterior"], arrays["truth"], arrays["judged"])
+    return PropertyResult(arrays["log_posterior"], arrays["truth"], arrays["judged"])
 
 
-def _protocol(prepared: Prepared, one: KeptUpdate, size: int) -> Protocol:
+def _protocol(prepared: FederationPrepared, one: KeptUpdate, size: int) -> Protocol:
     known: LocalTraining = prepared.known(one)
     assert known.lr is not None
     momentum = known.momentum or 0.0
@@ -147,7 +146,7 @@ def _features(
     kept: Tensor,
     rows: NDArray[np.int64],
 ) -> NDArray[np.float32]:
-    """The change of weights ``[D]`` of a simulated client with these records, where it is read."""
+    """Return the features ``[D]`` of a simulated client's update on these records."""
     mine = replace(data.rows(torch.from_numpy(rows).to(data.y.device)), users=None)
     seed = derive(0, rows.tobytes().hex())
     turn = Turn(mine, none(), stream(seed, "batches"), seed, derive(seed, "model"))
@@ -158,13 +157,13 @@ def _features(
 
 
 def deal(data: Dataset, public: Tensor, secret: str, rng: np.random.Generator) -> list[Fold]:
-    """Return the rows of public records in folds, by the value of the property; shares are equal.
+    """Return the rows of public records in equal folds, by the value of the property.
 
     Args:
         data: all records.
-        public: rows of those that no client has.
+        public: rows of the records that no client has.
         secret: the property.
-        rng: deals.
+        rng: source of the order.
     """
     rows = public.cpu().numpy()
     codes = data.secrets[secret].cpu().numpy()[rows]
@@ -177,7 +176,7 @@ def deal(data: Dataset, public: Tensor, secret: str, rng: np.random.Generator) -
 
 
 def disjoint(fold: Fold, size: int) -> Clients:
-    """Return the records of clients of each value that share none, at most ``JUDGED`` of each.
+    """Return the records of disjoint clients of each value, at most ``SCORED`` of each.
 
     >>> [value for _, value in disjoint([np.arange(7), np.arange(7, 11)], 3)]
     [0, 0, 1]
@@ -185,7 +184,7 @@ def disjoint(fold: Fold, size: int) -> Clients:
     return [
         (rows[at : at + size], value)
         for value, rows in enumerate(fold)
-        for at in range(0, len(rows) - size + 1, size)[:JUDGED]
+        for at in range(0, len(rows) - size + 1, size)[:SCORED]
     ]
 
 
@@ -197,14 +196,14 @@ def _overlapping(fold: Fold, count: int, size: int, rng: np.random.Generator) ->
 
 
 def _simulated(simulate: Any, clients: Clients) -> Simulated:
-    """Updates of clients ``[n, D]``, and the value of each ``[n]``."""
+    """Return the features of clients' updates ``[n, D]``, and the value of each ``[n]``."""
     features = [simulate(rows) for rows, _ in clients]
     truth = np.array([value for _, value in clients], dtype=np.int64)
     return np.stack(features) if features else np.zeros((0, 0), np.float32), truth
 
 
 def _drawn(rows: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Records of a simulated client: different ones where there are enough."""
+    """Return the records of a simulated client, without repetition if there are enough."""
     if len(rows) >= size:
         return rng.permutation(rows)[:size]
     return rng.choice(rows, size=size)
@@ -236,10 +235,9 @@ def _coordinates(update: Update, seed: int) -> Tensor:
 
 
 def _read(sent: Update, kept: Tensor) -> NDArray[np.float32]:
-    """What the attacker reads of an update ``[D]``: coordinates, then the log norm of each part.
+    """Return the features of an update ``[D]``: coordinates, then the log norm of each part.
 
-    The direction of a change depends on the labels, too; the size of its parts depends on them
-    less.
+    The direction of a change also depends on the labels; the size of its parts less so.
     """
     after = sent.after()
     change = [after[name].detach() - sent.before[name] for name in sorted(sent.before)]
@@ -249,10 +247,10 @@ def _read(sent: Update, kept: Tensor) -> NDArray[np.float32]:
     return found
 
 
-def over_rounds(each: Sequence[Named]) -> Floats:
+def over_rounds(each: Sequence[PropertyResult]) -> Floats:
     """Return the log posterior of a client over its rounds ``[m]``, by Bayes with a uniform prior.
 
-    >>> one = Named(np.log([0.8, 0.2]), np.zeros(0), np.zeros((0, 2)))
+    >>> one = PropertyResult(np.log([0.8, 0.2]), np.zeros(0), np.zeros((0, 2)))
     >>> np.exp(over_rounds([one, one])).round(3).tolist()
     [0.941, 0.059]
     """

@@ -1,0 +1,38 @@
+"""Checks of the settings for kept updates."""
+
+from leakgauge.core.checks import require
+from leakgauge.federation.spec import SEARCHES, FederationSpec
+from leakgauge.inversion.words import EXACT
+from leakgauge.membership.catalog import SHADOW, knowledge_of
+from leakgauge.runs.spec import check_bounds
+
+
+def check(spec: FederationSpec) -> None:
+    """Raise an error for settings that are wrong for any data.
+
+    Raises:
+        InputError: a value is outside its bounds, a name is unknown, or settings contradict each
+            other.
+    """
+    check_bounds(spec)
+    require(
+        bool(spec.kept) and spec.task is not None,
+        "this question is about kept updates: leakgauge federation DIR --task MODULE:FUNCTION",
+    )
+    require(
+        spec.local_steps is None or spec.local_epochs is None,
+        "--local-steps and --local-epochs name two lengths of a round; leave one out",
+    )
+    require(
+        spec.momentum is None or spec.momentum < 1,
+        f"--momentum is {spec.momentum}; expected a number below 1",
+    )
+    require(
+        spec.method.partition(":")[0] != EXACT,
+        f"--method {EXACT} is for single gradients; choose one of {', '.join(SEARCHES)}",
+    )
+    for one in spec.adversary:
+        require(
+            knowledge_of(one) != SHADOW,
+            f"--adversary {one} trains its own models; choose another for kept updates",
+        )

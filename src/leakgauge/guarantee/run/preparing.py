@@ -1,0 +1,185 @@
+"""Prepares the table, its encoding and the description of an audit."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from leakgauge.core.checks import nearest, require
+from leakgauge.core.threads import one_thread
+from leakgauge.core.types import Dataset
+from leakgauge.core.versions import versions
+from leakgauge.data.encoding import encode
+from leakgauge.data.roles import resolve_roles
+from leakgauge.data.source import Source
+from leakgauge.data.table import Roles, Table, make_table
+from leakgauge.guarantee.checking import check, claimed_by, promised_by
+from leakgauge.guarantee.mechanism import DPSGDMechanism
+from leakgauge.guarantee.spec import BOX, CRAFTED, GuaranteeSpec
+from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Prepared
+from leakgauge.runs.spec import NONE
+
+
+@dataclass(frozen=True, eq=False)
+class GuaranteePrepared(Prepared):
+    """An encoded table and the claimed mechanism, ready for the audit.
+
+    Attributes:
+        spec: settings with roles, attribute, canary, clip and noise filled in. ``defense`` is kept
+            only if neither a setting nor a defense sets clip and noise.
+        source: a table.
+        attribute: column to infer.
+        label: column that the model predicts.
+        claimed: the DP-SGD that the mechanism claims to be.
+        data: the encoded table.
+        classes: number of classes.
+        run: settings and facts for the report.
+    """
+
+    spec: GuaranteeSpec
+    attribute: str
+    label: str
+    claimed: DPSGDMechanism
+    data: Dataset
+    classes: int
+    run: Run
+
+
+def prepare(spec: GuaranteeSpec, source: Source) -> GuaranteePrepared:
+    """Fill in the settings and encode the table.
+
+    Raises:
+        InputError: the data are not a table, or the attribute is not one of its features.
+    """
+    require(source.pixels is None, f"{source.name!r} holds images, no attributes; bring a table")
+    require(
+        source.task is None,
+        f"{source.name!r} is your own task, and its records have no named columns; bring a "
+        "table instead of --task",
+    )
+    roles = resolve_roles(
+        source.roles,
+        label=spec.label,
+        group=spec.group,
+        secret_needed=False,
+        columns=source.frame.columns,
+    )
+    attribute = spec.attribute or next(iter(roles.secrets), "")
+    require(
+        attribute != "",
+        f"no attribute of {source.name!r} is named; name the column to infer with --attribute, or "
+        "with --secret in an audit",
+    )
+    spec = _resolved(spec, roles, attribute)
+    check(spec)
+    table = _table(spec, source, attribute, roles.label)
+    with one_thread():
+        data = encode(table, fit_on=torch.arange(len(table))).to(spec.device)
+    return GuaranteePrepared(
+        spec=spec,
+        source=source,
+        attribute=attribute,
+        label=roles.label,
+        claimed=claimed_by(spec),
+        data=data,
+        classes=len(table.classes),
+        run=_describe(spec, source, table),
+    )
+
+
+def _resolved(spec: GuaranteeSpec, roles: Roles, attribute: str) -> GuaranteeSpec:
+    cut = {name: ranges for name, ranges in roles.bins.items() if name == roles.label}
+    kept = [name for name in roles.drop if name != attribute]
+    dpsgd = claimed_by(spec)
+    chosen = (spec.clip, spec.noise) != (None, None) or promised_by(spec.defense) is not None
+    return replace(
+        spec,
+        attribute=attribute,
+        label=roles.label,
+        group=roles.group,
+        drop=tuple(dict.fromkeys([*kept, *spec.drop])),
+        bins=cut | dict(spec.bins),
+        canary=f"{CRAFTED}-{spec.domain or BOX}" if spec.canary == CRAFTED else spec.canary,
+        domain=None,
+        clip=dpsgd.clip,
+        noise=dpsgd.noise,
+        defense=() if chosen else spec.defense or (NONE,),
+    )
+
+
+def _table(spec: GuaranteeSpec, source: Source, attribute: str, label: str) -> Table:
+    """Return the table with the attribute among its features, and without ranges of it."""
+    cut = {column: ranges for column, ranges in spec.bins.items() if column != attribute}
+    roles = Roles(label, (), spec.group, spec.drop, cut)
+    for role, names in (("label", [label]), ("group", [spec.group]), ("drop", spec.drop)):
+        require(
+            attribute not in names,
+            f"--attribute {attribute!r} cannot be audited, as --{role} names it, too; name "
+            "another column",
+        )
+    table = make_table(source.frame, roles, drop_missing=spec.drop_missing)
+    _require_feature(table, attribute)
+    if attribute not in spec.bins:
+        return table
+    note = f"column {attribute!r} is not cut into ranges: this audit compares two of its values"
+    return replace(table, notes=(*table.notes, note))
+
+
+def _require_feature(table: Table, name: str) -> None:
+    # Only the notes say why a column is not a feature.
+    why = "".join(f"; {note}" for note in table.notes if note.startswith(f"column {name!r} "))
+    hint = why or nearest(name, map(str, table.features))
+    require(name in table.features, f"--attribute {name!r} is none of the features{hint}")
+
+
+def _describe(spec: GuaranteeSpec, source: Source, table: Table) -> Run:
+    about = {
+        "name": source.name,
+        "fingerprint": source.fingerprint,
+        "records": len(table),
+    }
+    notes = [*source.notes, *table.notes, *_note_on_defenses(spec)]
+    return Run("", _settings(spec), about, notes, versions())
+
+
+def _settings(spec: GuaranteeSpec) -> dict[str, Any]:
+    """Return the settings that the figures depend on, by name, as plain values."""
+    return {
+        "attribute": spec.attribute,
+        "clip": spec.clip,
+        "noise": spec.noise,
+        "label": spec.label,
+        "canary": spec.canary,
+        "statistic": spec.statistic,
+        "mechanism": spec.mechanism,
+        "trials": spec.trials,
+        "delta": spec.delta,
+        "hidden": list(spec.hidden),
+        "rounds": spec.rounds,
+        **(_training(spec) if spec.rounds else {}),
+        "group": spec.group,
+        "drop": list(spec.drop),
+        "bins": dict(spec.bins),
+        "drop_missing": spec.drop_missing,
+        "device": spec.device,
+        "seed": spec.seed,
+        "table": spec.data,
+        **spec.reading,
+    }
+
+
+def _training(spec: GuaranteeSpec) -> dict[str, Any]:
+    return {"lr": spec.lr, "batch_size": spec.batch_size, "private": spec.private}
+
+
+def _note_on_defenses(spec: GuaranteeSpec) -> list[str]:
+    """Return a note if no setting names the mechanism to audit."""
+    if not spec.defense:
+        return []
+    dpsgd = claimed_by(spec)
+    return [
+        f"DP-SGD with clip {dpsgd.clip:g} and noise {dpsgd.noise:g} is audited, since no defense "
+        "of this run promises differential privacy; to audit another, add one such as --defense "
+        "dpsgd:clip=1,noise=0.5"
+    ]

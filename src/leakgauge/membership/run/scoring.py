@@ -1,0 +1,256 @@
+"""The scores of attacks and their measurements."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leakgauge.core.rng import stream
+from leakgauge.core.types import Dataset, Task
+from leakgauge.core.versions import versions
+from leakgauge.gradients import params_of
+from leakgauge.membership.adversaries.adversary import Floats, log_posterior
+from leakgauge.membership.metrics import MEMBERS_NORM, OTHERS_NORM, TPR_AT_01_FPR, TRAIN_ACCURACY
+from leakgauge.membership.run.training import Norms
+from leakgauge.membership.spec import QUESTION
+from leakgauge.results.bootstrap import bootstrap_interval, draw_blocks
+from leakgauge.results.measurements import (
+    ACCUMULATED,
+    HEADLINE,
+    Estimate,
+    Histogram,
+    Measurement,
+)
+from leakgauge.results.resampling import resampled_tpr
+from leakgauge.results.roc import auroc, tpr_at_fpr
+from leakgauge.results.scores import ACCURACY, AUROC, chance, each_value, roc, score
+from leakgauge.results.scores import Judged as Trials
+from leakgauge.results.statistics import Ints, mean_estimate
+from leakgauge.runs.stages import Kept
+from leakgauge.training.utility import utility_of
+
+
+@dataclass(frozen=True, eq=False)
+class AttackScores:
+    """The log odds that one attack assigned.
+
+    Attributes:
+        targets: log odds of membership of the targets ``[n]``, members first.
+        validation: log odds of the validation records, for choosing among attacks.
+        seconds: computing time in seconds.
+        details: ``repr`` of the attack.
+    """
+
+    targets: Floats
+    validation: Floats
+    seconds: float
+    details: str
+
+
+def encoded(scores: Sequence[AttackScores]) -> Kept:
+    """Return the scores for each participant as arrays and plain values."""
+    arrays: dict[str, Floats] = {}
+    about: dict[str, dict[str, Any]] = {}
+    for number, one in enumerate(scores):
+        arrays |= {f"targets {number}": one.targets, f"validation {number}": one.validation}
+        about[str(number)] = {"seconds": one.seconds, "details": one.details}
+    return arrays, about
+
+
+def decoded(kept: Kept) -> list[AttackScores]:
+    """Return the scores that ``encoded`` converted."""
+    arrays, about = kept
+    return [
+        AttackScores(
+            arrays[f"targets {number}"],
+            arrays[f"validation {number}"],
+            one["seconds"],
+            one["details"],
+        )
+        for number, one in about.items()
+    ]
+
+
+@dataclass(frozen=True)
+class MembershipContext:
+    """The common fields of all measurements of one attack."""
+
+    dataset: str
+    label: str
+    defense: str
+    knowledge: str
+    adversary: str
+    seed: int
+
+    def measurement(self, metric: str, estimate: Estimate, chance: float) -> Measurement:
+        """Return one figure."""
+        return Measurement(
+            question=QUESTION,
+            game=QUESTION,
+            dataset=self.dataset,
+            label=self.label,
+            secret="",
+            defense=self.defense,
+            knowledge=self.knowledge,
+            adversary=self.adversary,
+            metric=metric,
+            round=ACCUMULATED,
+            seed=self.seed,
+            estimate=estimate,
+            chance=chance,
+            versions=versions(),
+        )
+
+
+BLOCKS = 500
+"""Largest number of groups of targets that are resampled together."""
+
+BINS = 50
+BEYOND = 30.0
+"""Largest size of log odds in a histogram."""
+
+FEWEST_OF_CLASS = 20
+"""Smallest number of targets of each kind for a separate figure of a class."""
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """The target records.
+
+    Attributes:
+        member: whether each is a member ``[n]``.
+        label: code of its class ``[n]``; -1 without classes.
+        block: block of records that are resampled together ``[n]``: a user's, or a few at random.
+        classes: names of the classes.
+        validation: whether each validation record is a member.
+    """
+
+    member: NDArray[np.bool_]
+    label: Ints
+    block: Ints
+    classes: tuple[str, ...]
+    validation: NDArray[np.bool_]
+
+
+def blocks_of(count: int, users: Ints | None, *, rng: np.random.Generator) -> Ints:
+    """Return the block of each of ``count`` records: its user, or a random block of equal size."""
+    if users is not None:
+        return np.unique(users, return_inverse=True)[1]
+    blocks: Ints = rng.permutation(np.arange(count) % min(BLOCKS, count))
+    return blocks
+
+
+def score_attack(
+    context: MembershipContext, scores: AttackScores, targets: Targets
+) -> Iterator[Measurement]:
+    """Yield the measurements of an attack.
+
+    Args:
+        context: common fields of the measurements.
+        scores: log odds of the attack.
+        targets: truth of the target records.
+    """
+    rng = stream(context.seed, QUESTION, "bootstrap")  # the same resamples for every attack
+    trials = Trials(targets.member.astype(np.int64), log_posterior(scores.targets), targets.block)
+    guess = chance(trials.truth, 0.5)
+    figures = score(trials, majority=0.5, rng=rng)
+    figures[TPR_AT_01_FPR] = tpr(targets, scores.targets, 0.001, rng=rng)
+    guess[TPR_AT_01_FPR] = _guessed(trials.truth, 0.001)
+    for metric, estimate in figures.items():
+        one = context.measurement(metric, estimate, guess[metric])
+        one = replace(one, details={"adversary": scores.details}, seconds=scores.seconds)
+        if metric == AUROC:
+            one = replace(
+                one,
+                curve=roc(trials),
+                held_out=float(auroc(targets.validation, scores.validation)),
+                histogram=histogram(scores.targets, targets.member),
+            )
+        yield one
+    yield from _by_class(context, scores, targets, rng)
+
+
+def headline(measurements: Mapping[str, list[Measurement]]) -> list[Measurement]:
+    """Return the figures of the best attack on validation records, as the headline.
+
+    Args:
+        measurements: measurements by attack, for one defense and knowledge.
+    """
+
+    def favoured(name: str) -> float:
+        first = next(one for one in measurements[name] if one.metric == AUROC)
+        return float(first.held_out or 0.0)
+
+    best = max(measurements, key=favoured)  # the first of equal ones
+    return [replace(one, round=HEADLINE) for one in measurements[best]]
+
+
+def tpr(targets: Targets, log_odds: Floats, rate: float, *, rng: np.random.Generator) -> Estimate:
+    """Return the true positive rate at a false positive rate, with an interval."""
+    value = float(tpr_at_fpr(targets.member, log_odds, rate))
+    names, index = np.unique(targets.block, return_inverse=True)
+    drawn = draw_blocks(len(names), 1000, rng)
+    again = resampled_tpr(targets.member, log_odds, index, drawn, rate)
+    low, high = bootstrap_interval(value, again, blocks=len(names))
+    return Estimate(value, low, high, len(targets.member))
+
+
+def histogram(log_odds: Floats, member: NDArray[np.bool_]) -> Histogram:
+    """Return the log odds of non-members and members over common bins."""
+    inside = np.clip(log_odds, -BEYOND, BEYOND)
+    edges = np.histogram_bin_edges(inside, BINS)
+    null, alternative = (
+        tuple(int(count) for count in np.histogram(inside[kind], edges)[0])
+        for kind in (~member, member)
+    )
+    return Histogram(tuple(float(f"{edge:.6g}") for edge in edges), null, alternative)
+
+
+def _by_class(
+    context: MembershipContext, scores: AttackScores, targets: Targets, rng: np.random.Generator
+) -> Iterator[Measurement]:
+    """Yield the AUROC of each class with enough targets (the paper's Figures 2 and 6)."""
+    for code, name in enumerate(targets.classes):
+        of_class = targets.label == code
+        kinds = [int((of_class & kind).sum()) for kind in (targets.member, ~targets.member)]
+        blocks = np.unique(targets.block[of_class])
+        if min(kinds) < FEWEST_OF_CLASS or len(blocks) < 2:
+            continue
+        trials = Trials(
+            targets.member[of_class].astype(np.int64),
+            log_posterior(scores.targets[of_class]),
+            targets.block[of_class],
+        )
+        estimate = each_value(trials, rng=rng)[1]
+        yield context.measurement(f"{AUROC}: {name}", replace(estimate, n=sum(kinds)), 0.5)
+
+
+def _guessed(truth: Ints, rate: float) -> float:
+    """Return the mean true positive rate without leakage."""
+    negatives = int((truth == 0).sum())
+    return (int(rate * negatives) + 1) / (negatives + 1)
+
+
+def model_measurements(
+    context: MembershipContext, task: Task, members: Dataset, others: Dataset
+) -> Iterator[Measurement]:
+    """Yield the utility of the model on records that it was not trained on, and on members."""
+    rng = stream(context.seed, QUESTION, "utility")
+    for data, renamed in ((others, {}), (members, {ACCURACY: TRAIN_ACCURACY})):
+        found = utility_of(task, params_of(task.model), data, rng=rng)
+        if found is None or (renamed and found.metric not in renamed):
+            continue
+        metric = renamed.get(found.metric, found.metric)
+        yield context.measurement(metric, found.estimate, found.chance)
+
+
+def norm_measurements(
+    context: MembershipContext, norms: Norms, member: NDArray[np.bool_]
+) -> Iterator[Measurement]:
+    """Yield the mean gradient norm of members and of others by epoch (the paper's Figure 3)."""
+    for epoch, values in norms.items():
+        for metric, kind in ((MEMBERS_NORM, member), (OTHERS_NORM, ~member)):
+            estimate = mean_estimate(values[kind], bounds=(0.0, np.inf))
+            yield replace(context.measurement(metric, estimate, 0.0), round=int(epoch))
