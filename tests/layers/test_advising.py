@@ -7,9 +7,8 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from leakgauge.inference.adversaries.calibration import HeldOut
-from leakgauge.layers.run.advising import Stand, searched
+from leakgauge.layers.run.advising import Stand, advantage_of, search, searched
 from leakgauge.layers.run.hearing import Heard
-from leakgauge.layers.run.searching import advantage_of, search
 from leakgauge.layers.spec import LayersSpec
 
 

@@ -9,15 +9,16 @@ from sklearn.linear_model import LogisticRegression
 from leakgauge.core.checks import InputError
 from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.adversaries.part import Part, Selection
-from leakgauge.layers.calibration import calibrate, gain
 from leakgauge.layers.information import (
     UNITS,
     VOTES_CAP_BITS,
+    calibrate,
+    gain,
     in_unit,
     softmax_over_votes,
     v_information,
 )
-from leakgauge.layers.pooling import KernelMax
+from leakgauge.layers.observation import KernelMax
 from leakgauge.results.information import entropy
 from leakgauge.results.scores import Judged
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from leakgauge.core.types import Dataset, Task
-from leakgauge.layers.subtraction import gradient_of_other
+from leakgauge.layers.observation import gradient_of_other
 from leakgauge.models import mlp
 from leakgauge.training import Participant, Protocol, State
 from leakgauge.training.federation import federation

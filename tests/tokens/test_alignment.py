@@ -11,7 +11,7 @@ from leakgauge.core.types import Task
 from leakgauge.gradients import params_of
 from leakgauge.gradients.factored.factors import factors
 from leakgauge.results.statistics import mean_estimate
-from leakgauge.tokens.alignment import alignment, gradient_kernel, linear_kernel
+from leakgauge.tokens.monitor.alignment import alignment, gradient_kernel, linear_kernel
 from support.gaussians import gaussians
 from support.planted import Odd
 from support.references import gradients as plain

@@ -11,11 +11,10 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError
 from leakgauge.tokens import mutual_information
-from leakgauge.tokens.critics import Critic
-from leakgauge.tokens.encoders import Autoencoder, Flat, GradientTransformer, encoder
 from leakgauge.tokens.estimation import Information, estimate_information, vectors
 from leakgauge.tokens.estimators import estimator
 from leakgauge.tokens.fitting import Judge, Scaler, fit, own_randomness
+from leakgauge.tokens.networks import Autoencoder, Critic, Flat, GradientTransformer, encoder
 from leakgauge.tokens.settings import Settings
 from leakgauge.tokens.sources import FixedPairs, Pairs, PairSource, Parts, PooledPairs, split_pairs
 from leakgauge.tokens.words import CRITICS, ESTIMATORS, TOKENS

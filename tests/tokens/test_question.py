@@ -261,7 +261,7 @@ def test_a_table_of_one_s_own_plays(tmp_path: Path) -> None:
 
 def test_the_rate_decays_as_steplr_does(tmp_path: Path) -> None:
     """SGD by hand against the room's: two sub-epochs of one rate, then a tenth of it."""
-    from leakgauge.tokens.run.moving import Mover
+    from leakgauge.tokens.run.training import Mover
 
     spec = replace(TimelineSpec(**SMALL), optimizer="sgd", lr=1.0, decay=0.1, decay_every=2)
     mover, leaf = Mover(spec), torch.zeros(1)

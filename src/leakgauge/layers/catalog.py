@@ -8,10 +8,24 @@ from typing import TYPE_CHECKING, Any
 from leakgauge.core.checks import require
 from leakgauge.core.registry import Registry
 from leakgauge.inference.catalog import ADVERSARIES, PROPERTY, games_of, parse_adversary
-from leakgauge.layers.words import FAMILY
 
 if TYPE_CHECKING:
     from leakgauge.inference.adversaries.adversary import Attack
+
+QUESTION = "layers"
+
+HIDE = "hide"
+"""Advice: what layers are kept from the attacker, in an enclave or encrypted."""
+
+PLATT, VOTES = "platt", "softmax-votes"
+CALIBRATIONS = (PLATT, VOTES)
+
+ALL = "all"
+"""What an attack sees that sees all layers."""
+
+FAMILY = ("forest", "logistic", "network")
+"""The predictive family: the attacks among which held-out data choose."""
+
 
 _PACKAGE = "leakgauge.layers.family"
 

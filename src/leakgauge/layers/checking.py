@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from leakgauge.core.checks import require
 from leakgauge.defenses import Defense, parse_defense
-from leakgauge.layers.catalog import MEMBERS, parse_attack
-from leakgauge.layers.words import HIDE
+from leakgauge.layers.catalog import HIDE, MEMBERS, parse_attack
 
 if TYPE_CHECKING:
     from leakgauge.layers.spec import LayersSpec

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leakgauge.layers.catalog import QUESTION as NAME
 from leakgauge.layers.spec import LayersSpec
-from leakgauge.layers.words import QUESTION as NAME
 from leakgauge.runs import spec as settings
 from leakgauge.runs.question import Answer, Progress, Question
 
@@ -63,13 +63,13 @@ class LayersQuestion:
 
     def assessment(self, answer: Answer, folder: Path) -> "Assessment":
         """Return threat, tests, promises and limits for an audit card."""
-        from leakgauge.layers.report.assessment import assessment
+        from leakgauge.layers.evidence import assessment
 
         return assessment(answer)
 
     def controls(self, spec: LayersSpec, source: "Source") -> "Controls":
         """Return a run without anything to learn, and one whose secret lies open."""
-        from leakgauge.layers.controls import controls
+        from leakgauge.layers.evidence import controls
 
         return controls(spec, source)
 

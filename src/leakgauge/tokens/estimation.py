@@ -10,10 +10,9 @@ from leakgauge.core.checks import require
 from leakgauge.core.rng import torch_stream
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import mean_estimate
-from leakgauge.tokens.encoders import FLAT
-from leakgauge.tokens.estimators import estimator
+from leakgauge.tokens.estimators import estimator, jackknife
 from leakgauge.tokens.fitting import Fitted, Judged, fit
-from leakgauge.tokens.jackknife import jackknife
+from leakgauge.tokens.networks import FLAT
 from leakgauge.tokens.settings import Settings
 from leakgauge.tokens.sources import Pairs, PairSource, Parts, split_pairs
 from leakgauge.tokens.words import INFONCE

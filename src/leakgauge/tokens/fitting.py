@@ -12,10 +12,8 @@ from torch.nn import functional
 from leakgauge.core.checks import require
 from leakgauge.core.rng import derive, torch_stream
 from leakgauge.results.statistics import student_t
-from leakgauge.tokens.critics import Critic
-from leakgauge.tokens.encoders import encoder
-from leakgauge.tokens.estimators import Estimator, critic_gap, estimator
-from leakgauge.tokens.jackknife import jackknife
+from leakgauge.tokens.estimators import Estimator, critic_gap, estimator, jackknife
+from leakgauge.tokens.networks import Critic, encoder
 from leakgauge.tokens.settings import Settings
 from leakgauge.tokens.sources import Pairs, PairSource, Parts
 from leakgauge.tokens.words import RAW

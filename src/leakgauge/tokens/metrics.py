@@ -5,7 +5,7 @@ from itertools import product
 
 from leakgauge.results.metrics import Metric
 from leakgauge.results.model_metrics import UTILITY
-from leakgauge.tokens.methods import METHODS
+from leakgauge.tokens.settings import METHODS
 from leakgauge.tokens.words import TOKENS
 
 INFORMATION, IN_SAMPLE, PLACEBO = "information", "information_in_sample", "information_placebo"

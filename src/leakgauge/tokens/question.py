@@ -63,13 +63,13 @@ class TimelineQuestion:
 
     def assessment(self, answer: Answer, folder: Path) -> "Assessment":
         """Return threat, tests, promises and limits for an audit card."""
-        from leakgauge.tokens.report.assessment import assessment
+        from leakgauge.tokens.evidence import assessment
 
         return assessment(answer)
 
     def controls(self, spec: TimelineSpec, source: "Source") -> "Controls":
         """Return a run without anything to learn, and one whose secret lies open."""
-        from leakgauge.tokens.controls import controls
+        from leakgauge.tokens.evidence import controls
 
         return controls(spec, source)
 

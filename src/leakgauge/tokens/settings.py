@@ -1,7 +1,9 @@
 """How mutual information is estimated."""
 
-from dataclasses import dataclass
-from typing import Self
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
 from leakgauge.tokens.words import (
@@ -11,12 +13,16 @@ from leakgauge.tokens.words import (
     ESTIMATORS,
     INFONCE,
     MINE,
+    NWJ,
     RAW,
     SCALES,
     SEPARABLE,
     STANDARDISED,
     TRANSFORMER,
 )
+
+if TYPE_CHECKING:
+    from leakgauge.tokens.spec import TimelineSpec
 
 TOKEN_RATE = {AUTOENCODER: 1.0, TRANSFORMER: 0.2}
 """Learning rate of a token's network, over that of the critic; the paper says 'higher'."""
@@ -109,3 +115,30 @@ class Settings:
             patience=0,
             relu_output=True,
         )
+
+
+PAPER = "paper"
+"""MINE as the paper has it: a critic learns on 200 batches, and is judged on them, too."""
+
+METHODS = (*ESTIMATORS, PAPER)
+"""How the information is estimated."""
+
+BOUNDS = (INFONCE, NWJ, MINE, PAPER)
+"""Whose held-out value is a lower bound in the mean."""
+
+PAIRS_OF_PAPER = 200
+"""Batches that the paper takes at a checkpoint (section 4.2.1)."""
+
+
+def settings_of(spec: TimelineSpec, token: str, method: str) -> Settings:
+    """Return how a critic learns.
+
+    Args:
+        spec: of the run.
+        token: one of ``TOKENS``.
+        method: one of ``METHODS``.
+    """
+    if method == PAPER:
+        return Settings.paper(token, pairs=PAIRS_OF_PAPER)
+    plain = Settings(estimator=method, token=token)
+    return replace(plain, critic=spec.critic, scale=spec.scale, iterations=spec.critic_iterations)

@@ -13,7 +13,7 @@ from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
 from leakgauge.models.words import NETS
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec
-from leakgauge.tokens.methods import METHODS, PAPER
+from leakgauge.tokens.settings import METHODS, PAPER
 from leakgauge.tokens.words import (
     AUTOENCODER,
     CHECKPOINT,

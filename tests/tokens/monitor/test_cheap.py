@@ -10,7 +10,7 @@ from torch.nn import functional
 from leakgauge import DPSGD, Monitor, Noise, Prune
 from leakgauge.core.rng import torch_stream
 from leakgauge.defenses.defense import Defense
-from leakgauge.tokens.monitor.inputs import raw
+from leakgauge.tokens.monitor.passes import raw
 from support.loops import batches, network
 
 

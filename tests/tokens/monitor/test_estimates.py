@@ -12,8 +12,7 @@ from leakgauge import Monitor
 from leakgauge.tokens.monitor import estimating
 from leakgauge.tokens.monitor.background import Background
 from leakgauge.tokens.monitor.job import StreamJob
-from leakgauge.tokens.monitor.publishing import Publishing
-from leakgauge.tokens.monitor.screen import Screen
+from leakgauge.tokens.monitor.publishing import Publishing, Screen
 from support.loops import QUICK, network, train
 
 

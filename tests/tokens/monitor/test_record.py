@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from leakgauge import InputError, Monitor
+from leakgauge.tokens.monitor.buffers import Reservoir, Ring
 from leakgauge.tokens.monitor.publishing import MOST
-from leakgauge.tokens.monitor.reservoir import Reservoir
-from leakgauge.tokens.monitor.ring import Ring
 from support.loops import network, train
 
 TESTS = Path(__file__).parents[2]

@@ -1,12 +1,19 @@
 """The section of layers in a report; it reads measurements and computes none."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from markupsafe import Markup
+from matplotlib.ticker import MaxNLocator
+
+from leakgauge.core.checks import InputError
+from leakgauge.inference.settings import InferenceSettings
+from leakgauge.layers.catalog import FAMILY, HIDE
 from leakgauge.layers.metrics import INFORMATION, KERNEL, METRICS
 from leakgauge.layers.report.as_json import lines
-from leakgauge.layers.report.charts import strip
-from leakgauge.layers.report.next_command import next_command
 from leakgauge.layers.report.rows import (
     PRINTED,
     Advice,
@@ -17,6 +24,8 @@ from leakgauge.layers.report.rows import (
     whole,
 )
 from leakgauge.layers.report.wording import about_measures, advice_text, where
+from leakgauge.layers.spec import LayersSpec
+from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.facts import other_facts
 from leakgauge.report.gauge import gauge
 from leakgauge.report.levels import (
@@ -33,6 +42,8 @@ from leakgauge.report.utility import about_utility, useless_models, utilities
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.question import Answer, Question
+from leakgauge.runs.repeat import repeat_audit
+from leakgauge.runs.spec import declared, make_spec
 
 PARTS = ("records", "columns", "private", "fitting", "held_out", "test", "users")
 """Sizes of the data, in the order of the report."""
@@ -135,3 +146,62 @@ def _summary(
         strength=strength_of(one.estimate, one.chance),
         secret=one.secret,
     )
+
+
+def strip(rows: Sequence[LayerRow], metric: str, *, name: str, chance: float) -> Markup | None:
+    """Return a bar a layer with its interval, in the order in which layers run.
+
+    Layers are numbered from 1: a chart has no text of the user.
+
+    Args:
+        rows: the layers.
+        metric: that the bars show.
+        name: a word that no other chart of the page has.
+        chance: the value where nothing leaks, from which bars start.
+    """
+    known = [(number, row.estimate(metric)) for number, row in enumerate(rows, start=1)]
+    drawn = [(number, one) for number, one in known if one is not None]
+    if not drawn:
+        return None
+    places = np.array([number for number, _ in drawn])
+    values = np.array([one.value for _, one in drawn])
+    ends = np.array([[one.value - one.low, one.high - one.value] for _, one in drawn]).T
+    colours = [ACCENT if value == values.max() else MUTED for value in values]
+    with chart(name) as (axes, svg):
+        axes.bar(places, values - chance, bottom=chance, color=colours, width=0.7, alpha=0.75)
+        axes.errorbar(places, values, yerr=ends.clip(min=0), fmt="none", ecolor=INK, capsize=3)
+        axes.axhline(chance, color=MUTED, linewidth=1)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
+        axes.set_xlim(0.4, len(rows) + 0.6)
+        axes.set_xlabel("layer, from the input to the output")
+    return svg[0]
+
+
+PRUNE = "prune:rate=0.99"
+"""To try where hiding was advised: it needs no enclave."""
+
+
+def next_command(settings: Mapping[str, Any], advice: Advice | None, question: Question) -> str:
+    """Return the command that tries to defend the layers where hiding them was advised.
+
+    Args:
+        settings: of the run.
+        advice: of the run; None without one.
+        question: of the run.
+    """
+    if advice is None or advice.protect != HIDE or not advice.layers:
+        return ""
+    if not (settings.get("data") or settings.get("task")):
+        return ""
+    known = declared(LayersSpec)
+    given = {key: settings[key] for key in settings if key in known}
+    if settings.get("task"):
+        given.pop("label", None)  # the task has its own
+    try:
+        spec = make_spec(LayersSpec, given)
+    except InputError:  # a run of other settings than this version has
+        return ""
+    assert isinstance(spec, LayersSpec)
+    attacks = () if spec.adversary == FAMILY else spec.adversary
+    tried = replace(spec, protect=PRUNE, adversary=attacks)
+    return repeat_audit("audit", {question.name: (question, tried)}, InferenceSettings)

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from leakgauge.layers.catalog import HIDE
 from leakgauge.layers.metrics import INFORMATION, INFORMATION_SHARE, SIZE
 from leakgauge.layers.report.rows import PRINTED, Advice, LayerRow, correlation_rows, most_exposed
-from leakgauge.layers.words import HIDE
 from leakgauge.report.levels import LEAKS
 from leakgauge.report.section import Level
 from leakgauge.report.wording import interval, number, percent

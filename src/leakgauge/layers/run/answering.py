@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,28 +10,30 @@ from leakgauge.core.rng import stream
 from leakgauge.core.types import Params
 from leakgauge.data import Source
 from leakgauge.defenses import Defense, none
+from leakgauge.gradients import params_of
 from leakgauge.gradients.walk import Layer
 from leakgauge.inference.adversaries.part import Part
-from leakgauge.layers.catalog import parse_attack
+from leakgauge.layers.catalog import ALL, QUESTION, parse_attack
 from leakgauge.layers.run.advising import Stand, advised, on_all
-from leakgauge.layers.run.cell import Cell
 from leakgauge.layers.run.describing import described
 from leakgauge.layers.run.hearing import Heard, best, decoded, encoded, hear
 from leakgauge.layers.run.measuring import (
+    LayerCell,
     attack_measurements,
     correlations,
     whole_measurements,
 )
-from leakgauge.layers.run.observing import observer_of
+from leakgauge.layers.run.observing import Scene, observer_of, scene_of
 from leakgauge.layers.run.preparing import Prepared, prepare
-from leakgauge.layers.run.scene import Scene, scene_of
-from leakgauge.layers.run.training import trained
-from leakgauge.layers.words import ALL, QUESTION
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import BALANCED_ACCURACY
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.stages import Kept
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
+from leakgauge.training import Participant, Protocol, State
+from leakgauge.training.catalog import parse_optimizer
+from leakgauge.training.federation import federation
+from leakgauge.training.protocol import FEDAVG, FEDSGD
 from leakgauge.training.utility import utility_of
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ def answer(
     for warning in prepared.run.warnings:
         progress.warn(warning)
     params = trained(spec, prepared, folder, progress)
-    cell = Cell(prepared.dataset, prepared.label, str(spec.secret), spec.seed)
+    cell = LayerCell(prepared.dataset, prepared.label, str(spec.secret), spec.seed)
     stage = _Stage(spec, prepared, params, folder, progress, workers)
     measurements, missing = described(spec, prepared, params, cell)
     measurements += list(stage.attacked(cell))
@@ -81,7 +83,7 @@ class _Stage:
     progress: Progress
     workers: int | None
 
-    def attacked(self, cell: Cell) -> Iterable[Measurement]:
+    def attacked(self, cell: LayerCell) -> Iterable[Measurement]:
         """Yield the figures of each layer, of all together, and of the advice."""
         scene, layers = self._behind(none()), self.prepared.layers
         singles = {}
@@ -131,7 +133,7 @@ class _Stage:
 
 
 def _utility(
-    spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
+    spec: LayersSpec, prepared: Prepared, params: Params, cell: LayerCell
 ) -> Iterable[Measurement]:
     rng = stream(spec.seed, QUESTION, "utility")
     rows = prepared.sides.test.to(prepared.data.y.device)
@@ -142,3 +144,54 @@ def _utility(
     if found.balanced is not None:
         # the report speaks of this one: of glasses, which few wear, accuracy says little
         yield cell.measurement(BALANCED_ACCURACY, found.balanced, chance=1 / found.classes)
+
+
+def trained(spec: LayersSpec, prepared: Prepared, folder: WorkFolder, progress: Progress) -> Params:
+    """Return the parameters after the last round; those that a kill left are read back.
+
+    Raises:
+        InputError: the training diverges.
+    """
+    first = params_of(prepared.task.model)
+    kept = folder.tensors("trained", like=first)
+    if kept is not None:
+        return kept
+    last: Params = first
+    for number, params in enumerate(rounds(spec, prepared), start=1):
+        last = params
+        progress.step(f"{QUESTION}: training", number, spec.rounds)
+    folder.keep_tensors("trained", last)
+    return last
+
+
+def rounds(spec: LayersSpec, prepared: Prepared) -> Iterator[Params]:
+    """Yield the global parameters after each round of FedSGD, or of FedAvg."""
+    if spec.rounds == 0:
+        return
+    device = prepared.data.y.device
+    sides = prepared.sides
+    people = [
+        Participant(prepared.data.rows(rows.to(device)))
+        for rows in (sides.private, sides.attacker, *sides.others)
+    ]
+    state = State.of(prepared.task.model)
+    for one in federation(prepared.task, state, people, protocol_of(spec), seed=spec.seed):
+        yield {name: one.state.shared[name] for name in params_of(prepared.task.model)}
+
+
+def protocol_of(spec: LayersSpec) -> Protocol:
+    """Return the protocol of the paper; with several local steps FedAvg, which is not in it.
+
+    References:
+        Mo et al., 2021, section 5: FedSGD, learning rate 0.01 without momentum, batches of 32.
+    """
+    averages = spec.local_steps > 1
+    return Protocol(
+        rounds=spec.rounds,
+        kind=FEDAVG if averages else FEDSGD,
+        lr=spec.lr,
+        optimizer=parse_optimizer(spec.optimizer, lr=spec.lr),
+        steps=spec.local_steps if averages else None,
+        batch_size=spec.batch_size,
+        weighted=False,
+    )

@@ -16,18 +16,17 @@ from leakgauge.core.rng import stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Dataset, Params
 from leakgauge.gradients.walk import Layer
+from leakgauge.layers.catalog import QUESTION
 from leakgauge.layers.kernel_information import information_bounds
 from leakgauge.layers.metrics import DIRECTIONS, SIZE, of_layer
-from leakgauge.layers.run.cell import Cell
-from leakgauge.layers.run.measuring import facts_of, kernel_measurements
-from leakgauge.layers.run.outputs import Outputs
+from leakgauge.layers.representations import Outputs
+from leakgauge.layers.run.measuring import LayerCell, facts_of, kernel_measurements
 from leakgauge.layers.run.preparing import Prepared
 from leakgauge.layers.sensitivity import (
     Sensitivity,
     direction_sensitivity,
     jacobian_sensitivity,
 )
-from leakgauge.layers.words import QUESTION
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.statistics import mean_estimate
 
@@ -42,7 +41,7 @@ NAMES = {"f": "F", "1": "1", "inf": "inf"}
 
 
 def described(
-    spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
+    spec: LayersSpec, prepared: Prepared, params: Params, cell: LayerCell
 ) -> tuple[list[Measurement], list[str]]:
     """Return the measurements, and for each part that could not be measured why."""
     made: list[Measurement] = []
@@ -76,7 +75,7 @@ def _records(spec: LayersSpec, prepared: Prepared, count: int) -> Dataset:
 
 
 def _sizes(
-    spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
+    spec: LayersSpec, prepared: Prepared, params: Params, cell: LayerCell
 ) -> Iterator[Measurement]:
     for layer in prepared.layers:
         size = float(sum(params[name].numel() for name in layer.parameters))
@@ -85,7 +84,7 @@ def _sizes(
 
 
 def _sensitivities(
-    spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
+    spec: LayersSpec, prepared: Prepared, params: Params, cell: LayerCell
 ) -> Iterator[Measurement]:
     data = _records(spec, prepared, spec.records)
     names = [layer.name for layer in prepared.layers]
@@ -95,7 +94,7 @@ def _sensitivities(
             yield from _of_layer(layer, found[layer.name], cell)
 
 
-def _of_layer(layer: Layer, one: Sensitivity, cell: Cell) -> Iterator[Measurement]:
+def _of_layer(layer: Layer, one: Sensitivity, cell: LayerCell) -> Iterator[Measurement]:
     """Yield printed (Eq. 10), raw, size-normalised mean, and printed but the median."""
     details = {**facts_of(layer), "records whose range is 0, left out": str(one.left_out)}
     for word, norm in NAMES.items():
@@ -127,7 +126,7 @@ def _median(values: Tensor) -> Estimate | None:
 
 
 def _directions(
-    spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
+    spec: LayersSpec, prepared: Prepared, params: Params, cell: LayerCell
 ) -> Iterator[Measurement]:
     data = _records(spec, prepared, max(spec.records, 1000))
     codes = data.secrets[str(spec.secret)]
@@ -146,7 +145,7 @@ def _directions(
 
 
 def _kernel(
-    layer: Layer, outputs: Outputs, spec: LayersSpec, _: Prepared, __: Params, cell: Cell
+    layer: Layer, outputs: Outputs, spec: LayersSpec, _: Prepared, __: Params, cell: LayerCell
 ) -> Iterator[Measurement]:
     found = information_bounds(outputs.of(layer.name), sigma2=spec.sigma2)
     yield from kernel_measurements(cell, layer, found.lower, found.upper, found.shares, found.n)

@@ -14,10 +14,9 @@ from leakgauge.core.threads import one_thread
 from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.adversaries.part import Part
 from leakgauge.inference.adversaries.stacking import Stack
-from leakgauge.layers.calibration import calibrate, gain, joined
-from leakgauge.layers.information import softmax_over_votes
-from leakgauge.layers.run.scene import Scene
-from leakgauge.layers.words import QUESTION, VOTES
+from leakgauge.layers.catalog import QUESTION, VOTES
+from leakgauge.layers.information import calibrate, gain, joined, softmax_over_votes
+from leakgauge.layers.run.observing import Scene
 from leakgauge.runs.stages import Kept
 
 Floats = NDArray[np.float64]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from leakgauge.core.knowledge import STATIC
 from leakgauge.core.rng import stream
+from leakgauge.core.versions import versions
 from leakgauge.gradients.walk import Layer
+from leakgauge.layers.catalog import QUESTION, VOTES
 from leakgauge.layers.correlation import Correlation, partial_correlation, pearson
 from leakgauge.layers.information import BITS, SHARE, in_unit, v_information
 from leakgauge.layers.metrics import (
@@ -25,23 +29,67 @@ from leakgauge.layers.metrics import (
     SIZE,
     of_layer,
 )
-from leakgauge.layers.run.cell import Cell
 from leakgauge.layers.run.hearing import Heard
-from leakgauge.layers.run.scene import Scene
-from leakgauge.layers.words import QUESTION, VOTES
+from leakgauge.layers.run.observing import Scene
 from leakgauge.results import scores
 from leakgauge.results.information import NATS
 from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
 from leakgauge.results.scores import AUROC, Judged
+from leakgauge.runs.spec import NONE
 
 if TYPE_CHECKING:
     from leakgauge.layers.spec import LayersSpec
+
+
+@dataclass(frozen=True)
+class LayerCell:
+    """What all measurements of a run have in common."""
+
+    dataset: str
+    label: str
+    secret: str
+    seed: int
+
+    def measurement(
+        self,
+        metric: str,
+        estimate: Estimate,
+        *,
+        chance: float = 0.0,
+        adversary: str = "",
+        when: int | str = ACCUMULATED,
+        details: Mapping[str, str] = MappingProxyType({}),
+    ) -> Measurement:
+        """Return one figure."""
+        return Measurement(
+            question=QUESTION,
+            game=QUESTION,
+            dataset=self.dataset,
+            label=self.label,
+            secret=self.secret,
+            defense=NONE,
+            knowledge=STATIC,
+            adversary=adversary,
+            metric=metric,
+            round=when,
+            seed=self.seed,
+            estimate=estimate,
+            chance=chance,
+            details=dict(details),
+            versions=versions(),
+        )
+
 
 UNITS = {INFORMATION: BITS, INFORMATION_NATS: NATS, INFORMATION_SHARE: SHARE}
 
 
 def attack_measurements(
-    spec: LayersSpec, scene: Scene, cell: Cell, heard: Sequence[Heard], chosen: Heard, about: Layer
+    spec: LayersSpec,
+    scene: Scene,
+    cell: LayerCell,
+    heard: Sequence[Heard],
+    chosen: Heard,
+    about: Layer,
 ) -> Iterator[Measurement]:
     """Yield the figures of each attack on a layer, and those of the chosen one as its headline."""
     for one in heard:
@@ -95,7 +143,7 @@ def judged_by(spec: LayersSpec, scene: Scene, one: Heard) -> Judged:
 
 
 def whole_measurements(
-    spec: LayersSpec, scene: Scene, cell: Cell, one: Heard
+    spec: LayersSpec, scene: Scene, cell: LayerCell, one: Heard
 ) -> Iterator[Measurement]:
     """Yield the figures of the attack that sees all layers, the headline of the question."""
     judged = judged_by(spec, scene, one)
@@ -112,7 +160,7 @@ def facts_of(layer: Layer) -> dict[str, str]:
     return {"layer": layer.name, "kind": layer.kind, "order": str(layer.order)}
 
 
-def correlations(measurements: Sequence[Measurement], cell: Cell) -> Iterator[Measurement]:
+def correlations(measurements: Sequence[Measurement], cell: LayerCell) -> Iterator[Measurement]:
     """Yield the correlation of each measure with the AUROC over the layers of this run.
 
     Also the partial correlation given the log of the layers' sizes.
@@ -142,7 +190,9 @@ def by_layer(measurements: Sequence[Measurement], metric: str) -> Mapping[str, f
     }
 
 
-def _found(cell: Cell, kind: str, metric: str, found: Correlation | None) -> Iterator[Measurement]:
+def _found(
+    cell: LayerCell, kind: str, metric: str, found: Correlation | None
+) -> Iterator[Measurement]:
     if found is not None and np.isfinite([found.r, found.low, found.high]).all():
         estimate = Estimate(found.r, found.low, found.high, found.n)
         details = {"t": f"{found.t:.2f}", "p": f"{found.p:.3g}"}
@@ -150,7 +200,7 @@ def _found(cell: Cell, kind: str, metric: str, found: Correlation | None) -> Ite
 
 
 def kernel_measurements(
-    cell: Cell, layer: Layer, lower: float, upper: float, shares: tuple[float, float], n: int
+    cell: LayerCell, layer: Layer, lower: float, upper: float, shares: tuple[float, float], n: int
 ) -> Iterator[Measurement]:
     """Yield the bounds of I(X; T) as the ends of one figure, whose value is the upper bound."""
     for metric, (low, high) in ((KERNEL, (lower, upper)), (KERNEL_SHARE, shares)):

@@ -13,7 +13,7 @@ from torch import Tensor
 from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
 from leakgauge.data.split_members import dealt
-from leakgauge.layers.words import QUESTION
+from leakgauge.layers.catalog import QUESTION
 
 if TYPE_CHECKING:
     from leakgauge.layers.spec import LayersSpec

@@ -16,9 +16,8 @@ from leakgauge.defenses.defense import Defense
 from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.gradients.probing import one_line
 from leakgauge.tokens.monitor.background import Background, Done
+from leakgauge.tokens.monitor.buffers import Reservoir, Ring
 from leakgauge.tokens.monitor.job import FEWEST, CheckpointJob, Job, StreamJob
-from leakgauge.tokens.monitor.reservoir import Reservoir
-from leakgauge.tokens.monitor.ring import Ring
 from leakgauge.tokens.monitor.settings import Watch
 from leakgauge.tokens.settings import Settings
 from leakgauge.tokens.sketch import Sketch

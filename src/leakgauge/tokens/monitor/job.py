@@ -19,7 +19,20 @@ from leakgauge.tokens.estimation import Information, estimate_information
 from leakgauge.tokens.features import default_layers
 from leakgauge.tokens.gathering import Gathering, checkpoint_parts
 from leakgauge.tokens.linear_gaussian import cheap_information
-from leakgauge.tokens.monitor import words
+from leakgauge.tokens.monitor.settings import (
+    BOUND,
+    ESTIMATOR,
+    GAP,
+    GAP_IN_SAMPLE,
+    GAP_PLACEBO,
+    IN_SAMPLE,
+    LIMIT,
+    LIMITED,
+    LINEAR,
+    LINEAR_PLACEBO,
+    PLACEBO,
+    TOKEN,
+)
 from leakgauge.tokens.settings import Settings
 from leakgauge.tokens.sources import Pairs, Parts, split_stream
 
@@ -119,21 +132,21 @@ def figures(parts: Parts, settings: Settings, seed: int) -> dict[str, Any]:
     )
     linear = {
         name: cheap_information(parts.fitting, seed=derive(seed, "linear"), matched=matched)
-        for name, matched in ((words.LINEAR, True), (words.LINEAR_PLACEBO, False))
+        for name, matched in ((LINEAR, True), (LINEAR_PLACEBO, False))
     }
     return {
-        words.BOUND: _plain(found.bound),
-        words.IN_SAMPLE: found.in_sample,
-        words.PLACEBO: _plain(placebo.bound),
-        words.GAP: _plain(found.critic_gap),
-        words.GAP_IN_SAMPLE: found.gap_in_sample,
-        words.GAP_PLACEBO: _plain(placebo.critic_gap),
+        BOUND: _plain(found.bound),
+        IN_SAMPLE: found.in_sample,
+        PLACEBO: _plain(placebo.bound),
+        GAP: _plain(found.critic_gap),
+        GAP_IN_SAMPLE: found.gap_in_sample,
+        GAP_PLACEBO: _plain(placebo.critic_gap),
         **{name: _plain(one) for name, one in linear.items()},
-        words.LIMIT: _limit(found),
-        words.LIMITED: found.is_limited,
+        LIMIT: _limit(found),
+        LIMITED: found.is_limited,
         "iterations": found.iterations,
-        words.TOKEN: settings.token,
-        words.ESTIMATOR: settings.estimator,
+        TOKEN: settings.token,
+        ESTIMATOR: settings.estimator,
     }
 
 

@@ -11,13 +11,12 @@ from leakgauge.defenses.defense import Defense
 from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.gradients.factored.base import Factors
 from leakgauge.gradients.walk import Layer
-from leakgauge.tokens.monitor.cheap import FEWEST, cheap_measure
+from leakgauge.tokens.monitor.alignment import FEWEST, cheap_measure
 from leakgauge.tokens.monitor.defending import Defending
 from leakgauge.tokens.monitor.passes import Pass
 from leakgauge.tokens.monitor.reading import Reading
-from leakgauge.tokens.monitor.settings import Watch
+from leakgauge.tokens.monitor.settings import SUM, Watch
 from leakgauge.tokens.monitor.taps import Taps
-from leakgauge.tokens.monitor.words import SUM
 from leakgauge.tokens.words import STREAM
 
 SHOWN = 6

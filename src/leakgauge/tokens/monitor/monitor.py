@@ -17,12 +17,10 @@ from leakgauge.gradients.walk import walk
 from leakgauge.tokens.monitor.clock import Clock
 from leakgauge.tokens.monitor.estimating import Estimating
 from leakgauge.tokens.monitor.looking import Looking
-from leakgauge.tokens.monitor.publishing import Log, Publishing
+from leakgauge.tokens.monitor.publishing import Log, Publishing, Screen
 from leakgauge.tokens.monitor.record_file import RecordFile
-from leakgauge.tokens.monitor.screen import Screen
-from leakgauge.tokens.monitor.settings import Watch
-from leakgauge.tokens.monitor.words import MEAN
-from leakgauge.tokens.monitor.wrapping import unwrapped
+from leakgauge.tokens.monitor.settings import MEAN, Watch
+from leakgauge.tokens.monitor.taps import unwrapped
 from leakgauge.tokens.settings import Settings
 from leakgauge.tokens.words import AUTOENCODER, INFONCE, STREAM
 

@@ -1,7 +1,8 @@
 """What one forward pass shows of its batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,54 @@ from leakgauge.gradients.factored.base import Factors
 from leakgauge.gradients.factored.caught import Caught
 from leakgauge.gradients.factored.products import product
 from leakgauge.gradients.walk import Layer
+
+
+def first_tensor(given: Any) -> Tensor | None:
+    """Return the first tensor with an axis of records in arguments, lists and mappings.
+
+    >>> first_tensor(((None, {"x": torch.zeros(2, 3)}), {"y": torch.zeros(2)})).shape
+    torch.Size([2, 3])
+    """
+    if isinstance(given, Tensor):
+        return given if given.dim() > 0 else None
+    if isinstance(given, Mapping):
+        given = given.values()
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        return None
+    return next((found for one in given if (found := first_tensor(one)) is not None), None)
+
+
+def raw(x: Tensor) -> Tensor:
+    """Return the inputs of records as numbers ``[n, d]``.
+
+    Words (whole numbers) are no quantities: a record is then how often it holds each word.
+
+    Args:
+        x: ``[n, ...]``.
+
+    >>> raw(torch.tensor([[5, 5], [7, 5]])).tolist()
+    [[2.0, 0.0], [1.0, 1.0]]
+    """
+    x = x.detach().reshape(len(x), -1)
+    if x.is_floating_point() or len(x) == 0:
+        return x.float()
+    _, place = torch.unique(x, return_inverse=True)
+    counts = torch.zeros(len(x), int(place.max()) + 1, device=x.device)
+    return counts.scatter_add_(1, place, torch.ones_like(place, dtype=counts.dtype))
+
+
+def mean_features(values: Tensor) -> Tensor:
+    """Return the mean over records of data features ``[d]``, in single precision on their device.
+
+    Args:
+        values: ``[n, d]``; ``[n, t, d]``, of which each record gives the mean over t positions; or
+            ``[n, ...]``, flattened.
+    """
+    if values.dtype != torch.float32:
+        values = values.float()
+    if values.dim() == 3:
+        values = values.mean(1)
+    return (values if values.dim() == 2 else values.reshape(len(values), -1)).mean(0)
 
 
 @dataclass(eq=False)

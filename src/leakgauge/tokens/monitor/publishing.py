@@ -1,13 +1,82 @@
 """Where figures go: the record, the file, the log, the live line, and alerts."""
 
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
 from leakgauge.gradients.probing import one_line
-from leakgauge.tokens.monitor import words
+from leakgauge.tokens.monitor.buffers import Thinned
 from leakgauge.tokens.monitor.record_file import RecordFile
-from leakgauge.tokens.monitor.screen import Screen
-from leakgauge.tokens.monitor.thinned import Thinned
+from leakgauge.tokens.monitor.settings import (
+    ALERT,
+    BOUND,
+    CHEAP,
+    ESTIMATOR,
+    GAP,
+    IN_SAMPLE,
+    LINEAR,
+    PLACEBO,
+    STEP,
+)
+
+MESSAGES = 200
+"""Messages that are remembered."""
+
+SECONDS = 0.1
+"""Between two drawings of the live line, at least."""
+
+
+class Screen:
+    """A line that changes in place, and messages above it, on the error stream.
+
+    Args:
+        live: whether to show the line; None shows it on a terminal.
+    """
+
+    def __init__(self, live: bool | None) -> None:
+        self._console = Console(stderr=True, force_terminal=True if live else None)
+        self._is_live = self._console.is_terminal if live is None else live
+        self._line: Live | None = None
+        self._drawn = 0.0
+        self.said: list[str] = []
+
+    def say(self, text: str, *, style: str = "yellow") -> None:
+        """Print a message, unless it was printed before."""
+        if text in self.said:
+            return
+        self.said = [*self.said[-MESSAGES + 1 :], text]
+        self._console.print(Text(f"leakgauge: {text}", style=style), soft_wrap=True)
+
+    def show(self, text: str) -> None:
+        """Show the line."""
+        if not self._is_live or time.monotonic() - self._drawn < SECONDS:
+            return
+        self._drawn = time.monotonic()
+        self._begun().update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+
+    def stop(self, text: str) -> None:
+        """Leave the line as it is, with its last text."""
+        if self._line is not None:
+            self._line.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+            self._line.stop()
+            self._line = None
+
+    def _begun(self) -> Live:
+        if self._line is None:
+            self._line = Live(
+                console=self._console,
+                auto_refresh=False,
+                redirect_stdout=sys.stdout.isatty(),  # else it would end on the error stream
+                redirect_stderr=self._console.is_terminal,
+            )
+            self._line.start()
+        return self._line
+
 
 Log = Callable[[dict[str, float], int], None]
 
@@ -36,7 +105,7 @@ class Publishing:
     ) -> None:
         self._screen, self._file, self._log = screen, file, log
         self._alert, self._on_alert = alert, on_alert
-        self._kept = {name: Thinned(MOST) for name in (words.CHEAP, words.BOUND, words.ALERT)}
+        self._kept = {name: Thinned(MOST) for name in (CHEAP, BOUND, ALERT)}
         self._now: dict[str, str] = {}
         for entry in file.entries() if file is not None else ():
             self._keep(entry)
@@ -44,21 +113,21 @@ class Publishing:
     def entries(self) -> Iterator[dict[str, Any]]:
         """Yield what is kept, by step."""
         whole = [entry for kept in self._kept.values() for entry in kept]
-        yield from sorted(whole, key=lambda entry: int(entry[words.STEP]))
+        yield from sorted(whole, key=lambda entry: int(entry[STEP]))
 
     def cheap(self, step: int, value: float) -> None:
         """Publish a cheap measure."""
-        self._publish({words.STEP: step, words.CHEAP: value}, {"leak/cheap": value})
+        self._publish({STEP: step, CHEAP: value}, {"leak/cheap": value})
         self._now["cheap"] = f"cheap {value:.3f}"
         self._screen.show(self.line(step))
 
     def estimates(self, step: int, figures: Mapping[str, Any]) -> None:
         """Publish the estimates of a checkpoint, and raise an alert where they call for one."""
-        bound, estimator = figures[words.BOUND], figures[words.ESTIMATOR]
-        self._publish({words.STEP: step, **figures}, flat(figures))
+        bound, estimator = figures[BOUND], figures[ESTIMATOR]
+        self._publish({STEP: step, **figures}, flat(figures))
         self._now["bound"] = (
             f"{estimator} {bound['value']:.2f} nats ({bound['low']:.2f} to {bound['high']:.2f}), "
-            f"placebo {figures[words.PLACEBO]['value']:.2f}, at step {step}"
+            f"placebo {figures[PLACEBO]['value']:.2f}, at step {step}"
         )
         if self._alert is not None and bound["low"] > self._alert:
             self._raise(step, figures)
@@ -70,13 +139,13 @@ class Publishing:
         return "leak · " + " · ".join(parts)
 
     def _raise(self, step: int, figures: Mapping[str, Any]) -> None:
-        bound = figures[words.BOUND]
+        bound = figures[BOUND]
         message = (
             f"alert: at step {step} gradients tell at least {bound['low']:.2f} nats of the data "
-            f"(lower end of {figures[words.ESTIMATOR]}; placebo "
-            f"{figures[words.PLACEBO]['value']:.2f}), above the threshold of {self._alert:g}"
+            f"(lower end of {figures[ESTIMATOR]}; placebo "
+            f"{figures[PLACEBO]['value']:.2f}), above the threshold of {self._alert:g}"
         )
-        self._publish({words.STEP: step, words.ALERT: message}, {})
+        self._publish({STEP: step, ALERT: message}, {})
         self._screen.say(message, style="bold red")
         if self._on_alert is not None:
             self._safely("on_alert", lambda: self._on_alert and self._on_alert(message))
@@ -87,7 +156,7 @@ class Publishing:
             file = self._file
             self._safely("the record", lambda: file.add(entry))
         if self._log is not None and flat_figures:
-            log, step = self._log, int(entry[words.STEP])
+            log, step = self._log, int(entry[STEP])
             self._safely("log", lambda: log(flat_figures, step))
 
     def _keep(self, entry: dict[str, Any]) -> None:
@@ -113,13 +182,13 @@ def flat(figures: Mapping[str, Any]) -> dict[str, float]:
     >>> sorted(flat(found))[:3], flat(found)["leak/mi/infonce/low"]
     (['leak/gap/infonce', 'leak/linear_gaussian', 'leak/mi/infonce'], 0.4)
     """
-    bound, name = figures[words.BOUND], f"leak/mi/{figures[words.ESTIMATOR]}"
+    bound, name = figures[BOUND], f"leak/mi/{figures[ESTIMATOR]}"
     return {
         name: bound["value"],
         f"{name}/low": bound["low"],
         f"{name}/high": bound["high"],
-        f"{name}/placebo": figures[words.PLACEBO]["value"],
-        f"{name}/in_sample": figures[words.IN_SAMPLE],
-        f"leak/gap/{figures[words.ESTIMATOR]}": figures[words.GAP]["value"],
-        "leak/linear_gaussian": figures[words.LINEAR]["value"],
+        f"{name}/placebo": figures[PLACEBO]["value"],
+        f"{name}/in_sample": figures[IN_SAMPLE],
+        f"leak/gap/{figures[ESTIMATOR]}": figures[GAP]["value"],
+        "leak/linear_gaussian": figures[LINEAR]["value"],
     }

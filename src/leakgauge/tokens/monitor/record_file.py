@@ -7,7 +7,7 @@ from typing import Any
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_yaml, replacing, write_yaml
-from leakgauge.tokens.monitor.words import STEP
+from leakgauge.tokens.monitor.settings import STEP
 
 ABOUT_FILE, RECORDS_FILE = "monitor.yaml", "records.jsonl"
 KIND = "leakgauge monitor"

@@ -1,6 +1,6 @@
 """Hooks that catch, in the passes of a loop, what a monitor looks at."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakSet
 
@@ -8,11 +8,78 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from leakgauge.core.checks import InputError
 from leakgauge.gradients.factored.products import is_able
 from leakgauge.gradients.walk import Layer
-from leakgauge.tokens.monitor.hooks import Hook
-from leakgauge.tokens.monitor.inputs import first_tensor, mean_features
-from leakgauge.tokens.monitor.passes import Pass
+from leakgauge.tokens.monitor.passes import Pass, first_tensor, mean_features
+
+_INSIDE = ("_module", "module")
+"""Where Opacus' GradSampleModule, and DistributedDataParallel, keep the model."""
+
+_WRAPPERS = (
+    "GradSampleModule",
+    "AbstractGradSampleModule",
+    "DistributedDataParallel",
+    "DataParallel",
+)
+_SHARDED = ("FullyShardedDataParallel", "DeepSpeedEngine", "FSDPModule")
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return the model inside of Opacus' or PyTorch's wrappers, whose names have no prefix.
+
+    Raises:
+        InputError: the model is compiled or sharded, or is no model.
+
+    >>> inner = nn.Linear(2, 1)
+    >>> unwrapped(nn.DataParallel(inner)) is inner
+    True
+    """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model is {type(model).__name__}; expected a torch.nn.Module")
+    names = {one.__name__ for one in type(model).__mro__}
+    if hasattr(model, "_orig_mod"):
+        raise InputError(
+            "the model is compiled, and a compiled model runs no hooks; watch it without "
+            "torch.compile for the steps that you ask about"
+        )
+    if names & set(_SHARDED):
+        raise InputError(
+            f"the model is a {type(model).__name__}, whose processes hold parts of gradients; "
+            "watch it with plain data parallelism, or on one device"
+        )
+    if names & set(_WRAPPERS):
+        for key in _INSIDE:
+            inside = getattr(model, key, None)
+            if isinstance(inside, nn.Module):
+                return unwrapped(inside)
+    return model
+
+
+class Hook:
+    """Calls a function for one module, and for no copy of it.
+
+    ``copy.deepcopy`` and ``pickle`` of the module copy an idle hook in its place: a copy of the
+    model is watched by nobody, and the monitor is not copied with it.
+    """
+
+    def __init__(self, module: nn.Module, function: Callable[..., None]) -> None:
+        self._module, self._function = module, function
+
+    def __call__(self, module: nn.Module, *given: Any) -> None:
+        """Call the function with what torch gives a hook, without the module."""
+        if module is self._module:  # a shallow copy keeps this hook
+            self._function(*given)
+
+    def __reduce__(self) -> tuple[type["Idle"], tuple[()]]:
+        return Idle, ()
+
+
+class Idle:
+    """A hook that does nothing."""
+
+    def __call__(self, *given: Any) -> None:
+        """Do nothing."""
 
 
 class Taps:

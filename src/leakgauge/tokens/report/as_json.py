@@ -19,9 +19,8 @@ from leakgauge.tokens.metrics import (
     MISMATCHED,
     PLACEBO,
 )
-from leakgauge.tokens.report.advice import Phase, schedule
 from leakgauge.tokens.report.levels import headline, level_of_peak
-from leakgauge.tokens.report.rows import Course, Curve, courses
+from leakgauge.tokens.report.rows import Course, Curve, Phase, courses, schedule
 from leakgauge.tokens.report.wording import beside_attack, trend, verdict
 from leakgauge.tokens.words import QUESTION
 

@@ -15,7 +15,6 @@ from leakgauge.runs.question import Answer, Question
 from leakgauge.runs.repeat import repeat_audit
 from leakgauge.runs.spec import declared, make_spec
 from leakgauge.tokens.metrics import METRICS
-from leakgauge.tokens.report.advice import LEAST, NO_GUARANTEE, schedule
 from leakgauge.tokens.report.as_json import lines
 from leakgauge.tokens.report.charts import bound_chart, scores_chart
 from leakgauge.tokens.report.levels import (
@@ -27,7 +26,7 @@ from leakgauge.tokens.report.levels import (
     level_of_peak,
     strength_of,
 )
-from leakgauge.tokens.report.rows import Course, courses
+from leakgauge.tokens.report.rows import LEAST, NO_GUARANTEE, Course, courses, schedule
 from leakgauge.tokens.report.wording import (
     about_attack,
     beside_attack,

@@ -7,9 +7,9 @@ from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.scores import smallest_detectable
-from leakgauge.tokens.methods import BOUNDS
 from leakgauge.tokens.metrics import RANKS_BOUND, RANKS_GAP
 from leakgauge.tokens.report.rows import Course, Curve
+from leakgauge.tokens.settings import BOUNDS
 
 FAR = 1e4
 """Figures beyond are not printed in digits: a critic's bound can fall without end."""

@@ -12,8 +12,7 @@ from leakgauge.runs.executors.processes import spread
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
 from leakgauge.tokens.run.attacking import attacked
-from leakgauge.tokens.run.cell import Cell
-from leakgauge.tokens.run.judging import judged
+from leakgauge.tokens.run.judging import TokenCell, judged
 from leakgauge.tokens.run.measuring import Figure, measured
 from leakgauge.tokens.run.preparing import Prepared, prepare
 from leakgauge.tokens.run.training import At, trained
@@ -55,7 +54,7 @@ def answer(
         jobs["attack"] = attacked
     played = _played(spec, prepared, course, jobs, folder, progress, workers)
     missing = [text for one in played.values() for text in one["missing"]]
-    cell = Cell(prepared.dataset, prepared.label, spec.seed)
+    cell = TokenCell(prepared.dataset, prepared.label, spec.seed)
     measurements = [
         one
         for text in spec.defenses

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special, stats
 
+from leakgauge.core.knowledge import STATIC
+from leakgauge.core.versions import versions
 from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
 from leakgauge.results.statistics import student_t
-from leakgauge.tokens.methods import BOUNDS, PAPER
 from leakgauge.tokens.metrics import (
     GAP,
     INFORMATION,
@@ -23,11 +25,52 @@ from leakgauge.tokens.metrics import (
     RANKS_GAP,
     of_critic,
 )
-from leakgauge.tokens.run.cell import Cell
 from leakgauge.tokens.run.measuring import Figure
+from leakgauge.tokens.settings import BOUNDS, PAPER
+from leakgauge.tokens.words import QUESTION
 
 if TYPE_CHECKING:
     from leakgauge.tokens.spec import TimelineSpec
+
+
+@dataclass(frozen=True)
+class TokenCell:
+    """What all measurements of a run have in common."""
+
+    dataset: str
+    label: str
+    seed: int
+
+    def measurement(
+        self,
+        metric: str,
+        estimate: Estimate,
+        *,
+        defense: str,
+        when: int | str,
+        chance: float = 0.0,
+        adversary: str = "",
+        details: Mapping[str, str] = MappingProxyType({}),
+    ) -> Measurement:
+        """Return one figure."""
+        return Measurement(
+            question=QUESTION,
+            game=QUESTION,
+            dataset=self.dataset,
+            label=self.label,
+            secret="records",
+            defense=defense,
+            knowledge=STATIC,
+            adversary=adversary,
+            metric=metric,
+            round=when,
+            seed=self.seed,
+            estimate=estimate,
+            chance=chance,
+            details=dict(details),
+            versions=versions(),
+        )
+
 
 BLOCKS = 8
 """Blocks of held-out records behind an interval, at most; fewer degrees of freedom widen more."""
@@ -40,7 +83,7 @@ Curve = Mapping[int, Figure]
 
 
 def judged(
-    spec: TimelineSpec, cell: Cell, defense: str, figures: Mapping[int, Sequence[Figure]]
+    spec: TimelineSpec, cell: TokenCell, defense: str, figures: Mapping[int, Sequence[Figure]]
 ) -> Iterator[Measurement]:
     """Yield the measurements of one defense.
 
@@ -64,7 +107,7 @@ def judged(
     yield from _ranks(spec, cell, defense, curves)
 
 
-def _measurement(cell: Cell, defense: str, step: int, one: Figure) -> Measurement:
+def _measurement(cell: TokenCell, defense: str, step: int, one: Figure) -> Measurement:
     return cell.measurement(
         one.metric,
         one.estimate,
@@ -77,7 +120,7 @@ def _measurement(cell: Cell, defense: str, step: int, one: Figure) -> Measuremen
 
 
 def _final_model(
-    cell: Cell, defense: str, figures: Mapping[int, Sequence[Figure]]
+    cell: TokenCell, defense: str, figures: Mapping[int, Sequence[Figure]]
 ) -> Iterator[Measurement]:
     """Yield what the model is good for after the training, as all questions do."""
     last = figures[max(figures)]
@@ -90,7 +133,7 @@ def _final_model(
 
 
 def _peak(
-    spec: TimelineSpec, cell: Cell, defense: str, curves: Mapping[str, Curve]
+    spec: TimelineSpec, cell: TokenCell, defense: str, curves: Mapping[str, Curve]
 ) -> Iterator[Measurement]:
     """Yield the largest held-out bound, with an interval that allows for the choice."""
     candidates = [one for one in spec.estimator if one in BOUNDS and one != PAPER]
@@ -141,7 +184,7 @@ def widened(estimate: Estimate, looks: int) -> Estimate:
 
 
 def _ranks(
-    spec: TimelineSpec, cell: Cell, defense: str, curves: Mapping[str, Curve]
+    spec: TimelineSpec, cell: TokenCell, defense: str, curves: Mapping[str, Curve]
 ) -> Iterator[Measurement]:
     """Yield whether bound and gap order the checkpoints as the attack does."""
     attack = curves.get(PSNR, {})

@@ -19,7 +19,6 @@ from leakgauge.runs.spec import NONE
 from leakgauge.tokens.estimation import Information, estimate_information
 from leakgauge.tokens.gathering import Gathering, checkpoint_parts, fewest_records
 from leakgauge.tokens.linear_gaussian import cheap_information
-from leakgauge.tokens.methods import PAIRS_OF_PAPER, PAPER, settings_of
 from leakgauge.tokens.metrics import (
     CHEAP,
     CHEAP_PLACEBO,
@@ -36,7 +35,7 @@ from leakgauge.tokens.metrics import (
 )
 from leakgauge.tokens.run.preparing import Prepared, defense_of
 from leakgauge.tokens.run.training import At
-from leakgauge.tokens.settings import Settings
+from leakgauge.tokens.settings import PAIRS_OF_PAPER, PAPER, Settings, settings_of
 from leakgauge.tokens.sources import FixedPairs, Parts, split_stream
 from leakgauge.tokens.words import QUESTION, STREAM
 from leakgauge.training.utility import utility_of

@@ -23,9 +23,8 @@ from leakgauge.gradients import check_vectorisable
 from leakgauge.results.measurements import Run
 from leakgauge.runs.records import Records, records_of, refuse_of_a_table
 from leakgauge.runs.spec import NONE, plain
-from leakgauge.tokens.features import check_names, default_layers
+from leakgauge.tokens.features import WATCHED, check_names, default_layers
 from leakgauge.tokens.gathering import fewest_records, roomy_records
-from leakgauge.tokens.networks import WATCHED
 from leakgauge.tokens.words import CHECKPOINT, QUESTION, STREAM
 
 if TYPE_CHECKING:

@@ -1,11 +1,16 @@
 """What the timeline says of its answer on an audit card."""
 
-from leakgauge.runs.assessment import Assessment, Baseline, Finding, Threat
+from dataclasses import replace
+
+from leakgauge.data.source import Source
+from leakgauge.runs.assessment import Assessment, Baseline, Controls, Finding, Threat, Variant
 from leakgauge.runs.question import Answer
+from leakgauge.runs.spec import NONE
 from leakgauge.tokens.metrics import METRICS, PLACEBO
 from leakgauge.tokens.report.levels import headline, level_of_peak
 from leakgauge.tokens.report.rows import courses
 from leakgauge.tokens.report.wording import smallest
+from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION
 
 LIMITS = (
@@ -46,4 +51,25 @@ def assessment(answer: Answer) -> Assessment:
         baselines=baselines,
         no_worst="the figures are about batches, not about single users or records",
         limits=LIMITS,
+    )
+
+
+NOISE = "noise:std=1000"
+"""Noise beside which no gradient is seen."""
+
+
+def controls(spec: TimelineSpec, source: Source) -> Controls:
+    """Return both controls; no images are rebuilt beside them."""
+    plain = replace(spec, images=0)
+    return Controls(
+        Variant(
+            replace(plain, defense=(NOISE,)),
+            source,
+            f"the gradient of each batch is drowned in noise ({NOISE})",
+        ),
+        Variant(
+            replace(plain, defense=(NONE,), batch_size=1),
+            source,
+            "each batch is a single record, whose gradient tells most of it",
+        ),
     )

@@ -1,9 +1,15 @@
 """What the map of layers says of its answer on an audit card."""
 
+from dataclasses import replace
+
+from leakgauge.core.checks import InputError
+from leakgauge.data.altered import shown, shuffled
+from leakgauge.data.source import Source
 from leakgauge.layers.report.rows import advice_of, layer_rows, most_exposed, whole
+from leakgauge.layers.spec import LayersSpec
 from leakgauge.report.levels import HEADLINES, level_of
 from leakgauge.results.scores import smallest_detectable
-from leakgauge.runs.assessment import Assessment, Finding, Threat
+from leakgauge.runs.assessment import Assessment, Controls, Finding, Threat, Variant
 from leakgauge.runs.question import Answer
 
 LIMITS = (
@@ -50,3 +56,27 @@ def _threat(answer: Answer) -> Threat:
         nist=["NISTAML.034 property inference"],
         edpb=["attribute inference"],
     )
+
+
+TRIALS = 1000
+"""Trials of a control, at most."""
+
+
+def controls(spec: LayersSpec, source: Source) -> Controls:
+    """Return both controls."""
+    cheap = replace(spec, trials=min(TRIALS, spec.trials))
+    users = spec.group if spec.by_user else None
+    placebo = Variant(
+        cheap,
+        shuffled(source, str(spec.secret), users=users, seed=spec.seed),
+        f"the values of {spec.secret!r} were shuffled",
+    )
+    return Controls(placebo, _planted(cheap, source))
+
+
+def _planted(spec: LayersSpec, source: Source) -> Variant | str:
+    try:
+        data, said = shown(source, str(spec.secret))
+    except InputError as error:
+        return str(error)
+    return Variant(spec, data, said)
