@@ -7,12 +7,12 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from leakgauge.inference.adversaries.calibration import HeldOut
-from leakgauge.layers.run.advising import Stand, advantage_of, search, searched
-from leakgauge.layers.run.hearing import Heard
+from leakgauge.layers.run.advising import AdviceInputs, advantage_of, search, searched
+from leakgauge.layers.run.judging import LayerJudgement
 from leakgauge.layers.spec import LayersSpec
 
 
-def heard(strength: float, seed: int) -> Heard:
+def judgements(strength: float, seed: int) -> LayerJudgement:
     """An attack whose log-odds lie ``strength`` standard deviations apart."""
     rng = np.random.default_rng(seed)
     secret = np.arange(400) % 2
@@ -20,10 +20,10 @@ def heard(strength: float, seed: int) -> Heard:
     for _ in range(2):
         odds = strength * (2 * secret - 1) + rng.normal(size=400)
         halves.append(HeldOut(np.stack([0 * odds, odds], axis=1), secret))
-    return Heard("", "made", (halves[0], halves[1]), np.zeros((1, 2)))
+    return LayerJudgement("", "made", (halves[0], halves[1]), np.zeros((1, 2)))
 
 
-NOTHING = {name: heard(0.0, seed) for seed, name in enumerate("abcdef")}
+NOTHING = {name: judgements(0.0, seed) for seed, name in enumerate("abcdef")}
 
 
 @pytest.mark.parametrize(("together", "hidden"), [("ab", 1), ("abcdef", 1), ("", 0)])
@@ -31,14 +31,14 @@ def test_layers_that_leak_only_together_are_parted(together: str, hidden: int) -
     layers = [SimpleNamespace(name=name, parameters=(name,)) for name in NOTHING]
     fits: list[str] = []
 
-    def hear(_scene, seen, _sees):
+    def judge_layers(_scene, seen, _sees):
         names = "".join(one.name for one in seen)
         fits.append(names)
         tells = together and set(together) <= set(names)
-        return [heard(3.0 if tells else 0.0, 9)]
+        return [judgements(3.0 if tells else 0.0, 9)]
 
-    whole = heard(3.0 if together else 0.0, 9)
-    stand = Stand(layers, None, NOTHING, whole, hear, None)  # type: ignore[arg-type]
+    whole = judgements(3.0 if together else 0.0, 9)
+    stand = AdviceInputs(layers, None, NOTHING, whole, judge_layers, None)  # type: ignore[arg-type]
     found, met = searched(LayersSpec(under=0.3), stand)
     assert set(found.protect) & set(together) or not together
     assert len(found.protect) >= hidden
@@ -47,15 +47,15 @@ def test_layers_that_leak_only_together_are_parted(together: str, hidden: int) -
 
 
 def test_a_promise_is_the_upper_end_of_an_interval() -> None:
-    one = heard(1.0, 5)
+    one = judgements(1.0, 5)
     right = np.concatenate([(half.log_odds[:, 1] > 0) == half.secret for half in one.held_out])
     upper = proportion_confint(right.sum(), len(right), alpha=0.1, method="normal")[1]
     assert advantage_of(one) == pytest.approx(2 * upper - 1, abs=0.02)  # a shift is fitted, too
-    assert advantage_of(heard(0.0, 5)) < 0.15
+    assert advantage_of(judgements(0.0, 5)) < 0.15
 
 
 def test_what_protects_enough_without_a_layer_leaves_it_open() -> None:
-    opened = {"a": heard(2.0, 1), "b": heard(0.0, 2), "c": heard(1.5, 3)}
+    opened = {"a": judgements(2.0, 1), "b": judgements(0.0, 2), "c": judgements(1.5, 3)}
     found = search(opened, {}, under=0.3)
     assert found.protect == ("a", "c")
     assert found.before >= advantage_of(opened["a"]) > 0.9

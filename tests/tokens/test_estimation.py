@@ -13,15 +13,22 @@ from leakgauge.core.checks import InputError
 from leakgauge.tokens import mutual_information
 from leakgauge.tokens.estimation import Information, estimate_information, vectors
 from leakgauge.tokens.estimators import estimator
-from leakgauge.tokens.fitting import Judge, Scaler, fit, own_randomness
-from leakgauge.tokens.networks import Autoencoder, Critic, Flat, GradientTransformer, encoder
-from leakgauge.tokens.settings import Settings
-from leakgauge.tokens.sources import FixedPairs, Pairs, PairSource, Parts, PooledPairs, split_pairs
+from leakgauge.tokens.fitting import Scaler, TokenCritic, fit, own_randomness
+from leakgauge.tokens.networks import Autoencoder, Critic, FlatToken, GradientTransformer, encoder
+from leakgauge.tokens.settings import CriticSettings
+from leakgauge.tokens.sources import (
+    FixedPairs,
+    Pairs,
+    PairSource,
+    PairSplit,
+    PooledPairs,
+    split_pairs,
+)
 from leakgauge.tokens.words import CRITICS, ESTIMATORS, TOKENS
 from support.gaussians import gaussians
 
 BATCH = 5
-QUICK = Settings(
+QUICK = CriticSettings(
     token="flat",
     iterations=60,
     batch=64,
@@ -42,10 +49,10 @@ def records(count: int, *, leak: float, seed: int, scale: float = 1.0) -> Pairs:
     return Pairs(x, {"a": scale * first, "b": scale * two})
 
 
-def pools(leak: float, *, seed: int = 0, count: int = 1500, scale: float = 1.0) -> Parts:
+def pools(leak: float, *, seed: int = 0, count: int = 1500, scale: float = 1.0) -> PairSplit:
     whole = records(count, leak=leak, seed=seed, scale=scale)
     ends = (0, 3 * count // 5, 4 * count // 5, count)
-    return Parts(
+    return PairSplit(
         *(
             PooledPairs(whole.rows(slice(start, end)), BATCH)
             for start, end in itertools.pairwise(ends)
@@ -187,12 +194,12 @@ def test_the_critic_is_that_of_the_best_iteration() -> None:
 def test_figures_are_of_the_parts_that_they_name() -> None:
     """Only the reporting pairs leak, or only the fitting pairs."""
     leaky, other = pools(3.0), pools(0.0)
-    mixed = Parts(leaky.fitting, leaky.stopping, other.reporting)
+    mixed = PairSplit(leaky.fitting, leaky.stopping, other.reporting)
     found = estimate_information(mixed, QUICK, seed=0)
     assert found.in_sample > 0.5
     assert found.gap_in_sample > 0.5
     assert found.bound.high < 0.1
-    turned = Parts(other.fitting, other.stopping, leaky.reporting)
+    turned = PairSplit(other.fitting, other.stopping, leaky.reporting)
     assert estimate_information(turned, QUICK, seed=0).bound.value < 0.1
 
 
@@ -238,7 +245,7 @@ def test_the_limit_is_that_of_the_groups_that_were_used() -> None:
     """Pairs that share records in blocks of six make groups of six, whatever was asked."""
     pairs = records(300, leak=0.0, seed=0)
     same = Pairs(pairs.features, {"a": pairs.features.clone()})
-    parts = Parts(
+    parts = PairSplit(
         FixedPairs(same.rows(slice(0, 180))),
         *(FixedPairs(same.rows(slice(at, at + 60)), block=6) for at in (180, 240)),
     )
@@ -280,7 +287,7 @@ def test_shapes_and_too_few_pairs_are_refused_in_one_line() -> None:
 def test_inputs_are_dropped_in_the_fit_alone() -> None:
     pairs = records(64, leak=1.0, seed=0)
     with own_randomness(0, "cpu"):
-        judge = Judge(pairs, replace(QUICK, token="flat", dropout=0.5))
+        judge = TokenCritic(pairs, replace(QUICK, token="flat", dropout=0.5))
         nn.init.ones_(judge.critic.head.scale)
         first, second = judge(pairs)[0], judge(pairs)[0]
         assert not torch.equal(first, second)
@@ -374,7 +381,7 @@ def test_the_transformer_is_that_of_the_appendix() -> None:
 
 def test_no_encoder_leaves_gradients_as_they_are() -> None:
     gradients = given((2, 3))
-    token, beside = Flat([2, 3])(gradients)
+    token, beside = FlatToken([2, 3])(gradients)
     assert torch.equal(token, torch.cat(list(gradients.values()), 1))
     assert float(beside) == 0.0
     with pytest.raises(InputError, match="token is 'transfomer'; did you mean 'transformer'"):
@@ -382,14 +389,16 @@ def test_no_encoder_leaves_gradients_as_they_are() -> None:
 
 
 def test_the_settings_of_the_paper() -> None:
-    paper = Settings.paper("transformer", pairs=500)
+    paper = CriticSettings.paper("transformer", pairs=500)
     assert (paper.estimator, paper.critic, paper.scale) == ("mine", "concat", "raw")
     assert (paper.token, paper.relu_output, paper.patience) == ("transformer", True, 0)
     assert (paper.iterations, paper.batch, paper.dropout) == (200, 50, 0.0)
     assert paper.token_lr < paper.lr
-    assert Settings.paper(pairs=5).batch == 2
+    assert CriticSettings.paper(pairs=5).batch == 2
     found = estimate_information(
-        split_pairs(records(500, leak=0.0, seed=0)), replace(Settings.paper(), group=20), seed=0
+        split_pairs(records(500, leak=0.0, seed=0)),
+        replace(CriticSettings.paper(), group=20),
+        seed=0,
     )
     assert found.iterations == 200
 
@@ -409,4 +418,4 @@ def test_the_settings_of_the_paper() -> None:
 )
 def test_settings_out_of_range_are_refused_in_one_line(name, value, message) -> None:
     with pytest.raises(InputError, match=message):
-        Settings(**{name: value})
+        CriticSettings(**{name: value})

@@ -261,14 +261,14 @@ def test_a_table_of_one_s_own_plays(tmp_path: Path) -> None:
 
 def test_the_rate_decays_as_steplr_does(tmp_path: Path) -> None:
     """SGD by hand against the room's: two sub-epochs of one rate, then a tenth of it."""
-    from leakgauge.tokens.run.training import Mover
+    from leakgauge.tokens.run.training import DecayingOptimizer
 
     spec = replace(TimelineSpec(**SMALL), optimizer="sgd", lr=1.0, decay=0.1, decay_every=2)
-    mover, leaf = Mover(spec), torch.zeros(1)
+    mover, leaf = DecayingOptimizer(spec), torch.zeros(1)
     for step in (1, 2, 3):
         mover.at(step)({"w": leaf})({"w": torch.ones(1)})
     assert leaf.item() == pytest.approx(-2.1)
-    adam = Mover(replace(spec, optimizer="adam"))
+    adam = DecayingOptimizer(replace(spec, optimizer="adam"))
     own = torch.zeros(1, requires_grad=True)
     theirs = torch.zeros(1, requires_grad=True)
     optimizer = torch.optim.Adam([theirs], lr=1.0)

@@ -16,7 +16,7 @@ from leakgauge.gradients.factored.factors import Factoring
 from leakgauge.gradients.gradients import MAX_BYTES, batch_gradients
 from leakgauge.gradients.probing import explained, private, probe, trainable
 from leakgauge.gradients.walk import walk
-from leakgauge.layers.weights import Spread, is_weight, size_of, spread, weights_of
+from leakgauge.layers.weights import VectorSizes, is_weight, size_of, spread, weights_of
 
 NORMS: Mapping[str, float] = {"F": 2, "1": 1, "inf": math.inf}
 """Each norm's p: all of them are over the entries of the Jacobian as one vector."""
@@ -252,9 +252,9 @@ def _records_at_once(
 
 def _of_records(
     factoring: Factoring, params: Params, x: Tensor, y: Tensor, classes: int
-) -> dict[str, Spread]:
+) -> dict[str, VectorSizes]:
     """Return the norms of the Jacobians by layer, with ranges at the true labels."""
-    found: dict[str, Spread] = {}
+    found: dict[str, VectorSizes] = {}
     for label in range(classes):
         for name, one in factoring(params, x, torch.full_like(y, label)).items():
             weights = weights_of(one)
@@ -264,8 +264,8 @@ def _of_records(
     return found
 
 
-def _sensitivity(layer: str, size: int, parts: Iterable[Spread]) -> Sensitivity:
-    found = reduce(Spread.below, parts).cpu()
+def _sensitivity(layer: str, size: int, parts: Iterable[VectorSizes]) -> Sensitivity:
+    found = reduce(VectorSizes.below, parts).cpu()
     norms = {"F": found.squares.sqrt(), "1": found.absolute, "inf": found.largest}
     return Sensitivity(layer, size, norms, found.range)
 
@@ -289,6 +289,6 @@ def _flat(grads: Grads, names: Sequence[str]) -> Tensor:
 
 def _direction(layer: str, having: Tensor, others: Tensor, share: float) -> Sensitivity:
     together = share * having + (1 - share) * others
-    found = Spread.of((having - others)[None])
-    ends = Spread.of(together[None])
+    found = VectorSizes.of((having - others)[None])
+    ends = VectorSizes.of(together[None])
     return _sensitivity(layer, having.numel(), [found.ranged(ends.range)])

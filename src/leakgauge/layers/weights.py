@@ -15,7 +15,7 @@ from leakgauge.gradients.factored.whole import WholeGradients
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class VectorSizes:
     """Sizes of some vectors, one of each record; each attribute is ``[n]``, float64.
 
     Attributes:
@@ -31,7 +31,7 @@ class Spread:
     range: Tensor
 
     @classmethod
-    def of(cls, values: Tensor) -> "Spread":
+    def of(cls, values: Tensor) -> "VectorSizes":
         """Return that of vectors ``[n, d]``."""
         low, high = (end.double() for end in (values.amin(1), values.amax(1)))
         size = torch.linalg.vector_norm
@@ -39,30 +39,32 @@ class Spread:
         absolute = size(values, 1, dim=1, dtype=torch.float64)
         return cls(squares, absolute, torch.maximum(-low, high), high - low)
 
-    def where(self, chosen: Tensor) -> "Spread":
+    def where(self, chosen: Tensor) -> "VectorSizes":
         """Return it with a range of 0 at all records that are not ``chosen``."""
         return self.ranged(torch.where(chosen, self.range, 0.0))
 
-    def ranged(self, size: Tensor) -> "Spread":
+    def ranged(self, size: Tensor) -> "VectorSizes":
         """Return it with other ranges."""
         return replace(self, range=size)
 
-    def beside(self, other: "Spread") -> "Spread":
+    def beside(self, other: "VectorSizes") -> "VectorSizes":
         """Return that of both vectors of each record as one; ranges are added."""
-        return Spread(
+        return VectorSizes(
             self.squares + other.squares,
             self.absolute + other.absolute,
             torch.maximum(self.largest, other.largest),
             self.range + other.range,
         )
 
-    def below(self, other: "Spread") -> "Spread":
+    def below(self, other: "VectorSizes") -> "VectorSizes":
         """Return that of the records of both, one after the other."""
-        return Spread(*(torch.cat(pair) for pair in zip(self._all(), other._all(), strict=True)))
+        return VectorSizes(
+            *(torch.cat(pair) for pair in zip(self._all(), other._all(), strict=True))
+        )
 
-    def cpu(self) -> "Spread":
+    def cpu(self) -> "VectorSizes":
         """Return it on the CPU."""
-        return Spread(*(leaf.cpu() for leaf in self._all()))
+        return VectorSizes(*(leaf.cpu() for leaf in self._all()))
 
     def _all(self) -> list[Tensor]:
         return [getattr(self, one.name) for one in fields(self)]
@@ -97,13 +99,13 @@ def weights_of(found: Factors) -> Factors | None:
     return found
 
 
-def spread(found: Factors) -> Spread:
+def spread(found: Factors) -> VectorSizes:
     """Return the sizes of the gradients; those of one outer product are never made."""
     if isinstance(found, LinearFactors) and found.x.shape[1] == 1:
         ends = found.range().double()
         absolute, root, largest = (found.norms(p).double() for p in (1, 2, math.inf))
-        return Spread(root.square(), absolute, largest, ends)
-    parts = [Spread.of(part) for part in found.chunks()]
+        return VectorSizes(root.square(), absolute, largest, ends)
+    parts = [VectorSizes.of(part) for part in found.chunks()]
     start = parts[0]
     for part in parts[1:]:
         start = start.below(part)

@@ -11,10 +11,10 @@ from leakgauge.core.rng import torch_stream
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import mean_estimate
 from leakgauge.tokens.estimators import estimator, jackknife
-from leakgauge.tokens.fitting import Fitted, Judged, fit
+from leakgauge.tokens.fitting import CriticScores, FittedCritic, fit
 from leakgauge.tokens.networks import FLAT
-from leakgauge.tokens.settings import Settings
-from leakgauge.tokens.sources import Pairs, PairSource, Parts, split_pairs
+from leakgauge.tokens.settings import CriticSettings
+from leakgauge.tokens.sources import Pairs, PairSource, PairSplit, split_pairs
 from leakgauge.tokens.words import INFONCE
 
 NEAR = 0.9
@@ -63,8 +63,8 @@ class Information:
 
 
 def estimate_information(
-    parts: Parts,
-    settings: Settings,
+    parts: PairSplit,
+    settings: CriticSettings,
     *,
     seed: int,
     matched: bool = True,
@@ -98,7 +98,7 @@ def mutual_information(
     y: Tensor,
     *,
     seed: int = 0,
-    settings: Settings | None = None,
+    settings: CriticSettings | None = None,
     by: str = INFONCE,
 ) -> Information:
     """Return what a critic finds of the mutual information of two samples.
@@ -131,9 +131,9 @@ def mutual_information(
     return estimate_information(parts, chosen, seed=seed)
 
 
-def vectors(by: str = INFONCE, **changed: float) -> Settings:
+def vectors(by: str = INFONCE, **changed: float) -> CriticSettings:
     """Return settings for plain vectors: no encoder, and all held-out pairs are evaluated."""
-    plain = Settings(
+    plain = CriticSettings(
         estimator=by,
         token=FLAT,
         dropout=0.0,
@@ -148,7 +148,7 @@ def vectors(by: str = INFONCE, **changed: float) -> Settings:
     return replace(plain, **changed)  # type: ignore[arg-type]
 
 
-def _check_blocks(source: PairSource, settings: Settings, seed: int) -> None:
+def _check_blocks(source: PairSource, settings: CriticSettings, seed: int) -> None:
     blocks = source.groups(settings.group, settings.evaluated, torch_stream(seed, "check"))
     found = sum(1 for _ in itertools.islice(blocks, FEWEST))
     require(
@@ -158,7 +158,7 @@ def _check_blocks(source: PairSource, settings: Settings, seed: int) -> None:
     )
 
 
-def _information(fitted: Fitted, held_out: Judged, known: Judged) -> Information:
+def _information(fitted: FittedCritic, held_out: CriticScores, known: CriticScores) -> Information:
     measure = estimator(fitted.settings.estimator)
     bound = replace(jackknife(held_out.parts, measure), n=held_out.pairs)
     matched, mismatched, gap = (

@@ -14,8 +14,8 @@ from leakgauge.core.rng import derive, torch_stream
 from leakgauge.results.statistics import student_t
 from leakgauge.tokens.estimators import Estimator, critic_gap, estimator, jackknife
 from leakgauge.tokens.networks import Critic, encoder
-from leakgauge.tokens.settings import Settings
-from leakgauge.tokens.sources import Pairs, PairSource, Parts
+from leakgauge.tokens.settings import CriticSettings
+from leakgauge.tokens.sources import Pairs, PairSource, PairSplit
 from leakgauge.tokens.words import RAW
 
 SCALED_ON = 1024
@@ -63,7 +63,7 @@ class Scaler:
         return Pairs(features, scaled)
 
 
-class Judge(nn.Module):
+class TokenCritic(nn.Module):
     """A token's network and a critic.
 
     Args:
@@ -71,7 +71,7 @@ class Judge(nn.Module):
         settings: kinds of both.
     """
 
-    def __init__(self, like: Pairs, settings: Settings) -> None:
+    def __init__(self, like: Pairs, settings: CriticSettings) -> None:
         super().__init__()
         sizes = [leaf.shape[1] for leaf in like.gradients.values()]
         self.token = encoder(settings.token, sizes, relu_output=settings.relu_output)
@@ -95,7 +95,7 @@ class Judge(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class CriticScores:
     """What a critic says of blocks of groups.
 
     Attributes:
@@ -112,7 +112,7 @@ class Judged:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedCritic:
     """A critic after its last, or its best iteration.
 
     Attributes:
@@ -122,26 +122,26 @@ class Fitted:
         settings: of the fit.
     """
 
-    judge: Judge
+    judge: TokenCritic
     scaler: Scaler
     iterations: int
-    settings: Settings
+    settings: CriticSettings
 
     def judged(
         self, source: PairSource, generator: torch.Generator, *, matched: bool = True
-    ) -> Judged:
+    ) -> CriticScores:
         """Return what the critic says of a source's groups."""
         return _judged(self.judge, self.scaler, self.settings, source, generator, matched)
 
 
 def fit(
-    parts: Parts,
-    settings: Settings,
+    parts: PairSplit,
+    settings: CriticSettings,
     *,
     seed: int,
     matched: bool = True,
     device: torch.device | str = "cpu",
-) -> Fitted:
+) -> FittedCritic:
     """Fit a critic and its token together.
 
     Args:
@@ -164,7 +164,7 @@ def fit(
     scaler = Scaler.of(sample.to(device), raw=settings.scale == RAW)
     measure = estimator(settings.estimator)
     with own_randomness(derive(seed, "critic"), device):
-        judge = Judge(scaler(sample.rows(slice(0, 2)).to(device)), settings).to(device)
+        judge = TokenCritic(scaler(sample.rows(slice(0, 2)).to(device)), settings).to(device)
         rates = [(judge.token, settings.token_lr), (judge.critic, settings.lr)]
         optimizer = torch.optim.AdamW(
             [{"params": [*one.parameters()], "lr": lr} for one, lr in rates if _has_weights(one)],
@@ -186,7 +186,7 @@ def fit(
                     break
         iterations = keeper.restore() if settings.patience else settings.iterations
     judge.eval()
-    return Fitted(judge, scaler, iterations, settings)
+    return FittedCritic(judge, scaler, iterations, settings)
 
 
 @contextmanager
@@ -209,13 +209,13 @@ def own_randomness(seed: int, device: torch.device | str) -> Iterator[None]:
 class _Keeper:
     """Keeps the weights of the best iteration."""
 
-    def __init__(self, judge: Judge, measure: Estimator) -> None:
+    def __init__(self, judge: TokenCritic, measure: Estimator) -> None:
         self._judge, self._measure = judge, measure
         self._best = -float("inf")
         self._at, self._since, self._error = 0, 0, 0.0
         self._weights: Mapping[str, Tensor] = {}
 
-    def waited(self, seen: Judged, iteration: int) -> int:
+    def waited(self, seen: CriticScores, iteration: int) -> int:
         """Return for how many looks no value was better."""
         self._since += 1
         one = jackknife(seen.parts, self._measure)
@@ -236,13 +236,13 @@ class _Keeper:
 
 
 def _judged(
-    judge: Judge,
+    judge: TokenCritic,
     scaler: Scaler,
-    settings: Settings,
+    settings: CriticSettings,
     source: PairSource,
     generator: torch.Generator,
     matched: bool,
-) -> Judged:
+) -> CriticScores:
     measure, device = estimator(settings.estimator), next(judge.parameters()).device
     was, sizes = judge.training, [0]
     judge.eval()
@@ -254,7 +254,7 @@ def _judged(
             gaps.append(torch.stack([critic_gap(one) for one in scores]).mean(0))
             sizes += map(len, block)
     judge.train(was)
-    return Judged(torch.stack(parts).cpu(), torch.stack(gaps).cpu(), sum(sizes), max(sizes))
+    return CriticScores(torch.stack(parts).cpu(), torch.stack(gaps).cpu(), sum(sizes), max(sizes))
 
 
 def _merged(parts: list[Tensor], measure: Estimator) -> Tensor:

@@ -26,7 +26,7 @@ from leakgauge.tokens.sources import (
     ROOMY,
     FixedPairs,
     Pairs,
-    Parts,
+    PairSplit,
     PooledPairs,
     blocks_of,
 )
@@ -98,7 +98,7 @@ def roomy_records(batch_size: int) -> int:
 
 def checkpoint_parts(
     task: Task, params: Params, data: Dataset, how: Gathering, *, seed: int
-) -> Parts:
+) -> PairSplit:
     """Return pairs at a checkpoint, of records that are apart: to fit, to stop and to report.
 
     Where a batch's gradient is the mean of its records' gradients, each record's gradient is made
@@ -124,8 +124,8 @@ def checkpoint_parts(
     defense = how.defense or none()
     fresh = defense.update.is_identity and defense.per_example is None
     if fresh and not records_interact(task, params, data.x, data.y):
-        return Parts(*_pools(task, params, data, how, rows, seed))
-    return Parts(*_gathered(task, params, data, how, rows, defense, seed))
+        return PairSplit(*_pools(task, params, data, how, rows, seed))
+    return PairSplit(*_gathered(task, params, data, how, rows, defense, seed))
 
 
 def _without_running_statistics(task: Task) -> Task:

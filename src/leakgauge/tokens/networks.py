@@ -87,7 +87,7 @@ class GradientTransformer(nn.Module):
         return token, token.new_zeros(())
 
 
-class Flat(nn.Module):
+class FlatToken(nn.Module):
     """No network: the token is the gradients themselves, side by side."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
@@ -118,7 +118,7 @@ def encoder(token: str, sizes: Sequence[int], *, relu_output: bool = False) -> n
     require_choice(token, "token", (*TOKENS, FLAT))
     if token == AUTOENCODER:
         return Autoencoder(sizes, relu_output=relu_output)
-    return GradientTransformer(sizes) if token == TRANSFORMER else Flat(sizes)
+    return GradientTransformer(sizes) if token == TRANSFORMER else FlatToken(sizes)
 
 
 CRITIC_HIDDEN, EMBEDDED = 256, 128

@@ -29,7 +29,7 @@ TOKEN_RATE = {AUTOENCODER: 1.0, TRANSFORMER: 0.2}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class CriticSettings:
     """How a critic learns, and what its figures are computed on.
 
     Attributes:
@@ -100,7 +100,7 @@ class Settings:
         References:
             Privacy Tokens, Algorithm 1 and appendix A.
 
-        >>> Settings.paper().batch, Settings.paper().iterations
+        >>> CriticSettings.paper().batch, CriticSettings.paper().iterations
         (20, 200)
         """
         return cls(
@@ -130,7 +130,7 @@ PAIRS_OF_PAPER = 200
 """Batches that the paper takes at a checkpoint (section 4.2.1)."""
 
 
-def settings_of(spec: TimelineSpec, token: str, method: str) -> Settings:
+def settings_of(spec: TimelineSpec, token: str, method: str) -> CriticSettings:
     """Return how a critic learns.
 
     Args:
@@ -139,6 +139,6 @@ def settings_of(spec: TimelineSpec, token: str, method: str) -> Settings:
         method: one of ``METHODS``.
     """
     if method == PAPER:
-        return Settings.paper(token, pairs=PAIRS_OF_PAPER)
-    plain = Settings(estimator=method, token=token)
+        return CriticSettings.paper(token, pairs=PAIRS_OF_PAPER)
+    plain = CriticSettings(estimator=method, token=token)
     return replace(plain, critic=spec.critic, scale=spec.scale, iterations=spec.critic_iterations)

@@ -177,7 +177,7 @@ class PooledPairs:
 
 
 @dataclass(frozen=True)
-class Parts:
+class PairSplit:
     """Pairs to fit a critic on, to stop it by, and to report it on; no record is in two.
 
     Attributes:
@@ -191,7 +191,7 @@ class Parts:
     reporting: PairSource
 
 
-def split_stream(pairs: Pairs) -> Parts:
+def split_stream(pairs: Pairs) -> PairSplit:
     """Return the parts of a stream: of five stretches, three fit, one stops, one reports.
 
     Args:
@@ -212,10 +212,10 @@ def split_stream(pairs: Pairs) -> Parts:
     stretch = torch.arange(len(pairs)) // STRETCH % 5
     places = [stretch < 3, stretch == 3, stretch == 4]
     fitting, stopping, reporting = (FixedPairs(pairs.rows(one.nonzero()[:, 0])) for one in places)
-    return Parts(fitting, stopping, reporting)
+    return PairSplit(fitting, stopping, reporting)
 
 
-def split_pairs(pairs: Pairs, shares: Sequence[float] = (0.6, 0.2, 0.2)) -> Parts:
+def split_pairs(pairs: Pairs, shares: Sequence[float] = (0.6, 0.2, 0.2)) -> PairSplit:
     """Return the parts of independent pairs, in their order.
 
     Args:
@@ -233,7 +233,7 @@ def split_pairs(pairs: Pairs, shares: Sequence[float] = (0.6, 0.2, 0.2)) -> Part
         min(map(len, parts)) >= 2,
         f"{len(pairs)} pairs are too few for three parts; bring more",
     )
-    return Parts(*map(FixedPairs, parts))
+    return PairSplit(*map(FixedPairs, parts))
 
 
 def blocks_of(records: int, batch_size: int) -> int:

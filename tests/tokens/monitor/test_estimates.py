@@ -12,7 +12,7 @@ from leakgauge import Monitor
 from leakgauge.tokens.monitor import estimating
 from leakgauge.tokens.monitor.background import Background
 from leakgauge.tokens.monitor.job import StreamJob
-from leakgauge.tokens.monitor.publishing import Publishing, Screen
+from leakgauge.tokens.monitor.publisher import Publisher, Screen
 from support.loops import QUICK, network, train
 
 
@@ -216,7 +216,7 @@ def test_an_alert_is_raised_by_the_lower_end_alone() -> None:
 
     heard: list[str] = []
     screen = Screen(False)
-    publishing = Publishing(screen, None, None, 0.2, heard.append)
+    publishing = Publisher(screen, None, None, 0.2, heard.append)
     publishing.estimates(10, figures(low=0.1, value=0.5))
     assert heard == []
     publishing.estimates(20, figures(low=0.3, value=0.5))

@@ -13,7 +13,7 @@ import torch
 
 from leakgauge import InputError, Monitor
 from leakgauge.tokens.monitor.buffers import Reservoir, Ring
-from leakgauge.tokens.monitor.publishing import MOST
+from leakgauge.tokens.monitor.publisher import MOST
 from support.loops import network, train
 
 TESTS = Path(__file__).parents[2]

@@ -15,19 +15,19 @@ from leakgauge.layers.catalog import ALL, HIDE
 from leakgauge.layers.checking import defense_of
 from leakgauge.layers.information import Floats, calibrate
 from leakgauge.layers.metrics import AFTER, BEFORE
-from leakgauge.layers.run.hearing import Heard, best, stacked
+from leakgauge.layers.run.judging import LayerJudgement, best, stacked
 from leakgauge.layers.run.measuring import LayerCell, scored
-from leakgauge.layers.run.observing import Scene
+from leakgauge.layers.run.observing import AttackerView
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.scores import ADVANTAGE, Judged, advantage, hits
 
 if TYPE_CHECKING:
     from leakgauge.layers.spec import LayersSpec
 
-Open = Mapping[str, Heard]
+Open = Mapping[str, LayerJudgement]
 """What the best attack on each layer says, by the layer's name."""
 
-Shut = Mapping[str, Heard]
+Shut = Mapping[str, LayerJudgement]
 """The same of layers behind the protection; without those of which nothing is seen any more."""
 
 ONE_SIDED = 1.645
@@ -38,7 +38,7 @@ CANDIDATES = 8
 
 
 @dataclass(frozen=True)
-class Found:
+class ProtectedLayers:
     """What the search finds on held-out batches.
 
     Attributes:
@@ -52,7 +52,7 @@ class Found:
     after: float
 
 
-def search(opened: Open, shut: Shut, *, under: float, least: int = 0) -> Found:
+def search(opened: Open, shut: Shut, *, under: float, least: int = 0) -> ProtectedLayers:
     """Return few layers whose protection leaves an attacker less than an advantage of ``under``.
 
     Layers are added greedily, each time the one of the eight most exposed that leaves the least;
@@ -71,9 +71,9 @@ def search(opened: Open, shut: Shut, *, under: float, least: int = 0) -> Found:
     def left(protected: Collection[str]) -> float:
         """The larger of the advantages of the best attack and of the sum; 0 of nothing."""
         seen = [(shut if name in protected else opened).get(name) for name in opened]
-        heard = [one for one in seen if one is not None]
-        sums = [advantage_of(stacked(heard, ALL))] if len(heard) > 1 else []
-        return max([0.0, *(alone[id(one)] for one in heard), *sums])
+        judgements = [one for one in seen if one is not None]
+        sums = [advantage_of(stacked(judgements, ALL))] if len(judgements) > 1 else []
+        return max([0.0, *(alone[id(one)] for one in judgements), *sums])
 
     exposed = sorted(opened, key=lambda name: -alone[id(opened[name])])
     protected = _grown(exposed, left, under, least)
@@ -82,7 +82,7 @@ def search(opened: Open, shut: Shut, *, under: float, least: int = 0) -> Found:
         if len(fewer) >= least and left(fewer) <= under:
             protected = fewer
     ordered = tuple(name for name in opened if name in protected)
-    return Found(ordered, left(()), left(ordered))
+    return ProtectedLayers(ordered, left(()), left(ordered))
 
 
 def _grown(
@@ -98,7 +98,7 @@ def _grown(
     return protected
 
 
-def advantage_of(one: Heard) -> float:
+def advantage_of(one: LayerJudgement) -> float:
     """Return what the advantage may be: the upper end of its one-sided 95 % interval.
 
     It is that on held-out batches, each half calibrated on the other; their secrets are balanced.
@@ -119,15 +119,15 @@ def _hits(judged: HeldOut, fitted: HeldOut) -> Floats:
     return hits(Judged(judged.secret, log_posterior, np.arange(len(judged.secret))))
 
 
-Hear = Callable[[Scene, Sequence[Layer], str], list[Heard]]
+Hear = Callable[[AttackerView, Sequence[Layer], str], list[LayerJudgement]]
 """Lets every attack judge by the gradients of some layers; the last one names what it sees."""
 
-Behind = Callable[[Defense], Scene]
+Behind = Callable[[Defense], AttackerView]
 """Returns what is seen where clients use a defense."""
 
 
 @dataclass(frozen=True, eq=False)
-class Stand:
+class AdviceInputs:
     """What is known before the advice.
 
     Attributes:
@@ -140,14 +140,14 @@ class Stand:
     """
 
     layers: Sequence[Layer]
-    scene: Scene
-    singles: Mapping[str, Heard]
-    whole: Heard
-    hear: Hear
+    view: AttackerView
+    singles: Mapping[str, LayerJudgement]
+    whole: LayerJudgement
+    judge_layers: Hear
     behind: Behind
 
 
-def advised(spec: LayersSpec, stand: Stand, cell: LayerCell) -> Iterator[Measurement]:
+def advised(spec: LayersSpec, stand: AdviceInputs, cell: LayerCell) -> Iterator[Measurement]:
     """Yield the advantage before the protection and after it, with the layers that it names.
 
     The layers are found on the attacker's own batches. What is left is the advantage of new
@@ -161,19 +161,19 @@ def advised(spec: LayersSpec, stand: Stand, cell: LayerCell) -> Iterator[Measure
         "under": f"{spec.under:g}",
         "advantage on the attacker's own batches": f"{max(found.after, met.own):.3f}",
     }
-    before, guess = scored(spec, stand.scene, stand.whole)[ADVANTAGE]
+    before, guess = scored(spec, stand.view, stand.whole)[ADVANTAGE]
     yield cell.measurement(
         BEFORE, before, chance=guess, adversary=stand.whole.adversary, details=details
     )
-    after = Estimate(0.0, 0.0, 0.0, len(stand.scene.trials))
+    after = Estimate(0.0, 0.0, 0.0, len(stand.view.trials))
     if met.strongest is not None:
-        after = scored(spec, met.scene, met.strongest)[ADVANTAGE][0]
+        after = scored(spec, met.view, met.strongest)[ADVANTAGE][0]
     adversary = met.strongest.adversary if met.strongest else ""
     yield cell.measurement(AFTER, after, adversary=adversary, details=details)
 
 
 @dataclass(frozen=True, eq=False)
-class Met:
+class AdaptiveAttacker:
     """An attacker that meets the protection.
 
     Attributes:
@@ -181,8 +181,8 @@ class Met:
         strongest: its attack; None where nothing is seen any more.
     """
 
-    scene: Scene
-    strongest: Heard | None
+    view: AttackerView
+    strongest: LayerJudgement | None
 
     @property
     def own(self) -> float:
@@ -190,7 +190,7 @@ class Met:
         return 0.0 if self.strongest is None else advantage_of(self.strongest)
 
 
-def searched(spec: LayersSpec, stand: Stand) -> tuple[Found, Met]:
+def searched(spec: LayersSpec, stand: AdviceInputs) -> tuple[ProtectedLayers, AdaptiveAttacker]:
     """Return the layers to protect, and the attacker that meets the protection.
 
     The search adds up what attacks on single layers say; an attack that sees the other layers at
@@ -206,31 +206,31 @@ def searched(spec: LayersSpec, stand: Stand) -> tuple[Found, Met]:
         least, more = len(found.protect) + more, 2 * more
 
 
-def _shut(spec: LayersSpec, stand: Stand) -> dict[str, Heard]:
+def _shut(spec: LayersSpec, stand: AdviceInputs) -> dict[str, LayerJudgement]:
     """Return what attacks say of each layer behind the protection."""
     if spec.protect == HIDE:
         return {}
-    scene = stand.behind(defense_of("+".join(one.name for one in stand.layers), spec))
-    return {one.name: best(stand.hear(scene, [one], one.name)) for one in stand.layers}
+    view = stand.behind(defense_of("+".join(one.name for one in stand.layers), spec))
+    return {one.name: best(stand.judge_layers(view, [one], one.name)) for one in stand.layers}
 
 
-def _met(spec: LayersSpec, stand: Stand, found: Found) -> Met:
+def _met(spec: LayersSpec, stand: AdviceInputs, found: ProtectedLayers) -> AdaptiveAttacker:
     """Return the attacker that meets the protection of some layers."""
     if not found.protect:
-        return Met(stand.scene, stand.whole)
-    scene, left = stand.scene, list(stand.layers)
+        return AdaptiveAttacker(stand.view, stand.whole)
+    view, left = stand.view, list(stand.layers)
     if spec.protect == HIDE:
         left = [one for one in left if one.name not in found.protect]
         singles = [stand.singles[one.name] for one in left]
     else:
-        scene = stand.behind(defense_of("+".join(found.protect), spec))
-        singles = [best(stand.hear(scene, [one], one.name)) for one in left]
+        view = stand.behind(defense_of("+".join(found.protect), spec))
+        singles = [best(stand.judge_layers(view, [one], one.name)) for one in left]
     if len(left) < 2:
-        return Met(scene, singles[0] if left else None)
-    return Met(scene, on_all(stand.hear(scene, left, ALL), singles))
+        return AdaptiveAttacker(view, singles[0] if left else None)
+    return AdaptiveAttacker(view, on_all(stand.judge_layers(view, left, ALL), singles))
 
 
-def on_all(joint: Sequence[Heard], singles: Sequence[Heard]) -> Heard:
+def on_all(joint: Sequence[LayerJudgement], singles: Sequence[LayerJudgement]) -> LayerJudgement:
     """Return the attack on several layers that held-out batches favour.
 
     Args:

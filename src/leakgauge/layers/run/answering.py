@@ -14,17 +14,17 @@ from leakgauge.gradients import params_of
 from leakgauge.gradients.walk import Layer
 from leakgauge.inference.adversaries.part import Part
 from leakgauge.layers.catalog import ALL, QUESTION, parse_attack
-from leakgauge.layers.run.advising import Stand, advised, on_all
+from leakgauge.layers.run.advising import AdviceInputs, advised, on_all
 from leakgauge.layers.run.describing import described
-from leakgauge.layers.run.hearing import Heard, best, decoded, encoded, hear
+from leakgauge.layers.run.judging import LayerJudgement, best, decoded, encoded, judge_layers
 from leakgauge.layers.run.measuring import (
     LayerCell,
     attack_measurements,
     correlations,
     whole_measurements,
 )
-from leakgauge.layers.run.observing import Scene, observer_of, scene_of
-from leakgauge.layers.run.preparing import Prepared, prepare
+from leakgauge.layers.run.observing import AttackerView, attacker_view, observer_of
+from leakgauge.layers.run.preparing import LayersPrepared, prepare
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import BALANCED_ACCURACY
 from leakgauge.runs.question import Answer, Progress
@@ -77,7 +77,7 @@ class _Stage:
     """What all attacks of a run share."""
 
     spec: LayersSpec
-    prepared: Prepared
+    prepared: LayersPrepared
     params: Params
     folder: WorkFolder
     progress: Progress
@@ -85,26 +85,26 @@ class _Stage:
 
     def attacked(self, cell: LayerCell) -> Iterable[Measurement]:
         """Yield the figures of each layer, of all together, and of the advice."""
-        scene, layers = self._behind(none()), self.prepared.layers
+        view, layers = self._behind(none()), self.prepared.layers
         singles = {}
         for number, layer in enumerate(layers, start=1):
-            heard = self._hear(scene, [layer], layer.name)
-            singles[layer.name] = best(heard)
+            judgements = self._hear(view, [layer], layer.name)
+            singles[layer.name] = best(judgements)
             yield from attack_measurements(
-                self.spec, scene, cell, heard, singles[layer.name], layer
+                self.spec, view, cell, judgements, singles[layer.name], layer
             )
             self.progress.step(f"{QUESTION}: attacking layers", number, len(layers))
-        whole = on_all(self._hear(scene, layers, ALL), [*singles.values()])
-        yield from whole_measurements(self.spec, scene, cell, whole)
+        whole = on_all(self._hear(view, layers, ALL), [*singles.values()])
+        yield from whole_measurements(self.spec, view, cell, whole)
         self.progress.step(f"{QUESTION}: looking for layers to protect", 0, 1)
-        stand = Stand(layers, scene, singles, whole, self._hear, self._behind)
+        stand = AdviceInputs(layers, view, singles, whole, self._hear, self._behind)
         yield from advised(self.spec, stand, cell)
         self.progress.step(f"{QUESTION}: looking for layers to protect", 1, 1)
 
-    def _behind(self, defense: Defense) -> Scene:
+    def _behind(self, defense: Defense) -> AttackerView:
         names = [name for layer in self.prepared.layers for name in layer.parameters]
         observer = observer_of(self.spec, self.prepared.task, self.params, names, defense)
-        return scene_of(
+        return attacker_view(
             self.spec,
             self.prepared,
             self.params,
@@ -114,26 +114,26 @@ class _Stage:
             workers=self.workers,
         )
 
-    def _hear(self, scene: Scene, layers: Sequence[Layer], sees: str) -> list[Heard]:
+    def _hear(self, view: AttackerView, layers: Sequence[Layer], sees: str) -> list[LayerJudgement]:
         """Let every attack judge by some layers; what a kill left said is read back."""
         parameters = tuple(name for layer in layers for name in layer.parameters)
-        after = f"{digest_of(self.params)} {scene.defense} {' '.join(parameters)}"
+        after = f"{digest_of(self.params)} {view.defense} {' '.join(parameters)}"
         found = []
         for text in self.spec.adversaries:
             attack = parse_attack(text, batches=self.spec.shadow_batches)
-            name = f"heard/{scene.defense}/{sees or 'model'}/{'+'.join(parameters)}/{attack.name}"
+            name = f"heard/{view.defense}/{sees or 'model'}/{'+'.join(parameters)}/{attack.name}"
             kept: Kept | None = self.folder.arrays(name, after=after)
             if kept is None:
                 seed = self.spec.seed
                 part = Part(attack, parameters, self.spec.coordinates, seed)
-                kept = encoded(hear(scene, part, sees, seed=seed))
+                kept = encoded(judge_layers(view, part, sees, seed=seed))
                 self.folder.keep_arrays(name, *kept, after=after)
             found.append(decoded(kept))
         return found
 
 
 def _utility(
-    spec: LayersSpec, prepared: Prepared, params: Params, cell: LayerCell
+    spec: LayersSpec, prepared: LayersPrepared, params: Params, cell: LayerCell
 ) -> Iterable[Measurement]:
     rng = stream(spec.seed, QUESTION, "utility")
     rows = prepared.sides.test.to(prepared.data.y.device)
@@ -146,7 +146,9 @@ def _utility(
         yield cell.measurement(BALANCED_ACCURACY, found.balanced, chance=1 / found.classes)
 
 
-def trained(spec: LayersSpec, prepared: Prepared, folder: WorkFolder, progress: Progress) -> Params:
+def trained(
+    spec: LayersSpec, prepared: LayersPrepared, folder: WorkFolder, progress: Progress
+) -> Params:
     """Return the parameters after the last round; those that a kill left are read back.
 
     Raises:
@@ -164,7 +166,7 @@ def trained(spec: LayersSpec, prepared: Prepared, folder: WorkFolder, progress: 
     return last
 
 
-def rounds(spec: LayersSpec, prepared: Prepared) -> Iterator[Params]:
+def rounds(spec: LayersSpec, prepared: LayersPrepared) -> Iterator[Params]:
     """Yield the global parameters after each round of FedSGD, or of FedAvg."""
     if spec.rounds == 0:
         return

@@ -21,7 +21,7 @@ from leakgauge.layers.kernel_information import information_bounds
 from leakgauge.layers.metrics import DIRECTIONS, SIZE, of_layer
 from leakgauge.layers.representations import Outputs
 from leakgauge.layers.run.measuring import LayerCell, facts_of, kernel_measurements
-from leakgauge.layers.run.preparing import Prepared
+from leakgauge.layers.run.preparing import LayersPrepared
 from leakgauge.layers.sensitivity import (
     Sensitivity,
     direction_sensitivity,
@@ -41,7 +41,7 @@ NAMES = {"f": "F", "1": "1", "inf": "inf"}
 
 
 def described(
-    spec: LayersSpec, prepared: Prepared, params: Params, cell: LayerCell
+    spec: LayersSpec, prepared: LayersPrepared, params: Params, cell: LayerCell
 ) -> tuple[list[Measurement], list[str]]:
     """Return the measurements, and for each part that could not be measured why."""
     made: list[Measurement] = []
@@ -68,14 +68,14 @@ def described(
     return made, missing
 
 
-def _records(spec: LayersSpec, prepared: Prepared, count: int) -> Dataset:
+def _records(spec: LayersSpec, prepared: LayersPrepared, count: int) -> Dataset:
     rows = prepared.sides.private
     order = stream(spec.seed, QUESTION, "records").permutation(len(rows))[:count]
     return prepared.data.rows(rows[torch.from_numpy(order)].to(prepared.data.y.device))
 
 
 def _sizes(
-    spec: LayersSpec, prepared: Prepared, params: Params, cell: LayerCell
+    spec: LayersSpec, prepared: LayersPrepared, params: Params, cell: LayerCell
 ) -> Iterator[Measurement]:
     for layer in prepared.layers:
         size = float(sum(params[name].numel() for name in layer.parameters))
@@ -84,7 +84,7 @@ def _sizes(
 
 
 def _sensitivities(
-    spec: LayersSpec, prepared: Prepared, params: Params, cell: LayerCell
+    spec: LayersSpec, prepared: LayersPrepared, params: Params, cell: LayerCell
 ) -> Iterator[Measurement]:
     data = _records(spec, prepared, spec.records)
     names = [layer.name for layer in prepared.layers]
@@ -126,7 +126,7 @@ def _median(values: Tensor) -> Estimate | None:
 
 
 def _directions(
-    spec: LayersSpec, prepared: Prepared, params: Params, cell: LayerCell
+    spec: LayersSpec, prepared: LayersPrepared, params: Params, cell: LayerCell
 ) -> Iterator[Measurement]:
     data = _records(spec, prepared, max(spec.records, 1000))
     codes = data.secrets[str(spec.secret)]
@@ -145,7 +145,7 @@ def _directions(
 
 
 def _kernel(
-    layer: Layer, outputs: Outputs, spec: LayersSpec, _: Prepared, __: Params, cell: LayerCell
+    layer: Layer, outputs: Outputs, spec: LayersSpec, _: LayersPrepared, __: Params, cell: LayerCell
 ) -> Iterator[Measurement]:
     found = information_bounds(outputs.of(layer.name), sigma2=spec.sigma2)
     yield from kernel_measurements(cell, layer, found.lower, found.upper, found.shares, found.n)

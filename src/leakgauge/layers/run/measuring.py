@@ -29,8 +29,8 @@ from leakgauge.layers.metrics import (
     SIZE,
     of_layer,
 )
-from leakgauge.layers.run.hearing import Heard
-from leakgauge.layers.run.observing import Scene
+from leakgauge.layers.run.judging import LayerJudgement
+from leakgauge.layers.run.observing import AttackerView
 from leakgauge.results import scores
 from leakgauge.results.information import NATS
 from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
@@ -85,15 +85,15 @@ UNITS = {INFORMATION: BITS, INFORMATION_NATS: NATS, INFORMATION_SHARE: SHARE}
 
 def attack_measurements(
     spec: LayersSpec,
-    scene: Scene,
+    view: AttackerView,
     cell: LayerCell,
-    heard: Sequence[Heard],
-    chosen: Heard,
+    judgements: Sequence[LayerJudgement],
+    chosen: LayerJudgement,
     about: Layer,
 ) -> Iterator[Measurement]:
     """Yield the figures of each attack on a layer, and those of the chosen one as its headline."""
-    for one in heard:
-        figures = scored(spec, scene, one)
+    for one in judgements:
+        figures = scored(spec, view, one)
         details = {**facts_of(about), "gain on held-out batches, nats": f"{one.gain:.4f}"}
         for metric, (estimate, chance) in figures.items():
             name = of_layer(metric, one.layer)
@@ -111,10 +111,12 @@ def attack_measurements(
                 )
 
 
-def scored(spec: LayersSpec, scene: Scene, one: Heard) -> dict[str, tuple[Estimate, float]]:
+def scored(
+    spec: LayersSpec, view: AttackerView, one: LayerJudgement
+) -> dict[str, tuple[Estimate, float]]:
     """Return an attack's scores and its V-information with their chance levels, by metric."""
-    judged = judged_by(spec, scene, one)
-    majority = float(np.exp(scene.log_prior.max()))
+    judged = scored_trials(spec, view, one)
+    majority = float(np.exp(view.log_prior.max()))
     rng = stream(spec.seed, QUESTION, "bootstrap")
     chance = scores.chance(judged.truth, majority)
     found = {
@@ -123,31 +125,31 @@ def scored(spec: LayersSpec, scene: Scene, one: Heard) -> dict[str, tuple[Estima
     }
     nats = v_information(
         judged,
-        scene.log_prior,
+        view.log_prior,
         # the paper's option has no held-out batches to choose by
         ignorant=spec.calibration != VOTES and one.gain <= 0,
         rng=stream(spec.seed, QUESTION, "bootstrap"),
     )
     for metric, unit in UNITS.items():
-        found[metric] = (in_unit(nats, unit, scene.log_prior), 0.0)
+        found[metric] = (in_unit(nats, unit, view.log_prior), 0.0)
     return found
 
 
-def judged_by(spec: LayersSpec, scene: Scene, one: Heard) -> Judged:
+def scored_trials(spec: LayersSpec, view: AttackerView, one: LayerJudgement) -> Judged:
     """Return the trials as an attack judges them."""
     return Judged(
-        scene.trials.secret.cpu().numpy(),
-        one.posterior(scene.log_prior, spec.calibration),
-        scene.trials.block.cpu().numpy(),
+        view.trials.secret.cpu().numpy(),
+        one.posterior(view.log_prior, spec.calibration),
+        view.trials.block.cpu().numpy(),
     )
 
 
 def whole_measurements(
-    spec: LayersSpec, scene: Scene, cell: LayerCell, one: Heard
+    spec: LayersSpec, view: AttackerView, cell: LayerCell, one: LayerJudgement
 ) -> Iterator[Measurement]:
     """Yield the figures of the attack that sees all layers, the headline of the question."""
-    judged = judged_by(spec, scene, one)
-    for metric, (estimate, chance) in scored(spec, scene, one).items():
+    judged = scored_trials(spec, view, one)
+    for metric, (estimate, chance) in scored(spec, view, one).items():
         plain = cell.measurement(metric, estimate, chance=chance, adversary=one.adversary)
         if metric == AUROC:
             plain = replace(plain, curve=scores.roc(judged), held_out=None)

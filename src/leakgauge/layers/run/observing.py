@@ -21,7 +21,7 @@ from leakgauge.inference import Shadow, Trials
 from leakgauge.inference.adversaries.sharing import Recorded, joined
 from leakgauge.layers.catalog import QUESTION
 from leakgauge.layers.observation import KernelMax
-from leakgauge.layers.run.preparing import Prepared
+from leakgauge.layers.run.preparing import LayersPrepared
 from leakgauge.runs.executors.processes import spread
 from leakgauge.runs.question import Progress
 from leakgauge.runs.spec import NONE
@@ -167,7 +167,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class AttackerView:
     """What the attacker has, and what it sees of the attacked participant.
 
     Attributes:
@@ -187,16 +187,16 @@ class Scene:
     defense: str = NONE
 
 
-def scene_of(
+def attacker_view(
     spec: LayersSpec,
-    prepared: Prepared,
+    prepared: LayersPrepared,
     params: Params,
     observer: Observer,
     folder: WorkFolder,
     progress: Progress,
     *,
     workers: int | None,
-) -> Scene:
+) -> AttackerView:
     """Draw all batches, and make what is seen of them once, for all layers and attacks."""
     game, sides, device = prepared.game, prepared.sides, prepared.data.y.device
     defended = observer.defense.name
@@ -217,12 +217,12 @@ def scene_of(
     trials = game.play(spec.trials, rng=stream(spec.seed, QUESTION, "trials"))
     seen = see(trials.pool, trials.rows, "private batches")
     log_prior = np.log(np.asarray(game.prior))
-    return Scene(
+    return AttackerView(
         shadow.sharing(recorded), (halves[0], halves[1]), seen, trials, log_prior, defended
     )
 
 
-def _shadow(spec: LayersSpec, prepared: Prepared, params: Params, data: Dataset) -> Shadow:
+def _shadow(spec: LayersSpec, prepared: LayersPrepared, params: Params, data: Dataset) -> Shadow:
     shadow = prepared.game.shadow(prepared.task, params, data, max_bytes=MAX_BYTES)
     return replace(
         shadow,

@@ -23,7 +23,7 @@ from leakgauge.inference.games.blocks import MAX_BLOCKS
 from leakgauge.inference.games.mixing import Half, Mix
 from leakgauge.inference.settings import EMPIRICAL
 from leakgauge.layers.catalog import QUESTION
-from leakgauge.layers.run.sides import Sides, sides_of
+from leakgauge.layers.run.splitting import ParticipantRecords, sides_of
 from leakgauge.results.measurements import Run
 from leakgauge.runs.records import Records, records_of, refuse_of_a_table
 from leakgauge.runs.spec import plain
@@ -42,7 +42,7 @@ WHOLE = "model"
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class LayersPrepared:
     """All that a run works on.
 
     Attributes:
@@ -58,7 +58,7 @@ class Prepared:
 
     task: Task
     data: Dataset
-    sides: Sides
+    sides: ParticipantRecords
     layers: Sequence[Layer]
     game: PropertyInference
     run: Run
@@ -66,7 +66,7 @@ class Prepared:
     label: str
 
 
-def prepare(spec: LayersSpec, source: Source) -> Prepared:
+def prepare(spec: LayersSpec, source: Source) -> LayersPrepared:
     """Split the records, encode them, make the network and deal the game.
 
     Args:
@@ -85,7 +85,7 @@ def prepare(spec: LayersSpec, source: Source) -> Prepared:
     layers = _layers(spec, task, data)
     game = _game(spec, data.rows(sides.private.to(data.y.device)), _values(records, spec))
     run = _describe(spec, source, records, sides, task)
-    return Prepared(task, data, sides, layers, game, run, source.name, records.label)
+    return LayersPrepared(task, data, sides, layers, game, run, source.name, records.label)
 
 
 def resolved(spec: LayersSpec, source: Source) -> dict[str, Any]:
@@ -224,7 +224,9 @@ def _most_blocks(spec: LayersSpec, rarest: int) -> int:
     return max(FEW_BLOCKS, min(MAX_BLOCKS, roomy))
 
 
-def _describe(spec: LayersSpec, source: Source, records: Records, sides: Sides, task: Task) -> Run:
+def _describe(
+    spec: LayersSpec, source: Source, records: Records, sides: ParticipantRecords, task: Task
+) -> Run:
     kept = {name: value for name, value in plain(spec).items() if value not in (None, [], {})}
     sizes = {
         "private": len(sides.private),

@@ -13,7 +13,7 @@ from leakgauge.core.checks import require
 from leakgauge.core.rng import derive
 from leakgauge.gradients.factored.base import Factors
 from leakgauge.gradients.flattening import flat_leaf
-from leakgauge.tokens.monitor.defending import Defending
+from leakgauge.tokens.monitor.defending import DefendedGradients
 from leakgauge.tokens.monitor.passes import raw
 from leakgauge.tokens.sketch import Sketch
 
@@ -110,7 +110,7 @@ WIDTH = 8192
 def cheap_measure(
     x: Tensor,
     found: Sequence[Factors],
-    defending: Defending | None = None,
+    defending: DefendedGradients | None = None,
     *,
     step: int = 0,
     seed: int = 0,
@@ -136,7 +136,7 @@ def cheap_measure(
 
 
 def _defended(
-    found: Sequence[Factors], defending: Defending, count: int, step: int, seed: int
+    found: Sequence[Factors], defending: DefendedGradients, count: int, step: int, seed: int
 ) -> Tensor:
     """Return what is kept of the records' defended gradients ``[n, d]``."""
     sketches: dict[str, Sketch] = {}

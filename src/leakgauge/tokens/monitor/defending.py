@@ -16,7 +16,7 @@ ROW_BYTES = 2**26
 """Memory of the records' gradients that are made at once."""
 
 
-class Defending:
+class DefendedGradients:
     """Applies a defense to what a monitor reads, with generators of its own.
 
     Args:

@@ -18,8 +18,8 @@ from leakgauge.gradients.probing import one_line
 from leakgauge.tokens.monitor.background import Background, Done
 from leakgauge.tokens.monitor.buffers import Reservoir, Ring
 from leakgauge.tokens.monitor.job import FEWEST, CheckpointJob, Job, StreamJob
-from leakgauge.tokens.monitor.settings import Watch
-from leakgauge.tokens.settings import Settings
+from leakgauge.tokens.monitor.settings import MonitorSettings
+from leakgauge.tokens.settings import CriticSettings
 from leakgauge.tokens.sketch import Sketch
 from leakgauge.tokens.words import CHECKPOINT
 
@@ -30,7 +30,7 @@ BATCHES = 50
 """Batches of recent records that are kept for estimates at checkpoints."""
 
 
-class Estimating:
+class EstimateRunner:
     """Gathers what estimates need, and runs them in the background.
 
     Args:
@@ -49,8 +49,8 @@ class Estimating:
 
     def __init__(
         self,
-        watch: Watch,
-        settings: Settings,
+        watch: MonitorSettings,
+        settings: CriticSettings,
         model: nn.Module,
         *,
         split: Callable[[Tensor], dict[str, Tensor]],

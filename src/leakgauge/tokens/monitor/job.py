@@ -33,8 +33,8 @@ from leakgauge.tokens.monitor.settings import (
     PLACEBO,
     TOKEN,
 )
-from leakgauge.tokens.settings import Settings
-from leakgauge.tokens.sources import Pairs, Parts, split_stream
+from leakgauge.tokens.settings import CriticSettings
+from leakgauge.tokens.sources import Pairs, PairSplit, split_stream
 
 FEWEST = 110
 """Pairs of a stream that an estimate needs."""
@@ -54,7 +54,7 @@ class StreamJob:
         gradients: by layer ``[N, p]``.
     """
 
-    settings: Settings
+    settings: CriticSettings
     seed: int
     features: np.ndarray
     gradients: Mapping[str, np.ndarray]
@@ -86,7 +86,7 @@ class CheckpointJob:
         defense: of the gradients.
     """
 
-    settings: Settings
+    settings: CriticSettings
     seed: int
     task: bytes
     state: Mapping[str, np.ndarray]
@@ -119,7 +119,7 @@ class CheckpointJob:
 Job = StreamJob | CheckpointJob
 
 
-def figures(parts: Parts, settings: Settings, seed: int) -> dict[str, Any]:
+def figures(parts: PairSplit, settings: CriticSettings, seed: int) -> dict[str, Any]:
     """Return an estimate, the linear-Gaussian measure, and their placebos as plain values.
 
     They are by the names of ``words``.

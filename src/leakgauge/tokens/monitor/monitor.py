@@ -15,13 +15,13 @@ from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.gradients.probing import one_line
 from leakgauge.gradients.walk import walk
 from leakgauge.tokens.monitor.clock import Clock
-from leakgauge.tokens.monitor.estimating import Estimating
-from leakgauge.tokens.monitor.looking import Looking
-from leakgauge.tokens.monitor.publishing import Log, Publishing, Screen
+from leakgauge.tokens.monitor.estimating import EstimateRunner
+from leakgauge.tokens.monitor.observing import StepObserver
+from leakgauge.tokens.monitor.publisher import Log, Publisher, Screen
 from leakgauge.tokens.monitor.record_file import RecordFile
-from leakgauge.tokens.monitor.settings import MEAN, Watch
+from leakgauge.tokens.monitor.settings import MEAN, MonitorSettings
 from leakgauge.tokens.monitor.taps import unwrapped
-from leakgauge.tokens.settings import Settings
+from leakgauge.tokens.settings import CriticSettings
 from leakgauge.tokens.words import AUTOENCODER, INFONCE, STREAM
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Monitor:
         layers: Sequence[str] | None = None,
         estimator: str = INFONCE,
         token: str = AUTOENCODER,
-        settings: Settings | None = None,
+        settings: CriticSettings | None = None,
         pairs: str = STREAM,
         loss: Callable[..., Tensor] | str | None = None,
         defense: Defense | DefenseSettings | None = None,
@@ -118,7 +118,7 @@ class Monitor:
         wait_s: float = 600.0,
         seed: int = 0,
     ) -> None:
-        watch = Watch(
+        watch = MonitorSettings(
             every=every,
             checkpoints=checkpoints,
             pairs=pairs,
@@ -140,12 +140,12 @@ class Monitor:
         if features is not None:
             modules = dict(inner.named_modules())
             require_known(features, modules, f"the model has no module {features!r}")
-        chosen = settings or Settings(estimator=estimator, token=token)
+        chosen = settings or CriticSettings(estimator=estimator, token=token)
         watched = {name: known[name] for name in (known if layers is None else layers)}
         self._screen = Screen(live)
         self._watch = watch
-        self._looking = Looking(inner, watched, features, watch, defense)
-        self._estimating = Estimating(
+        self._looking = StepObserver(inner, watched, features, watch, defense)
+        self._estimating = EstimateRunner(
             watch,
             chosen,
             inner,
@@ -159,7 +159,7 @@ class Monitor:
         about = {"every": every, "pairs": pairs, "token": chosen.token}
         file = None if out is None else RecordFile(Path(out), about)
         self.next_step = (start or 0) if file is None else file.resume(start)
-        self._publishing = Publishing(self._screen, file, log, alert, on_alert)
+        self._publishing = Publisher(self._screen, file, log, alert, on_alert)
         self._first = self.next_step
         self.is_open = self._was_open = False
 

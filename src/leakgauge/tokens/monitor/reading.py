@@ -81,7 +81,7 @@ class LayerSketch:
         self._parts = self._views()
 
 
-class Reading:
+class GradientReader:
     """Reads ``.grad`` of a model's parameters.
 
     Args:

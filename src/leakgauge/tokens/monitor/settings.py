@@ -20,7 +20,7 @@ LINEAR, LINEAR_PLACEBO = "linear_gaussian", "linear_gaussian_placebo"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watch:
+class MonitorSettings:
     """What a monitor looks at, and when.
 
     Attributes:
@@ -84,7 +84,7 @@ class Watch:
     def is_checkpoint(self, step: int) -> bool:
         """Return whether an estimate is due at a step.
 
-        >>> [step for step in range(1200) if Watch(checkpoints=500).is_checkpoint(step)]
+        >>> [step for step in range(1200) if MonitorSettings(checkpoints=500).is_checkpoint(step)]
         [500, 1000]
         """
         if isinstance(self.checkpoints, int):

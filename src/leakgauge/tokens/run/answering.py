@@ -12,17 +12,17 @@ from leakgauge.runs.executors.processes import spread
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
 from leakgauge.tokens.run.attacking import attacked
-from leakgauge.tokens.run.judging import TokenCell, judged
-from leakgauge.tokens.run.measuring import Figure, measured
-from leakgauge.tokens.run.preparing import Prepared, prepare
-from leakgauge.tokens.run.training import At, trained
+from leakgauge.tokens.run.measuring import CheckpointFigure, measured
+from leakgauge.tokens.run.preparing import TokensPrepared, prepare
+from leakgauge.tokens.run.summarising import TokenCell, judged
+from leakgauge.tokens.run.training import ModelCheckpoint, trained
 from leakgauge.tokens.words import QUESTION
 
 if TYPE_CHECKING:
     from leakgauge.tokens.spec import TimelineSpec
 
 Played = dict[str, Any]
-Job = Callable[["TimelineSpec", Prepared, At], Played]
+Job = Callable[["TimelineSpec", TokensPrepared, ModelCheckpoint], Played]
 
 
 def answer(
@@ -69,8 +69,8 @@ def answer(
 
 def _played(
     spec: TimelineSpec,
-    prepared: Prepared,
-    course: Sequence[At],
+    prepared: TokensPrepared,
+    course: Sequence[ModelCheckpoint],
     jobs: Mapping[str, Job],
     folder: WorkFolder,
     progress: Progress,
@@ -98,22 +98,24 @@ def _played(
     return {name: done[name] for name in after}
 
 
-def _one(spec: TimelineSpec, prepared: Prepared, at: At, kind: str, job: Job) -> tuple[str, Played]:
+def _one(
+    spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint, kind: str, job: Job
+) -> tuple[str, Played]:
     return _name(at, kind), job(spec, prepared, at)
 
 
-def _name(at: At, kind: str) -> str:
+def _name(at: ModelCheckpoint, kind: str) -> str:
     return f"{at.defense}/{kind}-{at.step:06d}"
 
 
 def _figures(
-    played: Mapping[str, Played], course: Sequence[At], defense: str
-) -> dict[int, list[Figure]]:
-    found: dict[int, list[Figure]] = {}
+    played: Mapping[str, Played], course: Sequence[ModelCheckpoint], defense: str
+) -> dict[int, list[CheckpointFigure]]:
+    found: dict[int, list[CheckpointFigure]] = {}
     for at in course:
         if at.defense == defense:
             found[at.step] = [
-                Figure.of_plain(one)
+                CheckpointFigure.of_plain(one)
                 for name, each in played.items()
                 if name in {_name(at, kind) for kind in ("figures", "attack")}
                 for one in each["figures"]
@@ -121,7 +123,7 @@ def _figures(
     return found
 
 
-def _memory(spec: TimelineSpec, prepared: Prepared) -> int:
+def _memory(spec: TimelineSpec, prepared: TokensPrepared) -> int:
     """Return the bytes of the pairs of one checkpoint, and as many to work with."""
     kept = min(spec.records, len(prepared.private)) * spec.width * (len(prepared.layers) + 1)
     return 2 * 4 * kept

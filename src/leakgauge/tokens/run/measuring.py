@@ -33,10 +33,10 @@ from leakgauge.tokens.metrics import (
     of_critic,
     of_model,
 )
-from leakgauge.tokens.run.preparing import Prepared, defense_of
-from leakgauge.tokens.run.training import At
-from leakgauge.tokens.settings import PAIRS_OF_PAPER, PAPER, Settings, settings_of
-from leakgauge.tokens.sources import FixedPairs, Parts, split_stream
+from leakgauge.tokens.run.preparing import TokensPrepared, defense_of
+from leakgauge.tokens.run.training import ModelCheckpoint
+from leakgauge.tokens.settings import PAIRS_OF_PAPER, PAPER, CriticSettings, settings_of
+from leakgauge.tokens.sources import FixedPairs, PairSplit, split_stream
 from leakgauge.tokens.words import QUESTION, STREAM
 from leakgauge.training.utility import utility_of
 
@@ -48,7 +48,7 @@ ROOM = 1.5
 
 
 @dataclass(frozen=True)
-class Figure:
+class CheckpointFigure:
     """One figure of a checkpoint, as a worker returns it.
 
     Attributes:
@@ -70,12 +70,12 @@ class Figure:
         return {**vars(self), "estimate": vars(self.estimate)}
 
     @classmethod
-    def of_plain(cls, values: dict[str, Any]) -> Figure:
+    def of_plain(cls, values: dict[str, Any]) -> CheckpointFigure:
         """Return the figure of ``plain``."""
         return cls(**{**values, "estimate": Estimate(**values["estimate"])})
 
 
-def measured(spec: TimelineSpec, prepared: Prepared, at: At) -> dict[str, Any]:
+def measured(spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint) -> dict[str, Any]:
     """Return the figures of one checkpoint, and what is missing, as plain values.
 
     It depends on its arguments alone, so it may run in any process.
@@ -92,24 +92,24 @@ def measured(spec: TimelineSpec, prepared: Prepared, at: At) -> dict[str, Any]:
 
 
 def _of_model(
-    spec: TimelineSpec, prepared: Prepared, task: Task, params: Params
-) -> Iterator[Figure]:
+    spec: TimelineSpec, prepared: TokensPrepared, task: Task, params: Params
+) -> Iterator[CheckpointFigure]:
     rng = stream(spec.seed, QUESTION, "utility")
     found = utility_of(task, params, prepared.rows(prepared.test), rng=rng)
     if found is not None:
-        yield Figure(of_model(found.metric), found.estimate, found.chance)
+        yield CheckpointFigure(of_model(found.metric), found.estimate, found.chance)
 
 
-def _cheap(spec: TimelineSpec, parts: Parts) -> Iterator[Figure]:
+def _cheap(spec: TimelineSpec, parts: PairSplit) -> Iterator[CheckpointFigure]:
     """Yield the cheap measure of the pairs that critics learn from, and its placebo."""
     seed = derive(spec.seed, QUESTION, "cheap")
     for name, matched in ((CHEAP, True), (CHEAP_PLACEBO, False)):
-        yield Figure(name, cheap_information(parts.fitting, seed=seed, matched=matched))
+        yield CheckpointFigure(name, cheap_information(parts.fitting, seed=seed, matched=matched))
 
 
 def _of_pairs(
-    spec: TimelineSpec, prepared: Prepared, at: At, task: Task, params: Params
-) -> Iterator[Figure]:
+    spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint, task: Task, params: Params
+) -> Iterator[CheckpointFigure]:
     parts = _parts(spec, prepared, at, task, params)
     if parts is None:
         return
@@ -122,8 +122,8 @@ def _of_pairs(
 
 
 def _parts(
-    spec: TimelineSpec, prepared: Prepared, at: At, task: Task, params: Params
-) -> Parts | None:
+    spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint, task: Task, params: Params
+) -> PairSplit | None:
     if spec.pairs == STREAM:
         return None if at.pairs is None else split_stream(at.pairs)
     data = prepared.rows(_chosen(spec, prepared))
@@ -138,7 +138,7 @@ def _parts(
     return checkpoint_parts(task, params, data, how, seed=derive(spec.seed, QUESTION, "pairs"))
 
 
-def _chosen(spec: TimelineSpec, prepared: Prepared) -> Tensor:
+def _chosen(spec: TimelineSpec, prepared: TokensPrepared) -> Tensor:
     """Return the private rows that pairs are made of: the same at every checkpoint."""
     rng = stream(spec.seed, QUESTION, "records")
     need = fewest_records(spec.batch_size)
@@ -149,14 +149,14 @@ def _chosen(spec: TimelineSpec, prepared: Prepared) -> Tensor:
     return prepared.private[torch.from_numpy(drawn).sort().values]
 
 
-def _on_paper_s(parts: Parts, spec: TimelineSpec) -> Parts:
+def _on_paper_s(parts: PairSplit, spec: TimelineSpec) -> PairSplit:
     """Return the paper's 200 batches to fit on; others still report what is held out."""
     generator = torch_stream(spec.seed, QUESTION, "paper's pairs")
     few = parts.fitting.draw(PAIRS_OF_PAPER, generator)
-    return Parts(FixedPairs(few), parts.stopping, parts.reporting)
+    return PairSplit(FixedPairs(few), parts.stopping, parts.reporting)
 
 
-def _fitting(parts: Parts, settings: Settings) -> Settings:
+def _fitting(parts: PairSplit, settings: CriticSettings) -> CriticSettings:
     """Return settings whose groups are small enough for the held-out pairs of a stream."""
     reporting = parts.reporting
     if not isinstance(reporting, FixedPairs):
@@ -166,8 +166,8 @@ def _fitting(parts: Parts, settings: Settings) -> Settings:
 
 
 def _figures(
-    spec: TimelineSpec, parts: Parts, settings: Settings, token: str, method: str
-) -> Iterator[Figure]:
+    spec: TimelineSpec, parts: PairSplit, settings: CriticSettings, token: str, method: str
+) -> Iterator[CheckpointFigure]:
     seed = derive(spec.seed, QUESTION, "critic", token, method)
     found = estimate_information(parts, settings, seed=seed, device=spec.device)
     placebo = estimate_information(parts, settings, seed=seed, matched=False, device=spec.device)
@@ -182,7 +182,7 @@ def _figures(
     estimates = {**_estimates(found), PLACEBO: placebo.bound, GAP_PLACEBO: placebo.critic_gap}
     for name, estimate in estimates.items():
         if all(map(math.isfinite, (estimate.value, estimate.low, estimate.high))):
-            yield Figure(
+            yield CheckpointFigure(
                 of_critic(name, token, method),
                 estimate,
                 adversary=f"{token}, {method}",

@@ -48,7 +48,7 @@ NO_PAIRS = "before the training, at sub-epoch 0, a stream has no pairs; nothing 
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class TokensPrepared:
     """All that a run works on.
 
     Attributes:
@@ -80,7 +80,7 @@ class Prepared:
         return self.data.rows(index.to(self.data.y.device))
 
 
-def prepare(spec: TimelineSpec, source: Source) -> Prepared:
+def prepare(spec: TimelineSpec, source: Source) -> TokensPrepared:
     """Split the records, encode them, make the network and find what is watched.
 
     Args:
@@ -104,7 +104,7 @@ def prepare(spec: TimelineSpec, source: Source) -> Prepared:
     are_images = source.pixels is not None or _looks_like_images(data.x)
     run = _describe(spec, source, records, task, (private, test), features, layers)
     run = replace(run, notes=(*run.notes, *_notes(spec, len(private), are_images=are_images)))
-    return Prepared(
+    return TokensPrepared(
         task, data, private, test, features, layers, are_images, run, source.name, records.label
     )
 

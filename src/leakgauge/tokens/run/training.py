@@ -18,20 +18,19 @@ from leakgauge.runs.checkpoint import Checkpoint, restore_optimizer
 from leakgauge.runs.question import Progress
 from leakgauge.runs.spec import NONE
 from leakgauge.runs.work import WorkFolder
-from leakgauge.tokens.run.preparing import Prepared, defense_of
+from leakgauge.tokens.run.preparing import TokensPrepared, defense_of
 from leakgauge.tokens.run.streaming import Stream, flat, pairs_of
 from leakgauge.tokens.sources import Pairs
 from leakgauge.tokens.words import QUESTION, STREAM
 from leakgauge.training.catalog import own_rate, parse_optimizer
-from leakgauge.training.local import Mover as Over
-from leakgauge.training.local import Step, plain_sgd, train
+from leakgauge.training.local import Mover, Step, plain_sgd, train
 from leakgauge.training.state import tensors_of, working_copy
 
 if TYPE_CHECKING:
     from leakgauge.tokens.spec import TimelineSpec
 
 
-class Mover:
+class DecayingOptimizer:
     """The optimizer of a training, from sub-epoch to sub-epoch.
 
     The rate of sub-epoch ``s``, from 1, is ``lr * decay ** ((s - 1) // decay_every)``, as StepLR
@@ -58,7 +57,7 @@ class Mover:
     def state(self, state: Any) -> None:
         self._optimizer, self._restored = None, state
 
-    def at(self, step: int) -> Over:
+    def at(self, step: int) -> Mover:
         """Return what moves parameters in a sub-epoch, which counts from 1."""
         factor = self._spec.decay ** ((step - 1) // self._spec.decay_every)
         make = self._make
@@ -77,7 +76,7 @@ class Mover:
         return over
 
     @staticmethod
-    def watched(over: Over, stream: Stream, batches: Iterator[Tensor]) -> Over:
+    def watched(over: Mover, stream: Stream, batches: Iterator[Tensor]) -> Mover:
         """Return the same mover, which shows each gradient to a stream before it moves.
 
         Args:
@@ -112,7 +111,7 @@ Tensors = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class At:
+class ModelCheckpoint:
     """The model at a checkpoint.
 
     Attributes:
@@ -134,8 +133,8 @@ class At:
 
 
 def trained(
-    spec: TimelineSpec, prepared: Prepared, text: str, folder: WorkFolder, progress: Progress
-) -> list[At]:
+    spec: TimelineSpec, prepared: TokensPrepared, text: str, folder: WorkFolder, progress: Progress
+) -> list[ModelCheckpoint]:
     """Return the model at each checkpoint; those that a kill left are read back.
 
     Args:
@@ -166,26 +165,26 @@ def trained(
     return [kept[step] for step in spec.checkpoints]
 
 
-def _kept(folder: WorkFolder, text: str, step: int, like: Tensors) -> At | None:
+def _kept(folder: WorkFolder, text: str, step: int, like: Tensors) -> ModelCheckpoint | None:
     tensors = folder.tensors(f"{text}/model-{step:06d}", like=like)
     stored = folder.state(f"{text}/pairs-{step:06d}")
     if tensors is None or stored is None:
         return None
-    return At(step, text, tensors, pairs_of(stored[0]))
+    return ModelCheckpoint(step, text, tensors, pairs_of(stored[0]))
 
 
-def _keep(folder: WorkFolder, at: At) -> None:
+def _keep(folder: WorkFolder, at: ModelCheckpoint) -> None:
     folder.keep_state(f"{at.defense}/pairs-{at.step:06d}", flat(at.pairs), {})
     folder.keep_tensors(f"{at.defense}/model-{at.step:06d}", at.tensors)
 
 
 def _sub_epochs(
-    spec: TimelineSpec, prepared: Prepared, text: str, course: Checkpoint, *, have: set[int]
-) -> Iterator[At]:
+    spec: TimelineSpec, prepared: TokensPrepared, text: str, course: Checkpoint, *, have: set[int]
+) -> Iterator[ModelCheckpoint]:
     """Yield the model before the training and after each sub-epoch, from where a kill left it."""
     data = prepared.rows(prepared.private)
     observed = _stream_of(spec, prepared, data)
-    mover = Mover(spec)
+    mover = DecayingOptimizer(spec)
     tensors: Tensors = tensors_of(prepared.task)
     step, kept = 0, course.read()
     if kept is not None and {one for one in spec.checkpoints if one <= kept["step"]} <= have:
@@ -195,13 +194,13 @@ def _sub_epochs(
         if observed is not None:
             observed.restore(kept["pairs"])
     else:
-        yield At(0, text, tensors)
+        yield ModelCheckpoint(0, text, tensors)
     while step < spec.checkpoints[-1]:
         step += 1
         with one_thread():
             tensors = _sub_epoch(spec, prepared.task, data, tensors, text, step, mover, observed)
         _require_finite(tensors, step, spec)
-        yield At(step, text, tensors, None if observed is None else observed.pairs)
+        yield ModelCheckpoint(step, text, tensors, None if observed is None else observed.pairs)
         if course.due:  # after the checkpoint itself was kept
             pairs = {} if observed is None else observed.state()
             course.keep(
@@ -221,7 +220,7 @@ def _sub_epoch(
     tensors: Tensors,
     text: str,
     step: int,
-    mover: Mover,
+    mover: DecayingOptimizer,
     observed: Stream | None,
 ) -> Tensors:
     batches = list(_batches(spec, len(data), step))
@@ -253,7 +252,7 @@ def _batches(spec: TimelineSpec, count: int, step: int) -> Iterator[Tensor]:
         yield orders[whole][place * size : (place + 1) * size]
 
 
-def _stream_of(spec: TimelineSpec, prepared: Prepared, data: Dataset) -> Stream | None:
+def _stream_of(spec: TimelineSpec, prepared: TokensPrepared, data: Dataset) -> Stream | None:
     if spec.pairs != STREAM:
         return None
     return Stream(

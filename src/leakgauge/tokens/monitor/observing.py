@@ -12,10 +12,10 @@ from leakgauge.defenses.settings import DefenseSettings
 from leakgauge.gradients.factored.base import Factors
 from leakgauge.gradients.walk import Layer
 from leakgauge.tokens.monitor.alignment import FEWEST, cheap_measure
-from leakgauge.tokens.monitor.defending import Defending
+from leakgauge.tokens.monitor.defending import DefendedGradients
 from leakgauge.tokens.monitor.passes import Pass
-from leakgauge.tokens.monitor.reading import Reading
-from leakgauge.tokens.monitor.settings import SUM, Watch
+from leakgauge.tokens.monitor.reading import GradientReader
+from leakgauge.tokens.monitor.settings import SUM, MonitorSettings
 from leakgauge.tokens.monitor.taps import Taps
 from leakgauge.tokens.words import STREAM
 
@@ -24,7 +24,7 @@ SHOWN = 6
 
 
 @dataclass
-class Seen:
+class StepObservation:
     """What a look found.
 
     Attributes:
@@ -42,7 +42,7 @@ class Seen:
     lines: list[str] = field(default_factory=list)
 
 
-class Looking:
+class StepObserver:
     """Looks at the gradients of steps.
 
     Args:
@@ -58,12 +58,12 @@ class Looking:
         model: nn.Module,
         layers: Mapping[str, Layer],
         features: str | None,
-        watch: Watch,
+        watch: MonitorSettings,
         defense: Defense | DefenseSettings | None,
     ) -> None:
         self._watch = watch
         self._layers = dict(layers)
-        self.reading = Reading(model, layers, width=watch.width, seed=watch.seed)
+        self.reading = GradientReader(model, layers, width=watch.width, seed=watch.seed)
         gathers = watch.estimates and watch.pairs == STREAM
         self.taps = Taps(model, layers, features, gathers=gathers)
         self._of_batches = None if defense is None else self._defending(defense)
@@ -93,10 +93,10 @@ class Looking:
         """Defend records' gradients, and leave those of batches as they are."""
         self._of_records = self._defending(defense)
 
-    def look(self, step: int) -> Seen:
+    def look(self, step: int) -> StepObservation:
         """Return what the gradients of a step show."""
         one = self.taps.last
-        seen = Seen(batch_size=0 if one is None else one.count)
+        seen = StepObservation(batch_size=0 if one is None else one.count)
         cheap, gathered = self._watch.is_cheap(step), self._watch.is_gathered(step)
         if not cheap and not gathered:
             return seen
@@ -119,16 +119,16 @@ class Looking:
             seen.cheap = self._cheap(one, found, step, seen)
         return seen
 
-    def _defending(self, defense: Defense | DefenseSettings) -> Defending:
+    def _defending(self, defense: Defense | DefenseSettings) -> DefendedGradients:
         summed = self._watch.reduction == SUM
-        return Defending(defense, self.reading.shapes, seed=self._watch.seed, summed=summed)
+        return DefendedGradients(defense, self.reading.shapes, seed=self._watch.seed, summed=summed)
 
     def _needs_records(self, step: int) -> bool:
         """Return whether the gradient of a batch is made of those of its records."""
         of = self._of_batches
         return of is not None and of.per_record and self._watch.is_gathered(step)
 
-    def _factors(self, one: Pass, seen: Seen) -> dict[str, Factors]:
+    def _factors(self, one: Pass, seen: StepObservation) -> dict[str, Factors]:
         found, left = one.factors(self.taps.able)
         others = [name for name in self._layers if name not in self.taps.able]
         out = [name for name in self._layers if name in left or name in others]
@@ -142,7 +142,7 @@ class Looking:
             )
         return found
 
-    def _kept(self, found: Mapping[str, Factors], step: int, seen: Seen) -> Tensor:
+    def _kept(self, found: Mapping[str, Factors], step: int, seen: StepObservation) -> Tensor:
         """Return what is kept of the gradient, as the defense lets it through."""
         of = self._of_batches
         if of is None:
@@ -153,7 +153,7 @@ class Looking:
         return self.reading.kept(of.update(grads, step, max(1, seen.batch_size)))
 
     def _cheap(
-        self, one: Pass | None, found: Mapping[str, Factors], step: int, seen: Seen
+        self, one: Pass | None, found: Mapping[str, Factors], step: int, seen: StepObservation
     ) -> float | None:
         if one is None or one.x is None:
             self._no_pass(seen)
@@ -182,12 +182,12 @@ class Looking:
             self._not_finite(seen)
         return value
 
-    def _not_finite(self, seen: Seen) -> None:
+    def _not_finite(self, seen: StepObservation) -> None:
         self.not_finite += 1
         seen.lines.append("a gradient is not finite (NaN or infinite); such steps are left out")
 
     @staticmethod
-    def _no_pass(seen: Seen) -> None:
+    def _no_pass(seen: StepObservation) -> None:
         seen.lines.append(
             "gradients came without a forward pass that the monitor saw; call the watched model "
             "itself, not a compiled or copied one"

@@ -31,7 +31,7 @@ FEWEST = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Sides:
+class ParticipantRecords:
     """Rows of each side: int64, no row (and no user) on two.
 
     Attributes:
@@ -54,7 +54,7 @@ class Sides:
         return torch.cat([self.fitting, *self.held_out])
 
 
-def sides_of(records: Records, spec: LayersSpec) -> Sides:
+def sides_of(records: Records, spec: LayersSpec) -> ParticipantRecords:
     """Return a random split among participants of equal size, by whole users where there are some.
 
     Without users, each side has its share of every value of the property.
@@ -70,7 +70,7 @@ def sides_of(records: Records, spec: LayersSpec) -> Sides:
     users = None if records.users is None else records.users.cpu().numpy()
     private, fitting, first, second, *others, test = _dealt(codes, users, shares, rng)
     _check(codes, (private, fitting, first, second), _names(records, spec))
-    return Sides(private, fitting, (first, second), tuple(others), test)
+    return ParticipantRecords(private, fitting, (first, second), tuple(others), test)
 
 
 def _codes(records: Records, spec: LayersSpec) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -84,7 +84,7 @@ MOST = 2000
 """Entries of each kind that are kept in memory."""
 
 
-class Publishing:
+class Publisher:
     """Gives each entry to all that want it.
 
     Args:

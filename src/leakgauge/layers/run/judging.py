@@ -16,7 +16,7 @@ from leakgauge.inference.adversaries.part import Part
 from leakgauge.inference.adversaries.stacking import Stack
 from leakgauge.layers.catalog import QUESTION, VOTES
 from leakgauge.layers.information import calibrate, gain, joined, softmax_over_votes
-from leakgauge.layers.run.observing import Scene
+from leakgauge.layers.run.observing import AttackerView
 from leakgauge.runs.stages import Kept
 
 Floats = NDArray[np.float64]
@@ -26,7 +26,7 @@ STACKED = "sum of layers"
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class LayerJudgement:
     """What one attack says of held-out batches and of the trials.
 
     Attributes:
@@ -64,30 +64,32 @@ class Heard:
         return share
 
 
-def hear(scene: Scene, part: Part, layer: str, *, seed: int) -> Heard:
+def judge_layers(view: AttackerView, part: Part, layer: str, *, seed: int) -> LayerJudgement:
     """Fit an attack on a part of the gradients, and let it judge."""
-    values = len(scene.log_prior)
+    values = len(view.log_prior)
     uniform = np.full(values, -np.log(values))
     rng = stream(seed, QUESTION, "fit", layer, part.name.partition(":")[0])
     with one_thread():
-        adversary = part.fit(scene.shadow, uniform, rng=rng)
+        adversary = part.fit(view.shadow, uniform, rng=rng)
         first, second = (
-            HeldOut(adversary.log_posterior(seen), secret) for seen, secret in scene.held_out
+            HeldOut(adversary.log_posterior(seen), secret) for seen, secret in view.held_out
         )
-        trials = adversary.log_posterior(scene.seen)
-    return Heard(layer, part.name, (first, second), trials, getattr(part.attack, "trees", None))
+        trials = adversary.log_posterior(view.seen)
+    return LayerJudgement(
+        layer, part.name, (first, second), trials, getattr(part.attack, "trees", None)
+    )
 
 
-def best(heard: Iterable[Heard]) -> Heard:
+def best(judgements: Iterable[LayerJudgement]) -> LayerJudgement:
     """Return the attack that held-out batches favour; the first of equals.
 
     The V-information is an infimum over the family; the trials that report it have no part in the
     choice.
     """
-    return max(heard, key=lambda one: one.gain)
+    return max(judgements, key=lambda one: one.gain)
 
 
-def stacked(heard: Sequence[Heard], layer: str) -> Heard:
+def stacked(judgements: Sequence[LayerJudgement], layer: str) -> LayerJudgement:
     """Return the weighted sum of what attacks on several layers say, as one attack.
 
     The weights are fitted on one half of the held-out batches to judge the other half, and on
@@ -97,13 +99,15 @@ def stacked(heard: Sequence[Heard], layer: str) -> Heard:
         heard: one attack a layer.
         layer: the name of what they see together.
     """
-    first, second = ([one.held_out[half] for one in heard] for half in (0, 1))
+    first, second = ([one.held_out[half] for one in judgements] for half in (0, 1))
     halves = (_weighted(first, _weights(second)), _weighted(second, _weights(first)))
-    trials = np.tensordot(_weights([*map(joined_of, heard)]), [one.trials for one in heard], 1)
-    return Heard(layer, STACKED, halves, trials)
+    trials = np.tensordot(
+        _weights([*map(joined_of, judgements)]), [one.trials for one in judgements], 1
+    )
+    return LayerJudgement(layer, STACKED, halves, trials)
 
 
-def joined_of(one: Heard) -> HeldOut:
+def joined_of(one: LayerJudgement) -> HeldOut:
     """Return all held-out batches of an attack."""
     return joined(one.held_out)
 
@@ -117,7 +121,7 @@ def _weighted(held_out: Sequence[HeldOut], weights: Floats) -> HeldOut:
     return HeldOut(sums, held_out[0].secret)
 
 
-def encoded(one: Heard) -> Kept:
+def encoded(one: LayerJudgement) -> Kept:
     """Return what an attack says as arrays and plain values."""
     first, second = one.held_out
     arrays = {
@@ -131,12 +135,12 @@ def encoded(one: Heard) -> Kept:
     return arrays, about
 
 
-def decoded(kept: Kept) -> Heard:
+def decoded(kept: Kept) -> LayerJudgement:
     """Return what an attack says from what ``encoded`` made of it."""
     arrays, about = kept
     first, second = (
         HeldOut(arrays[half], arrays[f"{half} secret"]) for half in ("first", "second")
     )
-    return Heard(
+    return LayerJudgement(
         about["layer"], about["adversary"], (first, second), arrays["trials"], about["trees"]
     )

@@ -25,7 +25,7 @@ from leakgauge.tokens.metrics import (
     RANKS_GAP,
     of_critic,
 )
-from leakgauge.tokens.run.measuring import Figure
+from leakgauge.tokens.run.measuring import CheckpointFigure
 from leakgauge.tokens.settings import BOUNDS, PAPER
 from leakgauge.tokens.words import QUESTION
 
@@ -78,12 +78,15 @@ BLOCKS = 8
 FEWEST_RANKED = 4
 """Checkpoints that a rank correlation needs for an interval."""
 
-Curve = Mapping[int, Figure]
+Curve = Mapping[int, CheckpointFigure]
 """Sub-epoch -> figure."""
 
 
 def judged(
-    spec: TimelineSpec, cell: TokenCell, defense: str, figures: Mapping[int, Sequence[Figure]]
+    spec: TimelineSpec,
+    cell: TokenCell,
+    defense: str,
+    figures: Mapping[int, Sequence[CheckpointFigure]],
 ) -> Iterator[Measurement]:
     """Yield the measurements of one defense.
 
@@ -107,7 +110,7 @@ def judged(
     yield from _ranks(spec, cell, defense, curves)
 
 
-def _measurement(cell: TokenCell, defense: str, step: int, one: Figure) -> Measurement:
+def _measurement(cell: TokenCell, defense: str, step: int, one: CheckpointFigure) -> Measurement:
     return cell.measurement(
         one.metric,
         one.estimate,
@@ -120,7 +123,7 @@ def _measurement(cell: TokenCell, defense: str, step: int, one: Figure) -> Measu
 
 
 def _final_model(
-    cell: TokenCell, defense: str, figures: Mapping[int, Sequence[Figure]]
+    cell: TokenCell, defense: str, figures: Mapping[int, Sequence[CheckpointFigure]]
 ) -> Iterator[Measurement]:
     """Yield what the model is good for after the training, as all questions do."""
     last = figures[max(figures)]
