@@ -219,7 +219,7 @@ def test_participants_train_by_any_optimizer() -> None:
     source, ends = planted(seed=0), []
     for optimizer in ("sgd", "sgd:momentum=0.9", "sgd:momentum=0"):
         spec = LayersSpec(**SMALL, rounds=1, local_steps=3, optimizer=optimizer)
-        (last,) = rounds(spec.resolve(source), prepare(spec.resolve(source), source))
+        (last,) = rounds(prepare(spec.resolve(source), source))
         ends.append(torch.cat([leaf.flatten() for leaf in last.values()]))
     assert torch.equal(ends[0], ends[2])
     assert not torch.allclose(ends[0], ends[1])

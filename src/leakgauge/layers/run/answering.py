@@ -1,4 +1,4 @@
-"""Runs the question to its end and returns the answer."""
+"""Trains the model, runs all attacks and returns the answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from leakgauge.layers.run.measuring import (
     correlations,
     whole_measurements,
 )
-from leakgauge.layers.run.observing import AttackerView, attacker_view, observer_of
+from leakgauge.layers.run.observing import AttackerView, attacker_view
 from leakgauge.layers.run.preparing import LayersPrepared, prepare
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import BALANCED_ACCURACY
@@ -48,10 +48,10 @@ def answer(
     *,
     workers: int | None = None,
 ) -> Answer:
-    """Train, see batches once, attack each layer, measure the layers, and advise.
+    """Train, observe batches once, attack and measure each layer, and advise.
 
-    What a kill left finished is read back: the training, what is seen of batches, and what attacks
-    say.
+    After a kill the finished parts are read back: the training, the observed batches, and the
+    judgements of attacks.
 
     Raises:
         InputError: the data do not fit, or the training diverges.
@@ -62,21 +62,20 @@ def answer(
         progress.note(note)
     for warning in prepared.run.warnings:
         progress.warn(warning)
-    params = trained(spec, prepared, folder, progress)
-    cell = LayerCell(prepared.dataset, prepared.label, str(spec.secret), spec.seed)
-    stage = _Stage(spec, prepared, params, folder, progress, workers)
-    measurements, missing = described(spec, prepared, params, cell)
+    params = trained(prepared, folder, progress)
+    cell = LayerCell(prepared.dataset, prepared.label, prepared.secret, spec.seed)
+    stage = _Stage(prepared, params, folder, progress, workers)
+    measurements, missing = described(prepared, params, cell)
     measurements += list(stage.attacked(cell))
     measurements += list(correlations(measurements, cell))
-    measurements += list(_utility(spec, prepared, params, cell))
+    measurements += list(_utility(prepared, params, cell))
     return Answer(prepared.run, measurements, tuple(missing))
 
 
 @dataclass(frozen=True, eq=False)
 class _Stage:
-    """What all attacks of a run share."""
+    """Everything that the attacks of a run share."""
 
-    spec: LayersSpec
     prepared: LayersPrepared
     params: Params
     folder: WorkFolder
@@ -85,71 +84,58 @@ class _Stage:
 
     def attacked(self, cell: LayerCell) -> Iterable[Measurement]:
         """Yield the figures of each layer, of all together, and of the advice."""
-        view, layers = self._behind(none()), self.prepared.layers
+        spec, view, layers = self.prepared.spec, self._view_under(none()), self.prepared.layers
         singles = {}
         for number, layer in enumerate(layers, start=1):
-            judgements = self._hear(view, [layer], layer.name)
+            judgements = self._judge(view, [layer], layer.name)
             singles[layer.name] = best(judgements)
-            yield from attack_measurements(
-                self.spec, view, cell, judgements, singles[layer.name], layer
-            )
+            yield from attack_measurements(spec, view, cell, judgements, singles[layer.name], layer)
             self.progress.step(f"{QUESTION}: attacking layers", number, len(layers))
-        whole = on_all(self._hear(view, layers, ALL), [*singles.values()])
-        yield from whole_measurements(self.spec, view, cell, whole)
+        whole = on_all(self._judge(view, layers, ALL), [*singles.values()])
+        yield from whole_measurements(spec, view, cell, whole)
         self.progress.step(f"{QUESTION}: looking for layers to protect", 0, 1)
-        stand = AdviceInputs(layers, view, singles, whole, self._hear, self._behind)
-        yield from advised(self.spec, stand, cell)
+        inputs = AdviceInputs(layers, view, singles, whole, self._judge, self._view_under)
+        yield from advised(spec, inputs, cell)
         self.progress.step(f"{QUESTION}: looking for layers to protect", 1, 1)
 
-    def _behind(self, defense: Defense) -> AttackerView:
-        names = [name for layer in self.prepared.layers for name in layer.parameters]
-        observer = observer_of(self.spec, self.prepared.task, self.params, names, defense)
+    def _view_under(self, defense: Defense) -> AttackerView:
         return attacker_view(
-            self.spec,
-            self.prepared,
-            self.params,
-            observer,
-            self.folder,
-            self.progress,
-            workers=self.workers,
+            self.prepared, self.params, defense, self.folder, self.progress, workers=self.workers
         )
 
-    def _hear(self, view: AttackerView, layers: Sequence[Layer], sees: str) -> list[LayerJudgement]:
-        """Let every attack judge by some layers; what a kill left said is read back."""
+    def _judge(
+        self, view: AttackerView, layers: Sequence[Layer], sees: str
+    ) -> list[LayerJudgement]:
+        """Return the judgements of every attack on some layers; kept ones are read back."""
+        spec = self.prepared.spec
         parameters = tuple(name for layer in layers for name in layer.parameters)
         after = f"{digest_of(self.params)} {view.defense} {' '.join(parameters)}"
         found = []
-        for text in self.spec.adversaries:
-            attack = parse_attack(text, batches=self.spec.shadow_batches)
+        for text in spec.adversaries:
+            attack = parse_attack(text, batches=spec.shadow_batches)
             name = f"heard/{view.defense}/{sees or 'model'}/{'+'.join(parameters)}/{attack.name}"
             kept: Kept | None = self.folder.arrays(name, after=after)
             if kept is None:
-                seed = self.spec.seed
-                part = Part(attack, parameters, self.spec.coordinates, seed)
-                kept = encoded(judge_layers(view, part, sees, seed=seed))
+                part = Part(attack, parameters, spec.coordinates, spec.seed)
+                kept = encoded(judge_layers(view, part, sees, seed=spec.seed))
                 self.folder.keep_arrays(name, *kept, after=after)
             found.append(decoded(kept))
         return found
 
 
-def _utility(
-    spec: LayersSpec, prepared: LayersPrepared, params: Params, cell: LayerCell
-) -> Iterable[Measurement]:
-    rng = stream(spec.seed, QUESTION, "utility")
-    rows = prepared.sides.test.to(prepared.data.y.device)
-    found = utility_of(prepared.task, params, prepared.data.rows(rows), rng=rng)
+def _utility(prepared: LayersPrepared, params: Params, cell: LayerCell) -> Iterable[Measurement]:
+    rng = stream(prepared.spec.seed, QUESTION, "utility")
+    found = utility_of(prepared.task, params, prepared.rows(prepared.sides.test), rng=rng)
     if found is None:
         return
     yield cell.measurement(found.metric, found.estimate, chance=found.chance)
     if found.balanced is not None:
-        # the report speaks of this one: of glasses, which few wear, accuracy says little
+        # the report uses the balanced accuracy, as accuracy is misleading for rare classes
         yield cell.measurement(BALANCED_ACCURACY, found.balanced, chance=1 / found.classes)
 
 
-def trained(
-    spec: LayersSpec, prepared: LayersPrepared, folder: WorkFolder, progress: Progress
-) -> Params:
-    """Return the parameters after the last round; those that a kill left are read back.
+def trained(prepared: LayersPrepared, folder: WorkFolder, progress: Progress) -> Params:
+    """Return the parameters after the last round; kept ones are read back.
 
     Raises:
         InputError: the training diverges.
@@ -159,22 +145,20 @@ def trained(
     if kept is not None:
         return kept
     last: Params = first
-    for number, params in enumerate(rounds(spec, prepared), start=1):
+    for number, params in enumerate(rounds(prepared), start=1):
         last = params
-        progress.step(f"{QUESTION}: training", number, spec.rounds)
+        progress.step(f"{QUESTION}: training", number, prepared.spec.rounds)
     folder.keep_tensors("trained", last)
     return last
 
 
-def rounds(spec: LayersSpec, prepared: LayersPrepared) -> Iterator[Params]:
+def rounds(prepared: LayersPrepared) -> Iterator[Params]:
     """Yield the global parameters after each round of FedSGD, or of FedAvg."""
+    spec, sides = prepared.spec, prepared.sides
     if spec.rounds == 0:
         return
-    device = prepared.data.y.device
-    sides = prepared.sides
     people = [
-        Participant(prepared.data.rows(rows.to(device)))
-        for rows in (sides.private, sides.attacker, *sides.others)
+        Participant(prepared.rows(rows)) for rows in (sides.private, sides.attacker, *sides.others)
     ]
     state = State.of(prepared.task.model)
     for one in federation(prepared.task, state, people, protocol_of(spec), seed=spec.seed):
@@ -182,7 +166,7 @@ def rounds(spec: LayersSpec, prepared: LayersPrepared) -> Iterator[Params]:
 
 
 def protocol_of(spec: LayersSpec) -> Protocol:
-    """Return the protocol of the paper; with several local steps FedAvg, which is not in it.
+    """Return the protocol of the paper, or FedAvg with several local steps, which it lacks.
 
     References:
         Mo et al., 2021, section 5: FedSGD, learning rate 0.01 without momentum, batches of 32.

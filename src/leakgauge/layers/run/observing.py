@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -27,9 +26,6 @@ from leakgauge.runs.question import Progress
 from leakgauge.runs.spec import NONE
 from leakgauge.runs.work import WorkFolder, digest_of
 from leakgauge.training.observation import sent_gradients
-
-if TYPE_CHECKING:
-    from leakgauge.layers.spec import LayersSpec
 
 CHUNK = 50
 """Batches of one job; what a kill loses of finished work is at most that of one."""
@@ -97,15 +93,14 @@ class Observer:
             yield {name: -leaf / self.lr for name, leaf in moved.items()}
 
 
-def observer_of(
-    spec: LayersSpec, task: Task, params: Params, parameters: Sequence[str], defense: Defense
-) -> Observer:
-    """Return the observer of a run."""
+def observer_of(prepared: LayersPrepared, params: Params, defense: Defense) -> Observer:
+    """Return the observer of a run under a defense."""
+    spec = prepared.spec
+    names = [name for layer in prepared.layers for name in layer.parameters]
     seed = derive(spec.seed, QUESTION, "noise", defense.name)
     batches = spec.shadow_batches + spec.held_out + spec.trials
-    looked_at = {name: params[name] for name in parameters}
-    keep = KernelMax.within(looked_at, batches, max_bytes=KEPT)
-    return Observer(task, params, parameters, spec.local_steps, spec.lr, seed, defense, keep)
+    keep = KernelMax.within({name: params[name] for name in names}, batches, max_bytes=KEPT)
+    return Observer(prepared.task, params, names, spec.local_steps, spec.lr, seed, defense, keep)
 
 
 def observed(
@@ -188,29 +183,28 @@ class AttackerView:
 
 
 def attacker_view(
-    spec: LayersSpec,
     prepared: LayersPrepared,
     params: Params,
-    observer: Observer,
+    defense: Defense,
     folder: WorkFolder,
     progress: Progress,
     *,
     workers: int | None,
 ) -> AttackerView:
-    """Draw all batches, and make what is seen of them once, for all layers and attacks."""
-    game, sides, device = prepared.game, prepared.sides, prepared.data.y.device
-    defended = observer.defense.name
-    after = f"{digest_of(params)} {defended}"
+    """Draw all batches, and observe each once for all layers and attacks."""
+    spec, game, sides = prepared.spec, prepared.game, prepared.sides
+    observer = observer_of(prepared, params, defense)
+    after = f"{digest_of(params)} {defense.name}"
     see = partial(
         observed, observer, folder=folder, progress=progress, after=after, workers=workers
     )
-    shadow = _shadow(spec, prepared, params, prepared.data.rows(sides.fitting.to(device)))
+    shadow = _shadow(prepared, params, sides.fitting)
     key, rows, _ = shadow.batches(spec.shadow_batches)
     recorded = Recorded(observer.kept)
     recorded.record(key, see(shadow.data, rows, "batches to learn from"))
     halves = []
     for number, mine in enumerate(sides.held_out, start=1):
-        half = _shadow(spec, prepared, params, prepared.data.rows(mine.to(device)))
+        half = _shadow(prepared, params, mine)
         rng = stream(spec.seed, QUESTION, "held out", number)
         rows, secret = half.draw(spec.held_out // 2, rng=rng)
         halves.append((see(half.data, rows, f"batches to choose by, half {number}"), secret))
@@ -218,14 +212,14 @@ def attacker_view(
     seen = see(trials.pool, trials.rows, "private batches")
     log_prior = np.log(np.asarray(game.prior))
     return AttackerView(
-        shadow.sharing(recorded), (halves[0], halves[1]), seen, trials, log_prior, defended
+        shadow.sharing(recorded), (halves[0], halves[1]), seen, trials, log_prior, defense.name
     )
 
 
-def _shadow(spec: LayersSpec, prepared: LayersPrepared, params: Params, data: Dataset) -> Shadow:
-    shadow = prepared.game.shadow(prepared.task, params, data, max_bytes=MAX_BYTES)
+def _shadow(prepared: LayersPrepared, params: Params, rows: Tensor) -> Shadow:
+    seed = prepared.spec.seed
     return replace(
-        shadow,
-        draw_seed=derive(spec.seed, QUESTION, "batches"),
-        held_out_seed=derive(spec.seed, QUESTION, "folds"),
+        prepared.game.shadow(prepared.task, params, prepared.rows(rows), max_bytes=MAX_BYTES),
+        draw_seed=derive(seed, QUESTION, "batches"),
+        held_out_seed=derive(seed, QUESTION, "folds"),
     )

@@ -1,4 +1,4 @@
-"""From settings and data to a game, layers, and the description of a run."""
+"""Prepares a run: records on sides, the network and its layers, the game, the description."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from leakgauge.layers.spec import LayersSpec
 
 FEW_BLOCKS = 10
-"""Blocks where records are few: so many give an interval."""
+"""Blocks when records are few, enough for an interval."""
 
 BATCHES_IN_A_BLOCK = 2
-"""Batches of the rarest value that a block holds, where there are enough records."""
+"""Batches of the rarest value in a block, if there are enough records."""
 
 WHOLE = "model"
 """The name of a layer that is the model itself."""
@@ -43,19 +43,22 @@ WHOLE = "model"
 
 @dataclass(frozen=True, eq=False)
 class LayersPrepared:
-    """All that a run works on.
+    """Everything that a run works on.
 
     Attributes:
-        task: the model, at its first parameters, and its loss.
-        data: all records, encoded; the encoding learnt from the attacked participant's alone.
-        sides: who holds which.
-        layers: those that are looked at, in the order in which they run.
+        spec: settings, with the columns' roles.
+        task: the model at its first parameters, and its loss.
+        data: all records, with an encoding fitted on the attacked participant's records alone.
+        sides: rows of each participant.
+        layers: the examined layers, in the order in which they run.
         game: property inference on the attacked participant's records.
         run: settings and facts for the report.
-        dataset: the data's name.
-        label: the label's name.
+        dataset: name of the data.
+        label: name of the label.
+        secret: name of the property's column.
     """
 
+    spec: LayersSpec
     task: Task
     data: Dataset
     sides: ParticipantRecords
@@ -64,18 +67,23 @@ class LayersPrepared:
     run: Run
     dataset: str
     label: str
+    secret: str
+
+    def rows(self, index: Tensor) -> Dataset:
+        """Return the records at some rows."""
+        return self.data.rows(index.to(self.data.y.device))
 
 
 def prepare(spec: LayersSpec, source: Source) -> LayersPrepared:
-    """Split the records, encode them, make the network and deal the game.
+    """Split and encode the records, build the network and deal the game.
 
     Args:
-        spec: resolved.
+        spec: settings, with the columns' roles.
         source: the data.
 
     Raises:
-        InputError: the data are too few, or do not fit; the network has one layer, or not those
-            that the settings name.
+        InputError: the data are too few or do not fit, the network has one layer, or it lacks a
+            layer that the settings name.
     """
     records = _records(spec, source)
     sides = sides_of(records, spec)
@@ -85,11 +93,13 @@ def prepare(spec: LayersSpec, source: Source) -> LayersPrepared:
     layers = _layers(spec, task, data)
     game = _game(spec, data.rows(sides.private.to(data.y.device)), _values(records, spec))
     run = _describe(spec, source, records, sides, task)
-    return LayersPrepared(task, data, sides, layers, game, run, source.name, records.label)
+    return LayersPrepared(
+        spec, task, data, sides, layers, game, run, source.name, records.label, str(spec.secret)
+    )
 
 
 def resolved(spec: LayersSpec, source: Source) -> dict[str, Any]:
-    """Return the settings that the data fill in.
+    """Return the settings that depend on the data.
 
     Raises:
         InputError: a role is missing or wrong.
@@ -216,7 +226,7 @@ def _game(spec: LayersSpec, private: Dataset, values: int) -> PropertyInference:
 
 
 def _most_blocks(spec: LayersSpec, rarest: int) -> int:
-    """Return how many blocks to deal: a few that hold several batches, not many that hold one.
+    """Return the number of blocks: a few with several batches each, not many with one.
 
     A log loss is heavy in its tail, and a block of a single batch would show it that batch alone.
     """
