@@ -1,4 +1,4 @@
-"""Refuses settings that do not belong together."""
+"""Refuses settings that are wrong for any data."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def check_protection(spec: LayersSpec) -> None:
 
 
 def defense_of(layers: str, spec: LayersSpec) -> Defense:
-    """Return the advised defense, of some layers alone.
+    """Return the advised defense, restricted to some layers.
 
     Args:
-        layers: as the setting ``layers`` of a defense has it.
-        spec: names the defense.
+        layers: value of the defense's setting ``layers``.
+        spec: settings that name the defense.
     """
     require(
         "layers=" not in spec.protect,

@@ -1,4 +1,4 @@
-"""What the map of layers says of its answer on an audit card."""
+"""Evidence for an audit card: the assessment of an answer, and the control runs."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from leakgauge.runs.assessment import Assessment, Controls, Finding, Threat, Var
 from leakgauge.runs.question import Answer
 
 LIMITS = (
-    "The attack sees gradients of some layers; another attack may read another layer better.",
+    "Each attack sees gradients of some layers; another attack may read another layer better.",
     "Usable information is what these attacks can use. It bounds nothing from above.",
     "The advice holds for these attacks and this training.",
 )
@@ -31,7 +31,7 @@ def assessment(answer: Answer) -> Assessment:
     top, advice = most_exposed(rows), advice_of(measurements)
     limits = list(LIMITS)
     if top is not None:
-        limits.append(f"Of the layers, `{top.name}` gives most away; the report has all of them.")
+        limits.append(f"Layer `{top.name}` leaks most; the report has all layers.")
     if advice is not None and not advice.holds:
         limits.append("The advice to protect layers does not hold: more is left than it names.")
     return Assessment(
@@ -49,7 +49,7 @@ def _threat(answer: Answer) -> Threat:
         "some layers",
         knows=[
             "Gradients of batches, layer by layer, and the model that made them.",
-            "Records of its own of the same kind, with label and property.",
+            "Other records of the same kind, with label and property.",
         ],
         does=["It fits an attack on each layer, and one on all layers. It changes nothing."],
         lacks=["The attacked participant's records, and which of them are in a batch."],
@@ -59,11 +59,11 @@ def _threat(answer: Answer) -> Threat:
 
 
 TRIALS = 1000
-"""Trials of a control, at most."""
+"""Largest number of trials of a control."""
 
 
 def controls(spec: LayersSpec, source: Source) -> Controls:
-    """Return both controls."""
+    """Return a run on a shuffled property, and one with a planted leak."""
     cheap = replace(spec, trials=min(TRIALS, spec.trials))
     users = spec.group if spec.by_user else None
     placebo = Variant(

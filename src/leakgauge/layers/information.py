@@ -1,4 +1,4 @@
-"""The empirical V-information of gradients about a property: what an attacker can use of them."""
+"""Usable (V-)information of gradients about a property, from calibrated attacks."""
 
 from dataclasses import dataclass, replace
 
@@ -20,8 +20,8 @@ class Calibration:
     """A slope for the log-odds, and a shift for each value.
 
     Attributes:
-        slope: 0 or more; 0 leaves the shifts alone.
-        shift: ``[m]``, the first one 0.
+        slope: factor of the log-odds, at least 0; with 0 only the shifts remain.
+        shift: shift of each value ``[m]``, the first one 0.
     """
 
     slope: float
@@ -35,8 +35,8 @@ class Calibration:
 def calibrate(held_out: HeldOut) -> Calibration:
     """Return the calibration with the least log loss on balanced held-out batches.
 
-    The truth is smoothed, so that batches that are all judged right do not make the attack surer
-    than their number warrants.
+    The truth is smoothed, so that a few batches without an error do not make the attack surer than
+    their number warrants.
 
     Args:
         held_out: log-odds ``[n, m]`` of balanced batches, and the truth.
@@ -67,10 +67,10 @@ def calibrate(held_out: HeldOut) -> Calibration:
 
 
 def gain(halves: tuple[HeldOut, HeldOut]) -> float:
-    """Return how much better than guessing each half is judged, calibrated on the other, in nats.
+    """Return the mean gain over guessing on each half, calibrated on the other, in nats.
 
-    The batches of both halves draw on different records. A gain of 0 or less says that the
-    attack is better left unheard (optional ignorance).
+    The batches of both halves draw on different records. With a gain of 0 or less the attack is
+    better ignored (optional ignorance).
 
     Args:
         halves: balanced held-out batches.
@@ -92,10 +92,10 @@ def joined(halves: tuple[HeldOut, HeldOut]) -> HeldOut:
     )
 
 
-def _mean_gain(calibration: Calibration, judged: HeldOut) -> float:
-    m = judged.log_odds.shape[1]
-    log_posterior = calibration(judged.log_odds, np.full(m, -np.log(m)))
-    at_truth = log_posterior[np.arange(len(judged.secret)), judged.secret]
+def _mean_gain(calibration: Calibration, held_out: HeldOut) -> float:
+    m = held_out.log_odds.shape[1]
+    log_posterior = calibration(held_out.log_odds, np.full(m, -np.log(m)))
+    at_truth = log_posterior[np.arange(len(held_out.secret)), held_out.secret]
     return float(at_truth.mean() + np.log(m))
 
 
@@ -105,11 +105,11 @@ BITS, SHARE = "bits", "share"
 UNITS = (BITS, NATS, SHARE)
 
 VOTES_CAP_BITS = float(1 + np.log2(special.expit(1.0)))
-"""The largest V-information of two values that a softmax over votes can show: 0.548 bits."""
+"""Largest V-information of two values under a softmax over votes: 0.548 bits."""
 
 
 def v_information(
-    judged: Judged,
+    trials: Judged,
     log_prior: Floats,
     *,
     ignorant: bool = False,
@@ -123,30 +123,30 @@ def v_information(
     the truth against the prior. Its expectation is the entropy of the property plus the mean log
     posterior at the truth (Eq. 7). The paper fixes the prior to 1/2.
 
-    A value below 0 says that this attack misjudges these trials. The information itself is at least
-    0, as the family may ignore the gradients (Xu et al., proposition 1), so the interval's upper
-    end is, too.
+    A value below 0 means that this attack is wrong about these trials. The information itself is at
+    least 0, as the family may ignore the gradients (Xu et al., proposition 1), and so is the
+    interval's upper end.
 
     Args:
-        judged: the trials with the attack's calibrated log posteriors under the prior.
+        trials: trials with the attack's calibrated log posteriors under the prior.
         log_prior: log P(p) ``[m]``.
-        ignorant: whether the attack is not heard, as held-out data say that guessing does better:
-            the value is 0 then, and the interval goes up to what the attack could have had.
-        rng: draws the resamples.
+        ignorant: whether guessing did better on held-out data. The value is then 0, and the
+            interval ends at the upper end of the attack's own.
+        rng: generator of the resamples.
         replicates: number of resamples.
-        confidence: of the two-sided interval.
+        confidence: level of the two-sided interval.
 
     References:
         Mo et al., 2021, Eq. 7 and 13; Xu et al., ICLR 2020.
 
     >>> lp = np.log([[0.9, 0.1], [0.1, 0.9]] * 50)
-    >>> judged = Judged(np.arange(100) % 2, lp, np.arange(100) // 2)
-    >>> found = v_information(judged, np.log([0.5, 0.5]), rng=np.random.default_rng(0))
+    >>> trials = Judged(np.arange(100) % 2, lp, np.arange(100) // 2)
+    >>> found = v_information(trials, np.log([0.5, 0.5]), rng=np.random.default_rng(0))
     >>> round(found.value, 4)  # log 2 + log 0.9
     0.5878
     """
     found = information_told(
-        judged, log_prior, rng=rng, replicates=replicates, confidence=confidence
+        trials, log_prior, rng=rng, replicates=replicates, confidence=confidence
     )
     found = replace(found, high=max(0.0, found.high))
     return replace(found, value=0.0, low=0.0) if ignorant else found
@@ -159,13 +159,13 @@ def in_unit(nats: Estimate, unit: str, log_prior: Floats) -> Estimate:
 
 
 def softmax_over_votes(share: Floats) -> Floats:
-    """Return log posteriors ``[n, m]``: the log softmax of the shares of the votes, as printed.
+    """Return log posteriors ``[n, m]``, the log softmax of the shares of the votes, as printed.
 
-    A forest that is always sure then says 0.731, and the V-information of two values ends at 0.548
-    bits: the paper takes votes for logits.
+    The paper takes votes for logits: a forest that is always sure gives a probability of 0.731, and
+    the V-information of two values is at most 0.548 bits.
 
     Args:
-        share: of the votes ``[n, m]``, from 0 to 1.
+        share: shares of the votes ``[n, m]``, from 0 to 1.
 
     References:
         Mo et al., 2021, Eq. 8 and the text below it.

@@ -1,4 +1,4 @@
-"""What is kept of a gradient: each convolution pooled over its kernel, large layers thinned."""
+"""The gradients that an attacker sees: the other participant's, pooled and thinned."""
 
 import functools
 import math
@@ -23,16 +23,16 @@ def gradient_of_other(
     lr: float,
     share: float = 0.5,
 ) -> dict[str, Tensor]:
-    """Return the gradient that the other one of two participants sent in a round of FedSGD.
+    """Return the gradient that the other of two participants sent in a round of FedSGD.
 
     The server steps by the average, ``after = before - lr (share own + (1 - share) other)``, so
     the difference of two global models, less the own part, is the other's gradient: exactly, up to
     rounding. With more participants it is the average of all others.
 
     Args:
-        before: the parameters of the global model before the round ``[*p]``.
-        after: those after the round.
-        own: the gradient that the attacker itself sent.
+        before: parameters of the global model before the round ``[*p]``.
+        after: parameters after the round.
+        own: gradient that the attacker itself sent.
         lr: the server's learning rate.
         share: the attacker's weight in the average.
 
@@ -51,15 +51,15 @@ def gradient_of_other(
 
 @dataclass(frozen=True)
 class KernelMax:
-    """The maximum over the positions of a convolution's kernel; other leaves as they are.
+    """Keeps the maximum over a convolution's kernel positions, and other leaves unchanged.
 
-    A convolution of 16 to 16 channels has 16 * 16 * 9 = 2,304 weights, of which 256 numbers are
-    kept. Of a leaf with more than ``most``, random ones are, the same in every gradient, so that a
-    layer of a million weights does not take all memory. (Evenly spaced ones would see few of the
+    A convolution of 16 to 16 channels has 16 * 16 * 9 = 2,304 weights and keeps 256 numbers. A leaf
+    with more than ``most`` numbers keeps random ones, the same in every gradient, so that a layer
+    of a million weights does not take all memory. (Evenly spaced ones would miss most of the
     layer's inputs.)
 
     Attributes:
-        most: numbers of a leaf, at most.
+        most: largest number of values of a leaf.
 
     References:
         Mo et al., 2021, section 6.2 (2,304 weights, 256 features).
@@ -77,17 +77,17 @@ class KernelMax:
         require_positive(self.most, "number of features of a leaf")
 
     def __call__(self, grads: Grads) -> dict[str, Tensor]:
-        """Return what is kept of gradients with leaves ``[n, *p]``, by the same names."""
+        """Return the reduced gradients of leaves ``[n, *p]``, by the same names."""
         return {name: self._pooled(leaf) for name, leaf in grads.items()}
 
     @classmethod
     def within(cls, params: Params, batches: int, *, max_bytes: int) -> "KernelMax":
-        """Return the one that keeps most of each leaf where all batches take ``max_bytes``.
+        """Return the reduction that keeps most of each leaf within ``max_bytes`` for all batches.
 
         Args:
-            params: those whose gradients are kept.
-            batches: how many gradients are kept.
-            max_bytes: bound on all of them; a leaf keeps one number even where it is exceeded.
+            params: parameters whose gradients are kept.
+            batches: number of kept gradients.
+            max_bytes: memory of all kept gradients; each leaf keeps at least one number.
         """
         widths = sorted(
             math.prod(leaf.shape[:2]) if leaf.dim() > 2 else leaf.numel()

@@ -1,4 +1,4 @@
-"""The settings of the question where in a network it leaks; imports no torch."""
+"""Settings of the question where in a network it leaks; imports no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -48,27 +48,25 @@ class LayersSpec(Spec):
         Setting("what to ask", cells=True, choices=(QUESTION,), option=False, panel=ASKING),
     ] = (QUESTION,)
     secret: Annotated[
-        str | None, Setting("the property: a column that nobody should learn", panel=ASKING)
+        str | None, Setting("the property: a column that should stay private", panel=ASKING)
     ] = None
     value: Annotated[
         str | None,
         Setting(
-            "value of the secret that is the property, against all others; each by itself where it "
-            "is not named",
+            "value of the secret that is the property, against all others; default: each value by "
+            "itself",
             panel=ASKING,
         ),
     ] = None
     adversary: Annotated[
         tuple[str, ...], Setting(f"who infers it: {HELP}", panel=ATTACK, notation=NOTATION)
     ] = ()
-    layers: Annotated[
-        tuple[str, ...], Setting("name of a layer to look at; all where none is named")
-    ] = ()
+    layers: Annotated[tuple[str, ...], Setting("name of a layer to examine; default: all")] = ()
     coordinates: Annotated[
         Whole | None,
         Setting(
-            "random coordinates of each layer that attacks see (48 in the paper's Figure 6); all "
-            "where it is not named",
+            "random coordinates of each layer that attacks see (48 in the paper's Figure 6); "
+            "default: all",
             least=1,
             panel=ATTACK,
         ),
@@ -76,7 +74,7 @@ class LayersSpec(Spec):
     by_user: Annotated[
         Truth,
         Setting(
-            "split whole users, where the data name them; false splits records, as the paper does",
+            "split whole users, if the data name them; false splits records, as the paper does",
             panel=DATA,
         ),
     ] = True
@@ -91,7 +89,7 @@ class LayersSpec(Spec):
     prior: Annotated[
         str,
         Setting(
-            f"of the property: {UNIFORM} (the paper's) or {EMPIRICAL}",
+            f"prior of the property: {UNIFORM} (the paper's) or {EMPIRICAL}",
             choices=(UNIFORM, EMPIRICAL),
             panel=ASKING,
         ),
@@ -99,7 +97,7 @@ class LayersSpec(Spec):
     calibration: Annotated[
         str,
         Setting(
-            f"of what attacks say: {PLATT} (on held-out batches) or {VOTES} (as printed in the "
+            f"calibration of attacks: {PLATT} (on held-out batches) or {VOTES} (as printed in the "
             "paper; ends at 0.548 bits)",
             choices=CALIBRATIONS,
             panel=ATTACK,
@@ -109,13 +107,11 @@ class LayersSpec(Spec):
         Whole, Setting("private batches that are attacked", least=1, panel=ATTACK)
     ] = 1000
     shadow_batches: Annotated[
-        Whole, Setting("batches of its own that an attack learns from", least=10, panel=ATTACK)
+        Whole, Setting("batches that an attack learns from", least=10, panel=ATTACK)
     ] = 1000
     held_out: Annotated[
         Whole,
-        Setting(
-            "further batches of its own that choose and calibrate an attack", least=20, panel=ATTACK
-        ),
+        Setting("further batches that choose and calibrate an attack", least=20, panel=ATTACK),
     ] = 400
     merge_rare: Annotated[
         Whole,
@@ -132,7 +128,7 @@ class LayersSpec(Spec):
         Whole, Setting("rounds of federated training before the attack", least=0, panel=TRAINING)
     ] = 100
     participants: Annotated[
-        Whole, Setting("participants, of whom one attacks another", least=2, panel=TRAINING)
+        Whole, Setting("participants; one attacks another", least=2, panel=TRAINING)
     ] = 2
     local_steps: Annotated[
         Whole,
@@ -157,7 +153,7 @@ class LayersSpec(Spec):
     ] = (100,)
     net: Annotated[str, Setting("network for images", choices=NETS, panel=TRAINING)] = "cnn"
     records: Annotated[
-        Whole, Setting("records that the sensitivity is measured on", least=1, panel=ATTACK)
+        Whole, Setting("records to measure the sensitivity on", least=1, panel=ATTACK)
     ] = 64
     direction: Annotated[
         Truth,
@@ -168,7 +164,7 @@ class LayersSpec(Spec):
     ] = False
     kernel_records: Annotated[
         Whole,
-        Setting("records that the kernel estimates are made on; 0: none", least=0, panel=ATTACK),
+        Setting("records for the kernel estimates; 0: none", least=0, panel=ATTACK),
     ] = 1000
     sigma2: Annotated[
         Real,
@@ -178,12 +174,12 @@ class LayersSpec(Spec):
     ] = 0.1
     under: Annotated[
         Real,
-        Setting("advice: the advantage that an attacker may have left", above=0, panel=DEFENSE),
+        Setting("advice: largest advantage that an attacker may keep", above=0, panel=DEFENSE),
     ] = 0.1
     protect: Annotated[
         str,
         Setting(
-            f"advice: what is done to a layer: {HIDE} (an enclave, or encryption), or a defense of "
+            f"advice: protection of a layer: {HIDE} (an enclave, or encryption), or a defense of "
             "that layer alone, as prune:rate=0.99",
             panel=DEFENSE,
         ),
@@ -202,12 +198,12 @@ class LayersSpec(Spec):
 
     @property
     def adversaries(self) -> tuple[str, ...]:
-        """The attacks among which held-out data choose, as users type them."""
+        """The attacks among which held-out data choose, in the users' notation."""
         return self.adversary or FAMILY
 
     @property
     def records_seen(self) -> int:
-        """The records behind one observed gradient or update."""
+        """Number of records per observed gradient or update."""
         return self.batch_size * self.local_steps
 
     def check(self) -> None:
@@ -215,7 +211,7 @@ class LayersSpec(Spec):
 
         Raises:
             InputError: a value is outside its bounds, a name is unknown, or settings contradict
-                one another.
+                others.
         """
         from leakgauge.layers.checking import check_attacks, check_protection
 

@@ -33,12 +33,7 @@ Plain = dict[str, Any]
 
 
 def as_json(answer: Answer, folder: Path) -> Plain:
-    """Return the layers in forward order, the advice, and the correlations.
-
-    Args:
-        answer: of the question.
-        folder: not used.
-    """
+    """Return the layers in forward order, the advice, and the correlations."""
     run, measurements = answer.run, answer.measurements
     rows, advice, one = layer_rows(measurements), advice_of(measurements), whole(measurements)
     return {

@@ -1,4 +1,4 @@
-"""The section of layers in a report; it reads measurements and computes none."""
+"""The section of layers in a report, made from measurements alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -49,16 +49,16 @@ PARTS = ("records", "columns", "private", "fitting", "held_out", "test", "users"
 """Sizes of the data, in the order of the report."""
 
 DRAWN = ((AUROC, 0.5), (INFORMATION, 0.0), (PRINTED, 0.0), (KERNEL, 0.0))
-"""The measures of the strips, with the value where nothing leaks."""
+"""Measures of the strips, with their value without a leak."""
 
 
 def section(answer: Answer, question: Question, folder: Path) -> Section:
     """Return the section of an answer. The same measurements give the same bytes.
 
     Args:
-        answer: of the question.
-        question: whose name is the prefix of the anchors.
-        folder: not used; the figures are all that is shown.
+        answer: the answer of the question.
+        question: the question; its name is the prefix of the anchors.
+        folder: not used.
     """
     run, measurements, at = answer.run, answer.measurements, question.name
     rows, advice, learned = (
@@ -132,7 +132,7 @@ def _summary(
     answer: Answer, one: Measurement | None, rows: Sequence[LayerRow], advice: Advice | None
 ) -> Row:
     if one is None:
-        text = " ".join(answer.missing) or "No attack was played to its end."
+        text = " ".join(answer.missing) or "No attack was completed."
         return Row("layers", "Not measured", "unknown", text)
     level = level_of(one.estimate, one.chance)
     return Row(
@@ -149,15 +149,15 @@ def _summary(
 
 
 def strip(rows: Sequence[LayerRow], metric: str, *, name: str, chance: float) -> Markup | None:
-    """Return a bar a layer with its interval, in the order in which layers run.
+    """Return a bar chart with one bar and interval per layer, in the order in which layers run.
 
-    Layers are numbered from 1: a chart has no text of the user.
+    Layers are numbered from 1, as a chart contains no text of the user.
 
     Args:
         rows: the layers.
-        metric: that the bars show.
-        name: a word that no other chart of the page has.
-        chance: the value where nothing leaks, from which bars start.
+        metric: metric of the bars.
+        name: unique name of the chart on the page.
+        chance: value without a leak, where bars start.
     """
     known = [(number, row.estimate(metric)) for number, row in enumerate(rows, start=1)]
     drawn = [(number, one) for number, one in known if one is not None]
@@ -178,16 +178,16 @@ def strip(rows: Sequence[LayerRow], metric: str, *, name: str, chance: float) ->
 
 
 PRUNE = "prune:rate=0.99"
-"""To try where hiding was advised: it needs no enclave."""
+"""Defense to try after the advice to hide layers; it needs no enclave."""
 
 
 def next_command(settings: Mapping[str, Any], advice: Advice | None, question: Question) -> str:
-    """Return the command that tries to defend the layers where hiding them was advised.
+    """Return the command that defends the layers which the advice hides; empty without one.
 
     Args:
-        settings: of the run.
-        advice: of the run; None without one.
-        question: of the run.
+        settings: settings of the run.
+        advice: advice of the run; None without one.
+        question: question of the run.
     """
     if advice is None or advice.protect != HIDE or not advice.layers:
         return ""
@@ -199,7 +199,7 @@ def next_command(settings: Mapping[str, Any], advice: Advice | None, question: Q
         given.pop("label", None)  # the task has its own
     try:
         spec = make_spec(LayersSpec, given)
-    except InputError:  # a run of other settings than this version has
+    except InputError:  # the run has settings that this version lacks
         return ""
     assert isinstance(spec, LayersSpec)
     attacks = () if spec.adversary == FAMILY else spec.adversary

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leakgauge.layers.spec import LayersSpec
 
 Judgements = Mapping[str, LayerJudgement]
-"""The judgement of the best attack on each layer, by the layer's name."""
+"""The best attack on each layer, by the layer's name."""
 
 ONE_SIDED = 1.645
 """Standard errors from a figure to the upper end of its one-sided 95 % interval."""
@@ -173,8 +173,8 @@ def search(
     interval, as the attacker that verifies the advice may be stronger.
 
     Args:
-        exposed: judgements of each layer without protection.
-        protected: judgements behind the protection; a missing layer is not seen any more.
+        exposed: best attack on each layer without protection.
+        protected: best attack behind the protection; a missing layer is not seen any more.
         under: largest advantage that may be left.
         least: smallest number of layers to protect, even if fewer are enough.
     """

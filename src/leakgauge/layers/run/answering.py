@@ -51,7 +51,7 @@ def answer(
     """Train, observe batches once, attack and measure each layer, and advise.
 
     After a kill the finished parts are read back: the training, the observed batches, and the
-    judgements of attacks.
+    log-odds of attacks.
 
     Raises:
         InputError: the data do not fit, or the training diverges.
@@ -106,7 +106,7 @@ class _Stage:
     def _judge(
         self, view: AttackerView, layers: Sequence[Layer], sees: str
     ) -> list[LayerJudgement]:
-        """Return the judgements of every attack on some layers; kept ones are read back."""
+        """Return the log-odds of every attack on some layers; kept ones are read back."""
         spec = self.prepared.spec
         parameters = tuple(name for layer in layers for name in layer.parameters)
         after = f"{digest_of(self.params)} {view.defense} {' '.join(parameters)}"

@@ -1,4 +1,4 @@
-"""Turns what attacks say, and what layers are like, into measurements."""
+"""Turns attacks and properties of layers into measurements."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LayerCell:
-    """What all measurements of a run have in common."""
+    """The fields that all measurements of a run share."""
 
     dataset: str
     label: str
@@ -91,7 +91,7 @@ def attack_measurements(
     chosen: LayerJudgement,
     about: Layer,
 ) -> Iterator[Measurement]:
-    """Yield the figures of each attack on a layer, and those of the chosen one as its headline."""
+    """Yield the figures of each attack on a layer, and those of the chosen one as headline."""
     for one in judgements:
         figures = scored(spec, view, one)
         details = {**facts_of(about), "gain on held-out batches, nats": f"{one.gain:.4f}"}
@@ -126,7 +126,7 @@ def scored(
     nats = v_information(
         judged,
         view.log_prior,
-        # the paper's option has no held-out batches to choose by
+        # the paper's option does not use held-out batches
         ignorant=spec.calibration != VOTES and one.gain <= 0,
         rng=stream(spec.seed, QUESTION, "bootstrap"),
     )
@@ -136,7 +136,7 @@ def scored(
 
 
 def scored_trials(spec: LayersSpec, view: AttackerView, one: LayerJudgement) -> Judged:
-    """Return the trials as an attack judges them."""
+    """Return the trials with an attack's log posteriors."""
     return Judged(
         view.trials.secret.cpu().numpy(),
         one.posterior(view.log_prior, spec.calibration),
@@ -158,14 +158,14 @@ def whole_measurements(
 
 
 def facts_of(layer: Layer) -> dict[str, str]:
-    """Return what a measurement says of its layer."""
+    """Return the details that describe a layer."""
     return {"layer": layer.name, "kind": layer.kind, "order": str(layer.order)}
 
 
 def correlations(measurements: Sequence[Measurement], cell: LayerCell) -> Iterator[Measurement]:
     """Yield the correlation of each measure with the AUROC over the layers of this run.
 
-    Also the partial correlation given the log of the layers' sizes.
+    The partial correlations given the log of the layers' sizes follow.
     """
     of = {metric: by_layer(measurements, metric) for metric in (AUROC, *AGAINST)}
     of[LOG_SIZE] = {name: float(np.log(value)) for name, value in of[SIZE].items()}
@@ -181,7 +181,7 @@ def correlations(measurements: Sequence[Measurement], cell: LayerCell) -> Iterat
 
 
 def by_layer(measurements: Sequence[Measurement], metric: str) -> Mapping[str, float]:
-    """Return a metric's value by layer: of attacks, that of the chosen one."""
+    """Return a metric's value by layer; attack metrics are those of the chosen attack."""
     of_attacks = {one.metric for one in measurements if one.round == HEADLINE}
     return {
         one.details["layer"]: one.estimate.value
@@ -204,7 +204,7 @@ def _found(
 def kernel_measurements(
     cell: LayerCell, layer: Layer, lower: float, upper: float, shares: tuple[float, float], n: int
 ) -> Iterator[Measurement]:
-    """Yield the bounds of I(X; T) as the ends of one figure, whose value is the upper bound."""
+    """Yield the bounds of I(X; T) as the ends of one figure; its value is the upper bound."""
     for metric, (low, high) in ((KERNEL, (lower, upper)), (KERNEL_SHARE, shares)):
         name = of_layer(metric, layer.name)
         yield cell.measurement(name, Estimate(high, low, high, n), details=facts_of(layer))

@@ -1,4 +1,4 @@
-"""What attacks see: pooled gradients of batches, each made once, kept for all attacks."""
+"""Computes the gradients that attacks see, once for all layers and attacks."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from leakgauge.runs.work import WorkFolder, digest_of
 from leakgauge.training.observation import sent_gradients
 
 CHUNK = 50
-"""Batches of one job; what a kill loses of finished work is at most that of one."""
+"""Batches of one job; a kill loses at most the work of one job."""
 
 AT_ONCE = 2**27
-"""Bytes of whole gradients that a job holds."""
+"""Memory of the whole gradients of a job, in bytes."""
 
 KEPT = 2**30
-"""Bytes that the gradients of all batches may take, as they are kept."""
+"""Memory of the kept gradients of all batches, in bytes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Observer:
-    """Makes what is seen of batches at one state of the model.
+    """Computes the observed gradients of batches at one state of the model.
 
     Attributes:
         task: the model and its loss.
-        params: parameters at which clients compute.
-        parameters: names of those that are looked at.
-        steps: local steps behind one observation; 1 for a gradient.
-        lr: of the local steps.
-        seed: of the defense's noise.
-        defense: of the clients.
-        keep: what is kept of a gradient.
+        params: parameters of the clients' model.
+        parameters: names of the observed parameters.
+        steps: number of local steps per observation; 1 for a gradient.
+        lr: learning rate of the local steps.
+        seed: seed of the defense's noise.
+        defense: defense of the clients.
+        keep: reduction of a gradient.
     """
 
     task: Task
@@ -62,13 +62,13 @@ class Observer:
     keep: KernelMax
 
     def __call__(self, data: Dataset, rows: Tensor) -> dict[str, Tensor]:
-        """Return what is kept of the gradients of batches ``rows [n, B]`` of the records."""
+        """Return the reduced gradients of batches ``rows [n, B]`` of the records."""
         with one_thread():
             chunks = [self.kept(grads) for grads in self._whole(data, rows)]
         return {name: leaf.cpu() for name, leaf in joined(chunks).items()}
 
     def kept(self, grads: Grads) -> Grads:
-        """Return what is kept of whole gradients."""
+        """Return the reduced form of whole gradients."""
         return self.keep({name: grads[name] for name in self.parameters})
 
     def _whole(self, data: Dataset, rows: Tensor) -> Iterator[Grads]:
@@ -85,7 +85,7 @@ class Observer:
         )
 
     def _updates(self, data: Dataset, rows: Tensor) -> Iterator[Grads]:
-        """Yield the weight changes over the learning rate: the sum of the steps' gradients."""
+        """Yield the weight changes over the learning rate, which sum the steps' gradients."""
         size = sum(leaf.nbytes for leaf in self.params.values())
         for part in torch.split(rows, max(1, AT_ONCE // size)):
             steps = part.reshape(len(part), self.steps, -1)
@@ -114,17 +114,17 @@ def observed(
     after: str,
     workers: int | None,
 ) -> Grads:
-    """Return what is seen of batches; parts that a kill left are read back.
+    """Return the observed gradients of batches; finished parts are read back.
 
     Args:
-        observer: makes it.
-        data: the pool that the batches are drawn from.
-        rows: ``[n, B]`` positions in it.
-        name: of the batches, for users and for the folder.
-        folder: keeps the parts.
-        progress: gets what is done.
-        after: digest of what the parts depend on.
-        workers: processes; None decides by the work there is.
+        observer: computes the gradients.
+        data: pool that the batches are drawn from.
+        rows: positions in the pool ``[n, B]``.
+        name: name of the batches, for users and for the folder.
+        folder: folder that keeps the parts.
+        progress: receives the number of finished parts.
+        after: digest of everything that the parts depend on.
+        workers: number of processes; None chooses it from the amount of work.
     """
     parts = torch.split(torch.as_tensor(rows).to(data.y.device), CHUNK)
     found: dict[int, Grads] = {}
@@ -153,7 +153,7 @@ def _job(observer: Observer, data: Dataset, rows: Tensor, number: int) -> tuple[
 
 
 def _narrowed(data: Dataset, rows: Tensor) -> tuple[Dataset, Tensor]:
-    """Return the records of these batches alone, which is all that another process needs."""
+    """Return only the records of these batches, and the batches' positions in them."""
     used, inverse = torch.unique(rows, return_inverse=True)
     return data.rows(used), inverse
 
@@ -163,15 +163,15 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class AttackerView:
-    """What the attacker has, and what it sees of the attacked participant.
+    """The attacker's data, and its observations of the attacked participant.
 
     Attributes:
-        shadow: the records that it fits on; what is seen of its batches is recorded.
-        held_out: what is seen of its batches of two further groups of records, and their secrets.
-        seen: of the trials.
-        trials: with their secrets and blocks.
+        shadow: records to fit on, with the recorded observations of their batches.
+        held_out: observations and secrets of batches of two further groups of records.
+        seen: observations of the trials.
+        trials: trials with their secrets and blocks.
         log_prior: log P(p) ``[m]``.
-        defense: the name of the clients' defense.
+        defense: name of the clients' defense.
     """
 
     shadow: Shadow

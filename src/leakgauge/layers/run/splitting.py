@@ -1,4 +1,4 @@
-"""Who holds which records: the attacked participant, the attacker, the others, nobody."""
+"""Splits records among the attacked participant, the attacker, the others, and a test set."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ if TYPE_CHECKING:
     from leakgauge.runs.records import Records
 
 TEST = 0.1
-"""Share of the records that nobody holds."""
+"""Share of the records in the test set."""
 
 FITTING = 0.5
-"""Share of its records that the attacker fits on; it chooses and calibrates on two halves of the
-others."""
+"""Share of the attacker's records to fit on; two halves of the others choose and calibrate."""
 
 FEWEST = 4
-"""Records of each value that each part of the attacker's must have."""
+"""Smallest number of records of each value in each part of the attacker's records."""
 
 
 @dataclass(frozen=True, eq=False)
 class ParticipantRecords:
-    """Rows of each side: int64, no row (and no user) on two.
+    """Disjoint rows of each participant, int64; no user is in two.
 
     Attributes:
-        private: of the participant that is attacked.
-        fitting: the attacker's own, to fit on.
-        held_out: the attacker's own, in two halves, to choose and to calibrate by.
-        others: of each further participant.
-        test: that nobody holds.
+        private: rows of the attacked participant.
+        fitting: rows of the attacker, to fit on.
+        held_out: rows of the attacker in two halves, to choose and to calibrate.
+        others: rows of each further participant.
+        test: rows of no participant.
     """
 
     private: Tensor
@@ -55,7 +54,7 @@ class ParticipantRecords:
 
 
 def sides_of(records: Records, spec: LayersSpec) -> ParticipantRecords:
-    """Return a random split among participants of equal size, by whole users where there are some.
+    """Return a random split among participants of equal size; whole users stay together.
 
     Without users, each side has its share of every value of the property.
 
