@@ -92,7 +92,7 @@ def test_the_critic_of_the_placebo_learns_from_the_placebo() -> None:
     assert abs(placebo.in_sample) < 0.3
     assert abs(placebo.critic_gap.value) < 0.3
     matched = fit(pools(1.0), heedless, seed=0)
-    judged = matched.judged(pools(1.0).reporting, torch.Generator().manual_seed(0), matched=False)
+    judged = matched.evaluate(pools(1.0).reporting, torch.Generator().manual_seed(0), matched=False)
     assert float(estimator("infonce").value(judged.parts)) < -0.5
 
 
@@ -186,9 +186,9 @@ def test_the_critic_is_that_of_the_best_iteration() -> None:
     assert found.iterations == iterations - 10 < 390
     short = replace(settings, iterations=found.iterations, patience=0)
     again = fit(parts, short, seed=0)
-    own, other = found.judge.state_dict(), again.judge.state_dict()
+    own, other = found.networks.state_dict(), again.networks.state_dict()
     assert all(torch.equal(leaf, other[name]) for name, leaf in own.items())
-    assert not found.judge.training
+    assert not found.networks.training
 
 
 def test_figures_are_of_the_parts_that_they_name() -> None:

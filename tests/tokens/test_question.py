@@ -196,7 +196,7 @@ def test_images_are_attacked_beside_it(tmp_path: Path) -> None:
 
 
 def test_a_table_says_why_no_attack_is_played(answer: Answer) -> None:
-    said = "no attack is played beside it: it rebuilds images, and the records are none"
+    said = "no attack runs: it rebuilds images, and the records are not images"
     assert said in answer.run.notes
     assert answer.missing == ()
 

@@ -234,7 +234,7 @@ class LayersSpec(Spec):
         check_protection(self)
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
-        """Return why no figure exists for this knowledge and round; empty where one does."""
+        """Return why no figure exists for this knowledge and round; empty if one does."""
         if when != ACCUMULATED:
             return "is about the model after the last round; leave the round out"
         if knowledge != STATIC:

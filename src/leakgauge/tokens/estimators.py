@@ -1,8 +1,8 @@
 """Estimators of mutual information from a critic's scores of matched and mismatched pairs.
 
 A critic scores K feature vectors against K tokens, ``scores [K, K]``; matched pairs are on the
-diagonal. Each estimator has an objective, by which critics learn, and a value, which is computed
-from a few numbers of each group of pairs, so that groups can be resampled.
+diagonal. An estimator has an objective, which critics maximise, and a value, which is computed from
+a few numbers of each group of pairs, so that groups can be resampled.
 """
 
 import math
@@ -25,23 +25,19 @@ CLIP = 5.0
 
 
 class Estimator(Protocol):
-    """What turns scores into nats.
-
-    Attributes:
-        start: score of a constant critic, at which the value is 0.
-    """
+    """Turns scores into nats."""
 
     @property
     def start(self) -> float:
-        """The score of a constant critic whose value is 0."""
+        """Score of a constant critic with a value of 0."""
         ...
 
     def objective(self, scores: Tensor) -> Tensor:
-        """Return what a critic maximises on a batch ``[K, K]``."""
+        """Return the objective that a critic maximises on a batch ``[K, K]``."""
         ...
 
     def parts(self, scores: Tensor) -> Tensor:
-        """Return two numbers of a group ``[2]``, from which ``value`` is made."""
+        """Return two numbers of a group ``[2]``, the input of ``value``."""
         ...
 
     def value(self, parts: Tensor) -> Tensor:
@@ -49,7 +45,7 @@ class Estimator(Protocol):
         ...
 
     def limit(self, group: int) -> float:
-        """Return what the value of groups of this size cannot exceed, in nats."""
+        """Return the largest value of groups of this size, in nats."""
         ...
 
 
@@ -57,7 +53,7 @@ class Estimator(Protocol):
 class InfoNCE:
     """The contrastive bound, with all other tokens of the group as negatives.
 
-    It has little variance, and cannot exceed the log of the group's size.
+    It has little variance and cannot exceed the log of the group's size.
 
     References:
         van den Oord et al., Representation learning with contrastive predictive coding, 2018.
@@ -109,7 +105,7 @@ class Nwj:
         return torch.stack([scores.diagonal().mean(), _log_mean_of_others(scores)])
 
     def value(self, parts: Tensor) -> Tensor:
-        """Return the bound; one that overflows is the smallest number there is."""
+        """Return the bound, or the smallest finite number if it overflows."""
         return torch.nan_to_num(parts[:, 0].mean() - (_log_mean(parts[:, 1]) - 1).exp())
 
     def limit(self, group: int) -> float:
@@ -119,12 +115,12 @@ class Nwj:
 
 @dataclass(frozen=True)
 class Smile:
-    """The Donsker-Varadhan value with clipped exponentials; no bound where the clip acts.
+    """The Donsker-Varadhan value with clipped exponentials; not a bound if the clip acts.
 
     The critic learns by the Jensen-Shannon objective, as in the authors' experiments.
 
     Attributes:
-        clip: scores of negatives count within ``[-clip, clip]``, in nats.
+        clip: largest absolute score of a negative, in nats.
 
     References:
         Song and Ermon, Understanding the limitations of variational mutual information
@@ -159,8 +155,8 @@ class Smile:
 class Mine:
     """The Donsker-Varadhan bound with one shuffled partner for each pair.
 
-    The gradient of the log of a batch's mean is biased; the paper does not say whether it corrects
-    that, so nothing does here.
+    The gradient of the log of a batch's mean is biased. The paper does not mention a correction, so
+    there is none here.
 
     References:
         Privacy Tokens, Eq. 4 and Algorithm 1; Belghazi et al., ICML 2018.
@@ -190,10 +186,10 @@ _KNOWN: Mapping[str, Estimator] = {INFONCE: InfoNCE(), NWJ: Nwj(), SMILE: Smile(
 
 
 def estimator(name: str) -> Estimator:
-    """Return the estimator of a name.
+    """Return the estimator with a name.
 
     Raises:
-        InputError: it is unknown.
+        InputError: the name is unknown.
 
     >>> estimator("smile")
     Smile(clip=5.0, start=0.0)
@@ -205,8 +201,8 @@ def estimator(name: str) -> Estimator:
 def critic_gap(scores: Tensor) -> Tensor:
     """Return the mean matched and the mean mismatched score of a group ``[2]``.
 
-    Their difference is what the paper's Table 1 shows. It is no information: it depends on the
-    scale of the critic.
+    The paper's Table 1 shows their difference. It is not an information, as it depends on the scale
+    of the critic.
 
     References:
         Privacy Tokens, section 4.2.1.
@@ -219,19 +215,19 @@ def critic_gap(scores: Tensor) -> Tensor:
 
 
 def _partners(scores: Tensor) -> Tensor:
-    """Return the score of each feature vector with the next one's token ``[K]``."""
+    """Return the score of each feature vector with the next vector's token ``[K]``."""
     rows = torch.arange(len(scores), device=scores.device)
     return scores[rows, rows.roll(-1)]
 
 
 def _mean_of_others(scores: Tensor) -> Tensor:
-    """Return the mean off the diagonal."""
+    """Return the mean of the off-diagonal scores."""
     count = len(scores)
     return (scores.sum() - scores.diagonal().sum()) / (count * (count - 1))
 
 
 def _log_mean_of_others(scores: Tensor) -> Tensor:
-    """Return the log mean exponential off the diagonal."""
+    """Return the log mean exponential of the off-diagonal scores."""
     count = len(scores)
     others = scores.masked_fill(torch.eye(count, dtype=torch.bool, device=scores.device), -math.inf)
     return others.flatten().logsumexp(0) - math.log(count * (count - 1))
@@ -246,12 +242,12 @@ NATS = "nats"
 
 
 def jackknife(parts: Tensor, measure: Estimator) -> Estimate:
-    """Return an estimator's value, with a t interval of its pseudo-values over blocks.
+    """Return an estimator's value with a t interval of its pseudo-values over blocks.
 
     For a mean over blocks this is the t interval of the mean.
 
     Args:
-        parts: of each block ``[G, 2]``, two blocks or more.
+        parts: two numbers per block ``[G, 2]``, with at least two blocks.
         measure: the estimator.
 
     References:
@@ -274,4 +270,4 @@ def jackknife(parts: Tensor, measure: Estimator) -> Estimate:
 
 
 _MOST = 1e100
-"""A value beyond this has overflowed."""
+"""Largest value that counts as finite."""

@@ -1,4 +1,4 @@
-"""What the timeline says of its answer on an audit card."""
+"""Evidence for an audit card: the assessment of an answer, and the control runs."""
 
 from dataclasses import replace
 
@@ -14,8 +14,8 @@ from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION
 
 LIMITS = (
-    "A bound in nats is no attack. It says that gradients tell something, not what is rebuilt.",
-    "A held-out bound is from below: more may leak, and a critic that learns longer may find it.",
+    "A bound in nats is not an attack. It shows that gradients leak, not what can be rebuilt.",
+    "A held-out bound is a lower bound: more may leak, and a longer fit may find it.",
     "Checkpoints that were not measured may leak more.",
 )
 
@@ -44,8 +44,8 @@ def assessment(answer: Answer) -> Assessment:
                 "on others. It changes nothing."
             ],
             lacks=["The pairs on which the bound is measured."],
-            nist=["NISTAML.032 reconstruction (nearest; no attack is played by the bound)"],
-            edpb=["reconstruction (nearest; no attack is played by the bound)"],
+            nist=["NISTAML.032 reconstruction (nearest; the bound runs no attack)"],
+            edpb=["reconstruction (nearest; the bound runs no attack)"],
         ),
         findings=findings,
         baselines=baselines,
@@ -55,11 +55,11 @@ def assessment(answer: Answer) -> Assessment:
 
 
 NOISE = "noise:std=1000"
-"""Noise beside which no gradient is seen."""
+"""Noise that hides every gradient."""
 
 
 def controls(spec: TimelineSpec, source: Source) -> Controls:
-    """Return both controls; no images are rebuilt beside them."""
+    """Return a run with hidden gradients, and one with single records; neither rebuilds images."""
     plain = replace(spec, images=0)
     return Controls(
         Variant(
@@ -70,6 +70,6 @@ def controls(spec: TimelineSpec, source: Source) -> Controls:
         Variant(
             replace(plain, defense=(NONE,), batch_size=1),
             source,
-            "each batch is a single record, whose gradient tells most of it",
+            "each batch is a single record, and its gradient reveals most of it",
         ),
     )

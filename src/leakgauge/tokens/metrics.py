@@ -104,4 +104,4 @@ METRICS = {
     },
     **UTILITY,
 }
-"""By name. Figures of a checkpoint have its sub-epoch as their round."""
+"""Metrics by name. Figures of a checkpoint have its sub-epoch as their round."""

@@ -1,4 +1,4 @@
-"""Privacy tokens: networks that turn the gradients of layers into one short vector."""
+"""Networks of an estimate: encoders of gradients (privacy tokens), and critics."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,21 +11,21 @@ from leakgauge.core.checks import require_choice
 from leakgauge.tokens.words import AUTOENCODER, CONCAT, CRITICS, SEPARABLE, TOKENS, TRANSFORMER
 
 HIDDEN, LATENT = 512, 128
-"""Widths of the autoencoder; the paper's are unknown."""
+"""Widths of the autoencoder; the paper names none."""
 
 WIDTH, HEADS, FORWARD, DROPOUT = 512, 8, 2048, 0.1
-"""Of the transformer, as in appendix A."""
+"""Sizes of the transformer, as in appendix A."""
 
 
 class Autoencoder(nn.Module):
-    """Two layers to a short vector, the token, and two layers back.
+    """Encodes gradients in a short vector, the token, by two layers, and decodes it by two more.
 
     Args:
         sizes: lengths of the layers' gradients.
-        hidden: width of the layer between.
+        hidden: width of the hidden layers.
         latent: length of the token.
-        relu_output: end with a ReLU, as in the paper; it cannot rebuild negative values, so the
-            default is linear.
+        relu_output: whether to end with a ReLU, as in the paper; it cannot rebuild negative
+            values, so the default is linear.
 
     References:
         Privacy Tokens, section 3.2 and appendix A.
@@ -53,7 +53,7 @@ class Autoencoder(nn.Module):
     def forward(self, gradients: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return the tokens ``[N, latent]`` and the mean squared error of the rebuilt gradients.
 
-        The error is part of the objective; in eval mode nothing is rebuilt, and it is 0.
+        The error is part of the objective; it is 0 in eval mode, which does not rebuild.
         """
         whole = torch.cat(list(gradients.values()), dim=1)
         token = self.encoder(whole)
@@ -63,9 +63,9 @@ class Autoencoder(nn.Module):
 
 
 class GradientTransformer(nn.Module):
-    """A linear map of each layer's gradient to 512 numbers, and one transformer layer over layers.
+    """Maps each layer's gradient to 512 numbers, and mixes layers by one transformer layer.
 
-    The token is the outputs of all layers side by side.
+    The token concatenates the outputs of all layers.
 
     Args:
         sizes: lengths of the layers' gradients.
@@ -81,14 +81,14 @@ class GradientTransformer(nn.Module):
         self.mixer = nn.TransformerEncoderLayer(WIDTH, HEADS, FORWARD, DROPOUT, batch_first=True)
 
     def forward(self, gradients: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the tokens ``[N, 512 L]``, and 0: nothing is rebuilt."""
+        """Return the tokens ``[N, 512 L]``, and 0."""
         mapped = [one(leaf) for one, leaf in zip(self.maps, gradients.values(), strict=True)]
         token = self.mixer(torch.stack(mapped, dim=1)).flatten(1)
         return token, token.new_zeros(())
 
 
 class FlatToken(nn.Module):
-    """No network: the token is the gradients themselves, side by side."""
+    """Concatenates the gradients, without a network."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         super().__init__()
@@ -101,19 +101,19 @@ class FlatToken(nn.Module):
 
 
 FLAT = "flat"
-"""The token of vectors that need no encoder."""
+"""Name of the token for vectors without an encoder."""
 
 
 def encoder(token: str, sizes: Sequence[int], *, relu_output: bool = False) -> nn.Module:
     """Return a new encoder; torch's global generator draws its weights.
 
     Args:
-        token: its name.
+        token: name of the token.
         sizes: lengths of the layers' gradients.
-        relu_output: of the autoencoder.
+        relu_output: whether the autoencoder ends with a ReLU.
 
     Raises:
-        InputError: no token has this name.
+        InputError: the name is unknown.
     """
     require_choice(token, "token", (*TOKENS, FLAT))
     if token == AUTOENCODER:
@@ -122,20 +122,20 @@ def encoder(token: str, sizes: Sequence[int], *, relu_output: bool = False) -> n
 
 
 CRITIC_HIDDEN, EMBEDDED = 256, 128
-"""Widths of the two layers that embed features and tokens; the paper names 128."""
+"""Widths of the two embedding layers; the paper names 128."""
 
 
 class Critic(nn.Module):
     """Embeds features and tokens in 128 numbers each, and scores every pair of them.
 
-    Both kinds begin constant, so their first value is that of an ignorant critic.
+    Both kinds start as a constant, so their first value is that of a critic without knowledge.
 
     Args:
         features: length of the data features.
         token: length of the tokens.
-        kind: ``"concat"``, the paper's: two layers on both embeddings side by side; or
-            ``"separable"``: the inner product of embeddings that have a linear path beside their
-            two layers. It learns from fewer pairs.
+        kind: ``"concat"``, the paper's: two layers on both embeddings; or ``"separable"``, which
+            learns from fewer pairs: the inner product of embeddings, each the sum of two layers and
+            a linear path.
         start: the constant.
 
     References:
@@ -158,9 +158,9 @@ class Critic(nn.Module):
 
 
 class Concat(nn.Module):
-    """Two fully connected layers on two embeddings side by side.
+    """Two fully connected layers on two concatenated embeddings.
 
-    The first layer is linear in both, so each embedding passes it once, not once a pair.
+    The first layer is linear in both, so each embedding passes it once, not once per pair.
     """
 
     def __init__(self) -> None:
@@ -178,10 +178,10 @@ class Concat(nn.Module):
 
 
 class Product(nn.Module):
-    """The inner product of two embeddings, times a learnt scale that begins at 0."""
+    """The inner product of two embeddings, times a learnt scale that starts at 0."""
 
     GROWTH = 10.0
-    """Makes the scale learn as fast as the other weights."""
+    """Factor that makes the scale learn as fast as the other weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ class Product(nn.Module):
 
 
 class Embedding(nn.Module):
-    """Two layers, and a linear path beside them: much of what gradients tell is linear."""
+    """The sum of two layers and a linear path, as much of the information is linear."""
 
     def __init__(self, size: int) -> None:
         super().__init__()

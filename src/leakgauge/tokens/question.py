@@ -23,9 +23,7 @@ class TimelineQuestion:
 
     name: str = NAME
     title: str = "When in training does it leak?"
-    asks: Mapping[str, str] = {
-        NAME: "when in training do gradients tell most about the batch that they are of?"
-    }
+    asks: Mapping[str, str] = {NAME: "when in training do gradients reveal most about their batch?"}
     Spec: type[settings.Spec] = TimelineSpec
 
     @property

@@ -1,4 +1,4 @@
-"""How mutual information is estimated."""
+"""Settings of the estimate of mutual information; imports no torch."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
     from leakgauge.tokens.spec import TimelineSpec
 
 TOKEN_RATE = {AUTOENCODER: 1.0, TRANSFORMER: 0.2}
-"""Learning rate of a token's network, over that of the critic; the paper says 'higher'."""
+"""Learning rate of an encoder over that of the critic; the paper says 'higher'."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CriticSettings:
-    """How a critic learns, and what its figures are computed on.
+    """Settings of the fit of a critic, and of the evaluation of its figures.
 
     Attributes:
         estimator: ``"infonce"``, ``"nwj"``, ``"smile"`` or ``"mine"``.
         token: ``"autoencoder"``, ``"transformer"``, or ``"flat"`` for vectors without an encoder.
         critic: ``"separable"`` or ``"concat"``.
         scale: ``"standardised"``, each coordinate by the fitting pairs, or ``"raw"``.
-        iterations: at most.
-        batch: pairs of a step.
+        iterations: largest number of iterations.
+        batch: number of pairs per step.
         lr: learning rate of the critic (Adam with decoupled weight decay).
-        weight_decay: of all weights.
+        weight_decay: weight decay of all weights.
         dropout: share of the inputs that a step does not see.
-        check_every: iterations between two looks at the stopping pairs.
-        patience: looks without a better value, after which it stops; 0 takes the last iteration,
-            as the paper does.
-        group: pairs of a group, the negatives of a figure; InfoNCE ends at its log.
-        evaluated: pairs that stopping and reporting are computed on, where they are drawn.
-        relu_output: the autoencoder ends with a ReLU.
+        check_every: iterations between two checks of the stopping pairs.
+        patience: number of checks without a better value before the fit stops; 0 takes the last
+            iteration, as the paper does.
+        group: number of pairs in a group, the negatives of a figure; InfoNCE cannot exceed its log.
+        evaluated: number of drawn pairs for stopping and reporting.
+        relu_output: whether the autoencoder ends with a ReLU.
 
     Raises:
         InputError: a value is out of its range.
@@ -77,25 +77,25 @@ class CriticSettings:
         for name in ("batch", "group"):
             require(
                 getattr(self, name) >= 2,
-                f"{name} is {getattr(self, name)}; a pair needs others to be told from: 2 or more",
+                f"{name} is {getattr(self, name)}; a pair is compared with others: take 2 or more",
             )
         require_positive(self.lr, "lr")
         require(0 <= self.dropout < 1, f"dropout is {self.dropout:g}; expected 0 to below 1")
 
     @property
     def token_lr(self) -> float:
-        """Learning rate of the token's network."""
+        """Learning rate of the encoder."""
         return self.lr * TOKEN_RATE.get(self.token, 1.0)
 
     @classmethod
     def paper(cls, token: str = AUTOENCODER, *, pairs: int = 200) -> Self:
-        """Return the paper's: MINE on raw gradients, all its iterations, nothing held out.
+        """Return the paper's settings: MINE on raw gradients, all iterations, no early stop.
 
         The scale, the learning rates and the widths are unknown: the text names none.
 
         Args:
-            token: the encoder.
-            pairs: that it learns from; a step takes a tenth of them.
+            token: name of the encoder.
+            pairs: number of pairs to learn from; a step takes a tenth of them.
 
         References:
             Privacy Tokens, Algorithm 1 and appendix A.
@@ -118,16 +118,16 @@ class CriticSettings:
 
 
 PAPER = "paper"
-"""MINE as the paper has it: a critic learns on 200 batches, and is judged on them, too."""
+"""MINE as in the paper: a critic learns on 200 batches, and is evaluated on the same."""
 
 METHODS = (*ESTIMATORS, PAPER)
-"""How the information is estimated."""
+"""Methods to estimate the information."""
 
 BOUNDS = (INFONCE, NWJ, MINE, PAPER)
-"""Whose held-out value is a lower bound in the mean."""
+"""Methods with a lower bound in the mean as held-out value."""
 
 PAIRS_OF_PAPER = 200
-"""Batches that the paper takes at a checkpoint (section 4.2.1)."""
+"""Number of batches per checkpoint in the paper (section 4.2.1)."""
 
 
 def settings_of(spec: TimelineSpec, token: str, method: str) -> CriticSettings:

@@ -1,4 +1,4 @@
-"""The settings of the question when in training it leaks; imports no torch."""
+"""Settings of the question when in training it leaks; imports no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,10 +39,10 @@ RATE = 0.001
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineSpec(Spec):
-    """How a model is trained, when its gradients are looked at, and how.
+    """Training of the model, and checkpoints and methods of the measurement.
 
     Batches, sub-epochs and the decay of the rate are the paper's for CIFAR-10. Its learning rates
-    are unknown: the text has lost them.
+    are missing in the text.
 
     References:
         Privacy Tokens, section 4 and appendix A.
@@ -57,21 +57,19 @@ class TimelineSpec(Spec):
     checkpoints: Annotated[
         tuple[Whole, ...],
         Setting(
-            "sub-epochs after which the gradients are looked at, ascending; 0 is before the "
-            "training",
+            "sub-epochs after which gradients are measured, ascending; 0 is before the training",
             least=0,
             panel=ASKING,
         ),
     ] = (0, 1, 5, 20, 60, 100)
     token: Annotated[
         tuple[str, ...],
-        Setting("what turns gradients into privacy tokens", choices=TOKENS, panel=ATTACK),
+        Setting("encoder of gradients as privacy tokens", choices=TOKENS, panel=ATTACK),
     ] = (AUTOENCODER,)
     estimator: Annotated[
         tuple[str, ...],
         Setting(
-            f"how the information is estimated; {PAPER} is MINE with the paper's settings, whose "
-            "figures are in-sample",
+            f"estimator of the information; {PAPER} is MINE with the paper's settings, in-sample",
             choices=METHODS,
             panel=ATTACK,
         ),
@@ -87,7 +85,7 @@ class TimelineSpec(Spec):
         ),
     ] = STANDARDISED
     critic_iterations: Annotated[
-        Whole, Setting("iterations in which a critic learns, at most", least=1, panel=ATTACK)
+        Whole, Setting("largest number of iterations of a critic", least=1, panel=ATTACK)
     ] = 600
     pairs: Annotated[
         str,
@@ -101,23 +99,23 @@ class TimelineSpec(Spec):
     features: Annotated[
         str | None,
         Setting(
-            "name of the module whose output is the data feature; the paper's for its networks, "
-            "else the input of the last layer",
+            "name of the module that outputs the data features; default: the paper's for its "
+            "networks, else the input of the last layer",
             panel=ATTACK,
         ),
     ] = None
     layers: Annotated[
         tuple[str, ...],
         Setting(
-            "name of a layer whose gradients are watched; the paper's for its networks, else those "
-            "that the gradients are computed from",
+            "name of a layer to watch; default: the paper's for its networks, else all with "
+            "parameters",
             panel=ATTACK,
         ),
     ] = ()
     width: Annotated[
         Whole,
         Setting(
-            "numbers that are kept of a layer's gradient; longer ones are sketched",
+            "kept values of a layer's gradient; longer gradients are sketched",
             least=1,
             panel=ATTACK,
         ),
@@ -125,8 +123,7 @@ class TimelineSpec(Spec):
     records: Annotated[
         Whole,
         Setting(
-            "training records that pairs are made of, at most, but for what batches of this size "
-            "need",
+            "largest number of training records for pairs, unless batches of this size need more",
             least=1,
             panel=ATTACK,
         ),
@@ -144,7 +141,7 @@ class TimelineSpec(Spec):
     images: Annotated[
         Whole,
         Setting(
-            "images that an attack rebuilds at each checkpoint, each from a gradient of its own; "
+            "images that an attack rebuilds at each checkpoint, each from its own gradient; "
             "0: none",
             least=0,
             panel=ATTACK,
@@ -153,7 +150,7 @@ class TimelineSpec(Spec):
     attack: Annotated[
         str,
         Setting(
-            "attack that rebuilds images, NAME[:key=value,...], as of reconstruction", panel=ATTACK
+            "attack that rebuilds images, NAME[:key=value,...], as for reconstruction", panel=ATTACK
         ),
     ] = "inverting-gradients"
     attack_iterations: Annotated[
@@ -174,7 +171,7 @@ class TimelineSpec(Spec):
     ] = ADAM
     decay: Annotated[
         Real,
-        Setting("the learning rate is multiplied by this", above=0, most=1, panel=TRAINING),
+        Setting("factor of the learning rate at each decay", above=0, most=1, panel=TRAINING),
     ] = 0.9
     decay_every: Annotated[
         Whole, Setting("sub-epochs between two decays", least=1, panel=TRAINING)
@@ -184,9 +181,9 @@ class TimelineSpec(Spec):
         Setting("width of a hidden layer of the network for tables", least=1, panel=TRAINING),
     ] = (100,)
     net: Annotated[str, Setting("network for images", choices=NETS, panel=TRAINING)] = "lenet-relu"
-    by_user: Annotated[
-        Truth, Setting("split whole users, where the data name them", panel=DATA)
-    ] = True
+    by_user: Annotated[Truth, Setting("split whole users, if the data name them", panel=DATA)] = (
+        True
+    )
 
     @property
     def defenses(self) -> tuple[str, ...]:
@@ -198,7 +195,7 @@ class TimelineSpec(Spec):
 
         Raises:
             InputError: a value is outside its bounds, a name is unknown, or settings contradict
-                one another.
+                others.
         """
         from leakgauge.tokens.checking import check_names
 
@@ -223,11 +220,11 @@ class TimelineSpec(Spec):
         check_names(self)
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
-        """Return why no figure exists for this knowledge and sub-epoch; empty where one does."""
+        """Return why no figure exists for this knowledge and sub-epoch; empty if one does."""
         if knowledge != STATIC:
             return "has no adversary that adapts to a defense; write knowledge: static"
         if isinstance(when, int) and when not in self.checkpoints:
-            return f"is about sub-epoch {when}, which is no checkpoint; add it to checkpoints"
+            return f"is about sub-epoch {when}, which is not a checkpoint; add it to checkpoints"
         return ""
 
     def resolve(self, source: "Source") -> Self:

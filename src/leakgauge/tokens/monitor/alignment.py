@@ -1,7 +1,7 @@
-"""The cheap measure: how far the gradients of a batch's records follow the records, untrained.
+"""The cheap measure of a step: the alignment of the records' gradients with their inputs.
 
 It compares two kernels on the records of one batch: inner products of their gradients, and inner
-products of the records themselves. No network is trained, and one batch is enough.
+products of the records themselves. It trains no network, and one batch is enough.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,19 +18,19 @@ from leakgauge.tokens.monitor.passes import raw
 from leakgauge.tokens.sketch import Sketch
 
 FEWEST = 4
-"""Records that the unbiased estimate needs."""
+"""Smallest number of records for the unbiased estimate."""
 
 
 def gradient_kernel(factors: Iterable[Factors]) -> Tensor:
     """Return the inner products of the records' gradients over all layers ``[n, n]``.
 
-    They are exact, and of linear layers computed without a gradient.
+    They are exact; linear layers need no gradient.
 
     Args:
-        factors: of each watched layer, for the same n records.
+        factors: factors of each watched layer, for the same n records.
 
     Raises:
-        InputError: there is no layer.
+        InputError: ``factors`` is empty.
     """
     kernels = [one.gram() for one in factors]
     require(len(kernels) > 0, "there are no layers; name one to watch")
@@ -41,7 +41,7 @@ def linear_kernel(x: Tensor) -> Tensor:
     """Return the inner products of records ``[n, n]``.
 
     Args:
-        x: records ``[n, ...]``; numbers of another type count as numbers.
+        x: records ``[n, ...]``, converted to floating point.
     """
     flat = x.reshape(len(x), -1)
     flat = flat if flat.is_floating_point() else flat.float()
@@ -51,15 +51,15 @@ def linear_kernel(x: Tensor) -> Tensor:
 def alignment(k: Tensor, other: Tensor) -> float:
     """Return the debiased centred kernel alignment of two kernels on the same records.
 
-    1 where both are equal up to scale and shift; about 0, above and below, where the records'
-    values are independent. It is no information: only its order over the training tells something.
+    It is 1 for kernels equal up to scale and shift, and about 0 (above or below) for independent
+    values. It is not an information: only its order over the training has a meaning.
 
     Args:
         k: kernel ``[n, n]``.
         other: kernel ``[n, n]``.
 
     Returns:
-        A number near 0 to 1; 0 where a kernel does not vary.
+        A number near 0 to 1; 0 for a constant kernel.
 
     Raises:
         InputError: there are fewer than 4 records, or the shapes differ.
@@ -87,12 +87,12 @@ def alignment(k: Tensor, other: Tensor) -> float:
 
 
 def _is_flat(centred: Tensor, kernel: Tensor) -> bool:
-    """Return whether a kernel varies by no more than the rounding of its numbers."""
+    """Return whether a kernel is constant up to rounding."""
     return float(centred.norm()) <= 10 * torch.finfo(kernel.dtype).eps * float(kernel.norm())
 
 
 def _centred(kernel: Tensor) -> Tensor:
-    """Return the U-centred kernel, whose inner products are unbiased up to a factor."""
+    """Return the U-centred kernel; its inner products are unbiased up to a factor."""
     n = len(kernel)
     kernel = kernel - torch.diag(kernel.diagonal())
     sums = kernel.sum(0)
@@ -104,7 +104,7 @@ FEWEST = 4
 """Records that the measure needs."""
 
 WIDTH = 8192
-"""Numbers that are kept of each parameter's defended gradient; shorter ones are exact."""
+"""Largest number of kept values of each parameter's defended gradient."""
 
 
 def cheap_measure(
@@ -120,9 +120,9 @@ def cheap_measure(
     Args:
         x: inputs of the records ``[n, ...]``.
         found: gradients of the same records, by layer.
-        defending: applies a defense to each record's gradient.
-        step: of the training; the defense's noise depends on it.
-        seed: of the sketches.
+        defending: defense of each record's gradient.
+        step: step of the training; the defense's noise depends on it.
+        seed: seed of the sketches.
     """
     with torch.no_grad():
         if defending is None:
@@ -138,7 +138,7 @@ def cheap_measure(
 def _defended(
     found: Sequence[Factors], defending: DefendedGradients, count: int, step: int, seed: int
 ) -> Tensor:
-    """Return what is kept of the records' defended gradients ``[n, d]``."""
+    """Return sketches of the records' defended gradients ``[n, d]``."""
     sketches: dict[str, Sketch] = {}
     kept = []
     wanted = [name for one in found for name in one.rows(slice(0, 1)).gradient()]

@@ -1,4 +1,4 @@
-"""Some of the records that a loop trained on, in bounded memory."""
+"""Buffers of bounded memory: the last pairs, the last records, and a thinned history."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,10 +9,10 @@ from torch import Tensor
 
 
 class Ring:
-    """The last ``window`` rows; a new one takes the place of the oldest.
+    """The last ``window`` rows; a new row replaces the oldest.
 
     Args:
-        window: rows that are kept, at most.
+        window: largest number of kept rows.
 
     >>> ring = Ring(2)
     >>> for number in (1.0, 2.0, 3.0):
@@ -30,7 +30,7 @@ class Ring:
 
     @property
     def bytes(self) -> int:
-        """Memory that the rows take."""
+        """Memory of the rows, in bytes."""
         return 0 if self._kept is None else self._kept.nbytes
 
     def add(self, row: Tensor) -> None:
@@ -41,28 +41,28 @@ class Ring:
         self._count += 1
 
     def rows(self) -> Tensor:
-        """Return a copy of the rows ``[n, d]``, the oldest first."""
+        """Return a copy of the rows ``[n, d]``, oldest first."""
         assert self._kept is not None, "no row was added"
         first = self._count % self._window if self._count > self._window else 0
         return torch.cat([self._kept[first : len(self)], self._kept[:first]])
 
 
 MAX_BYTES = 2**28
-"""Memory of the records, whatever their number."""
+"""Largest memory of the records, in bytes."""
 
 
 class Reservoir:
-    """The last records that the loop gave.
+    """The last records of the loop.
 
-    Recent records, and not a sample of all: an estimate at a checkpoint then asks about data that
-    the model met shortly before.
+    It keeps recent records, not a sample of all: an estimate at a checkpoint then measures data that
+    the model saw shortly before.
 
     Args:
-        size: records that are kept, at most.
-        batches: but at least those of so many batches.
+        size: largest number of kept records, unless ``batches`` need more.
+        batches: smallest number of kept batches.
 
     Attributes:
-        batch_size: records of the largest batch.
+        batch_size: number of records of the largest batch.
 
     >>> kept = Reservoir(3)
     >>> kept.add(torch.arange(4.0)[:, None], torch.arange(4))
@@ -82,7 +82,7 @@ class Reservoir:
         return min(self._count, self._size)
 
     def add(self, x: Tensor, y: Tensor) -> None:
-        """Add a batch ``x [n, ...]``, ``y [n, ...]``; other shapes than before are left out."""
+        """Add a batch ``x [n, ...]``, ``y [n, ...]``; batches of another shape are ignored."""
         if len(x) == 0 or len(x) != len(y):
             return
         x, y = x.detach().cpu(), y.detach().cpu()
@@ -109,10 +109,10 @@ class Reservoir:
 
 
 class Thinned:
-    """Keeps every s-th entry; s doubles where more than ``most`` would be kept.
+    """Keeps every s-th entry of a history; s doubles if more than ``most`` would be kept.
 
     Args:
-        most: entries that are kept, besides the last one.
+        most: largest number of kept entries, without the last one.
 
     >>> kept = Thinned(4)
     >>> for number in range(100):

@@ -1,4 +1,4 @@
-"""What the background process computes: the estimates of one checkpoint."""
+"""The jobs of the background process: the estimates of one checkpoint."""
 
 import math
 import pickle
@@ -37,10 +37,10 @@ from leakgauge.tokens.settings import CriticSettings
 from leakgauge.tokens.sources import Pairs, PairSplit, split_stream
 
 FEWEST = 110
-"""Pairs of a stream that an estimate needs."""
+"""Smallest number of pairs of a stream for an estimate."""
 
 SHARE = 20
-"""A group of held-out pairs is at most this part of a stream, so that enough groups are there."""
+"""Smallest number of groups that a stream must fill, which bounds the group size."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class StreamJob:
     """Estimates from pairs that were gathered while the model moved.
 
     Attributes:
-        settings: of the estimate.
-        seed: of everything that is random.
-        features: of each pair ``[N, d]``, in the order of time.
-        gradients: by layer ``[N, p]``.
+        settings: settings of the estimate.
+        seed: seed of all random draws.
+        features: features of pairs ``[N, d]``, in the order of time.
+        gradients: gradients of pairs by layer ``[N, p]``.
     """
 
     settings: CriticSettings
@@ -73,17 +73,17 @@ class CheckpointJob:
     """Estimates from fresh batches of recent records, at the weights of one step.
 
     Attributes:
-        settings: of the estimate.
-        seed: of everything that is random.
-        task: model and loss, pickled once.
+        settings: settings of the estimate.
+        seed: seed of all random draws.
+        task: pickled model and loss.
         state: weights and buffers by name.
         x: records ``[n, ...]``.
         y: targets ``[n, ...]``.
-        batch_size: of the loop.
-        features: name of the module whose output is the data feature.
-        layers: whose gradients are watched.
-        width: numbers that are kept of each layer.
-        defense: of the gradients.
+        batch_size: batch size of the loop.
+        features: name of the module that outputs the data features.
+        layers: names of the watched layers.
+        width: largest number of kept values of each layer.
+        defense: defense of the gradients.
     """
 
     settings: CriticSettings
@@ -120,10 +120,7 @@ Job = StreamJob | CheckpointJob
 
 
 def figures(parts: PairSplit, settings: CriticSettings, seed: int) -> dict[str, Any]:
-    """Return an estimate, the linear-Gaussian measure, and their placebos as plain values.
-
-    They are by the names of ``words``.
-    """
+    """Return an estimate, the linear-Gaussian measure, and their placebos by name."""
     found = estimate_information(parts, settings, seed=derive(seed, "estimate"))
     placebo = estimate_information(parts, settings, seed=derive(seed, "placebo"), matched=False)
     require(

@@ -1,4 +1,4 @@
-"""One look at a step: the cheap measure, and the pair that the step gives."""
+"""Observes a step: its cheap measure, and its pair for estimates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,19 +20,19 @@ from leakgauge.tokens.monitor.taps import Taps
 from leakgauge.tokens.words import STREAM
 
 SHOWN = 6
-"""Layers that a message names, at most."""
+"""Largest number of layers in a message."""
 
 
 @dataclass
 class StepObservation:
-    """What a look found.
+    """The result of one observed step.
 
     Attributes:
-        cheap: the cheap measure; None where it is not due or cannot be computed.
-        features: mean data features ``[d]``, where the step gives a pair.
-        gradient: what is kept of the gradient ``[k]``.
-        batch_size: records of the last pass.
-        lines: what to tell the user.
+        cheap: cheap measure; None if it is not due or cannot be computed.
+        features: mean data features ``[d]``; None if the step gives no pair.
+        gradient: reduced gradient ``[k]``; None if the step gives no pair.
+        batch_size: number of records of the last pass.
+        lines: messages for the user.
     """
 
     cheap: float | None = None
@@ -43,14 +43,14 @@ class StepObservation:
 
 
 class StepObserver:
-    """Looks at the gradients of steps.
+    """Observes the gradients of steps.
 
     Args:
-        model: that is trained.
-        layers: that are watched, by name.
-        features: name of the module whose output is the data feature; None for the default.
-        watch: how the monitor watches.
-        defense: of the gradients; None for none.
+        model: trained model.
+        layers: watched layers by name.
+        features: name of the module that outputs the data features; None for the default.
+        watch: settings of the monitor.
+        defense: defense of the gradients; None for none.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class StepObserver:
         self._of_batches = None if defense is None else self._defending(defense)
         self._of_records = self._of_batches
         self.not_finite = 0
-        self._told: set[str] = set()
+        self._said: set[str] = set()
 
     def start(self, step: int) -> None:
         """Register the hooks, before a step."""
@@ -81,7 +81,7 @@ class StepObserver:
         self.taps.stop()
 
     def forget(self, step: int) -> None:
-        """Drop what was caught, and prepare for a step."""
+        """Drop the caught tensors, and prepare for a step."""
         whole = self._needs_records(step)
         self.taps.forget(
             due=self._watch.is_cheap(step) or whole,
@@ -90,11 +90,11 @@ class StepObserver:
         )
 
     def defend_records(self, defense: Defense) -> None:
-        """Defend records' gradients, and leave those of batches as they are."""
+        """Apply a defense to records' gradients, but not to those of batches."""
         self._of_records = self._defending(defense)
 
     def look(self, step: int) -> StepObservation:
-        """Return what the gradients of a step show."""
+        """Return the observation of a step."""
         one = self.taps.last
         seen = StepObservation(batch_size=0 if one is None else one.count)
         cheap, gathered = self._watch.is_cheap(step), self._watch.is_gathered(step)
@@ -124,26 +124,26 @@ class StepObserver:
         return DefendedGradients(defense, self.reading.shapes, seed=self._watch.seed, summed=summed)
 
     def _needs_records(self, step: int) -> bool:
-        """Return whether the gradient of a batch is made of those of its records."""
-        of = self._of_batches
-        return of is not None and of.per_record and self._watch.is_gathered(step)
+        """Return whether the batch's gradient is computed from those of its records."""
+        defense = self._of_batches
+        return defense is not None and defense.per_record and self._watch.is_gathered(step)
 
     def _factors(self, one: Pass, seen: StepObservation) -> dict[str, Factors]:
         found, left = one.factors(self.taps.able)
         others = [name for name in self._layers if name not in self.taps.able]
         out = [name for name in self._layers if name in left or name in others]
-        if out and found and "left out" not in self._told:
-            self._told.add("left out")
+        if out and found and "left out" not in self._said:
+            self._said.add("left out")
             shown = ", ".join(repr(name) for name in out[:SHOWN])
             more = f" and {len(out) - SHOWN} more" if len(out) > SHOWN else ""
             seen.lines.append(
-                f"the cheap measure leaves out layers that give no gradients of single records: "
+                f"the cheap measure leaves out layers without gradients of single records: "
                 f"{shown}{more}"
             )
         return found
 
     def _kept(self, found: Mapping[str, Factors], step: int, seen: StepObservation) -> Tensor:
-        """Return what is kept of the gradient, as the defense lets it through."""
+        """Return the reduced gradient after the defense."""
         of = self._of_batches
         if of is None:
             return self.reading.kept()
@@ -166,8 +166,8 @@ class StepObserver:
             return None
         if not found:
             seen.lines.append(
-                "no watched layer gives gradients of single records, so there is no cheap "
-                "measure; watch linear layers, convolutions or embeddings that run once"
+                "no watched layer gives gradients of single records, which the cheap measure "
+                "needs; watch linear layers, convolutions or embeddings that run once"
             )
             return None
         some = slice(0, self._watch.records)

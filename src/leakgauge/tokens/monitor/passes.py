@@ -1,4 +1,4 @@
-"""What one forward pass shows of its batch."""
+"""One forward pass: its inputs, data features, and gradients of records."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -32,10 +32,10 @@ def first_tensor(given: Any) -> Tensor | None:
 def raw(x: Tensor) -> Tensor:
     """Return the inputs of records as numbers ``[n, d]``.
 
-    Words (whole numbers) are no quantities: a record is then how often it holds each word.
+    Integers are words, not quantities: a record then becomes the counts of its words.
 
     Args:
-        x: ``[n, ...]``.
+        x: inputs ``[n, ...]``.
 
     >>> raw(torch.tensor([[5, 5], [7, 5]])).tolist()
     [[2.0, 0.0], [1.0, 1.0]]
@@ -52,7 +52,7 @@ def mean_features(values: Tensor) -> Tensor:
     """Return the mean over records of data features ``[d]``, in single precision on their device.
 
     Args:
-        values: ``[n, d]``; ``[n, t, d]``, of which each record gives the mean over t positions; or
+        values: features ``[n, d]``; ``[n, t, d]``, averaged over the t positions; or
             ``[n, ...]``, flattened.
     """
     if values.dtype != torch.float32:
@@ -64,19 +64,19 @@ def mean_features(values: Tensor) -> Tensor:
 
 @dataclass(eq=False)
 class Pass:
-    """One forward pass, and what the backward pass adds to it.
+    """One forward pass, and the gradients of its backward pass.
 
     Attributes:
         due: whether the layers' inputs and output gradients are caught.
-        keep: the first records of which they are kept; None for all.
-        x: the model's inputs ``[n, ...]``; None where nothing shows them.
+        keep: number of first records to keep; None for all.
+        x: the model's inputs ``[n, ...]``; None if unknown.
         feature: data features ``[n, ...]``.
-        head: name of the layer that took the features in, where that was the last one.
+        head: name of the layer that took the features, if it was the last one.
         marked: whether a hook waits for the backward pass.
-        lengths: records of the first call of each layer.
+        lengths: number of records of the first call of each layer.
         caught: calls of each layer.
         slopes: gradients in the outputs of each call.
-        handles: of the hooks on its tensors.
+        handles: handles of the hooks on tensors.
     """
 
     due: bool
@@ -101,12 +101,12 @@ class Pass:
         self._hook(output, lambda grad: slopes.append(self._first(grad)))
 
     def mark(self, output: Tensor, used: Callable[["Pass"], None]) -> None:
-        """Call ``used`` where the backward pass reaches an output."""
+        """Call ``used`` when the backward pass reaches an output."""
         self.marked = True
         self._hook(output, lambda _: used(self))
 
     def release(self) -> None:
-        """Remove the hooks on tensors, and drop what was caught."""
+        """Remove the hooks on tensors, and drop the caught tensors."""
         for handle in self.handles:
             handle.remove()
         self.handles.clear()
@@ -115,10 +115,10 @@ class Pass:
         self.x = self.feature = None
 
     def factors(self, modules: dict[str, nn.Module]) -> tuple[dict[str, Factors], list[str]]:
-        """Return the gradients of the records by layer, and the layers that show none.
+        """Return the gradients of the records by layer, and the layers without any.
 
         Args:
-            modules: of the layers that may have factors, by name.
+            modules: modules of the layers that may have factors, by name.
         """
         kept = self.count if self.keep is None else min(self.count, self.keep)
         found: dict[str, Factors] = {}
@@ -144,7 +144,7 @@ class Pass:
         return next(iter(self.lengths.values()), 0)
 
     def _first(self, values: Tensor) -> Tensor:
-        """Return copies of the first records; their batch's memory is then free as it would be."""
+        """Return the first records, copied so that the batch's memory can be freed."""
         values = values.detach()
         if self.keep is None or len(values) <= self.keep:
             return values

@@ -1,4 +1,4 @@
-"""Where figures go: the record, the file, the log, the live line, and alerts."""
+"""Publishes figures: in memory, in a file, to a log, in a live line, and as alerts."""
 
 import sys
 import time
@@ -25,14 +25,14 @@ from leakgauge.tokens.monitor.settings import (
 )
 
 MESSAGES = 200
-"""Messages that are remembered."""
+"""Number of remembered messages."""
 
 SECONDS = 0.1
-"""Between two drawings of the live line, at least."""
+"""Smallest time between two drawings of the live line."""
 
 
 class Screen:
-    """A line that changes in place, and messages above it, on the error stream.
+    """Shows a line that changes in place, and messages above it, on the error stream.
 
     Args:
         live: whether to show the line; None shows it on a terminal.
@@ -60,7 +60,7 @@ class Screen:
         self._begun().update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
 
     def stop(self, text: str) -> None:
-        """Leave the line as it is, with its last text."""
+        """Stop the line with a last text."""
         if self._line is not None:
             self._line.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
             self._line.stop()
@@ -71,7 +71,7 @@ class Screen:
             self._line = Live(
                 console=self._console,
                 auto_refresh=False,
-                redirect_stdout=sys.stdout.isatty(),  # else it would end on the error stream
+                redirect_stdout=sys.stdout.isatty(),  # otherwise it would go to the error stream
                 redirect_stderr=self._console.is_terminal,
             )
             self._line.start()
@@ -81,18 +81,18 @@ class Screen:
 Log = Callable[[dict[str, float], int], None]
 
 MOST = 2000
-"""Entries of each kind that are kept in memory."""
+"""Largest number of entries of each kind in memory."""
 
 
 class Publisher:
-    """Gives each entry to all that want it.
+    """Publishes each entry to all receivers.
 
     Args:
         screen: the terminal.
-        file: on disk; None without one.
-        log: called with figures by flat name, and their step.
-        alert: nats above which the lower end of an estimate raises an alert; None for never.
-        on_alert: called with the message of an alert.
+        file: the record on disk; None without one.
+        log: function called with figures by flat name, and their step.
+        alert: threshold in nats for the lower end of an estimate; None for no alerts.
+        on_alert: function called with the message of an alert.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Publisher:
             self._keep(entry)
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """Yield what is kept, by step."""
+        """Yield the kept entries, by step."""
         whole = [entry for kept in self._kept.values() for entry in kept]
         yield from sorted(whole, key=lambda entry: int(entry[STEP]))
 
@@ -122,7 +122,7 @@ class Publisher:
         self._screen.show(self.line(step))
 
     def estimates(self, step: int, figures: Mapping[str, Any]) -> None:
-        """Publish the estimates of a checkpoint, and raise an alert where they call for one."""
+        """Publish the estimates of a checkpoint, and raise an alert above the threshold."""
         bound, estimator = figures[BOUND], figures[ESTIMATOR]
         self._publish({STEP: step, **figures}, flat(figures))
         self._now["bound"] = (
@@ -141,7 +141,7 @@ class Publisher:
     def _raise(self, step: int, figures: Mapping[str, Any]) -> None:
         bound = figures[BOUND]
         message = (
-            f"alert: at step {step} gradients tell at least {bound['low']:.2f} nats of the data "
+            f"alert: at step {step} gradients leak at least {bound['low']:.2f} nats of the data "
             f"(lower end of {figures[ESTIMATOR]}; placebo "
             f"{figures[PLACEBO]['value']:.2f}), above the threshold of {self._alert:g}"
         )
@@ -165,7 +165,7 @@ class Publisher:
             self._kept[kind].add(entry)
 
     def _safely(self, what: str, call: Callable[[], Any]) -> None:
-        """Call what the user gave; its error must not end the user's loop."""
+        """Call a user's function; its error must not end the user's loop."""
         try:
             call()
         except Exception as error:  # noqa: BLE001

@@ -1,4 +1,4 @@
-"""Gradients at an optimizer's step: read, and kept as few numbers for each layer."""
+"""Reads the gradients of an optimizer's step, and reduces each layer to few numbers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,15 +13,15 @@ from leakgauge.gradients.walk import Layer
 class LayerSketch:
     """Keeps at most ``width`` numbers of each layer's gradient.
 
-    Of a layer with more, each number is multiplied by a random sign and added to the place that is
-    its position modulo the width: inner products are kept in the mean over signs. Unlike random
-    places, as ``leakgauge.tokens.sketch`` has them, these are sums of whole rows. A step takes few
-    operations, and writes into memory that is there.
+    In a larger layer each number is multiplied by a random sign and added to the place given by its
+    position modulo the width, which keeps inner products in the mean over signs. Unlike the random
+    places of ``leakgauge.tokens.sketch``, this sums whole rows. A step takes few operations, and
+    writes into allocated memory.
 
     Args:
-        shapes: of the parameters of each layer, by its name.
-        width: numbers that are kept of each.
-        seed: of the signs.
+        shapes: shapes of the parameters of each layer, by layer name.
+        width: largest number of kept values of each layer.
+        seed: seed of the signs.
 
     >>> shapes = {"0": [torch.Size([2, 2]), torch.Size([2])], "1": [torch.Size([2])]}
     >>> sketch = LayerSketch(shapes, width=4, seed=0)
@@ -45,10 +45,10 @@ class LayerSketch:
         self._parts = self._views()
 
     def __call__(self, parameters: list[Tensor]) -> Tensor:
-        """Return what is kept ``[layers * width]``; the next call writes into the same memory.
+        """Return the reduced gradient ``[layers * width]``; the next call overwrites it.
 
         Args:
-            parameters: the gradients of all parameters of the layers, in their order.
+            parameters: gradients of all parameters of the layers, in their order.
         """
         if self._flat.device != parameters[0].device:
             self._move(parameters[0].device)
@@ -57,7 +57,7 @@ class LayerSketch:
         return self._kept.zero_().index_add_(0, self._layers, self._flat).view(-1)
 
     def split(self, kept: Tensor) -> dict[str, Tensor]:
-        """Return what is kept by layer ``[N, k]``, of rows ``[N, layers * width]``."""
+        """Return the values by layer ``[N, k]`` of rows ``[N, layers * width]``."""
         each = kept.reshape(len(kept), len(self._sizes), self._width)
         return {
             name: each[:, number, : min(size, self._width)]
@@ -65,7 +65,7 @@ class LayerSketch:
         }
 
     def _views(self) -> list[Tensor]:
-        """Return the memory of each parameter's gradient, in its shape; each layer has own rows."""
+        """Return views of each parameter's gradient, in its shape; layers do not share rows."""
         flat, views, row = self._flat.view(-1), [], 0
         for own in self._shapes.values():
             start = row * self._width
@@ -85,10 +85,10 @@ class GradientReader:
     """Reads ``.grad`` of a model's parameters.
 
     Args:
-        model: whose parameters they are.
-        layers: that are kept, by name.
-        width: numbers that are kept of each layer.
-        seed: of the sketches.
+        model: the model.
+        layers: watched layers by name.
+        width: largest number of kept values of each layer.
+        seed: seed of the sketches.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class GradientReader:
         return not any(one.grad is not None for one in self._params.values())
 
     def gradient(self) -> Grads:
-        """Return the gradient by name, leaf ``[1, *p]``; zeros where a parameter has none."""
+        """Return the gradient by name, leaf ``[1, *p]``; zeros for parameters without one."""
         return {name: _dense(one)[None] for name, one in self._params.items()}
 
     def kept(self, grads: Grads | None = None) -> Tensor:
-        """Return what is kept of a gradient ``[k]``, on the CPU, until the next call.
+        """Return the reduced gradient ``[k]`` on the CPU, valid until the next call.
 
         Args:
-            grads: leaf ``[1, *p]``; None reads the parameters.
+            grads: gradient with leaves ``[1, *p]``; None reads the parameters.
         """
         with torch.no_grad():
             if grads is None:
@@ -129,7 +129,7 @@ class GradientReader:
             return self._sketch([grads[name][0] for name in self._names]).cpu()
 
     def split(self, kept: Tensor) -> dict[str, Tensor]:
-        """Return what is kept of N gradients ``[N, k]`` by layer."""
+        """Return N reduced gradients ``[N, k]`` by layer."""
         return self._sketch.split(kept)
 
 

@@ -1,4 +1,4 @@
-"""How a monitor watches."""
+"""Settings of a monitor, and the names of its entries; imports no torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,28 +15,27 @@ ESTIMATOR, TOKEN = "estimator", "token"
 
 MEAN, SUM = "mean", "sum"
 REDUCTIONS = (MEAN, SUM)
-"""How a loss joins the records of a batch."""
+"""Reductions of a loss over the records of a batch."""
 LINEAR, LINEAR_PLACEBO = "linear_gaussian", "linear_gaussian_placebo"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorSettings:
-    """What a monitor looks at, and when.
+    """Settings of a monitor, with the meaning of its arguments.
 
     Attributes:
-        every: steps from one cheap measure to the next.
-        checkpoints: steps from one estimate to the next, or the steps themselves; 0 or () for none.
+        every: steps between cheap measures.
+        checkpoints: steps between estimates, or the steps themselves; 0 or () for none.
         pairs: ``"stream"`` or ``"checkpoint"``.
-        records: of a batch, that the cheap measure compares, at most.
-        gather: steps from one pair of the stream to the next.
-        window: pairs of the stream, or recent records, that are kept.
-        width: numbers that are kept of each layer's gradient.
-        reduction: how the loss joins the records of a batch, ``"mean"`` or ``"sum"``; a defense
-            that clips must know it.
-        waiting: estimates that may wait for the one that runs.
-        wait_s: seconds that the end of the loop waits for estimates.
-        alert: nats above which the lower end of an estimate raises an alert; None for never.
-        seed: of everything that is random.
+        records: largest number of records per batch in the cheap measure.
+        gather: steps between pairs of the stream.
+        window: number of kept pairs of the stream, or of recent records.
+        width: largest number of kept values of each layer's gradient.
+        reduction: reduction of the loss, ``"mean"`` or ``"sum"``; defenses that clip use it.
+        waiting: largest number of waiting estimates.
+        wait_s: seconds to wait for estimates at the end of the loop.
+        alert: threshold in nats for the lower end of an estimate; None for no alerts.
+        seed: seed of all random draws.
 
     Raises:
         InputError: a value is out of its range.

@@ -1,4 +1,4 @@
-"""Runs the question to its end and returns the answer."""
+"""Trains the model, measures all checkpoints and returns the answer."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
 from leakgauge.tokens.run.attacking import attacked
 from leakgauge.tokens.run.measuring import CheckpointFigure, measured
 from leakgauge.tokens.run.preparing import TokensPrepared, prepare
-from leakgauge.tokens.run.summarising import TokenCell, judged
+from leakgauge.tokens.run.summarising import TokenCell, summarised
 from leakgauge.tokens.run.training import ModelCheckpoint, trained
 from leakgauge.tokens.words import QUESTION
 
 if TYPE_CHECKING:
     from leakgauge.tokens.spec import TimelineSpec
 
-Played = dict[str, Any]
-Job = Callable[["TimelineSpec", TokensPrepared, ModelCheckpoint], Played]
+JobResult = dict[str, Any]
+Job = Callable[["TimelineSpec", TokensPrepared, ModelCheckpoint], JobResult]
 
 
 def answer(
@@ -35,7 +35,7 @@ def answer(
 ) -> Answer:
     """Train the model, and measure it at each checkpoint.
 
-    What a kill left finished is read back: the model at its checkpoints, and their figures.
+    After a kill the finished parts are read back: the model at its checkpoints, and their figures.
 
     Raises:
         InputError: the data do not fit, the training diverges, or nothing could be measured.
@@ -52,13 +52,13 @@ def answer(
     jobs: dict[str, Job] = {"figures": measured}
     if spec.images and prepared.are_images:
         jobs["attack"] = attacked
-    played = _played(spec, prepared, course, jobs, folder, progress, workers)
-    missing = [text for one in played.values() for text in one["missing"]]
+    results = _results(spec, prepared, course, jobs, folder, progress, workers)
+    missing = [text for one in results.values() for text in one["missing"]]
     cell = TokenCell(prepared.dataset, prepared.label, spec.seed)
     measurements = [
         one
         for text in spec.defenses
-        for one in judged(spec, cell, text, _figures(played, course, text))
+        for one in summarised(spec, cell, text, _figures(results, course, text))
     ]
     require(
         any("estimator" in one.details for one in measurements),
@@ -67,7 +67,7 @@ def answer(
     return Answer(prepared.run, measurements, tuple(dict.fromkeys(missing)))
 
 
-def _played(
+def _results(
     spec: TimelineSpec,
     prepared: TokensPrepared,
     course: Sequence[ModelCheckpoint],
@@ -75,8 +75,8 @@ def _played(
     folder: WorkFolder,
     progress: Progress,
     workers: int | None,
-) -> dict[str, Played]:
-    """Play each job at each checkpoint, or read back what a kill left of it."""
+) -> dict[str, JobResult]:
+    """Run each job at each checkpoint, or read its kept result back."""
     after = {_name(at, kind): digest_of(at.tensors) for at in course for kind in jobs}
     done = {
         name: kept[1]
@@ -100,7 +100,7 @@ def _played(
 
 def _one(
     spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint, kind: str, job: Job
-) -> tuple[str, Played]:
+) -> tuple[str, JobResult]:
     return _name(at, kind), job(spec, prepared, at)
 
 
@@ -109,14 +109,14 @@ def _name(at: ModelCheckpoint, kind: str) -> str:
 
 
 def _figures(
-    played: Mapping[str, Played], course: Sequence[ModelCheckpoint], defense: str
+    results: Mapping[str, JobResult], course: Sequence[ModelCheckpoint], defense: str
 ) -> dict[int, list[CheckpointFigure]]:
     found: dict[int, list[CheckpointFigure]] = {}
     for at in course:
         if at.defense == defense:
             found[at.step] = [
                 CheckpointFigure.of_plain(one)
-                for name, each in played.items()
+                for name, each in results.items()
                 if name in {_name(at, kind) for kind in ("figures", "attack")}
                 for one in each["figures"]
             ]
@@ -124,6 +124,6 @@ def _figures(
 
 
 def _memory(spec: TimelineSpec, prepared: TokensPrepared) -> int:
-    """Return the bytes of the pairs of one checkpoint, and as many to work with."""
+    """Return the memory of one checkpoint in bytes: its pairs twice."""
     kept = min(spec.records, len(prepared.private)) * spec.width * (len(prepared.layers) + 1)
     return 2 * 4 * kept

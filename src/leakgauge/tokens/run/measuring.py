@@ -1,4 +1,4 @@
-"""What is measured at one checkpoint: information, placebo, cheap measure, accuracy."""
+"""Measures one checkpoint: information, placebo, cheap measure, accuracy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from leakgauge.tokens.spec import TimelineSpec
 
 ROOM = 1.5
-"""Records beyond what batches need, where whole users are dealt: parts are not of exact sizes."""
+"""Factor of the needed records for whole users, as their parts have no exact sizes."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class CheckpointFigure:
     """One figure of a checkpoint, as a worker returns it.
 
     Attributes:
-        metric: its name.
-        estimate: its value.
-        chance: where nothing leaks.
-        adversary: token and estimator; empty without.
-        details: by name.
+        metric: name of the metric.
+        estimate: value and interval.
+        chance: value without a leak.
+        adversary: token and estimator; empty without them.
+        details: details by name.
     """
 
     metric: str
@@ -66,19 +66,19 @@ class CheckpointFigure:
     details: dict[str, str] | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return it as plain values, which ``of_plain`` reads."""
+        """Return the figure as plain values, for ``of_plain``."""
         return {**vars(self), "estimate": vars(self.estimate)}
 
     @classmethod
     def of_plain(cls, values: dict[str, Any]) -> CheckpointFigure:
-        """Return the figure of ``plain``."""
+        """Return the figure that ``plain`` encoded."""
         return cls(**{**values, "estimate": Estimate(**values["estimate"])})
 
 
 def measured(spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint) -> dict[str, Any]:
-    """Return the figures of one checkpoint, and what is missing, as plain values.
+    """Return the figures of one checkpoint, and the missing ones, as plain values.
 
-    It depends on its arguments alone, so it may run in any process.
+    It depends only on its arguments, so it may run in any process.
     """
     with one_thread():
         task, params = at.task(prepared.task)
@@ -101,7 +101,7 @@ def _of_model(
 
 
 def _cheap(spec: TimelineSpec, parts: PairSplit) -> Iterator[CheckpointFigure]:
-    """Yield the cheap measure of the pairs that critics learn from, and its placebo."""
+    """Yield the cheap measure of the fitting pairs, and its placebo."""
     seed = derive(spec.seed, QUESTION, "cheap")
     for name, matched in ((CHEAP, True), (CHEAP_PLACEBO, False)):
         yield CheckpointFigure(name, cheap_information(parts.fitting, seed=seed, matched=matched))
@@ -117,7 +117,7 @@ def _of_pairs(
     for token in spec.token:
         for method in spec.estimator:
             settings = settings_of(spec, token, method)
-            own = _on_paper_s(parts, spec) if method == PAPER else parts
+            own = _paper_pairs(parts, spec) if method == PAPER else parts
             yield from _figures(spec, own, _fitting(own, settings), token, method)
 
 
@@ -139,7 +139,7 @@ def _parts(
 
 
 def _chosen(spec: TimelineSpec, prepared: TokensPrepared) -> Tensor:
-    """Return the private rows that pairs are made of: the same at every checkpoint."""
+    """Return the private rows for pairs, the same at every checkpoint."""
     rng = stream(spec.seed, QUESTION, "records")
     need = fewest_records(spec.batch_size)
     if prepared.data.users is not None:
@@ -149,15 +149,15 @@ def _chosen(spec: TimelineSpec, prepared: TokensPrepared) -> Tensor:
     return prepared.private[torch.from_numpy(drawn).sort().values]
 
 
-def _on_paper_s(parts: PairSplit, spec: TimelineSpec) -> PairSplit:
-    """Return the paper's 200 batches to fit on; others still report what is held out."""
+def _paper_pairs(parts: PairSplit, spec: TimelineSpec) -> PairSplit:
+    """Return the parts with the paper's 200 batches to fit on; the others stay held out."""
     generator = torch_stream(spec.seed, QUESTION, "paper's pairs")
     few = parts.fitting.draw(PAIRS_OF_PAPER, generator)
     return PairSplit(FixedPairs(few), parts.stopping, parts.reporting)
 
 
 def _fitting(parts: PairSplit, settings: CriticSettings) -> CriticSettings:
-    """Return settings whose groups are small enough for the held-out pairs of a stream."""
+    """Return settings with groups that are small enough for a stream's held-out pairs."""
     reporting = parts.reporting
     if not isinstance(reporting, FixedPairs):
         return settings

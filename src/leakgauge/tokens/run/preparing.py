@@ -1,4 +1,4 @@
-"""From settings and data to records that are split, names that exist, and a described run."""
+"""Prepares a run: split records, the network, the watched layers, and the description."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from leakgauge.tokens.spec import TimelineSpec
 
 TEST = 0.2
-"""Share of the records that the model is not trained on."""
+"""Share of the records in the test set."""
 
 FEWEST_TEST = 10
-"""Test records that an accuracy needs."""
+"""Smallest number of test records for an accuracy."""
 
 ONE = (
     "batches have one record, so a step's gradient is that record's own: the figures are about "
@@ -42,26 +42,27 @@ ONE = (
 )
 
 
-NOT_IMAGES = "no attack is played beside it: it rebuilds images, and the records are none"
+NOT_IMAGES = "no attack runs: it rebuilds images, and the records are not images"
 
-NO_PAIRS = "before the training, at sub-epoch 0, a stream has no pairs; nothing is measured there"
+NO_PAIRS = "a stream has no pairs before the training, so sub-epoch 0 is not measured"
 
 
 @dataclass(frozen=True, eq=False)
 class TokensPrepared:
-    """All that a run works on.
+    """Everything that a run works on.
 
     Attributes:
-        task: the model, at its first parameters, and its loss.
-        data: all records, encoded; the encoding learnt from the private ones alone.
-        private: rows that the model is trained on ``[k]``.
-        test: rows that it is not trained on ``[t]``; no user has rows in both.
-        features: the module whose output is the data feature; None for the input of the last layer.
+        task: the model at its first parameters, and its loss.
+        data: all records, with an encoding fitted on the private ones alone.
+        private: training rows ``[k]``.
+        test: test rows ``[t]``; no user has rows in both.
+        features: name of the module that outputs the data features; None for the input of the last
+            layer.
         layers: names of the watched layers.
         are_images: whether records are images of pixels.
         run: settings and facts for the report.
-        dataset: the data's name.
-        label: the label's name.
+        dataset: name of the data.
+        label: name of the label.
     """
 
     task: Task
@@ -81,10 +82,10 @@ class TokensPrepared:
 
 
 def prepare(spec: TimelineSpec, source: Source) -> TokensPrepared:
-    """Split the records, encode them, make the network and find what is watched.
+    """Split and encode the records, build the network and find the watched layers.
 
     Args:
-        spec: with its roles filled in.
+        spec: settings, with the columns' roles.
         source: the data.
 
     Raises:
@@ -110,7 +111,7 @@ def prepare(spec: TimelineSpec, source: Source) -> TokensPrepared:
 
 
 def resolved(spec: TimelineSpec, source: Source) -> dict[str, Any]:
-    """Return the settings that the data fill in.
+    """Return the settings that depend on the data.
 
     Raises:
         InputError: a role is missing or wrong.
@@ -133,7 +134,7 @@ def resolved(spec: TimelineSpec, source: Source) -> dict[str, Any]:
 
 
 def defense_of(spec: TimelineSpec, text: str) -> Defense:
-    """Return the defense that a text names."""
+    """Return the defense named by a text."""
     return none() if text == NONE else parse_defense(text, batch_size=spec.batch_size)
 
 
@@ -167,11 +168,11 @@ def _watched(
 
 
 def _notes(spec: TimelineSpec, private: int, *, are_images: bool) -> list[str]:
-    """Return what a reader should know of what these settings and records leave out."""
+    """Return notes on the limits of these settings and records."""
     enough = roomy_records(spec.batch_size)
     few = (
         f"pairs are made of {min(private, spec.records)} records, so the held-out figures are "
-        f"low: batches of {spec.batch_size} show more of {enough} or more"
+        f"low: batches of {spec.batch_size} need {enough} or more"
     )
     said = {
         few: spec.pairs == CHECKPOINT and min(private, spec.records) < enough,

@@ -1,4 +1,4 @@
-"""Turns the figures of all checkpoints into measurements: curves, their peak, and rank orders."""
+"""Turns the figures of all checkpoints into measurements: curves, their peak, and ranks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TokenCell:
-    """What all measurements of a run have in common."""
+    """The fields that all measurements of a run share."""
 
     dataset: str
     label: str
@@ -73,16 +73,16 @@ class TokenCell:
 
 
 BLOCKS = 8
-"""Blocks of held-out records behind an interval, at most; fewer degrees of freedom widen more."""
+"""Largest number of blocks of held-out records per interval; fewer widen it more."""
 
 FEWEST_RANKED = 4
-"""Checkpoints that a rank correlation needs for an interval."""
+"""Smallest number of checkpoints for the interval of a rank correlation."""
 
 Curve = Mapping[int, CheckpointFigure]
-"""Sub-epoch -> figure."""
+"""Figures by sub-epoch."""
 
 
-def judged(
+def summarised(
     spec: TimelineSpec,
     cell: TokenCell,
     defense: str,
@@ -91,10 +91,10 @@ def judged(
     """Yield the measurements of one defense.
 
     Args:
-        spec: of the run.
-        cell: what they have in common.
-        defense: as users type it.
-        figures: by sub-epoch.
+        spec: settings of the run.
+        cell: shared fields.
+        defense: defense in the users' notation.
+        figures: figures by sub-epoch.
     """
     for step, several in figures.items():
         for one in several:
@@ -125,7 +125,7 @@ def _measurement(cell: TokenCell, defense: str, step: int, one: CheckpointFigure
 def _final_model(
     cell: TokenCell, defense: str, figures: Mapping[int, Sequence[CheckpointFigure]]
 ) -> Iterator[Measurement]:
-    """Yield what the model is good for after the training, as all questions do."""
+    """Yield the utility of the model after the training, as all questions do."""
     last = figures[max(figures)]
     for one in last:
         family, _, metric = one.metric.partition(": ")
@@ -138,7 +138,7 @@ def _final_model(
 def _peak(
     spec: TimelineSpec, cell: TokenCell, defense: str, curves: Mapping[str, Curve]
 ) -> Iterator[Measurement]:
-    """Yield the largest held-out bound, with an interval that allows for the choice."""
+    """Yield the largest held-out bound, with an interval widened for the choice."""
     candidates = [one for one in spec.estimator if one in BOUNDS and one != PAPER]
     methods = candidates or list(spec.estimator)
     looks = [
@@ -167,9 +167,9 @@ def _peak(
 
 
 def widened(estimate: Estimate, looks: int) -> Estimate:
-    """Return an estimate whose interval holds for the largest of several (Bonferroni).
+    """Return an estimate with an interval valid for the largest of several (Bonferroni).
 
-    The interval is taken for Student's t over at most ``BLOCKS`` blocks.
+    The interval is assumed to be Student's t over at most ``BLOCKS`` blocks.
 
     >>> widened(Estimate(1.0, 0.5, 1.5, 100), 1).low
     0.5
@@ -189,7 +189,7 @@ def widened(estimate: Estimate, looks: int) -> Estimate:
 def _ranks(
     spec: TimelineSpec, cell: TokenCell, defense: str, curves: Mapping[str, Curve]
 ) -> Iterator[Measurement]:
-    """Yield whether bound and gap order the checkpoints as the attack does."""
+    """Yield the rank correlations of bound and gap with the attack over checkpoints."""
     attack = curves.get(PSNR, {})
     for token in spec.token:
         for method in spec.estimator:
@@ -213,7 +213,7 @@ def _ranks(
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> Estimate | None:
-    """Return Spearman's correlation, with Fisher's interval; None of few or of equal values.
+    """Return Spearman's correlation with Fisher's interval; None for few or equal values.
 
     >>> found = rank_correlation([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])
     >>> round(found.value, 2), found.n

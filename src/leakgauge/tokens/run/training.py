@@ -1,4 +1,4 @@
-"""Trains the model, and keeps it at each checkpoint."""
+"""Trains the model with a decaying rate, and keeps it at each checkpoint."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 class DecayingOptimizer:
-    """The optimizer of a training, from sub-epoch to sub-epoch.
+    """The optimizer of a training; its state survives from sub-epoch to sub-epoch.
 
-    The rate of sub-epoch ``s``, from 1, is ``lr * decay ** ((s - 1) // decay_every)``, as StepLR
-    has it.
+    The rate of sub-epoch ``s``, from 1, is ``lr * decay ** ((s - 1) // decay_every)``, as in
+    StepLR.
 
     Args:
-        spec: names the optimizer, its rate and its decay.
+        spec: settings of the optimizer, its rate and its decay.
     """
 
     def __init__(self, spec: TimelineSpec) -> None:
@@ -48,7 +48,7 @@ class DecayingOptimizer:
 
     @property
     def state(self) -> Any:
-        """What the optimizer remembers; None of one that remembers nothing."""
+        """State of the optimizer; None without one."""
         if self._optimizer is not None:
             return self._optimizer.state_dict()["state"]
         return self._restored
@@ -58,7 +58,7 @@ class DecayingOptimizer:
         self._optimizer, self._restored = None, state
 
     def at(self, step: int) -> Mover:
-        """Return what moves parameters in a sub-epoch, which counts from 1."""
+        """Return the mover of parameters in a sub-epoch, counted from 1."""
         factor = self._spec.decay ** ((step - 1) // self._spec.decay_every)
         make = self._make
         if make is None:
@@ -76,17 +76,17 @@ class DecayingOptimizer:
         return over
 
     @staticmethod
-    def watched(over: Mover, stream: Stream, batches: Iterator[Tensor]) -> Mover:
-        """Return the same mover, which shows each gradient to a stream before it moves.
+    def watched(mover: Mover, stream: Stream, batches: Iterator[Tensor]) -> Mover:
+        """Return the same mover, which first passes each gradient to a stream.
 
         Args:
-            over: that moves.
-            stream: that watches.
+            mover: mover of parameters.
+            stream: stream of pairs.
             batches: inputs of each step's records.
         """
 
         def watching(leaves: Params) -> Step:
-            step = over(leaves)
+            step = mover(leaves)
 
             def both(gradient: Params) -> None:
                 stream.observe(leaves, next(batches), gradient)
@@ -115,10 +115,10 @@ class ModelCheckpoint:
     """The model at a checkpoint.
 
     Attributes:
-        step: sub-epochs of training before it.
-        defense: of the training, as users type it.
+        step: number of sub-epochs of training before it.
+        defense: defense of the training, in the users' notation.
         tensors: parameters and buffers by name.
-        pairs: of the training up to it; None without any.
+        pairs: pairs of the training up to it; None without any.
     """
 
     step: int
@@ -135,14 +135,14 @@ class ModelCheckpoint:
 def trained(
     spec: TimelineSpec, prepared: TokensPrepared, text: str, folder: WorkFolder, progress: Progress
 ) -> list[ModelCheckpoint]:
-    """Return the model at each checkpoint; those that a kill left are read back.
+    """Return the model at each checkpoint; kept ones are read back.
 
     Args:
-        spec: of the run.
-        prepared: the records and the network.
-        text: the defense of the training.
-        folder: keeps the checkpoints.
-        progress: gets the sub-epochs.
+        spec: settings of the run.
+        prepared: records and network.
+        text: defense of the training.
+        folder: folder that keeps the checkpoints.
+        progress: receives the finished sub-epochs.
 
     Raises:
         InputError: the training diverges.
@@ -181,7 +181,7 @@ def _keep(folder: WorkFolder, at: ModelCheckpoint) -> None:
 def _sub_epochs(
     spec: TimelineSpec, prepared: TokensPrepared, text: str, course: Checkpoint, *, have: set[int]
 ) -> Iterator[ModelCheckpoint]:
-    """Yield the model before the training and after each sub-epoch, from where a kill left it."""
+    """Yield the model before the training and after each sub-epoch, from the last kept one on."""
     data = prepared.rows(prepared.private)
     observed = _stream_of(spec, prepared, data)
     mover = DecayingOptimizer(spec)
@@ -239,7 +239,7 @@ def _sub_epoch(
 
 
 def _batches(spec: TimelineSpec, count: int, step: int) -> Iterator[Tensor]:
-    """Yield the batches of a sub-epoch; passes over the records go on from one to the next."""
+    """Yield the batches of a sub-epoch; a pass over the records may span sub-epochs."""
     size = min(spec.batch_size, count)
     in_pass = count // size
     first = (step - 1) * spec.iterations
