@@ -41,7 +41,7 @@ QUICK = CriticSettings(
 
 
 def records(count: int, *, leak: float, seed: int, scale: float = 1.0) -> Pairs:
-    """Gradients of two layers, of which the first follows the features by a share."""
+    """Gradients of two layers; the first follows the features by a share."""
     generator = torch.Generator().manual_seed(seed)
     mix = torch.randn(4, 12, generator=torch.Generator().manual_seed(99)) / 2
     x, one, two = (torch.randn(count, d, generator=generator) for d in (4, 12, 7))
@@ -409,8 +409,8 @@ def test_the_settings_of_the_paper() -> None:
         ("estimator", "nce", "estimator is 'nce'"),
         ("critic", "joint", "critic is 'joint'"),
         ("scale", "rau", "scale is 'rau'; did you mean 'raw'"),
-        ("batch", 1, "batch is 1; a pair needs others"),
-        ("group", 1, "group is 1; a pair needs others"),
+        ("batch", 1, "batch is 1; a pair is compared with others"),
+        ("group", 1, "group is 1; a pair is compared with others"),
         ("iterations", 0, "iterations is 0; expected a whole number"),
         ("lr", 0.0, "lr is 0; expected a number above 0"),
         ("dropout", 1.0, "dropout is 1; expected 0 to below 1"),

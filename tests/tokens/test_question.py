@@ -143,7 +143,7 @@ def test_json_has_one_entry_for_each_checkpoint_and_critic(answer: Answer) -> No
 def test_the_report_never_calls_a_bound_the_information(answer: Answer) -> None:
     html = section(answer, QUESTION).html
     assert "held-out lower bound" in html
-    assert "no guarantee" in html
+    assert "not a guarantee" in html
     for wrong in ("The information is", "the mutual information is", "the information of"):
         assert wrong not in html
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass
+from typing import Self
 
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
 from leakgauge.tokens.words import (
@@ -20,9 +20,6 @@ from leakgauge.tokens.words import (
     STANDARDISED,
     TRANSFORMER,
 )
-
-if TYPE_CHECKING:
-    from leakgauge.tokens.spec import TimelineSpec
 
 TOKEN_RATE = {AUTOENCODER: 1.0, TRANSFORMER: 0.2}
 """Learning rate of an encoder over that of the critic; the paper says 'higher'."""
@@ -130,15 +127,20 @@ PAIRS_OF_PAPER = 200
 """Number of batches per checkpoint in the paper (section 4.2.1)."""
 
 
-def settings_of(spec: TimelineSpec, token: str, method: str) -> CriticSettings:
-    """Return how a critic learns.
+def settings_of(
+    token: str, method: str, *, critic: str, scale: str, iterations: int
+) -> CriticSettings:
+    """Return the settings of a critic; the paper's method fixes all of them.
 
     Args:
-        spec: of the run.
         token: one of ``TOKENS``.
         method: one of ``METHODS``.
+        critic: one of ``CRITICS``.
+        scale: one of ``SCALES``.
+        iterations: largest number of iterations.
     """
     if method == PAPER:
         return CriticSettings.paper(token, pairs=PAIRS_OF_PAPER)
-    plain = CriticSettings(estimator=method, token=token)
-    return replace(plain, critic=spec.critic, scale=spec.scale, iterations=spec.critic_iterations)
+    return CriticSettings(
+        estimator=method, token=token, critic=critic, scale=scale, iterations=iterations
+    )

@@ -54,8 +54,8 @@ MAX_BYTES = 2**28
 class Reservoir:
     """The last records of the loop.
 
-    It keeps recent records, not a sample of all: an estimate at a checkpoint then measures data that
-    the model saw shortly before.
+    It keeps recent records, not a sample of all, so that an estimate at a checkpoint measures data
+    that the model saw shortly before.
 
     Args:
         size: largest number of kept records, unless ``batches`` need more.

@@ -59,8 +59,8 @@ def unwrapped(model: nn.Module) -> nn.Module:
 class Hook:
     """Calls a function for one module, and for no copy of it.
 
-    ``copy.deepcopy`` and ``pickle`` of the module replace it by an idle hook: a copy of the model is
-    not watched, and the monitor is not copied with it.
+    ``copy.deepcopy`` and ``pickle`` of the module replace it by an idle hook, so that a copy of the
+    model is not watched, and the monitor is not copied with it.
     """
 
     def __init__(self, module: nn.Module, function: Callable[..., None]) -> None:

@@ -116,7 +116,13 @@ def _of_pairs(
     yield from _cheap(spec, parts)
     for token in spec.token:
         for method in spec.estimator:
-            settings = settings_of(spec, token, method)
+            settings = settings_of(
+                token,
+                method,
+                critic=spec.critic,
+                scale=spec.scale,
+                iterations=spec.critic_iterations,
+            )
             own = _paper_pairs(parts, spec) if method == PAPER else parts
             yield from _figures(spec, own, _fitting(own, settings), token, method)
 
