@@ -30,8 +30,8 @@ SMALL = {
 
 def played(source, folder: Path, **settings) -> Answer:
     spec = LayersSpec(**{**SMALL, **settings})
-    spec.check()
-    return QUESTION.run(spec.resolve(source), source, WorkFolder(folder), Silent(), workers=1)
+    QUESTION.check(spec)
+    return QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(folder), Silent(), workers=1)
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +82,10 @@ def test_a_run_that_goes_on_has_the_same_figures(tmp_path: Path) -> None:
             if what.endswith("private batches") and done == 2:
                 raise KeyboardInterrupt
 
-    spec = LayersSpec(**SMALL, **few).resolve(source)
+    spec = LayersSpec(**SMALL, **few)
     with pytest.raises(KeyboardInterrupt):
-        QUESTION.run(spec, source, WorkFolder(folder), Killed(), workers=1)
-    again = QUESTION.run(spec, source, WorkFolder(folder), Silent(), workers=1)
+        QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(folder), Killed(), workers=1)
+    again = QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(folder), Silent(), workers=1)
     assert again.measurements == answer.measurements
 
 
@@ -203,7 +203,7 @@ def test_records_of_all_sides_are_apart() -> None:
     users = torch.arange(2400) // 4
     data = replace(source.dataset, users=users) if isinstance(source.dataset, Dataset) else None
     for given in (source, replace(source, dataset=data)):
-        spec = LayersSpec(**SMALL, participants=3).resolve(given)
+        spec = LayersSpec(**SMALL, participants=3)
         sides = prepare(spec, given).sides
         parts = [sides.private, sides.fitting, *sides.held_out, *sides.others, sides.test]
         owners = users if given is not source else torch.arange(2400)
@@ -219,9 +219,9 @@ def test_participants_train_by_any_optimizer() -> None:
     source, ends = planted(seed=0), []
     for optimizer in ("sgd", "sgd:momentum=0.9", "sgd:momentum=0"):
         spec = LayersSpec(**SMALL, rounds=1, local_steps=3, optimizer=optimizer)
-        (last,) = rounds(prepare(spec.resolve(source), source))
+        (last,) = rounds(prepare(spec, source))
         ends.append(torch.cat([leaf.flatten() for leaf in last.values()]))
     assert torch.equal(ends[0], ends[2])
     assert not torch.allclose(ends[0], ends[1])
     with pytest.raises(InputError, match="optimizer 'adm' is not known"):
-        LayersSpec(**SMALL, optimizer="adm").check()
+        QUESTION.check(LayersSpec(**SMALL, optimizer="adm"))

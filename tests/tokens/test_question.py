@@ -34,9 +34,9 @@ SMALL = {
 
 def played(source, folder: Path, *, workers: int | None = 1, progress=None, **settings) -> Answer:
     spec = TimelineSpec(**{**SMALL, **settings})
-    spec.check()
+    QUESTION.check(spec)
     say = progress or Silent()
-    return QUESTION.run(spec.resolve(source), source, WorkFolder(folder), say, workers=workers)
+    return QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(folder), say, workers=workers)
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,7 @@ def test_a_table_says_why_no_attack_is_played(answer: Answer) -> None:
 @pytest.mark.parametrize("users", [None, 150])
 def test_no_record_and_no_user_is_on_two_sides(users: int | None) -> None:
     source = telling(users=users)
-    prepared = prepare(TimelineSpec(**SMALL).resolve(source), source)
+    prepared = prepare(TimelineSpec(**SMALL), source)
     sides = [set(prepared.private.tolist()), set(prepared.test.tolist())]
     assert not sides[0] & sides[1]
     if users is not None:

@@ -1,6 +1,7 @@
 """Evidence for an audit card: the assessment of an answer, and the control runs."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from leakgauge.core.checks import InputError
 from leakgauge.data.altered import shown, shuffled
@@ -10,7 +11,7 @@ from leakgauge.layers.spec import LayersSpec
 from leakgauge.report.levels import HEADLINES, level_of
 from leakgauge.results.scores import smallest_detectable
 from leakgauge.runs.assessment import Assessment, Controls, Finding, Threat, Variant
-from leakgauge.runs.question import Answer
+from leakgauge.runs.question import Answer, Prepared
 
 LIMITS = (
     "Each attack sees gradients of some layers; another attack may read another layer better.",
@@ -19,7 +20,7 @@ LIMITS = (
 )
 
 
-def assessment(answer: Answer) -> Assessment:
+def assessment(answer: Answer, folder: Path) -> Assessment:
     """Return the threat, and the attack that sees all layers."""
     measurements = answer.measurements
     one, rows = whole(measurements), layer_rows(measurements)
@@ -62,13 +63,14 @@ TRIALS = 1000
 """Largest number of trials of a control."""
 
 
-def controls(spec: LayersSpec, source: Source) -> Controls:
+def controls(prepared: Prepared) -> Controls:
     """Return a run on a shuffled property, and one with a planted leak."""
+    spec, source = prepared.spec, prepared.source
     cheap = replace(spec, trials=min(TRIALS, spec.trials))
     users = spec.group if spec.by_user else None
     placebo = Variant(
         cheap,
-        shuffled(source, str(spec.secret), users=users, seed=spec.seed),
+        shuffled(source, spec.secret, users=users, seed=spec.seed),
         f"the values of {spec.secret!r} were shuffled",
     )
     return Controls(placebo, _planted(cheap, source))
@@ -76,7 +78,7 @@ def controls(spec: LayersSpec, source: Source) -> Controls:
 
 def _planted(spec: LayersSpec, source: Source) -> Variant | str:
     try:
-        data, said = shown(source, str(spec.secret))
+        data, said = shown(source, spec.secret)
     except InputError as error:
         return str(error)
     return Variant(spec, data, said)

@@ -1,10 +1,9 @@
 """Settings of the question where in a network it leaks; imports no torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from leakgauge.core.checks import require
 from leakgauge.core.knowledge import STATIC
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.inference.settings import EMPIRICAL, UNIFORM
@@ -24,10 +23,7 @@ from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Sett
 from leakgauge.runs.spec import Spec
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
 from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
-from leakgauge.training.catalog import SGD, parse_optimizer
-
-if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
-    from leakgauge.data.source import Source
+from leakgauge.training.catalog import SGD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,33 +202,6 @@ class LayersSpec(Spec):
         """Number of records per observed gradient or update."""
         return self.batch_size * self.local_steps
 
-    def check(self) -> None:
-        """Refuse what is wrong for any data.
-
-        Raises:
-            InputError: a value is outside its bounds, a name is unknown, or settings contradict
-                others.
-        """
-        from leakgauge.layers.checking import check_attacks, check_protection
-
-        super().check()
-        require(self.under < 1, f"under is {self.under:g}; expected an advantage between 0 and 1")
-        require(
-            len(set(self.layers)) == len(self.layers),
-            f"layers names one twice: {', '.join(self.layers)}",
-        )
-        require(
-            self.calibration != VOTES or self.prior == UNIFORM,
-            f"calibration {VOTES} knows no prior; set prior={UNIFORM}",
-        )
-        require(
-            not self.half or self.batch_size >= 2,
-            "half of a batch of 1 record is none; raise --batch-size to 2",
-        )
-        parse_optimizer(self.optimizer, lr=self.lr)
-        check_attacks(self)
-        check_protection(self)
-
     def unmeasured(self, knowledge: str, when: int | str) -> str:
         """Return why no figure exists for this knowledge and round; empty if one does."""
         if when != ACCUMULATED:
@@ -240,15 +209,3 @@ class LayersSpec(Spec):
         if knowledge != STATIC:
             return "has no defense that an adversary could adapt to; write knowledge: static"
         return ""
-
-    def resolve(self, source: "Source") -> Self:
-        """Return the settings with the columns' roles filled in.
-
-        Raises:
-            InputError: the data cannot answer the question; the message says what would.
-        """
-        from leakgauge.layers.run.preparing import check_data, resolved
-
-        spec = replace(self, **resolved(self, source))
-        check_data(spec, source)
-        return spec

@@ -1,16 +1,15 @@
 """Evidence for an audit card: the assessment of an answer, and the control runs."""
 
 from dataclasses import replace
+from pathlib import Path
 
-from leakgauge.data.source import Source
 from leakgauge.runs.assessment import Assessment, Baseline, Controls, Finding, Threat, Variant
-from leakgauge.runs.question import Answer
+from leakgauge.runs.question import Answer, Prepared
 from leakgauge.runs.spec import NONE
 from leakgauge.tokens.metrics import METRICS, PLACEBO
 from leakgauge.tokens.report.levels import headline, level_of_peak
 from leakgauge.tokens.report.rows import courses
 from leakgauge.tokens.report.wording import smallest
-from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION
 
 LIMITS = (
@@ -20,7 +19,7 @@ LIMITS = (
 )
 
 
-def assessment(answer: Answer) -> Assessment:
+def assessment(answer: Answer, folder: Path) -> Assessment:
     """Return the threat, and the largest bound of each training."""
     found = [one for one in courses(answer.measurements) if one.peak is not None]
     findings, baselines = [], []
@@ -58,9 +57,9 @@ NOISE = "noise:std=1000"
 """Noise that hides every gradient."""
 
 
-def controls(spec: TimelineSpec, source: Source) -> Controls:
+def controls(prepared: Prepared) -> Controls:
     """Return a run with hidden gradients, and one with single records; neither rebuilds images."""
-    plain = replace(spec, images=0)
+    plain, source = replace(prepared.spec, images=0), prepared.source
     return Controls(
         Variant(
             replace(plain, defense=(NOISE,)),

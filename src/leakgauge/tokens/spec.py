@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
-from leakgauge.core.checks import require
 from leakgauge.core.knowledge import STATIC
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
@@ -29,9 +27,6 @@ from leakgauge.tokens.words import (
 )
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
 from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
-
-if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
-    from leakgauge.data.source import Source
 
 ADAM = "adam"
 RATE = 0.001
@@ -190,35 +185,6 @@ class TimelineSpec(Spec):
         """The defenses in order, each once."""
         return tuple(dict.fromkeys(self.defense))
 
-    def check(self) -> None:
-        """Refuse what is wrong for any data.
-
-        Raises:
-            InputError: a value is outside its bounds, a name is unknown, or settings contradict
-                others.
-        """
-        from leakgauge.tokens.checking import check_names
-
-        super().check()
-        shown = ", ".join(map(str, self.checkpoints))
-        require(
-            len(self.checkpoints) > 0, "checkpoints is empty; name sub-epochs, for example 0,1,5"
-        )
-        require(
-            all(a < b for a, b in pairwise(self.checkpoints)),
-            f"checkpoints are {shown}; expected them ascending, each once, for example 0,1,5",
-        )
-        for name in ("token", "estimator", "layers"):
-            values = getattr(self, name)
-            require(len(set(values)) == len(values), f"{name} names one twice: {', '.join(values)}")
-        for name in ("token", "estimator"):
-            require(len(getattr(self, name)) > 0, f"{name} is empty; name one")
-        require(
-            self.pairs == CHECKPOINT or self.checkpoints[-1] > 0,
-            f"pairs is {STREAM}, and before the training there are none; name a checkpoint above 0",
-        )
-        check_names(self)
-
     def unmeasured(self, knowledge: str, when: int | str) -> str:
         """Return why no figure exists for this knowledge and sub-epoch; empty if one does."""
         if knowledge != STATIC:
@@ -226,17 +192,3 @@ class TimelineSpec(Spec):
         if isinstance(when, int) and when not in self.checkpoints:
             return f"is about sub-epoch {when}, which is not a checkpoint; add it to checkpoints"
         return ""
-
-    def resolve(self, source: "Source") -> Self:
-        """Return the settings with the columns' roles filled in.
-
-        Raises:
-            InputError: the data cannot answer the question; the message says what would.
-        """
-        from dataclasses import replace
-
-        from leakgauge.tokens.run.preparing import prepare, resolved
-
-        spec = replace(self, **resolved(self, source))
-        prepare(spec, source)  # refuses here what would fail after hours
-        return spec

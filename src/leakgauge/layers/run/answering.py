@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Params
-from leakgauge.data import Source
 from leakgauge.defenses import Defense, none
 from leakgauge.gradients import params_of
 from leakgauge.gradients.walk import Layer
@@ -24,7 +23,7 @@ from leakgauge.layers.run.measuring import (
     whole_measurements,
 )
 from leakgauge.layers.run.observing import AttackerView, attacker_view
-from leakgauge.layers.run.preparing import LayersPrepared, prepare
+from leakgauge.layers.run.preparing import LayersPrepared
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import BALANCED_ACCURACY
 from leakgauge.runs.question import Answer, Progress
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
 
 
 def answer(
-    spec: LayersSpec,
-    source: Source,
+    prepared: LayersPrepared,
     folder: WorkFolder,
     progress: Progress,
     *,
@@ -56,14 +54,13 @@ def answer(
     Raises:
         InputError: the data do not fit, or the training diverges.
     """
-    prepared = prepare(spec, source)
     folder.guard(elsewhere(prepared.run))
     for note in prepared.run.notes:
         progress.note(note)
     for warning in prepared.run.warnings:
         progress.warn(warning)
     params = trained(prepared, folder, progress)
-    cell = LayerCell(prepared.dataset, prepared.label, prepared.secret, spec.seed)
+    cell = LayerCell(prepared.dataset, prepared.label, prepared.secret, prepared.spec.seed)
     stage = _Stage(prepared, params, folder, progress, workers)
     measurements, missing = described(prepared, params, cell)
     measurements += list(stage.attacked(cell))

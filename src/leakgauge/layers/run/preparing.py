@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from leakgauge.inference.settings import EMPIRICAL
 from leakgauge.layers.catalog import QUESTION
 from leakgauge.layers.run.splitting import ParticipantRecords, sides_of
 from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import Records, records_of, refuse_of_a_table
 from leakgauge.runs.spec import plain
 
@@ -42,11 +43,12 @@ WHOLE = "model"
 
 
 @dataclass(frozen=True, eq=False)
-class LayersPrepared:
+class LayersPrepared(Prepared):
     """Everything that a run works on.
 
     Attributes:
         spec: settings, with the columns' roles.
+        source: the data.
         task: the model at its first parameters, and its loss.
         data: all records, with an encoding fitted on the attacked participant's records alone.
         sides: rows of each participant.
@@ -78,28 +80,35 @@ def prepare(spec: LayersSpec, source: Source) -> LayersPrepared:
     """Split and encode the records, build the network and deal the game.
 
     Args:
-        spec: settings, with the columns' roles.
+        spec: settings that ``check`` accepted.
         source: the data.
 
     Raises:
-        InputError: the data are too few or do not fit, the network has one layer, or it lacks a
-            layer that the settings name.
+        InputError: a role is missing or wrong, the data are too few or do not fit, the network has
+            one layer, or it lacks a layer that the settings name.
     """
-    records = _records(spec, source)
-    sides = sides_of(records, spec)
+    filled, secret = _filled(spec, source)
+    spec = replace(spec, **filled, secret=secret, adversary=spec.adversaries)
+    records = _records(spec, secret, source)
+    sides = sides_of(records, secret, spec)
     task, data = records.encode(sides.private, ())
     task = Task(copy.deepcopy(task.model).eval(), task.loss)
     data = data.to(spec.device)
     layers = _layers(spec, task, data)
-    game = _game(spec, data.rows(sides.private.to(data.y.device)), _values(records, spec))
-    run = _describe(spec, source, records, sides, task)
+    game = _game(
+        spec,
+        secret,
+        data.rows(sides.private.to(data.y.device)),
+        int(records.secrets[secret].max()) + 1,
+    )
+    run = _describe(spec, source, records, sides, task, records.facts(secret))
     return LayersPrepared(
-        spec, task, data, sides, layers, game, run, source.name, records.label, str(spec.secret)
+        spec, source, task, data, sides, layers, game, run, source.name, records.label, secret
     )
 
 
-def resolved(spec: LayersSpec, source: Source) -> dict[str, Any]:
-    """Return the settings that depend on the data.
+def _filled(spec: LayersSpec, source: Source) -> tuple[dict[str, Any], str]:
+    """Return the roles of columns that the data fill in, and the secret.
 
     Raises:
         InputError: a role is missing or wrong.
@@ -113,7 +122,7 @@ def resolved(spec: LayersSpec, source: Source) -> dict[str, Any]:
         )
         secret = known[0] if spec.secret is None else spec.secret
         require(secret in known, f"--secret is {secret!r}{nearest(secret, known)}")
-        return {"secret": secret, "adversary": spec.adversaries}
+        return {}, secret
     roles = resolve_roles(
         source.roles,
         label=spec.label,
@@ -125,33 +134,22 @@ def resolved(spec: LayersSpec, source: Source) -> dict[str, Any]:
         secret_needed=True,
         columns=source.frame.columns,
     )
-    return {
-        "label": roles.label,
-        "secret": next(iter(roles.secrets)),
-        "group": roles.group,
-        "drop": roles.drop,
-        "bins": roles.bins,
-        "adversary": spec.adversaries,
-    }
+    filled = {"label": roles.label, "group": roles.group, "drop": roles.drop, "bins": roles.bins}
+    return filled, next(iter(roles.secrets))
 
 
-def check_data(spec: LayersSpec, source: Source) -> None:
-    """Refuse records that cannot be split, and layers that do not exist, before anything runs."""
-    prepare(spec, source)
-
-
-def _records(spec: LayersSpec, source: Source) -> Records:
+def _records(spec: LayersSpec, secret: str, source: Source) -> Records:
     records = records_of(
         spec,
         source,
         hidden=spec.hidden,
         net=spec.net,
-        secret=spec.secret,
+        secret=secret,
         merge_rare=spec.merge_rare,
     )
     if not spec.by_user:
         records = _without_users(records)
-    return records if spec.value is None else _against_others(records, spec)
+    return records if spec.value is None else _against_others(records, secret, spec.value)
 
 
 def _without_users(records: Records) -> Records:
@@ -162,9 +160,8 @@ def _without_users(records: Records) -> Records:
     return replace(records, users=None, encode=encoded)
 
 
-def _against_others(records: Records, spec: LayersSpec) -> Records:
+def _against_others(records: Records, secret: str, value: str) -> Records:
     """Return the records with a secret of two values: the property, and all others."""
-    secret, value = str(spec.secret), str(spec.value)
     codes = records.secrets[secret]
     names = tuple(records.values.get(secret) or map(str, range(int(codes.max()) + 1)))
     require(value in names, f"{secret!r} has no value {value!r}{nearest(value, names)}")
@@ -187,10 +184,6 @@ def _against_others(records: Records, spec: LayersSpec) -> Records:
     )
 
 
-def _values(records: Records, spec: LayersSpec) -> int:
-    return int(records.secrets[str(spec.secret)].max()) + 1
-
-
 def _layers(spec: LayersSpec, task: Task, data: Dataset) -> list[Layer]:
     first = data.rows(torch.arange(min(2, len(data)), device=data.y.device))
     check_vectorisable(task, first.x, first.y)
@@ -207,14 +200,14 @@ def _layers(spec: LayersSpec, task: Task, data: Dataset) -> list[Layer]:
     return [one for one, name in zip(found, names, strict=True) if name in wanted]
 
 
-def _game(spec: LayersSpec, private: Dataset, values: int) -> PropertyInference:
-    codes = private.secrets[str(spec.secret)]
+def _game(spec: LayersSpec, secret: str, private: Dataset, values: int) -> PropertyInference:
+    codes = private.secrets[secret]
     counts = torch.bincount(codes, minlength=values).double()
     prior = tuple((counts / counts.sum()).tolist()) if spec.prior == EMPIRICAL else None
     mix: Mix = Half() if spec.half else Pure(values)
     game = PropertyInference.deal(
         private,
-        str(spec.secret),
+        secret,
         batch_size=spec.records_seen,
         mix=mix,
         prior=prior,
@@ -235,7 +228,12 @@ def _most_blocks(spec: LayersSpec, rarest: int) -> int:
 
 
 def _describe(
-    spec: LayersSpec, source: Source, records: Records, sides: ParticipantRecords, task: Task
+    spec: LayersSpec,
+    source: Source,
+    records: Records,
+    sides: ParticipantRecords,
+    task: Task,
+    facts: Mapping[str, Any],
 ) -> Run:
     kept = {name: value for name, value in plain(spec).items() if value not in (None, [], {})}
     sizes = {
@@ -250,7 +248,7 @@ def _describe(
         data={
             "name": source.name,
             "fingerprint": source.fingerprint,
-            **records.facts(str(spec.secret)),
+            **facts,
             **sizes,
             "model": repr(task.model),
             "parameters": fingerprint(task.model.state_dict()),

@@ -53,7 +53,7 @@ class ParticipantRecords:
         return torch.cat([self.fitting, *self.held_out])
 
 
-def sides_of(records: Records, spec: LayersSpec) -> ParticipantRecords:
+def sides_of(records: Records, secret: str, spec: LayersSpec) -> ParticipantRecords:
     """Return a random split among participants of equal size; whole users stay together.
 
     Without users, each side has its share of every value of the property.
@@ -61,37 +61,39 @@ def sides_of(records: Records, spec: LayersSpec) -> ParticipantRecords:
     Raises:
         InputError: the property has one value, or too few records for all sides.
     """
-    codes = _codes(records, spec)
+    names = _names(records, secret)
+    codes = _codes(records, secret, names, half=spec.half)
     share = (1 - TEST) / spec.participants
     half = (1 - FITTING) / 2 * share
     shares = [share, FITTING * share, half, half, *[share] * (spec.participants - 2), TEST]
     rng = stream(spec.seed, QUESTION, "sides")
     users = None if records.users is None else records.users.cpu().numpy()
     private, fitting, first, second, *others, test = _dealt(codes, users, shares, rng)
-    _check(codes, (private, fitting, first, second), _names(records, spec))
+    _check(codes, (private, fitting, first, second), names)
     return ParticipantRecords(private, fitting, (first, second), tuple(others), test)
 
 
-def _codes(records: Records, spec: LayersSpec) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    codes = records.secrets[str(spec.secret)].cpu().numpy()
-    names = _names(records, spec)
+def _codes(
+    records: Records, secret: str, names: Sequence[str], *, half: bool
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    codes = records.secrets[secret].cpu().numpy()
     found = np.unique(codes)
     require(
         len(found) >= 2,
-        f"the property {spec.secret!r} has one value ({names[int(found[0])]!r}), so nothing can be "
+        f"the property {secret!r} has one value ({names[int(found[0])]!r}), so nothing can be "
         "inferred; name a --secret with two or more",
     )
     require(
-        not spec.half or len(found) == 2,
-        f"half is about a property that records have or not; {spec.secret!r} has {len(found)} "
+        not half or len(found) == 2,
+        f"half is about a property that records have or not; {secret!r} has {len(found)} "
         "values: leave half out",
     )
     return codes
 
 
-def _names(records: Records, spec: LayersSpec) -> Sequence[str]:
-    known = records.values.get(str(spec.secret))
-    return known or [str(v) for v in range(int(records.secrets[str(spec.secret)].max()) + 1)]
+def _names(records: Records, secret: str) -> Sequence[str]:
+    known = records.values.get(secret)
+    return known or [str(v) for v in range(int(records.secrets[secret].max()) + 1)]
 
 
 def _dealt(

@@ -1,6 +1,7 @@
 """The section of the timeline in a report, made from measurements alone."""
 
 from dataclasses import replace as changed
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -54,7 +55,7 @@ _NAV = (
 )
 
 
-def section(answer: Answer, question: Question) -> Section:
+def section(answer: Answer, question: Question, folder: Path) -> Section:
     """Return the section of an answer. The same measurements give the same bytes.
 
     Args:

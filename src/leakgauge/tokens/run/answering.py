@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leakgauge.core.checks import require
-from leakgauge.data import Source
 from leakgauge.runs.executors.processes import spread
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
 from leakgauge.tokens.run.attacking import attacked
 from leakgauge.tokens.run.measuring import CheckpointFigure, measured
-from leakgauge.tokens.run.preparing import TokensPrepared, prepare
+from leakgauge.tokens.run.preparing import TokensPrepared
 from leakgauge.tokens.run.summarising import TokenCell, summarised
 from leakgauge.tokens.run.training import ModelCheckpoint, trained
 from leakgauge.tokens.words import QUESTION
@@ -26,8 +26,7 @@ Job = Callable[["TimelineSpec", TokensPrepared, ModelCheckpoint], JobResult]
 
 
 def answer(
-    spec: TimelineSpec,
-    source: Source,
+    prepared: TokensPrepared,
     folder: WorkFolder,
     progress: Progress,
     *,
@@ -40,7 +39,7 @@ def answer(
     Raises:
         InputError: the data do not fit, the training diverges, or nothing could be measured.
     """
-    prepared = prepare(spec, source)
+    spec = prepared.spec
     folder.guard(elsewhere(prepared.run))
     for note in prepared.run.notes:
         progress.note(note)
@@ -83,8 +82,9 @@ def _results(
         for name in after
         if (kept := folder.state(name, after=after[name])) is not None
     }
+    bare = replace(prepared, source=None)  # jobs need no source, which may be large
     left = [
-        partial(_one, spec, prepared, at, kind, job)
+        partial(_one, spec, bare, at, kind, job)
         for kind, job in jobs.items()
         for at in course
         if _name(at, kind) not in done

@@ -21,6 +21,7 @@ from leakgauge.data.split_members import dealt
 from leakgauge.defenses import Defense, none, parse_defense
 from leakgauge.gradients import check_vectorisable
 from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import Records, records_of, refuse_of_a_table
 from leakgauge.runs.spec import NONE, plain
 from leakgauge.tokens.features import WATCHED, check_names, default_layers
@@ -48,10 +49,12 @@ NO_PAIRS = "a stream has no pairs before the training, so sub-epoch 0 is not mea
 
 
 @dataclass(frozen=True, eq=False)
-class TokensPrepared:
+class TokensPrepared(Prepared):
     """Everything that a run works on.
 
     Attributes:
+        spec: settings, with the columns' roles.
+        source: the data.
         task: the model at its first parameters, and its loss.
         data: all records, with an encoding fitted on the private ones alone.
         private: training rows ``[k]``.
@@ -65,6 +68,7 @@ class TokensPrepared:
         label: name of the label.
     """
 
+    spec: TimelineSpec
     task: Task
     data: Dataset
     private: Tensor
@@ -85,12 +89,14 @@ def prepare(spec: TimelineSpec, source: Source) -> TokensPrepared:
     """Split and encode the records, build the network and find the watched layers.
 
     Args:
-        spec: settings, with the columns' roles.
+        spec: settings that ``check`` accepted.
         source: the data.
 
     Raises:
-        InputError: the data are too few, or do not fit, or a name does not exist.
+        InputError: a role is missing or wrong, the data are too few or do not fit, or a name does
+            not exist.
     """
+    spec = replace(spec, **_resolved(spec, source))
     records = records_of(spec, source, hidden=spec.hidden, net=spec.net)
     users = records.users if spec.by_user else None
     private, test = _split(spec, len(records.y), users)
@@ -106,12 +112,23 @@ def prepare(spec: TimelineSpec, source: Source) -> TokensPrepared:
     run = _describe(spec, source, records, task, (private, test), features, layers)
     run = replace(run, notes=(*run.notes, *_notes(spec, len(private), are_images=are_images)))
     return TokensPrepared(
-        task, data, private, test, features, layers, are_images, run, source.name, records.label
+        spec,
+        source,
+        task,
+        data,
+        private,
+        test,
+        features,
+        layers,
+        are_images,
+        run,
+        source.name,
+        records.label,
     )
 
 
-def resolved(spec: TimelineSpec, source: Source) -> dict[str, Any]:
-    """Return the settings that depend on the data.
+def _resolved(spec: TimelineSpec, source: Source) -> dict[str, Any]:
+    """Return the roles of columns that the data fill in.
 
     Raises:
         InputError: a role is missing or wrong.
