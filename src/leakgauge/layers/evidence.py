@@ -7,11 +7,12 @@ from leakgauge.core.checks import InputError
 from leakgauge.data.altered import shown, shuffled
 from leakgauge.data.source import Source
 from leakgauge.layers.report.rows import advice_of, layer_rows, most_exposed, whole
+from leakgauge.layers.run.preparing import LayersPrepared
 from leakgauge.layers.spec import LayersSpec
 from leakgauge.report.levels import HEADLINES, level_of
 from leakgauge.results.scores import smallest_detectable
 from leakgauge.runs.assessment import Assessment, Controls, Finding, Threat, Variant
-from leakgauge.runs.question import Answer, Prepared
+from leakgauge.runs.question import Answer
 
 LIMITS = (
     "Each attack sees gradients of some layers; another attack may read another layer better.",
@@ -63,22 +64,22 @@ TRIALS = 1000
 """Largest number of trials of a control."""
 
 
-def controls(prepared: Prepared) -> Controls:
+def controls(prepared: LayersPrepared) -> Controls:
     """Return a run on a shuffled property, and one with a planted leak."""
     spec, source = prepared.spec, prepared.source
     cheap = replace(spec, trials=min(TRIALS, spec.trials))
     users = spec.group if spec.by_user else None
     placebo = Variant(
         cheap,
-        shuffled(source, spec.secret, users=users, seed=spec.seed),
+        shuffled(source, prepared.secret, users=users, seed=spec.seed),
         f"the values of {spec.secret!r} were shuffled",
     )
-    return Controls(placebo, _planted(cheap, source))
+    return Controls(placebo, _planted(cheap, source, prepared.secret))
 
 
-def _planted(spec: LayersSpec, source: Source) -> Variant | str:
+def _planted(spec: LayersSpec, source: Source, secret: str) -> Variant | str:
     try:
-        data, said = shown(source, spec.secret)
+        data, said = shown(source, secret)
     except InputError as error:
         return str(error)
     return Variant(spec, data, said)

@@ -99,8 +99,6 @@ def _mean_gain(calibration: Calibration, held_out: HeldOut) -> float:
     return float(at_truth.mean() + np.log(m))
 
 
-Floats = NDArray[np.float64]
-
 BITS, SHARE = "bits", "share"
 UNITS = (BITS, NATS, SHARE)
 

@@ -6,9 +6,9 @@ a few numbers of each group of pairs, so that groups can be resampled.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -24,33 +24,38 @@ CLIP = 5.0
 """The clip of SMILE, in nats; Song and Ermon try 1, 5, 10 and none."""
 
 
-class Estimator(Protocol):
-    """Turns scores into nats."""
+class Estimator(ABC):
+    """Turns scores into nats.
 
-    @property
-    def start(self) -> float:
-        """Score of a constant critic with a value of 0."""
-        ...
+    Attributes:
+        start: score of a constant critic with a value of 0.
+    """
 
+    start: float
+
+    @abstractmethod
     def objective(self, scores: Tensor) -> Tensor:
         """Return the objective that a critic maximises on a batch ``[K, K]``."""
-        ...
 
+    @abstractmethod
     def parts(self, scores: Tensor) -> Tensor:
         """Return two numbers of a group ``[2]``, the input of ``value``."""
-        ...
 
     def value(self, parts: Tensor) -> Tensor:
-        """Return the estimate in nats from the parts of all groups ``[G, 2]``."""
-        ...
+        """Return the estimate in nats from the parts of all groups ``[G, 2]``.
+
+        By default it is the Donsker-Varadhan value: the mean of the first parts minus the log mean
+        exponential of the second.
+        """
+        return parts[:, 0].mean() - _log_mean(parts[:, 1])
 
     def limit(self, group: int) -> float:
-        """Return the largest value of groups of this size, in nats."""
-        ...
+        """Return the largest value of groups of this size, in nats; by default infinity."""
+        return math.inf
 
 
 @dataclass(frozen=True)
-class InfoNCE:
+class InfoNCE(Estimator):
     """The contrastive bound, with all other tokens of the group as negatives.
 
     It has little variance and cannot exceed the log of the group's size.
@@ -83,7 +88,7 @@ class InfoNCE:
 
 
 @dataclass(frozen=True)
-class Nwj:
+class Nwj(Estimator):
     """The bound of Nguyen, Wainwright and Jordan (f-GAN KL), with all negatives.
 
     It is a bound for any critic, and its variance grows with the exponential of the information.
@@ -108,13 +113,9 @@ class Nwj:
         """Return the bound, or the smallest finite number if it overflows."""
         return torch.nan_to_num(parts[:, 0].mean() - (_log_mean(parts[:, 1]) - 1).exp())
 
-    def limit(self, group: int) -> float:
-        """Return infinity."""
-        return math.inf
-
 
 @dataclass(frozen=True)
-class Smile:
+class Smile(Estimator):
     """The Donsker-Varadhan value with clipped exponentials; not a bound if the clip acts.
 
     The critic learns by the Jensen-Shannon objective, as in the authors' experiments.
@@ -142,17 +143,9 @@ class Smile:
         clipped = scores.clamp(-self.clip, self.clip)
         return torch.stack([scores.diagonal().mean(), _log_mean_of_others(clipped)])
 
-    def value(self, parts: Tensor) -> Tensor:
-        """Return the value."""
-        return parts[:, 0].mean() - _log_mean(parts[:, 1])
-
-    def limit(self, group: int) -> float:
-        """Return infinity."""
-        return math.inf
-
 
 @dataclass(frozen=True)
-class Mine:
+class Mine(Estimator):
     """The Donsker-Varadhan bound with one shuffled partner for each pair.
 
     The gradient of the log of a batch's mean is biased. The paper does not mention a correction, so
@@ -172,14 +165,6 @@ class Mine:
         """Return the mean matched score, and the log mean exponential of the partners."""
         scores = scores.double()
         return torch.stack([scores.diagonal().mean(), _log_mean(_partners(scores))])
-
-    def value(self, parts: Tensor) -> Tensor:
-        """Return the bound over all groups."""
-        return parts[:, 0].mean() - _log_mean(parts[:, 1])
-
-    def limit(self, group: int) -> float:
-        """Return infinity."""
-        return math.inf
 
 
 _KNOWN: Mapping[str, Estimator] = {INFONCE: InfoNCE(), NWJ: Nwj(), SMILE: Smile(), MINE: Mine()}

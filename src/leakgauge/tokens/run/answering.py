@@ -45,13 +45,11 @@ def answer(
         progress.note(note)
     for warning in prepared.run.warnings:
         progress.warn(warning)
-    course = [
-        at for text in spec.defenses for at in trained(spec, prepared, text, folder, progress)
-    ]
+    course = [at for text in spec.defenses for at in trained(prepared, text, folder, progress)]
     jobs: dict[str, Job] = {"figures": measured}
     if spec.images and prepared.are_images:
         jobs["attack"] = attacked
-    results = _results(spec, prepared, course, jobs, folder, progress, workers)
+    results = _results(prepared, course, jobs, folder, progress, workers)
     missing = [text for one in results.values() for text in one["missing"]]
     cell = TokenCell(prepared.dataset, prepared.label, spec.seed)
     measurements = [
@@ -67,7 +65,6 @@ def answer(
 
 
 def _results(
-    spec: TimelineSpec,
     prepared: TokensPrepared,
     course: Sequence[ModelCheckpoint],
     jobs: Mapping[str, Job],
@@ -82,16 +79,17 @@ def _results(
         for name in after
         if (kept := folder.state(name, after=after[name])) is not None
     }
-    bare = replace(prepared, source=None)  # jobs need no source, which may be large
+    # jobs need no source, which may be large
+    bare = replace(prepared, source=None)  # type: ignore[arg-type]
     left = [
-        partial(_one, spec, bare, at, kind, job)
+        partial(_one, bare, at, kind, job)
         for kind, job in jobs.items()
         for at in course
         if _name(at, kind) not in done
     ]
     what = f"{QUESTION}: measuring checkpoints"
     progress.step(what, len(done), len(after))
-    for name, found in spread(left, workers=workers, memory=_memory(spec, prepared)):
+    for name, found in spread(left, workers=workers, memory=_memory(prepared)):
         folder.keep_state(name, {}, found, after=after[name])
         done[name] = found
         progress.step(what, len(done), len(after))
@@ -99,9 +97,9 @@ def _results(
 
 
 def _one(
-    spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint, kind: str, job: Job
+    prepared: TokensPrepared, at: ModelCheckpoint, kind: str, job: Job
 ) -> tuple[str, JobResult]:
-    return _name(at, kind), job(spec, prepared, at)
+    return _name(at, kind), job(prepared.spec, prepared, at)
 
 
 def _name(at: ModelCheckpoint, kind: str) -> str:
@@ -123,7 +121,8 @@ def _figures(
     return found
 
 
-def _memory(spec: TimelineSpec, prepared: TokensPrepared) -> int:
+def _memory(prepared: TokensPrepared) -> int:
     """Return the memory of one checkpoint in bytes: its pairs twice."""
+    spec = prepared.spec
     kept = min(spec.records, len(prepared.private)) * spec.width * (len(prepared.layers) + 1)
     return 2 * 4 * kept

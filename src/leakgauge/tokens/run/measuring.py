@@ -82,19 +82,17 @@ def measured(spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint) 
     """
     with one_thread():
         task, params = at.task(prepared.task)
-        figures = [*_of_model(spec, prepared, task, params)]
+        figures = [*_of_model(prepared, task, params)]
         missing = []
         try:
-            figures += _of_pairs(spec, prepared, at, task, params)
+            figures += _of_pairs(prepared, at, task, params)
         except InputError as error:
             missing.append(f"sub-epoch {at.step}: {error}")
     return {"figures": [one.plain() for one in figures], "missing": missing}
 
 
-def _of_model(
-    spec: TimelineSpec, prepared: TokensPrepared, task: Task, params: Params
-) -> Iterator[CheckpointFigure]:
-    rng = stream(spec.seed, QUESTION, "utility")
+def _of_model(prepared: TokensPrepared, task: Task, params: Params) -> Iterator[CheckpointFigure]:
+    rng = stream(prepared.spec.seed, QUESTION, "utility")
     found = utility_of(task, params, prepared.rows(prepared.test), rng=rng)
     if found is not None:
         yield CheckpointFigure(of_model(found.metric), found.estimate, found.chance)
@@ -108,9 +106,10 @@ def _cheap(spec: TimelineSpec, parts: PairSplit) -> Iterator[CheckpointFigure]:
 
 
 def _of_pairs(
-    spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint, task: Task, params: Params
+    prepared: TokensPrepared, at: ModelCheckpoint, task: Task, params: Params
 ) -> Iterator[CheckpointFigure]:
-    parts = _parts(spec, prepared, at, task, params)
+    spec = prepared.spec
+    parts = _parts(prepared, at, task, params)
     if parts is None:
         return
     yield from _cheap(spec, parts)
@@ -128,11 +127,12 @@ def _of_pairs(
 
 
 def _parts(
-    spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint, task: Task, params: Params
+    prepared: TokensPrepared, at: ModelCheckpoint, task: Task, params: Params
 ) -> PairSplit | None:
+    spec = prepared.spec
     if spec.pairs == STREAM:
         return None if at.pairs is None else split_stream(at.pairs)
-    data = prepared.rows(_chosen(spec, prepared))
+    data = prepared.rows(_chosen(prepared))
     defense = None if at.defense == NONE else defense_of(spec, at.defense)
     how = Gathering(
         layers=prepared.layers,
@@ -144,8 +144,9 @@ def _parts(
     return checkpoint_parts(task, params, data, how, seed=derive(spec.seed, QUESTION, "pairs"))
 
 
-def _chosen(spec: TimelineSpec, prepared: TokensPrepared) -> Tensor:
+def _chosen(prepared: TokensPrepared) -> Tensor:
     """Return the private rows for pairs, the same at every checkpoint."""
+    spec = prepared.spec
     rng = stream(spec.seed, QUESTION, "records")
     need = fewest_records(spec.batch_size)
     if prepared.data.users is not None:

@@ -133,13 +133,12 @@ class ModelCheckpoint:
 
 
 def trained(
-    spec: TimelineSpec, prepared: TokensPrepared, text: str, folder: WorkFolder, progress: Progress
+    prepared: TokensPrepared, text: str, folder: WorkFolder, progress: Progress
 ) -> list[ModelCheckpoint]:
     """Return the model at each checkpoint; kept ones are read back.
 
     Args:
-        spec: settings of the run.
-        prepared: records and network.
+        prepared: the prepared run.
         text: defense of the training.
         folder: folder that keeps the checkpoints.
         progress: receives the finished sub-epochs.
@@ -147,6 +146,7 @@ def trained(
     Raises:
         InputError: the training diverges.
     """
+    spec = prepared.spec
     what = f"{QUESTION}: training" + ("" if text == NONE else f" under {text}")
     like, last = tensors_of(prepared.task), spec.checkpoints[-1]
     kept = {
@@ -156,7 +156,7 @@ def trained(
     }
     if len(kept) < len(spec.checkpoints):
         course = Checkpoint(folder, f"{text}/training")
-        for at in _sub_epochs(spec, prepared, text, course, have=set(kept)):
+        for at in _sub_epochs(prepared, text, course, have=set(kept)):
             progress.step(what, at.step, last)
             if at.step in spec.checkpoints:
                 kept[at.step] = at
@@ -179,11 +179,11 @@ def _keep(folder: WorkFolder, at: ModelCheckpoint) -> None:
 
 
 def _sub_epochs(
-    spec: TimelineSpec, prepared: TokensPrepared, text: str, course: Checkpoint, *, have: set[int]
+    prepared: TokensPrepared, text: str, course: Checkpoint, *, have: set[int]
 ) -> Iterator[ModelCheckpoint]:
     """Yield the model before the training and after each sub-epoch, from the last kept one on."""
-    data = prepared.rows(prepared.private)
-    observed = _stream_of(spec, prepared, data)
+    spec, data = prepared.spec, prepared.rows(prepared.private)
+    observed = _stream_of(prepared, data)
     mover = DecayingOptimizer(spec)
     tensors: Tensors = tensors_of(prepared.task)
     step, kept = 0, course.read()
@@ -252,7 +252,8 @@ def _batches(spec: TimelineSpec, count: int, step: int) -> Iterator[Tensor]:
         yield orders[whole][place * size : (place + 1) * size]
 
 
-def _stream_of(spec: TimelineSpec, prepared: TokensPrepared, data: Dataset) -> Stream | None:
+def _stream_of(prepared: TokensPrepared, data: Dataset) -> Stream | None:
+    spec = prepared.spec
     if spec.pairs != STREAM:
         return None
     return Stream(
