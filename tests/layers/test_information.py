@@ -43,8 +43,8 @@ def test_the_information_of_a_known_channel_is_found() -> None:
     first, second = channel(4000, shift, seed=1), channel(4000, shift, seed=2)
     held_out = HeldOut(3 * np.concatenate([first[1], second[1]]), np.concatenate([first[0]] * 2))
     prior = np.log([0.5, 0.5])
-    judged = Judged(secret, calibrate(held_out)(3 * odds, prior), np.arange(20000) // 4)
-    found = v_information(judged, prior, rng=np.random.default_rng(0))
+    trials = Judged(secret, calibrate(held_out)(3 * odds, prior), np.arange(20000) // 4)
+    found = v_information(trials, prior, rng=np.random.default_rng(0))
     assert found.low <= known <= found.high
     assert found.high - found.low < 0.05
     assert found.value == pytest.approx(known, abs=0.01)
@@ -84,8 +84,8 @@ def test_an_attack_that_guesses_worse_is_not_heard() -> None:
     assert gain((wrong, wrong)) <= 0.02
     secret, odds = channel(400, 2.0)
     assert gain((HeldOut(odds, secret), HeldOut(odds, secret))) > 0.2
-    judged = Judged(secret, np.log(np.full((400, 2), 0.5)) + 0.0, np.arange(400) // 4)
-    found = v_information(judged, np.log([0.5, 0.5]), ignorant=True, rng=np.random.default_rng(0))
+    trials = Judged(secret, np.log(np.full((400, 2), 0.5)) + 0.0, np.arange(400) // 4)
+    found = v_information(trials, np.log([0.5, 0.5]), ignorant=True, rng=np.random.default_rng(0))
     assert (found.value, found.low) == (0.0, 0.0)
 
 

@@ -92,8 +92,8 @@ def test_the_critic_of_the_placebo_learns_from_the_placebo() -> None:
     assert abs(placebo.in_sample) < 0.3
     assert abs(placebo.critic_gap.value) < 0.3
     matched = fit(pools(1.0), heedless, seed=0)
-    judged = matched.evaluate(pools(1.0).reporting, torch.Generator().manual_seed(0), matched=False)
-    assert float(estimator("infonce").value(judged.parts)) < -0.5
+    scores = matched.evaluate(pools(1.0).reporting, torch.Generator().manual_seed(0), matched=False)
+    assert float(estimator("infonce").value(scores.parts)) < -0.5
 
 
 @pytest.mark.parametrize(("token", "critic"), [*zip(TOKENS, CRITICS[::-1], strict=True)])
@@ -349,13 +349,13 @@ def test_the_autoencoder_has_two_layers_each_way(*, relu: bool) -> None:
     assert widths(coder.decoder) == [(128, 512), (512, 50)]
     gradients = given((20, 30))
     whole = torch.cat(list(gradients.values()), 1)
-    token, beside = coder(gradients)
+    token, loss = coder(gradients)
     rebuilt = coder.decoder(coder.encoder(whole))
     assert token.shape == (6, coder.length) == (6, 128)
     assert torch.equal(token, coder.encoder(whole))
-    torch.testing.assert_close(beside, ((rebuilt - whole) ** 2).mean())
+    torch.testing.assert_close(loss, ((rebuilt - whole) ** 2).mean())
     assert bool((rebuilt >= 0).all()) is relu
-    beside.backward()
+    loss.backward()
     assert all(leaf.grad is not None and leaf.grad.any() for leaf in coder.parameters())
 
 
@@ -369,21 +369,21 @@ def test_the_transformer_is_that_of_the_appendix() -> None:
     assert (mixer.linear1.out_features, mixer.dropout.p) == (2048, 0.1)
     gradients = given((20, 30, 5))
     with torch.no_grad():
-        token, beside = token_of.eval()(gradients)
+        token, loss = token_of.eval()(gradients)
         mapped = [one(leaf) for one, leaf in zip(token_of.maps, gradients.values(), strict=True)]
         known = torch.cat([*mixer(torch.stack(mapped, 1)).unbind(1)], 1)
         assert token.shape == (6, token_of.length) == (6, 3 * 512)
         torch.testing.assert_close(token, known)
-        assert float(beside) == 0.0
+        assert float(loss) == 0.0
         moved = {**gradients, "5": gradients["5"] + 1}
         assert (token_of(moved)[0] - token)[:, :512].abs().max() > 0  # layers see each other
 
 
 def test_no_encoder_leaves_gradients_as_they_are() -> None:
     gradients = given((2, 3))
-    token, beside = FlatToken([2, 3])(gradients)
+    token, loss = FlatToken([2, 3])(gradients)
     assert torch.equal(token, torch.cat(list(gradients.values()), 1))
-    assert float(beside) == 0.0
+    assert float(loss) == 0.0
     with pytest.raises(InputError, match="token is 'transfomer'; did you mean 'transformer'"):
         encoder("transfomer", [2])
 

@@ -32,7 +32,9 @@ SMALL = {
 }
 
 
-def played(source, folder: Path, *, workers: int | None = 1, progress=None, **settings) -> Answer:
+def run_question(
+    source, folder: Path, *, workers: int | None = 1, progress=None, **settings
+) -> Answer:
     spec = TimelineSpec(**{**SMALL, **settings})
     QUESTION.check(spec)
     say = progress or Silent()
@@ -41,7 +43,7 @@ def played(source, folder: Path, *, workers: int | None = 1, progress=None, **se
 
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory) -> Answer:
-    return played(telling(), tmp_path_factory.mktemp("telling"))
+    return run_question(telling(), tmp_path_factory.mktemp("telling"))
 
 
 def curve_of(answer: Answer):
@@ -66,7 +68,7 @@ def test_gradients_that_tell_their_batch_have_a_bound_above_0_and_a_placebo_near
 
 
 def test_gradients_that_do_not_depend_on_records_show_nothing(tmp_path: Path) -> None:
-    found = played(silent(), tmp_path, checkpoints=(0,))
+    found = run_question(silent(), tmp_path, checkpoints=(0,))
     (course,) = courses(found.measurements)
     assert course.peak.estimate.low <= 0
     assert course.peak.estimate.high < 0.2
@@ -93,14 +95,14 @@ def test_a_killed_run_goes_on_with_the_same_figures(answer: Answer, tmp_path: Pa
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        played(telling(), tmp_path, progress=Killed())
-    assert played(telling(), tmp_path).measurements == answer.measurements
+        run_question(telling(), tmp_path, progress=Killed())
+    assert run_question(telling(), tmp_path).measurements == answer.measurements
 
 
 @pytest.mark.slow
 @pytest.mark.process
 def test_two_workers_give_the_same_figures(answer: Answer, tmp_path: Path) -> None:
-    assert played(telling(), tmp_path, workers=2).measurements == answer.measurements
+    assert run_question(telling(), tmp_path, workers=2).measurements == answer.measurements
 
 
 def test_a_training_that_was_killed_goes_on_from_its_last_state(
@@ -114,7 +116,7 @@ def test_a_training_that_was_killed_goes_on_from_its_last_state(
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        played(telling(), tmp_path, progress=Killed())
+        run_question(telling(), tmp_path, progress=Killed())
     steps: list[int] = []
 
     class Noting(Silent):
@@ -122,7 +124,7 @@ def test_a_training_that_was_killed_goes_on_from_its_last_state(
             if what.endswith("training"):
                 steps.append(done)
 
-    again = played(telling(), tmp_path, progress=Noting())
+    again = run_question(telling(), tmp_path, progress=Noting())
     assert 0 not in steps
     assert again.measurements == answer.measurements
 
@@ -152,7 +154,7 @@ def test_the_paper_s_mine_is_in_sample_and_a_defense_has_a_curve_of_its_own(
     tmp_path: Path,
 ) -> None:
     settings = {"estimator": ("paper",), "defense": ("none", "noise:std=10")}
-    found = played(telling(), tmp_path, checkpoints=(0,), **settings)
+    found = run_question(telling(), tmp_path, checkpoints=(0,), **settings)
     bare, defended = courses(found.measurements)
     assert [one.title for one in bare.curves] == ["autoencoder, paper"]
     assert defended.defense == "noise:std=10"
@@ -166,7 +168,7 @@ def test_the_paper_s_mine_is_in_sample_and_a_defense_has_a_curve_of_its_own(
 
 def test_both_tokens_play(tmp_path: Path) -> None:
     tokens = ("autoencoder", "transformer")
-    found = played(telling(), tmp_path, checkpoints=(0,), token=tokens, critic_iterations=2)
+    found = run_question(telling(), tmp_path, checkpoints=(0,), token=tokens, critic_iterations=2)
     (course,) = courses(found.measurements)
     assert [one.token for one in course.curves] == list(tokens)
     assert len(as_json(found)["timeline"]) == 2
@@ -174,16 +176,16 @@ def test_both_tokens_play(tmp_path: Path) -> None:
 
 def test_pairs_of_the_training_are_measured_too(tmp_path: Path) -> None:
     settings = {"pairs": "stream", "iterations": 60, "critic_iterations": 30}
-    found = played(telling(), tmp_path / "a", checkpoints=(0, 2), **settings)
+    found = run_question(telling(), tmp_path / "a", checkpoints=(0, 2), **settings)
     assert found.missing == ()
     assert any("a stream has no pairs" in note for note in found.run.notes)
     assert curve_of(found).steps == [2]
-    assert played(telling(), tmp_path / "a", checkpoints=(0, 2), **settings) == found
+    assert run_question(telling(), tmp_path / "a", checkpoints=(0, 2), **settings) == found
 
 
 def test_images_are_attacked_beside_it(tmp_path: Path) -> None:
     source = pictures(400, side=16)
-    found = played(
+    found = run_question(
         source, tmp_path, task=None, data="mine", label="y", net="lenet-relu", images=2,
         attack_iterations=3, critic_iterations=10, checkpoints=(0, 1), width=64,
     )  # fmt: skip
@@ -231,19 +233,19 @@ def test_bad_input_gets_one_clear_line(tmp_path: Path) -> None:
     )
     for given, settings, wanted in cases:
         with pytest.raises(InputError, match=wanted) as caught:
-            played(given, tmp_path, **settings)
+            run_question(given, tmp_path, **settings)
         assert "\n" not in str(caught.value)
 
 
 def test_a_batch_of_one_says_what_it_is_about(tmp_path: Path) -> None:
-    found = played(telling(), tmp_path, batch_size=1, checkpoints=(0,), critic_iterations=5)
+    found = run_question(telling(), tmp_path, batch_size=1, checkpoints=(0,), critic_iterations=5)
     assert any("batches have one record" in note for note in found.run.notes)
 
 
 def test_the_model_stays_unchanged(tmp_path: Path) -> None:
     source = telling()
     before = {name: leaf.clone() for name, leaf in source.task.model.state_dict().items()}
-    played(source, tmp_path, checkpoints=(1,), critic_iterations=2)
+    run_question(source, tmp_path, checkpoints=(1,), critic_iterations=2)
     assert source.task.model.training
     after = source.task.model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -251,7 +253,7 @@ def test_the_model_stays_unchanged(tmp_path: Path) -> None:
 
 def test_a_table_of_one_s_own_plays(tmp_path: Path) -> None:
     frame = people(500)
-    found = played(
+    found = run_question(
         table_source(frame), tmp_path, task=None, data="mine", label="income", checkpoints=(0,),
         critic_iterations=5, hidden=(8,),
     )  # fmt: skip

@@ -68,12 +68,7 @@ class Sensitivity:
         return found / self.size ** (1 / NORMS[norm]) if normalised else found
 
     def estimate(
-        self,
-        norm: str = "F",
-        *,
-        bounded: bool = True,
-        normalised: bool = True,
-        how: str = "mean",
+        self, norm: str = "F", *, bounded: bool = True, normalised: bool = True, how: str = "mean"
     ) -> float:
         """Return the figure of the layer, by default that of Eq. 10; NaN without any record.
 

@@ -159,8 +159,7 @@ class LayersSpec(Spec):
         ),
     ] = False
     kernel_records: Annotated[
-        Whole,
-        Setting("records for the kernel estimates; 0: none", least=0, panel=ATTACK),
+        Whole, Setting("records for the kernel estimates; 0: none", least=0, panel=ATTACK)
     ] = 1000
     sigma2: Annotated[
         Real,
@@ -169,8 +168,7 @@ class LayersSpec(Spec):
         ),
     ] = 0.1
     under: Annotated[
-        Real,
-        Setting("advice: largest advantage that an attacker may keep", above=0, panel=DEFENSE),
+        Real, Setting("advice: largest advantage that an attacker may keep", above=0, panel=DEFENSE)
     ] = 0.1
     protect: Annotated[
         str,

@@ -123,8 +123,7 @@ def mutual_information(
         f"x is {list(x.shape)}, y is {list(y.shape)}; expected [N, a] and [N, b]",
     )
     require(
-        bool(x.isfinite().all() and y.isfinite().all()),
-        "a value is not finite; leave out its row",
+        bool(x.isfinite().all() and y.isfinite().all()), "a value is not finite; leave out its row"
     )
     chosen = settings or vectors(by, group=max(8, min(GROUP, len(x) // 40)))
     parts = split_pairs(Pairs(x.float(), {"y": y.float()}))

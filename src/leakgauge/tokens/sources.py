@@ -230,8 +230,7 @@ def split_pairs(pairs: Pairs, shares: Sequence[float] = (0.6, 0.2, 0.2)) -> Pair
     starts = [0, *ends[:-1]]
     parts = [pairs.rows(slice(*ends_)) for ends_ in zip(starts, ends, strict=True)]
     require(
-        min(map(len, parts)) >= 2,
-        f"{len(pairs)} pairs are too few for three parts; bring more",
+        min(map(len, parts)) >= 2, f"{len(pairs)} pairs are too few for three parts; bring more"
     )
     return PairSplit(*map(FixedPairs, parts))
 

@@ -70,8 +70,7 @@ class TimelineSpec(Spec):
         ),
     ] = (INFONCE,)
     critic: Annotated[
-        str,
-        Setting("how a critic compares features and tokens", choices=CRITICS, panel=ATTACK),
+        str, Setting("how a critic compares features and tokens", choices=CRITICS, panel=ATTACK)
     ] = SEPARABLE
     scale: Annotated[
         str,
@@ -165,8 +164,7 @@ class TimelineSpec(Spec):
         ),
     ] = ADAM
     decay: Annotated[
-        Real,
-        Setting("factor of the learning rate at each decay", above=0, most=1, panel=TRAINING),
+        Real, Setting("factor of the learning rate at each decay", above=0, most=1, panel=TRAINING)
     ] = 0.9
     decay_every: Annotated[
         Whole, Setting("sub-epochs between two decays", least=1, panel=TRAINING)

@@ -12,13 +12,7 @@ from leakgauge.layers.metrics import (
     KERNEL_SHARE,
     SENSITIVITIES,
 )
-from leakgauge.layers.report.rows import (
-    LayerRow,
-    advice_of,
-    correlation_rows,
-    layer_rows,
-    whole,
-)
+from leakgauge.layers.report.rows import LayerRow, advice_of, correlation_rows, layer_rows, whole
 from leakgauge.layers.report.wording import about_measures, advice_text, where
 from leakgauge.report.levels import HEADLINES, level_of
 from leakgauge.report.section import Line

@@ -3,15 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leakgauge.layers.metrics import (
-    AFTER,
-    BEFORE,
-    CORRELATION,
-    INFORMATION,
-    KERNEL,
-    PARTIAL,
-    SIZE,
-)
+from leakgauge.layers.metrics import AFTER, BEFORE, CORRELATION, INFORMATION, KERNEL, PARTIAL, SIZE
 from leakgauge.results.measurements import HEADLINE, Estimate, Measurement
 from leakgauge.results.scores import ADVANTAGE, AUROC
 

@@ -40,11 +40,7 @@ if TYPE_CHECKING:
 
 
 def answer(
-    prepared: LayersPrepared,
-    folder: WorkFolder,
-    progress: Progress,
-    *,
-    workers: int | None = None,
+    prepared: LayersPrepared, folder: WorkFolder, progress: Progress, *, workers: int | None = None
 ) -> Answer:
     """Train, observe batches once, attack and measure each layer, and advise.
 

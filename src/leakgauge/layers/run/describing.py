@@ -21,11 +21,7 @@ from leakgauge.layers.metrics import DIRECTIONS, SIZE, of_layer
 from leakgauge.layers.representations import Outputs
 from leakgauge.layers.run.measuring import LayerCell, facts_of, kernel_measurements
 from leakgauge.layers.run.preparing import LayersPrepared
-from leakgauge.layers.sensitivity import (
-    Sensitivity,
-    direction_sensitivity,
-    jacobian_sensitivity,
-)
+from leakgauge.layers.sensitivity import Sensitivity, direction_sensitivity, jacobian_sensitivity
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.statistics import mean_estimate
 

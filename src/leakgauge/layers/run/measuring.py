@@ -115,16 +115,16 @@ def scored(
     spec: LayersSpec, view: AttackerView, one: LayerJudgement
 ) -> dict[str, tuple[Estimate, float]]:
     """Return an attack's scores and its V-information with their chance levels, by metric."""
-    judged = scored_trials(spec, view, one)
+    trials = scored_trials(spec, view, one)
     majority = float(np.exp(view.log_prior.max()))
     rng = stream(spec.seed, QUESTION, "bootstrap")
-    chance = scores.chance(judged.truth, majority)
+    chance = scores.chance(trials.truth, majority)
     found = {
         metric: (estimate, chance[metric])
-        for metric, estimate in scores.score(judged, majority=majority, rng=rng).items()
+        for metric, estimate in scores.score(trials, majority=majority, rng=rng).items()
     }
     nats = v_information(
-        judged,
+        trials,
         view.log_prior,
         # the paper's option does not use held-out batches
         ignorant=spec.calibration != VOTES and one.gain <= 0,
@@ -148,11 +148,11 @@ def whole_measurements(
     spec: LayersSpec, view: AttackerView, cell: LayerCell, one: LayerJudgement
 ) -> Iterator[Measurement]:
     """Yield the figures of the attack that sees all layers, the headline of the question."""
-    judged = scored_trials(spec, view, one)
+    trials = scored_trials(spec, view, one)
     for metric, (estimate, chance) in scored(spec, view, one).items():
         plain = cell.measurement(metric, estimate, chance=chance, adversary=one.adversary)
         if metric == AUROC:
-            plain = replace(plain, curve=scores.roc(judged), held_out=None)
+            plain = replace(plain, curve=scores.roc(trials), held_out=None)
         yield plain
         yield replace(plain, round=HEADLINE)
 

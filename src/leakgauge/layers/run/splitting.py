@@ -116,9 +116,7 @@ def _dealt(
 
 
 def _check(
-    codes: np.ndarray[tuple[int], np.dtype[np.int64]],
-    parts: Sequence[Tensor],
-    names: Sequence[str],
+    codes: np.ndarray[tuple[int], np.dtype[np.int64]], parts: Sequence[Tensor], names: Sequence[str]
 ) -> None:
     for part in parts:
         counts = np.bincount(codes[part.numpy()], minlength=len(names))

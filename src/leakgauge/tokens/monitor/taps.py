@@ -102,12 +102,7 @@ class Taps:
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        layers: Mapping[str, Layer],
-        features: str | None,
-        *,
-        gathers: bool,
+        self, model: nn.Module, layers: Mapping[str, Layer], features: str | None, *, gathers: bool
     ) -> None:
         self._model, self._layers = model, layers
         self._features, self._gathers = features, gathers

@@ -26,11 +26,7 @@ Job = Callable[["TimelineSpec", TokensPrepared, ModelCheckpoint], JobResult]
 
 
 def answer(
-    prepared: TokensPrepared,
-    folder: WorkFolder,
-    progress: Progress,
-    *,
-    workers: int | None = None,
+    prepared: TokensPrepared, folder: WorkFolder, progress: Progress, *, workers: int | None = None
 ) -> Answer:
     """Train the model, and measure it at each checkpoint.
 

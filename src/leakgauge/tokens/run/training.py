@@ -204,12 +204,7 @@ def _sub_epochs(
         if course.due:  # after the checkpoint itself was kept
             pairs = {} if observed is None else observed.state()
             course.keep(
-                {
-                    "step": step,
-                    "tensors": dict(tensors),
-                    "optimizer": mover.state,
-                    "pairs": pairs,
-                }
+                {"step": step, "tensors": dict(tensors), "optimizer": mover.state, "pairs": pairs}
             )
 
 
