@@ -1,10 +1,7 @@
 """Advice: the fewest layers to protect, and the attacker that adapts to their protection."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,11 +15,9 @@ from leakgauge.layers.metrics import AFTER, BEFORE
 from leakgauge.layers.run.judging import LayerJudgement, best, stacked
 from leakgauge.layers.run.measuring import LayerCell, scored
 from leakgauge.layers.run.observing import AttackerView
+from leakgauge.layers.spec import LayersSpec
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.scores import ADVANTAGE, Judged, advantage, hits
-
-if TYPE_CHECKING:
-    from leakgauge.layers.spec import LayersSpec
 
 Judgements = Mapping[str, LayerJudgement]
 """The best attack on each layer, by the layer's name."""

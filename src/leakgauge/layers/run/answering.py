@@ -1,10 +1,7 @@
 """Trains the model, runs all attacks and returns the answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Params
@@ -24,6 +21,7 @@ from leakgauge.layers.run.measuring import (
 )
 from leakgauge.layers.run.observing import AttackerView, attacker_view
 from leakgauge.layers.run.preparing import LayersPrepared
+from leakgauge.layers.spec import LayersSpec
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import BALANCED_ACCURACY
 from leakgauge.runs.question import Answer, Progress
@@ -34,9 +32,6 @@ from leakgauge.training.catalog import parse_optimizer
 from leakgauge.training.federation import federation
 from leakgauge.training.protocol import FEDAVG, FEDSGD
 from leakgauge.training.utility import utility_of
-
-if TYPE_CHECKING:
-    from leakgauge.layers.spec import LayersSpec
 
 
 def answer(

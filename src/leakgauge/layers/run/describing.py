@@ -1,7 +1,5 @@
 """Measures of layers without an attack: size, sensitivity, kernel estimates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

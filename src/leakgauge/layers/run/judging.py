@@ -1,7 +1,5 @@
 """Runs attacks on single layers, chooses the best for each layer, and adds them up."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

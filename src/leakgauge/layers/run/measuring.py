@@ -1,11 +1,8 @@
 """Turns attacks and properties of layers into measurements."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,14 +28,12 @@ from leakgauge.layers.metrics import (
 )
 from leakgauge.layers.run.judging import LayerJudgement
 from leakgauge.layers.run.observing import AttackerView
+from leakgauge.layers.spec import LayersSpec
 from leakgauge.results import scores
 from leakgauge.results.information import NATS
 from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
 from leakgauge.results.scores import AUROC, Judged
 from leakgauge.runs.spec import NONE
-
-if TYPE_CHECKING:
-    from leakgauge.layers.spec import LayersSpec
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Computes the gradients that attacks see, once for all layers and attacks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

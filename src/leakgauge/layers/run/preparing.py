@@ -1,11 +1,9 @@
 """Prepares a run: records on sides, the network and its layers, the game, the description."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,13 +22,11 @@ from leakgauge.inference.games.mixing import Half, Mix
 from leakgauge.inference.settings import EMPIRICAL
 from leakgauge.layers.catalog import QUESTION
 from leakgauge.layers.run.splitting import ParticipantRecords, sides_of
+from leakgauge.layers.spec import LayersSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import Records, records_of, refuse_of_a_table
 from leakgauge.runs.spec import plain
-
-if TYPE_CHECKING:
-    from leakgauge.layers.spec import LayersSpec
 
 FEW_BLOCKS = 10
 """Blocks when records are few, enough for an interval."""

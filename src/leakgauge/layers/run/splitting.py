@@ -1,10 +1,7 @@
 """Splits records among the attacked participant, the attacker, the others, and a test set."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,10 +11,10 @@ from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
 from leakgauge.data.split_members import dealt
 from leakgauge.layers.catalog import QUESTION
+from leakgauge.layers.spec import LayersSpec
+from leakgauge.runs.records import Records
 
-if TYPE_CHECKING:
-    from leakgauge.layers.spec import LayersSpec
-    from leakgauge.runs.records import Records
+Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 TEST = 0.1
 """Share of the records in the test set."""
@@ -73,9 +70,7 @@ def sides_of(records: Records, secret: str, spec: LayersSpec) -> ParticipantReco
     return ParticipantRecords(private, fitting, (first, second), tuple(others), test)
 
 
-def _codes(
-    records: Records, secret: str, names: Sequence[str], *, half: bool
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _codes(records: Records, secret: str, names: Sequence[str], *, half: bool) -> Ints:
     codes = records.secrets[secret].cpu().numpy()
     found = np.unique(codes)
     require(
@@ -97,15 +92,12 @@ def _names(records: Records, secret: str) -> Sequence[str]:
 
 
 def _dealt(
-    codes: np.ndarray[tuple[int], np.dtype[np.int64]],
-    users: np.ndarray[tuple[int], np.dtype[np.int64]] | None,
-    shares: Sequence[float],
-    rng: np.random.Generator,
+    codes: Ints, users: Ints | None, shares: Sequence[float], rng: np.random.Generator
 ) -> Iterator[Tensor]:
     strata = [np.arange(len(codes))]
     if users is None:
         strata = [np.flatnonzero(codes == value) for value in np.unique(codes)]
-    parts: list[list[np.ndarray[tuple[int], np.dtype[np.int64]]]] = [[] for _ in shares]
+    parts: list[list[Ints]] = [[] for _ in shares]
     for rows in strata:
         ends = np.rint(np.cumsum(shares) * len(rows)).astype(np.int64)
         owners = rows if users is None else users[rows]
@@ -115,9 +107,7 @@ def _dealt(
         yield torch.from_numpy(np.sort(np.concatenate(part)))
 
 
-def _check(
-    codes: np.ndarray[tuple[int], np.dtype[np.int64]], parts: Sequence[Tensor], names: Sequence[str]
-) -> None:
+def _check(codes: Ints, parts: Sequence[Tensor], names: Sequence[str]) -> None:
     for part in parts:
         counts = np.bincount(codes[part.numpy()], minlength=len(names))
         rarest = int(counts.argmin())

@@ -1,11 +1,9 @@
 """Trains the model, measures all checkpoints and returns the answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leakgauge.core.checks import require
 from leakgauge.runs.executors.processes import spread
@@ -16,10 +14,8 @@ from leakgauge.tokens.run.measuring import CheckpointFigure, measured
 from leakgauge.tokens.run.preparing import TokensPrepared
 from leakgauge.tokens.run.summarising import TokenCell, summarised
 from leakgauge.tokens.run.training import ModelCheckpoint, trained
+from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION
-
-if TYPE_CHECKING:
-    from leakgauge.tokens.spec import TimelineSpec
 
 JobResult = dict[str, Any]
 Job = Callable[["TimelineSpec", TokensPrepared, ModelCheckpoint], JobResult]

@@ -1,11 +1,9 @@
 """Measures one checkpoint: information, placebo, cheap measure, accuracy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -37,11 +35,9 @@ from leakgauge.tokens.run.preparing import TokensPrepared, defense_of
 from leakgauge.tokens.run.training import ModelCheckpoint
 from leakgauge.tokens.settings import PAIRS_OF_PAPER, PAPER, CriticSettings, settings_of
 from leakgauge.tokens.sources import FixedPairs, PairSplit, split_stream
+from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION, STREAM
 from leakgauge.training.utility import utility_of
-
-if TYPE_CHECKING:
-    from leakgauge.tokens.spec import TimelineSpec
 
 ROOM = 1.5
 """Factor of the needed records for whole users, as their parts have no exact sizes."""
@@ -70,7 +66,7 @@ class CheckpointFigure:
         return {**vars(self), "estimate": vars(self.estimate)}
 
     @classmethod
-    def of_plain(cls, values: dict[str, Any]) -> CheckpointFigure:
+    def of_plain(cls, values: dict[str, Any]) -> Self:
         """Return the figure that ``plain`` encoded."""
         return cls(**{**values, "estimate": Estimate(**values["estimate"])})
 

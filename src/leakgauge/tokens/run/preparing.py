@@ -1,11 +1,9 @@
 """Prepares a run: split records, the network, the watched layers, and the description."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,10 +24,8 @@ from leakgauge.runs.records import Records, records_of, refuse_of_a_table
 from leakgauge.runs.spec import NONE, plain
 from leakgauge.tokens.features import WATCHED, check_names, default_layers
 from leakgauge.tokens.gathering import fewest_records, roomy_records
+from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import CHECKPOINT, QUESTION, STREAM
-
-if TYPE_CHECKING:
-    from leakgauge.tokens.spec import TimelineSpec
 
 TEST = 0.2
 """Share of the records in the test set."""

@@ -1,12 +1,9 @@
 """Turns the figures of all checkpoints into measurements: curves, their peak, and ranks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special, stats
@@ -27,10 +24,8 @@ from leakgauge.tokens.metrics import (
 )
 from leakgauge.tokens.run.measuring import CheckpointFigure
 from leakgauge.tokens.settings import BOUNDS, PAPER
+from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION
-
-if TYPE_CHECKING:
-    from leakgauge.tokens.spec import TimelineSpec
 
 
 @dataclass(frozen=True)

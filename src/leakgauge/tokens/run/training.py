@@ -1,10 +1,8 @@
 """Trains the model with a decaying rate, and keeps it at each checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,13 +19,11 @@ from leakgauge.runs.work import WorkFolder
 from leakgauge.tokens.run.preparing import TokensPrepared, defense_of
 from leakgauge.tokens.run.streaming import Stream, flat, pairs_of
 from leakgauge.tokens.sources import Pairs
+from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION, STREAM
 from leakgauge.training.catalog import own_rate, parse_optimizer
 from leakgauge.training.local import Mover, Step, plain_sgd, train
 from leakgauge.training.state import tensors_of, working_copy
-
-if TYPE_CHECKING:
-    from leakgauge.tokens.spec import TimelineSpec
 
 
 class DecayingOptimizer:
