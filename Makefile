@@ -2,6 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
+CORE_INSTALLED := $(VENV)/.core-installed
 INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.docs-installed
 # Two processes of one thread each: faster than one process whose products take both cores.
@@ -17,7 +18,8 @@ endif
 
 .PHONY: demo test test-all check format bench docs wheel wheel-check clean
 
-demo: $(INSTALLED)
+# The package alone: the tools of its developers, such as Ray and NVFlare, are gigabytes.
+demo: $(CORE_INSTALLED)
 	$(BIN)/leakgauge demo
 
 test: $(INSTALLED)
@@ -67,8 +69,12 @@ wheel-check: wheel
 clean:
 	rm -rf $(VENV) build dist docs/generated .pytest_cache .mypy_cache .ruff_cache
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(CORE_INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	touch $@
+
+$(INSTALLED): $(CORE_INSTALLED)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
 	touch $@
 
