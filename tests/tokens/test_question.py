@@ -72,7 +72,7 @@ def test_gradients_that_do_not_depend_on_records_show_nothing(tmp_path: Path) ->
     (course,) = courses(found.measurements)
     assert course.peak.estimate.low <= 0
     assert course.peak.estimate.high < 0.2
-    (row,) = section(found, QUESTION).rows
+    (row,) = section(found, QUESTION, Path()).rows
     assert row.level in ("none", "inconclusive")
     assert "No leak is found by `infonce` with the `autoencoder` token" in row.text
     assert "smallest leak that this run could have seen" in row.text
@@ -130,7 +130,7 @@ def test_a_training_that_was_killed_goes_on_from_its_last_state(
 
 
 def test_json_has_one_entry_for_each_checkpoint_and_critic(answer: Answer) -> None:
-    found = json.loads(json.dumps(as_json(answer), allow_nan=False))
+    found = json.loads(json.dumps(as_json(answer, Path()), allow_nan=False))
     assert [one["step"] for one in found["timeline"]] == [0, 2]
     for one in found["timeline"]:
         for name in ("accuracy", "information_nats", "placebo", "critic_gap", "cheap"):
@@ -143,7 +143,7 @@ def test_json_has_one_entry_for_each_checkpoint_and_critic(answer: Answer) -> No
 
 
 def test_the_report_never_calls_a_bound_the_information(answer: Answer) -> None:
-    html = section(answer, QUESTION).html
+    html = section(answer, QUESTION, Path()).html
     assert "held-out lower bound" in html
     assert "not a guarantee" in html
     for wrong in ("The information is", "the mutual information is", "the information of"):
@@ -163,7 +163,7 @@ def test_the_paper_s_mine_is_in_sample_and_a_defense_has_a_curve_of_its_own(
     assert abs(bare.cheap_placebo[0].estimate.value) < 0.1
     for course in (bare, defended):
         assert course.curves[0].at("critic_gap_in_sample", 0) is not None
-    assert len(section(found, QUESTION).rows) == 2
+    assert len(section(found, QUESTION, Path()).rows) == 2
 
 
 def test_both_tokens_play(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_both_tokens_play(tmp_path: Path) -> None:
     found = run_question(telling(), tmp_path, checkpoints=(0,), token=tokens, critic_iterations=2)
     (course,) = courses(found.measurements)
     assert [one.token for one in course.curves] == list(tokens)
-    assert len(as_json(found)["timeline"]) == 2
+    assert len(as_json(found, Path())["timeline"]) == 2
 
 
 def test_pairs_of_the_training_are_measured_too(tmp_path: Path) -> None:
