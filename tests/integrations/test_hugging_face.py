@@ -102,9 +102,9 @@ def test_gradients_are_seen_as_clipped(tmp_path: Path) -> None:
     monitor = Monitor(watched, every=100, checkpoints=[10**6], gather=1)
     with monitor:
         trainer(tmp_path, watched, HuggingFaceMonitor(monitor), max_grad_norm=1e-3).train()
-        kept = monitor._estimating._kept_gradients.rows()
+        kept = monitor._estimates._kept_gradients.rows()
     assert len(kept) == 8
-    assert float(monitor._looking.reading.split(kept)["classifier"].norm(dim=1).max()) < 1.1e-3
+    assert float(monitor._observer.reading.split(kept)["classifier"].norm(dim=1).max()) < 1.1e-3
 
 
 def test_an_error_ends_a_monitor_around_the_training(tmp_path: Path) -> None:

@@ -102,9 +102,9 @@ def test_gradients_are_seen_before_lightning_clips_them(tmp_path: Path) -> None:
             seen.append(torch.cat([leaf.grad.flatten() for leaf in module.parameters()]))
 
         def on_train_end(self, *given: Any) -> None:
-            kept = monitor._estimating._kept_gradients.rows()
+            kept = monitor._estimates._kept_gradients.rows()
             assert len(kept) == 12
-            self.sizes = monitor._looking.reading.split(kept)["net.5"].norm(dim=1)
+            self.sizes = monitor._observer.reading.split(kept)["net.5"].norm(dim=1)
 
     after = After()
     trainer(tmp_path, LightningMonitor(monitor), after, gradient_clip_val=1e-3).fit(

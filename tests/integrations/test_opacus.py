@@ -92,7 +92,7 @@ def test_the_released_gradient_is_seen() -> None:
     )
     with watching(optimizer, monitor):
         train(model, optimizer, loader, epochs=1)
-        kept = monitor._looking.reading.split(monitor._estimating._kept_gradients.rows())
+        kept = monitor._observer.reading.split(monitor._estimates._kept_gradients.rows())
     assert sorted(kept) == ["0", "3", "5"]  # without Opacus' prefix
     assert len(released) == len(kept["5"]) == 8
     for row, true in zip(kept["5"], released, strict=True):

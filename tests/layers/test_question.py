@@ -28,16 +28,16 @@ SMALL = {
 }
 
 
-def played(source, folder: Path, **settings) -> Answer:
+def run_question(source, folder: Path, **settings) -> Answer:
     spec = LayersSpec(**{**SMALL, **settings})
-    spec.check()
+    QUESTION.check(spec)
     return QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(folder), Silent(), workers=1)
 
 
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory) -> Answer:
     """Before any training, when the property's layer has weights of zero."""
-    return played(planted(seed=0), tmp_path_factory.mktemp("planted"), rounds=0, under=0.35)
+    return run_question(planted(seed=0), tmp_path_factory.mktemp("planted"), rounds=0, under=0.35)
 
 
 def test_a_planted_property_is_found_in_its_layer_alone(answer: Answer) -> None:
@@ -65,7 +65,7 @@ def test_the_family_sees_each_batch_once(monkeypatch, tmp_path: Path) -> None:
         raise AssertionError("a gradient was made that no record has")
 
     monkeypatch.setattr("leakgauge.inference.adversaries.shadow.Shadow._whole", made_anew)
-    answer = played(planted(seed=1), tmp_path, rounds=0, under=0.9)
+    answer = run_question(planted(seed=1), tmp_path, rounds=0, under=0.9)
     names = {one.adversary for one in answer.measurements if one.metric == "auroc: aside"}
     assert names == {"forest", "logistic", "network"}
 
@@ -73,7 +73,7 @@ def test_the_family_sees_each_batch_once(monkeypatch, tmp_path: Path) -> None:
 def test_a_run_that_goes_on_has_the_same_figures(tmp_path: Path) -> None:
     folder, source = tmp_path / "work", planted(seed=0)
     few = {"rounds": 2, "adversary": ("logistic",)}
-    answer = played(source, tmp_path / "whole", **few)
+    answer = run_question(source, tmp_path / "whole", **few)
     calls: list[str] = []
 
     class Killed(Silent):
@@ -82,7 +82,7 @@ def test_a_run_that_goes_on_has_the_same_figures(tmp_path: Path) -> None:
             if what.endswith("private batches") and done == 2:
                 raise KeyboardInterrupt
 
-    spec = LayersSpec(**SMALL, **few).resolve(source)
+    spec = LayersSpec(**SMALL, **few)
     with pytest.raises(KeyboardInterrupt):
         QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(folder), Killed(), workers=1)
     again = QUESTION.run(QUESTION.prepare(spec, source), WorkFolder(folder), Silent(), workers=1)
@@ -111,7 +111,7 @@ def test_a_shuffled_property_shows_no_information(tmp_path: Path) -> None:
     held = 0
     for seed in range(20):
         source = planted(seed=seed, shuffled=True)
-        found = played(source, tmp_path / str(seed), rounds=0, seed=seed)
+        found = run_question(source, tmp_path / str(seed), rounds=0, seed=seed)
         rows = layer_rows(found.measurements)
         each = [row.figures["v_information"].estimate for row in rows]
         held += all(one.low <= 0 <= one.high for one in each)
@@ -121,7 +121,7 @@ def test_a_shuffled_property_shows_no_information(tmp_path: Path) -> None:
 def test_a_defense_of_one_layer_is_advised_and_verified(tmp_path: Path) -> None:
     """Noise far above the gradient leaves nothing of the layer that it is added to."""
     settings = {"rounds": 0, "under": 0.35, "adversary": ("logistic",)}
-    found = played(planted(seed=1), tmp_path, protect="noise:std=10", **settings)
+    found = run_question(planted(seed=1), tmp_path, protect="noise:std=10", **settings)
     advice = advice_of(found.measurements)
     assert advice is not None
     assert advice.layers == ("aside",)
@@ -129,7 +129,7 @@ def test_a_defense_of_one_layer_is_advised_and_verified(tmp_path: Path) -> None:
 
 
 def test_layers_of_every_kind_are_measured(tmp_path: Path) -> None:
-    found = played(odd(seed=0), tmp_path, adversary=("logistic", "energies"), rounds=5)
+    found = run_question(odd(seed=0), tmp_path, adversary=("logistic", "energies"), rounds=5)
     rows = layer_rows(found.measurements)
     kinds = {row.name: row.kind for row in rows}
     assert kinds["words"] == "embedding"
@@ -147,7 +147,7 @@ def test_several_values_coordinates_and_fedavg_play(tmp_path: Path) -> None:
     codes = torch.from_numpy(np.random.default_rng(0).integers(3, size=len(source.dataset)))
     data = replace(source.dataset, secrets={"p": codes})
     three = replace(source, dataset=data)
-    found = played(
+    found = run_question(
         three, tmp_path, adversary=("forest:trees=10",), coordinates=5, local_steps=2, rounds=3
     )
     shares = [row.figures["v_information_share"].estimate for row in layer_rows(found.measurements)]
@@ -156,7 +156,7 @@ def test_several_values_coordinates_and_fedavg_play(tmp_path: Path) -> None:
 
 def test_the_softmax_over_votes_ends_at_0_548_bits(tmp_path: Path) -> None:
     settings = {"adversary": ("forest",), "calibration": "softmax-votes", "rounds": 0}
-    found = played(planted(seed=0), tmp_path, **settings)
+    found = run_question(planted(seed=0), tmp_path, **settings)
     rows = {row.name: row for row in layer_rows(found.measurements)}
     assert 0.53 < rows["aside"].figures["v_information"].estimate.value <= 0.5485
 
@@ -181,7 +181,7 @@ def test_bad_input_gets_one_clear_line(tmp_path: Path) -> None:
     )
     for given, settings, wanted in cases:
         with pytest.raises(InputError, match=wanted) as caught:
-            played(given, tmp_path, **settings)
+            run_question(given, tmp_path, **settings)
         assert "\n" not in str(caught.value)
 
 
@@ -189,7 +189,7 @@ def test_the_model_stays_unchanged(tmp_path: Path) -> None:
     source = planted(seed=3)
     assert source.task is not None
     before = {name: leaf.clone() for name, leaf in source.task.model.state_dict().items()}
-    played(source, tmp_path, adversary=("logistic",), rounds=2)
+    run_question(source, tmp_path, adversary=("logistic",), rounds=2)
     assert isinstance(source.task.model, Planted)
     assert source.task.model.training
     after = source.task.model.state_dict()
@@ -203,7 +203,7 @@ def test_records_of_all_sides_are_apart() -> None:
     users = torch.arange(2400) // 4
     data = replace(source.dataset, users=users) if isinstance(source.dataset, Dataset) else None
     for given in (source, replace(source, dataset=data)):
-        spec = LayersSpec(**SMALL, participants=3).resolve(given)
+        spec = LayersSpec(**SMALL, participants=3)
         sides = prepare(spec, given).sides
         parts = [sides.private, sides.fitting, *sides.held_out, *sides.others, sides.test]
         owners = users if given is not source else torch.arange(2400)
@@ -213,15 +213,15 @@ def test_records_of_all_sides_are_apart() -> None:
 
 def test_participants_train_by_any_optimizer() -> None:
     """With several local steps it is theirs; the model then ends elsewhere."""
+    from leakgauge.layers.run.answering import rounds
     from leakgauge.layers.run.preparing import prepare
-    from leakgauge.layers.run.training import rounds
 
     source, ends = planted(seed=0), []
     for optimizer in ("sgd", "sgd:momentum=0.9", "sgd:momentum=0"):
         spec = LayersSpec(**SMALL, rounds=1, local_steps=3, optimizer=optimizer)
-        (last,) = rounds(spec.resolve(source), prepare(spec.resolve(source), source))
+        (last,) = rounds(prepare(spec, source))
         ends.append(torch.cat([leaf.flatten() for leaf in last.values()]))
     assert torch.equal(ends[0], ends[2])
     assert not torch.allclose(ends[0], ends[1])
     with pytest.raises(InputError, match="optimizer 'adm' is not known"):
-        LayersSpec(**SMALL, optimizer="adm").check()
+        QUESTION.check(LayersSpec(**SMALL, optimizer="adm"))

@@ -11,7 +11,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.types import Task
 from leakgauge.gradients import params_of
 from leakgauge.layers import layer_outputs
-from leakgauge.layers.run.outputs import Outputs
+from leakgauge.layers.representations import Outputs
 from leakgauge.models import build
 
 
@@ -88,7 +88,7 @@ def test_layers_share_passes_as_far_as_memory_lets_them(monkeypatch, most, passe
         asked.append(len(given[2]))
         return layer_outputs(*given, layers=layers)
 
-    monkeypatch.setattr("leakgauge.layers.run.outputs.layer_outputs", counted)
+    monkeypatch.setattr("leakgauge.layers.representations.layer_outputs", counted)
     some = Outputs(task, params, x, list(whole), max_bytes=most)
     for name, leaf in whole.items():
         torch.testing.assert_close(some.of(name), leaf)

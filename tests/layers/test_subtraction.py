@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from leakgauge.core.types import Dataset, Task
-from leakgauge.layers.subtraction import gradient_of_other
+from leakgauge.layers.observation import gradient_of_other
 from leakgauge.models import mlp
 from leakgauge.training import Participant, Protocol, State
 from leakgauge.training.federation import federation
@@ -24,8 +24,8 @@ def test_two_global_models_and_the_own_gradient_give_the_other_gradient() -> Non
         for _ in range(2)
     ]
     protocol = Protocol(rounds=4, kind=FEDSGD, lr=0.01, batch_size=8, weighted=False)
-    for played in federation(task, State.of(task.model), people, protocol, seed=0):
-        own, other = (played.sent[one].values for one in (1, 0))
-        found = gradient_of_other(played.received[1], played.state.shared, own, lr=0.01)
+    for result in federation(task, State.of(task.model), people, protocol, seed=0):
+        own, other = (result.sent[one].values for one in (1, 0))
+        found = gradient_of_other(result.received[1], result.state.shared, own, lr=0.01)
         for name, leaf in other.items():
             torch.testing.assert_close(found[name], leaf, rtol=0, atol=1e-12)

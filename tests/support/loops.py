@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from leakgauge.tokens.settings import Settings
+from leakgauge.tokens.settings import CriticSettings
 
-QUICK = Settings(iterations=5, check_every=5, evaluated=64)
+QUICK = CriticSettings(iterations=5, check_every=5, evaluated=64)
 """Estimates that take no time, and tell nothing."""
 
 

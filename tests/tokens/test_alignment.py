@@ -11,7 +11,7 @@ from leakgauge.core.types import Task
 from leakgauge.gradients import params_of
 from leakgauge.gradients.factored.factors import factors
 from leakgauge.results.statistics import mean_estimate
-from leakgauge.tokens.alignment import alignment, gradient_kernel, linear_kernel
+from leakgauge.tokens.monitor.alignment import alignment, gradient_kernel, linear_kernel
 from support.gaussians import gaussians
 from support.planted import Odd
 from support.references import gradients as plain
@@ -133,7 +133,7 @@ def words() -> tuple[Task, torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("make", [images, words])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
 def test_gradient_kernels_are_those_of_autograd(make, dtype, tolerance: float) -> None:
-    """Of convolutions, linear layers, an embedding, attention and a normalisation."""
+    """Gradients of convolutions, linear layers, an embedding, attention and a normalisation."""
     task, x, y = make()
     exact = plain.loop(task, params_of(task.model), x[:, None], y[:, None])
     flat = torch.cat([leaf.flatten(1) for leaf in exact.values()], 1)

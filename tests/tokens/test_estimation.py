@@ -11,18 +11,24 @@ from torch import Tensor, nn
 
 from leakgauge.core.checks import InputError
 from leakgauge.tokens import mutual_information
-from leakgauge.tokens.critics import Critic
-from leakgauge.tokens.encoders import Autoencoder, Flat, GradientTransformer, encoder
 from leakgauge.tokens.estimation import Information, estimate_information, vectors
 from leakgauge.tokens.estimators import estimator
-from leakgauge.tokens.fitting import Judge, Scaler, fit, own_randomness
-from leakgauge.tokens.settings import Settings
-from leakgauge.tokens.sources import FixedPairs, Pairs, PairSource, Parts, PooledPairs, split_pairs
+from leakgauge.tokens.fitting import Scaler, TokenCritic, fit, own_randomness
+from leakgauge.tokens.networks import Autoencoder, Critic, FlatToken, GradientTransformer, encoder
+from leakgauge.tokens.settings import CriticSettings
+from leakgauge.tokens.sources import (
+    FixedPairs,
+    Pairs,
+    PairSource,
+    PairSplit,
+    PooledPairs,
+    split_pairs,
+)
 from leakgauge.tokens.words import CRITICS, ESTIMATORS, TOKENS
 from support.gaussians import gaussians
 
 BATCH = 5
-QUICK = Settings(
+QUICK = CriticSettings(
     token="flat",
     iterations=60,
     batch=64,
@@ -35,7 +41,7 @@ QUICK = Settings(
 
 
 def records(count: int, *, leak: float, seed: int, scale: float = 1.0) -> Pairs:
-    """Gradients of two layers, of which the first follows the features by a share."""
+    """Gradients of two layers; the first follows the features by a share."""
     generator = torch.Generator().manual_seed(seed)
     mix = torch.randn(4, 12, generator=torch.Generator().manual_seed(99)) / 2
     x, one, two = (torch.randn(count, d, generator=generator) for d in (4, 12, 7))
@@ -43,10 +49,10 @@ def records(count: int, *, leak: float, seed: int, scale: float = 1.0) -> Pairs:
     return Pairs(x, {"a": scale * first, "b": scale * two})
 
 
-def pools(leak: float, *, seed: int = 0, count: int = 1500, scale: float = 1.0) -> Parts:
+def pools(leak: float, *, seed: int = 0, count: int = 1500, scale: float = 1.0) -> PairSplit:
     whole = records(count, leak=leak, seed=seed, scale=scale)
     ends = (0, 3 * count // 5, 4 * count // 5, count)
-    return Parts(
+    return PairSplit(
         *(
             PooledPairs(whole.rows(slice(start, end)), BATCH)
             for start, end in itertools.pairwise(ends)
@@ -86,8 +92,8 @@ def test_the_critic_of_the_placebo_learns_from_the_placebo() -> None:
     assert abs(placebo.in_sample) < 0.3
     assert abs(placebo.critic_gap.value) < 0.3
     matched = fit(pools(1.0), heedless, seed=0)
-    judged = matched.judged(pools(1.0).reporting, torch.Generator().manual_seed(0), matched=False)
-    assert float(estimator("infonce").value(judged.parts)) < -0.5
+    scores = matched.evaluate(pools(1.0).reporting, torch.Generator().manual_seed(0), matched=False)
+    assert float(estimator("infonce").value(scores.parts)) < -0.5
 
 
 @pytest.mark.parametrize(("token", "critic"), [*zip(TOKENS, CRITICS[::-1], strict=True)])
@@ -180,20 +186,20 @@ def test_the_critic_is_that_of_the_best_iteration() -> None:
     assert found.iterations == iterations - 10 < 390
     short = replace(settings, iterations=found.iterations, patience=0)
     again = fit(parts, short, seed=0)
-    own, other = found.judge.state_dict(), again.judge.state_dict()
+    own, other = found.networks.state_dict(), again.networks.state_dict()
     assert all(torch.equal(leaf, other[name]) for name, leaf in own.items())
-    assert not found.judge.training
+    assert not found.networks.training
 
 
 def test_figures_are_of_the_parts_that_they_name() -> None:
     """Only the reporting pairs leak, or only the fitting pairs."""
     leaky, other = pools(3.0), pools(0.0)
-    mixed = Parts(leaky.fitting, leaky.stopping, other.reporting)
+    mixed = PairSplit(leaky.fitting, leaky.stopping, other.reporting)
     found = estimate_information(mixed, QUICK, seed=0)
     assert found.in_sample > 0.5
     assert found.gap_in_sample > 0.5
     assert found.bound.high < 0.1
-    turned = Parts(other.fitting, other.stopping, leaky.reporting)
+    turned = PairSplit(other.fitting, other.stopping, leaky.reporting)
     assert estimate_information(turned, QUICK, seed=0).bound.value < 0.1
 
 
@@ -239,7 +245,7 @@ def test_the_limit_is_that_of_the_groups_that_were_used() -> None:
     """Pairs that share records in blocks of six make groups of six, whatever was asked."""
     pairs = records(300, leak=0.0, seed=0)
     same = Pairs(pairs.features, {"a": pairs.features.clone()})
-    parts = Parts(
+    parts = PairSplit(
         FixedPairs(same.rows(slice(0, 180))),
         *(FixedPairs(same.rows(slice(at, at + 60)), block=6) for at in (180, 240)),
     )
@@ -281,7 +287,7 @@ def test_shapes_and_too_few_pairs_are_refused_in_one_line() -> None:
 def test_inputs_are_dropped_in_the_fit_alone() -> None:
     pairs = records(64, leak=1.0, seed=0)
     with own_randomness(0, "cpu"):
-        judge = Judge(pairs, replace(QUICK, token="flat", dropout=0.5))
+        judge = TokenCritic(pairs, replace(QUICK, token="flat", dropout=0.5))
         nn.init.ones_(judge.critic.head.scale)
         first, second = judge(pairs)[0], judge(pairs)[0]
         assert not torch.equal(first, second)
@@ -343,13 +349,13 @@ def test_the_autoencoder_has_two_layers_each_way(*, relu: bool) -> None:
     assert widths(coder.decoder) == [(128, 512), (512, 50)]
     gradients = given((20, 30))
     whole = torch.cat(list(gradients.values()), 1)
-    token, beside = coder(gradients)
+    token, loss = coder(gradients)
     rebuilt = coder.decoder(coder.encoder(whole))
     assert token.shape == (6, coder.length) == (6, 128)
     assert torch.equal(token, coder.encoder(whole))
-    torch.testing.assert_close(beside, ((rebuilt - whole) ** 2).mean())
+    torch.testing.assert_close(loss, ((rebuilt - whole) ** 2).mean())
     assert bool((rebuilt >= 0).all()) is relu
-    beside.backward()
+    loss.backward()
     assert all(leaf.grad is not None and leaf.grad.any() for leaf in coder.parameters())
 
 
@@ -363,34 +369,36 @@ def test_the_transformer_is_that_of_the_appendix() -> None:
     assert (mixer.linear1.out_features, mixer.dropout.p) == (2048, 0.1)
     gradients = given((20, 30, 5))
     with torch.no_grad():
-        token, beside = token_of.eval()(gradients)
+        token, loss = token_of.eval()(gradients)
         mapped = [one(leaf) for one, leaf in zip(token_of.maps, gradients.values(), strict=True)]
         known = torch.cat([*mixer(torch.stack(mapped, 1)).unbind(1)], 1)
         assert token.shape == (6, token_of.length) == (6, 3 * 512)
         torch.testing.assert_close(token, known)
-        assert float(beside) == 0.0
+        assert float(loss) == 0.0
         moved = {**gradients, "5": gradients["5"] + 1}
         assert (token_of(moved)[0] - token)[:, :512].abs().max() > 0  # layers see each other
 
 
 def test_no_encoder_leaves_gradients_as_they_are() -> None:
     gradients = given((2, 3))
-    token, beside = Flat([2, 3])(gradients)
+    token, loss = FlatToken([2, 3])(gradients)
     assert torch.equal(token, torch.cat(list(gradients.values()), 1))
-    assert float(beside) == 0.0
+    assert float(loss) == 0.0
     with pytest.raises(InputError, match="token is 'transfomer'; did you mean 'transformer'"):
         encoder("transfomer", [2])
 
 
 def test_the_settings_of_the_paper() -> None:
-    paper = Settings.paper("transformer", pairs=500)
+    paper = CriticSettings.paper("transformer", pairs=500)
     assert (paper.estimator, paper.critic, paper.scale) == ("mine", "concat", "raw")
     assert (paper.token, paper.relu_output, paper.patience) == ("transformer", True, 0)
     assert (paper.iterations, paper.batch, paper.dropout) == (200, 50, 0.0)
     assert paper.token_lr < paper.lr
-    assert Settings.paper(pairs=5).batch == 2
+    assert CriticSettings.paper(pairs=5).batch == 2
     found = estimate_information(
-        split_pairs(records(500, leak=0.0, seed=0)), replace(Settings.paper(), group=20), seed=0
+        split_pairs(records(500, leak=0.0, seed=0)),
+        replace(CriticSettings.paper(), group=20),
+        seed=0,
     )
     assert found.iterations == 200
 
@@ -401,8 +409,8 @@ def test_the_settings_of_the_paper() -> None:
         ("estimator", "nce", "estimator is 'nce'"),
         ("critic", "joint", "critic is 'joint'"),
         ("scale", "rau", "scale is 'rau'; did you mean 'raw'"),
-        ("batch", 1, "batch is 1; a pair needs others"),
-        ("group", 1, "group is 1; a pair needs others"),
+        ("batch", 1, "batch is 1; a pair is compared with others"),
+        ("group", 1, "group is 1; a pair is compared with others"),
         ("iterations", 0, "iterations is 0; expected a whole number"),
         ("lr", 0.0, "lr is 0; expected a number above 0"),
         ("dropout", 1.0, "dropout is 1; expected 0 to below 1"),
@@ -410,4 +418,4 @@ def test_the_settings_of_the_paper() -> None:
 )
 def test_settings_out_of_range_are_refused_in_one_line(name, value, message) -> None:
     with pytest.raises(InputError, match=message):
-        Settings(**{name: value})
+        CriticSettings(**{name: value})

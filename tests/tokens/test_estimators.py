@@ -7,9 +7,8 @@ import torch
 
 from leakgauge.core.checks import InputError
 from leakgauge.results.statistics import mean_estimate
-from leakgauge.tokens.estimators import Smile, critic_gap, estimator
+from leakgauge.tokens.estimators import Smile, critic_gap, estimator, jackknife
 from leakgauge.tokens.fitting import _merged
-from leakgauge.tokens.jackknife import jackknife
 from leakgauge.tokens.words import ESTIMATORS
 from support.gaussians import gaussians, log_ratio
 from support.references import tokens as literal

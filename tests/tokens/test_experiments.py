@@ -1,4 +1,4 @@
-"""The files of the paper's table, the script that judges its claims, and the heat maps."""
+"""The files of the paper's table, the script that tests its claims, and the heat maps."""
 
 import importlib.util
 import sys

@@ -122,9 +122,11 @@ def test_after_an_error_the_model_is_as_before() -> None:
 def test_modules_without_an_output_of_records_are_refused_in_one_line() -> None:
     task = Task(Refuses())
     params, x = params_of(task.model), torch.ones(6, 3)
-    with pytest.raises(InputError, match=r"^module 'quiet' does not run, or gives no tensor"):
+    with pytest.raises(InputError, match=r"^module 'quiet' does not run, or returns no tensor"):
         record_features(task, params, x, "quiet")
-    with pytest.raises(InputError, match=r"^module 'time' gives \[4, 2\] for 2 records; expected"):
+    with pytest.raises(
+        InputError, match=r"^module 'time' returns \[4, 2\] for 2 records; expected"
+    ):
         record_features(task, params, x, "time")
 
 

@@ -15,7 +15,7 @@ from leakgauge.defenses import Defense
 from leakgauge.gradients import params_of
 from leakgauge.tokens import gathering
 from leakgauge.tokens.gathering import Gathering, checkpoint_parts, fewest_records
-from leakgauge.tokens.sources import FixedPairs, Parts, PooledPairs
+from leakgauge.tokens.sources import FixedPairs, PairSplit, PooledPairs
 from support import defenses
 from support.references import defenses as literal
 from support.references import gradients as plain
@@ -55,11 +55,11 @@ def how(**changed) -> Gathering:
     return Gathering(**{**made, **changed})
 
 
-def gathered(task: Task, records: Dataset, *, seed: int = 0, **changed) -> Parts:
+def gathered(task: Task, records: Dataset, *, seed: int = 0, **changed) -> PairSplit:
     return checkpoint_parts(task, params_of(task.model), records, how(**changed), seed=seed)
 
 
-def sources(parts: Parts):
+def sources(parts: PairSplit):
     return parts.fitting, parts.stopping, parts.reporting
 
 
@@ -126,7 +126,7 @@ NORMS = {
 }
 
 
-def assert_fixed(task: Task, records: Dataset, parts: Parts, change=lambda grads, rows: grads):
+def assert_fixed(task: Task, records: Dataset, parts: PairSplit, change=lambda grads, rows: grads):
     """Each pair is that of one batch, and blocks share no record."""
     seen = []
     for part, least in zip(sources(parts), (36, 12, 12), strict=True):

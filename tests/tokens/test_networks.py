@@ -7,8 +7,7 @@ from leakgauge.core.types import Task
 from leakgauge.gradients import params_of
 from leakgauge.gradients.walk import walk
 from leakgauge.models import build
-from leakgauge.tokens.features import check_names, record_features
-from leakgauge.tokens.networks import WATCHED
+from leakgauge.tokens.features import WATCHED, check_names, record_features
 
 WATCHES = {
     "lenet-relu": (768, ["convolution"] * 3),  # the width that the paper names

@@ -46,7 +46,7 @@ def test_the_page_says_what_was_found(browser, page: Path) -> None:
         "Checkpoints",
         "Advice: noise by phase",
         "held-out lower bound",
-        "It is no guarantee",
+        "not a guarantee",
     ):
         assert words in text
     assert shown.locator("#timeline-checkpoints tbody tr").count() == 3

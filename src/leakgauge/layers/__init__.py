@@ -13,7 +13,7 @@ _PLACES = {
     "direction_sensitivity": "sensitivity",
     "information_bounds": "kernel_information",
     "LayersRebuilt": "reconstruction",
-    "gradient_of_other": "subtraction",
+    "gradient_of_other": "observation",
     "jacobian_sensitivity": "sensitivity",
     "layer_outputs": "representations",
     "partial_correlation": "correlation",

@@ -1,4 +1,4 @@
-"""The attacks on layers by the names that users type. Importing it loads no torch."""
+"""Attacks on layers by the names that users type, and other words; imports no torch."""
 
 import copy
 import re
@@ -8,10 +8,24 @@ from typing import TYPE_CHECKING, Any
 from leakgauge.core.checks import require
 from leakgauge.core.registry import Registry
 from leakgauge.inference.catalog import ADVERSARIES, PROPERTY, games_of, parse_adversary
-from leakgauge.layers.words import FAMILY
 
 if TYPE_CHECKING:
     from leakgauge.inference.adversaries.adversary import Attack
+
+QUESTION = "layers"
+
+HIDE = "hide"
+"""Advice: hide layers from the attacker, in an enclave or by encryption."""
+
+PLATT, VOTES = "platt", "softmax-votes"
+CALIBRATIONS = (PLATT, VOTES)
+
+ALL = "all"
+"""Name of what an attack on all layers sees."""
+
+FAMILY = ("forest", "logistic", "network")
+"""The predictive family: attacks among which held-out data choose."""
+
 
 _PACKAGE = "leakgauge.layers.family"
 
@@ -20,10 +34,10 @@ MEMBERS = {
     "logistic": f"{_PACKAGE}:LinearOnComponents",
     "network": f"{_PACKAGE}:NetworkOnComponents",
 }
-"""Where each attack is; it is imported when it is used."""
+"""Address of each attack, imported when it is used."""
 
 WRAPPED = ("energies", "discriminant", "pca-forest")
-"""Adversaries of inference that play here too, each on one layer at a time."""
+"""Adversaries of inference that also run here, each on one layer at a time."""
 
 REGISTRY = Registry(
     "adversary",
@@ -32,28 +46,28 @@ REGISTRY = Registry(
 )
 
 HELP = (
-    f"{', '.join(FAMILY)} (default: all of them, of which held-out data take the best of each "
+    f"{', '.join(FAMILY)} (default: all; held-out data choose the best for each "
     f"layer), {', '.join(WRAPPED)}, with settings as forest:trees=100; or your own, "
     "MODULE:NAME[:key=value,...]"
 )
 """For the help of the command line."""
 
 BATCHES = "batches"
-"""The setting that all attacks on layers share, as each batch is seen once for all of them."""
+"""Setting shared by all attacks on layers, as each batch is observed once for all of them."""
 
 NOTATION = REGISTRY.notation(supplied=(BATCHES,))
-"""What users may write for an adversary."""
+"""Notation of an adversary."""
 
 
 def parse_attack(text: str, *, batches: int) -> "Attack":
-    """Return the attack that ``NAME[:key=value,...]`` or ``MODULE:NAME[:key=value,...]`` names.
+    """Return the attack named by ``NAME[:key=value,...]`` or ``MODULE:NAME[:key=value,...]``.
 
     Args:
-        text: as users type it.
-        batches: shadow batches that it learns from, where it has such a setting.
+        text: text that users type.
+        batches: number of shadow batches to learn from, for attacks with such a setting.
 
     Raises:
-        InputError: the name, a key or a value is not known, or what it names is no attack.
+        InputError: the name, a key or a value is unknown, or the name is not an attack.
 
     >>> one = parse_attack("forest:trees=10", batches=300)
     >>> one.name, one.batches

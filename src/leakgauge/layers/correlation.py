@@ -11,10 +11,10 @@ from scipy import stats
 from leakgauge.core.checks import require
 
 Column = Sequence[float] | npt.NDArray[np.floating]
-"""One figure of each layer (of each network, data set and repetition)."""
+"""One figure per layer (of each network, data set and repetition)."""
 
 FLAT = 1e-12
-"""A column whose spread is below this share of its size is constant, up to rounding."""
+"""A column with a range below this share of its size is constant, up to rounding."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def pearson(one: Column, other: Column) -> Correlation | None:
         other: ``[n]``.
 
     Returns:
-        None with n below 3, or where a column is constant: nothing is correlated then.
+        The correlation; None with n below 3, or if a column is constant.
 
     Raises:
         InputError: the columns differ in length, or have values that are not finite.
@@ -69,19 +69,19 @@ def pearson(one: Column, other: Column) -> Correlation | None:
 
 
 def partial_correlation(one: Column, other: Column, given: Column) -> Correlation | None:
-    """Return the correlation of what a third column leaves of two.
+    """Return the correlation of two columns after regressing both on a third.
 
-    Each of both is regressed on the third, with an intercept, and the residuals are correlated.
-    Given the log size of layers, it says whether a measure tells more of an attack than size does.
+    Each is regressed on the third, with an intercept, and the residuals are correlated. Given the
+    log size of layers, it shows whether a measure predicts an attack better than size does.
 
     Args:
         one: ``[n]``.
         other: ``[n]``.
-        given: the column that is held fixed ``[n]``.
+        given: column that is held fixed ``[n]``.
 
     Returns:
-        None with n below 4, where a column is constant, or where the third explains one of both
-        without rest.
+        The correlation; None with n below 4, if a column is constant, or if the third explains one
+        of both completely.
 
     Raises:
         InputError: as for ``pearson``.
@@ -144,7 +144,7 @@ def _is_flat(column: npt.NDArray[np.float64]) -> bool:
 def _rest(
     column: npt.NDArray[np.float64], given: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64] | None:
-    """Return the residuals of a linear regression; None where nothing but rounding is left."""
+    """Return the residuals of a linear regression; None if only rounding is left."""
     line = stats.linregress(given, column)
     rest: npt.NDArray[np.float64] = column - line.intercept - line.slope * given
     largest = max(np.abs(column).max(), abs(line.slope) * np.abs(given).max())

@@ -1,7 +1,7 @@
-"""The predictive family: the attacks among which the usable information takes the best.
+"""The predictive family: attacks among which the usable information takes the best.
 
-They see one view of the gradients, so that one pass makes the features of all. None of them
-calibrates itself: ``layers.calibration`` does it for all alike, on batches that none was fitted on.
+All use one view of the gradients, so that one pass computes their features. They do not calibrate
+themselves: ``layers.information`` calibrates all of them on batches that none was fitted on.
 """
 
 import warnings
@@ -30,7 +30,7 @@ from leakgauge.inference.adversaries.views import Flat, View, within_deviations
 Floats = NDArray[np.float64]
 
 LEAST = 1e-6
-"""The least probability that a network gives, so that no log is infinite."""
+"""Smallest probability of a network, so that no log is infinite."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Member(ABC):
     """A classifier of gradients of bootstrapped shadow batches.
 
     Attributes:
-        batches: bootstrapped shadow batches.
-        view: gradients to features.
+        batches: number of bootstrapped shadow batches.
+        view: map from gradients to features.
     """
 
     batches: int = 1000
@@ -50,7 +50,7 @@ class Member(ABC):
         require_positive(self.batches, "number of shadow batches")
 
     def fit(self, shadow: Shadow, log_prior: Floats, *, rng: np.random.Generator) -> "FittedMember":
-        """Fit on balanced bootstrapped batches, the same ones as all members."""
+        """Fit on balanced bootstrapped batches, which all members share."""
         features, secret = shadow.observe(self.batches, view=self.view)
         state = int(rng.integers(2**31))
         model = self.classifier(features.shape, state)
@@ -73,7 +73,7 @@ class VotingForest(Member):
     """A random forest, the attack of Mo et al., section 4.2.
 
     Attributes:
-        trees: 50 as in Melis et al., S&P 2019, whom the paper follows; it names no number.
+        trees: number of trees; 50 as in Melis et al., S&P 2019, as the paper names no number.
     """
 
     trees: int = 50
@@ -97,7 +97,7 @@ class LinearOnComponents(Member):
     """Logistic regression on the leading principal components.
 
     Attributes:
-        components: kept principal components, at most.
+        components: largest number of kept principal components.
         inverse_penalty: scikit-learn's C.
     """
 
@@ -127,9 +127,9 @@ class NetworkOnComponents(Member):
     Mo et al., Figure 5, attack with "a DNN" and do not describe it.
 
     Attributes:
-        components: kept principal components, at most.
+        components: largest number of kept principal components.
         hidden: width of the hidden layer.
-        penalty: on the squared weights; scikit-learn's alpha.
+        penalty: penalty on the squared weights; scikit-learn's alpha.
     """
 
     components: int = 64

@@ -1,4 +1,4 @@
-"""Bounds on the information that a layer's output has of the input, by Gaussian kernels."""
+"""Bounds on the information between a layer's output and the input, by Gaussian kernels."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ SIGMA2 = 0.1
 """Default variance of the noise; Mo et al. give none."""
 
 SATURATED = 0.99
-"""From this share of log2 n on, the upper bound says only how many records there are."""
+"""Share of log2 n above which the upper bound depends only on the number of records."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class InformationBounds:
 
     @property
     def saturated(self) -> bool:
-        """Whether the upper bound has nearly reached log2 n: more records would raise it."""
+        """Whether the upper bound is near log2 n, so that more records would raise it."""
         return self.shares[1] >= SATURATED
 
 
@@ -53,8 +53,8 @@ def information_bounds(
 ) -> InformationBounds:
     """Return bounds on the information between a record and its noisy output, in bits.
 
-    A layer is deterministic, so that its output tells apart any two records that it does not map
-    to one point, and the information is trivial or infinite. Gaussian noise of variance
+    A layer is deterministic, so that its output separates any two records that it does not map to
+    one point, and the information is trivial or infinite. Gaussian noise of variance
     ``sigma2`` makes it finite; the figures depend on it, and on the scale of the outputs. Then,
     with k(d) = exp(-d^2 / (2 a sigma2)), the information lies between::
 
@@ -89,11 +89,11 @@ def information_bounds(
     require(bool(t.isfinite().all()), "t has values that are not finite")
     t = t.reshape(len(t), -1)
     t = t - t.mean(0) if t.is_floating_point() else t  # small values round less in products
-    # Of float64: four blocks of distances; the outputs of a block on either side, and squares.
+    # float64: four blocks of distances, the outputs of a block on either side, and squares
     size = max(1, max_bytes // (32 * (len(t) + t.shape[1])))
     logs = torch.cat([_log_kernels(t, rows, size, sigma2) for rows in slices(len(t), size)], dim=1)
     upper, lower = ((math.log(len(t)) - logs.mean(1)) / math.log(2)).tolist()
-    # Rounding alone leaves [0, log2 n].
+    # only rounding leaves [0, log2 n]
     lower, upper = (min(max(0.0, bound), math.log2(len(t))) for bound in (lower, upper))
     return InformationBounds(lower, upper, len(t), sigma2)
 
@@ -105,12 +105,12 @@ def _log_kernels(t: Tensor, rows: slice, size: int, sigma2: float) -> Tensor:
 
 
 def _squared_distances(t: Tensor, rows: slice, size: int) -> Tensor:
-    """Return those of some records to all ``[rows, n]``, float64; exactly 0 to themselves.
+    """Return squared distances of some records to all ``[rows, n]``, float64, 0 to themselves.
 
     Args:
         t: outputs ``[n, d]``.
         rows: the records.
-        size: number of others whose outputs are turned to float64 at once.
+        size: number of outputs converted to float64 at once.
     """
     own = t[rows].double()
     parts = []

@@ -19,7 +19,7 @@ SENSITIVITIES = tuple(f"sensitivity_{kind}_{norm}" for kind in KINDS for norm in
 DIRECTIONS = tuple(f"direction_{norm}" for norm in NORMS)
 
 AGAINST = (INFORMATION, *SENSITIVITIES, KERNEL, SIZE, LOG_SIZE)
-"""The measures that are correlated with the AUROC."""
+"""Measures whose correlation with the AUROC is computed."""
 
 
 def _sensitivity(title: str) -> Metric:
@@ -59,7 +59,7 @@ METRICS = {
     AFTER: Metric(title="Advantage after the advice", tabled=False),
     **UTILITY,
 }
-"""By name. A figure of one layer has the layer's name behind: ``"auroc: conv1"``."""
+"""Metrics by name. The name of a layer's figure ends with the layer: ``"auroc: conv1"``."""
 
 LEAKAGE = (AUROC, SUCCESS, ADVANTAGE, INFORMATION)
 """The metrics of an attack that the report shows."""

@@ -1,9 +1,9 @@
 """The question where in the network it leaks."""
 
+from leakgauge.layers.catalog import QUESTION as NAME
 from leakgauge.layers.spec import LayersSpec
-from leakgauge.layers.words import QUESTION as NAME
 from leakgauge.runs.question import Question
-from leakgauge.runs.room import OLD_CHECK, OLD_PREPARE, Room
+from leakgauge.runs.room import Room
 
 QUESTION: Question = Room(
     name=NAME,
@@ -11,8 +11,5 @@ QUESTION: Question = Room(
     asks={NAME: "which layers of the network give the secret away, and which to protect first?"},
     Spec=LayersSpec,
     home="leakgauge.layers",
-    places={
-        "check": OLD_CHECK,
-        "prepare": OLD_PREPARE,
-    },
+    places={"assessment": "evidence:assessment", "controls": "evidence:controls"},
 )

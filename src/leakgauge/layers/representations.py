@@ -1,4 +1,4 @@
-"""The outputs of layers behind their activations."""
+"""Outputs of layers after their activations."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leakgauge.core.checks import require, require_count, require_known
+from leakgauge.core.checks import InputError, require, require_count, require_known
 from leakgauge.core.memory import require_memory
 from leakgauge.core.types import Params, Task
 from leakgauge.gradients.batching import slices
@@ -20,10 +20,10 @@ _ACTIVATIONS = (
     *(nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Hardshrink, nn.Softshrink, nn.Tanhshrink),
     *(nn.Threshold,),
 )
-"""Modules that change each value by itself."""
+"""Elementwise modules."""
 
 TRIAL = 2
-"""Number of records on which the sizes of outputs are found."""
+"""Number of records used to find the sizes of outputs."""
 
 
 def layer_outputs(
@@ -36,11 +36,10 @@ def layer_outputs(
 ) -> dict[str, Tensor]:
     """Return T_l, the output of each layer for each record ``[n, d_l]``, on the CPU.
 
-    Where an activation module (``nn.ReLU``, ``nn.Tanh``, ``nn.GELU``, ``nn.Sigmoid`` and other
-    modules that change each value by itself) takes the layer's output directly, T_l is the output
-    of that module. Else T_l is the layer's own output, in front of what follows: a normalisation,
-    a pooling, or an activation that is called as a function, as ``torch.relu``, which no module
-    shows. The outputs of a layer that runs several times stand side by side.
+    If an activation module (``nn.ReLU``, ``nn.Tanh``, ``nn.GELU``, ``nn.Sigmoid`` and other
+    elementwise modules) takes the layer's output directly, T_l is the output of that module. Else
+    T_l is the layer's own output, before a normalisation, a pooling, or an activation called as a
+    function, such as ``torch.relu``. Outputs of a layer that runs several times are concatenated.
 
     The caller's model stays unchanged. It runs as it is, in eval or train mode.
 
@@ -53,8 +52,8 @@ def layer_outputs(
         max_bytes: memory of the outputs of a chunk of records, besides the result.
 
     Returns:
-        By layer, in the order of ``layers``, else in the order in which layers run. Layers that
-        never run by themselves, because a function uses their weights, have no output.
+        Outputs by layer, in the order of ``layers``, else in the order in which layers run. A layer
+        that does not run itself, because a function uses its weights, has no output.
 
     Raises:
         InputError: no layer that runs has this name, an output has no axis of records, or the
@@ -69,7 +68,7 @@ def layer_outputs(
     ({'0': [4, 3], '2': [4, 1]}, True)
     """
     require_count(max_bytes, "max_bytes")
-    require(len(x) > 0, "there are no records; expected x [n, ...] with n above 0")
+    require(len(x) > 0, "x is empty; expected x [n, ...] with n above 0")
     known = [one.name for one in walk(task, x)]
     for name in layers or ():
         require_known(name, known, f"the model has no layer {name!r} with parameters")
@@ -101,14 +100,14 @@ class _Watcher:
             self.kept.append(first.detach().clone())
 
     def after_activation(self, given: tuple[Any, ...], output: Tensor) -> None:
-        """Keep an activation's output in place of the layer's whose output it was given."""
+        """Replace a layer's output by that of the activation that takes it."""
         for place, (_, raw) in enumerate(self.raw):
             if given and raw is given[0]:
                 self.kept[place] = output.detach().clone()
 
     def outputs(self, name: str, count: int) -> Tensor | None:
-        """Return the outputs of a layer ``[count, d]``; None where it never ran."""
-        own = [one for (of, _), one in zip(self.raw, self.kept, strict=True) if of == name]
+        """Return the outputs of a layer ``[count, d]``; None if it never ran."""
+        own = [one for (layer, _), one in zip(self.raw, self.kept, strict=True) if layer == name]
         for one in own:
             require(
                 one.shape[:1] == (count,),
@@ -119,7 +118,7 @@ class _Watcher:
 
 
 def _outputs(task: Task, params: Params, x: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
-    """Return the outputs for some records ``[n, d]``, by layer, of those that ran."""
+    """Return the outputs for some records ``[n, d]``, by layer, for layers that ran."""
     own = private(task, params).model  # its hooks end with it
     seen = _Watcher()
     for name, module in own.named_modules():
@@ -136,3 +135,70 @@ def _outputs(task: Task, params: Params, x: Tensor, layers: Sequence[str]) -> di
         own(x)
     found = {name: seen.outputs(name, len(x)) for name in layers}
     return {name: leaf for name, leaf in found.items() if leaf is not None}
+
+
+AT_ONCE = 2**29
+"""Memory of the held outputs, in bytes."""
+
+
+class Outputs:
+    """Returns the outputs of one layer after another, in the order of ``names``.
+
+    A pass keeps the outputs of as many layers as fit into memory, so a network of many small layers
+    needs one pass, not one per layer.
+
+    Args:
+        task: the model.
+        params: parameters of the model.
+        x: records ``[n, ...]``.
+        names: layer names, in the order in which ``of`` is called.
+        max_bytes: memory of the held outputs; those of one layer may exceed it.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        params: Params,
+        x: Tensor,
+        names: Sequence[str],
+        *,
+        max_bytes: int = AT_ONCE,
+    ) -> None:
+        self._given = (task, params, x)
+        self._names = list(names)
+        self._max_bytes = max_bytes
+        self._sizes: dict[str, int] | None = None
+        self._held: dict[str, Tensor] = {}
+
+    def of(self, name: str) -> Tensor:
+        """Return the outputs of a layer ``[n, d]``, and release them.
+
+        Raises:
+            InputError: the layer has no outputs.
+        """
+        if name not in self._held:
+            self._held = layer_outputs(*self._given, layers=self._together(name))
+        return self._held.pop(name)
+
+    def _together(self, name: str) -> list[str]:
+        """Return the layers of the next pass, this one first."""
+        sizes = self._measured()
+        found, left = [name], self._max_bytes - sizes.get(name, 0)
+        for other in self._names[self._names.index(name) + 1 :] if name in sizes else ():
+            left -= sizes.get(other, 0)
+            if left < 0:
+                break
+            if other in sizes:
+                found.append(other)
+        return found
+
+    def _measured(self) -> dict[str, int]:
+        """Return the bytes of the outputs of each layer that has outputs."""
+        if self._sizes is None:
+            task, params, x = self._given
+            try:
+                few = layer_outputs(task, params, x[:TRIAL])
+            except InputError:  # raised for one layer; each layer then gets a pass
+                few = {}
+            self._sizes = {name: leaf[0].nbytes * len(x) for name, leaf in few.items()}
+        return self._sizes

@@ -16,21 +16,22 @@ from leakgauge.gradients.factored.factors import Factoring
 from leakgauge.gradients.gradients import MAX_BYTES, batch_gradients
 from leakgauge.gradients.probing import explained, private, probe, trainable
 from leakgauge.gradients.walk import walk
-from leakgauge.layers.weights import Spread, is_weight, size_of, spread, weights_of
+from leakgauge.layers.weights import VectorSizes, is_weight, size_of, spread, weights_of
 
 NORMS: Mapping[str, float] = {"F": 2, "1": 1, "inf": math.inf}
-"""Each norm's p: all of them are over the entries of the Jacobian as one vector."""
+"""Norms by name, with their p; all treat the Jacobian's entries as one vector."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """How strongly the gradient of a layer's weights reacts, by record.
+    """Sensitivity of the gradient of a layer's weights, by record.
 
     Attributes:
-        layer: its name.
-        size: number of its weights, without biases.
-        norms: of the Jacobian of each record ``[n]``, float64, by ``"F"``, ``"1"`` and ``"inf"``.
-        range: of the record's gradient ``[n]``, float64: its largest entry minus its smallest.
+        layer: name of the layer.
+        size: number of weights, without biases.
+        norms: norms of the Jacobian by ``"F"``, ``"1"`` and ``"inf"``, one per record ``[n]``,
+            float64.
+        range: largest minus smallest entry of each record's gradient ``[n]``, float64.
 
     >>> found = Sensitivity("fc", 4, {"F": torch.tensor([2.0, 6.0])}, torch.tensor([0.5, 0.0]))
     >>> found.estimate("F"), found.left_out, found.estimate("F", bounded=False)
@@ -44,11 +45,11 @@ class Sensitivity:
 
     @property
     def left_out(self) -> int:
-        """Number of records whose range is 0, which bounded figures leave out."""
+        """Number of records with a range of 0, which bounded figures leave out."""
         return int((self.range == 0).sum())
 
     def values(self, norm: str = "F", *, bounded: bool = True, normalised: bool = True) -> Tensor:
-        """Return the figure of each record ``[m]``; m is below n where some are left out.
+        """Return one figure per record ``[m]``; m is below n if some are left out.
 
         Args:
             norm: ``"F"``, ``"1"`` or ``"inf"``.
@@ -57,7 +58,7 @@ class Sensitivity:
                 and 1 for inf.
 
         Raises:
-            InputError: the norm has another name.
+            InputError: the norm is unknown.
         """
         require_choice(norm, "norm", NORMS)
         found = self.norms[norm]
@@ -67,19 +68,14 @@ class Sensitivity:
         return found / self.size ** (1 / NORMS[norm]) if normalised else found
 
     def estimate(
-        self,
-        norm: str = "F",
-        *,
-        bounded: bool = True,
-        normalised: bool = True,
-        how: str = "mean",
+        self, norm: str = "F", *, bounded: bool = True, normalised: bool = True, how: str = "mean"
     ) -> float:
-        """Return the figure of the layer, by default as Eq. 10 has it; NaN without any record.
+        """Return the figure of the layer, by default that of Eq. 10; NaN without any record.
 
-        The range goes to 0 on records of which the model is sure, while the Jacobian does not: the
+        If the model is sure of a record, its range goes to 0, while its Jacobian does not: the
         columns of the other classes stay large. A few such records dominate the bounded mean, and
-        the better a model is trained the more. The bounded median is robust to them. Records whose
-        range is 0 in floating point have no bounded figure: ``left_out`` counts them.
+        more so the better a model is trained. The bounded median is robust to them. Records with a
+        range of 0 in floating point have no bounded figure: ``left_out`` counts them.
 
         Args:
             norm: as in ``values``.
@@ -106,7 +102,7 @@ def jacobian_sensitivity(
     layers: Sequence[str] | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> dict[str, Sensitivity]:
-    """Return how the gradient of each layer's weights reacts to the label (Eq. 9 and 10).
+    """Return the sensitivity of each layer's weight gradient to the label (Eq. 9 and 10).
 
     The gradient of the cross entropy is linear in the soft label. Its Jacobian has a column for
     each class c, the gradient of the loss with label c, so that no second derivative is needed.
@@ -116,14 +112,14 @@ def jacobian_sensitivity(
         task: a classifier; its loss is the plain cross entropy.
         params: all trainable parameters by name, as from ``params_of``.
         x: records ``[n, ...]``.
-        y: labels ``[n]``, int64, at which the range is taken.
+        y: labels ``[n]``, int64; the range is that of the gradient with these labels.
         layers: names of the layers to return, as ``walk`` gives them; None for all.
         max_bytes: working memory of a chunk of records, estimated.
 
     Returns:
-        By layer, in the order of ``layers``, else in the order in which layers run. A layer
-        without a matrix (a normalisation) counts by its own parameters but biases; a layer with
-        biases alone is left out.
+        Sensitivities by layer, in the order of ``layers``, else in the order in which layers run. A
+        layer without a matrix (a normalisation) counts by its own parameters except biases; a layer
+        with only biases is left out.
 
     Raises:
         InputError: the loss is another one, no layer has this name, or as
@@ -163,7 +159,7 @@ def direction_sensitivity(
     layers: Sequence[str] | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> dict[str, Sensitivity]:
-    """Return how the mean gradient of each layer's weights differs by a property.
+    """Return the difference of each layer's mean weight gradient by a property.
 
     This is the step in the property's own direction: the mean gradient of the records with the
     property minus that of the others, in place of the Jacobian in the label. Its range is that of
@@ -179,7 +175,7 @@ def direction_sensitivity(
         max_bytes: working memory of a chunk of records, estimated.
 
     Returns:
-        By layer, as ``jacobian_sensitivity``, but with one entry in place of n.
+        Sensitivities as from ``jacobian_sensitivity``, but with one entry in place of n.
 
     Raises:
         InputError: all records or none have the property, or no layer has this name.
@@ -211,7 +207,7 @@ def direction_sensitivity(
 
 def _classes(task: Task, params: Params, x: Tensor, y: Tensor) -> int:
     """Return the number of classes of a classifier by cross entropy, or refuse the task."""
-    require(len(x) > 0, "there are no records; expected x [n, ...] with n above 0")
+    require(len(x) > 0, "x is empty; expected x [n, ...] with n above 0")
     own = private(task, params).model
     refusal = explained(f"{type(own).__name__} refuses inputs {list(x.shape)}")
     with torch.no_grad(), torch.random.fork_rng(enabled=own.training), refusal:
@@ -245,27 +241,27 @@ def _weights(task: Task, x: Tensor, layers: Sequence[str] | None) -> dict[str, l
 def _records_at_once(
     task: Task, params: Params, x: Tensor, y: Tensor, whole: int, max_bytes: int
 ) -> int:
-    """Return how many records fit: their activations, with slopes and copies, and gradients."""
+    """Return how many records fit into memory with activations, slopes, copies and gradients."""
     kept = probe(task, params, x, y, method="auto").bytes_per_record
     return max(1, max_bytes // max(1, 3 * kept + whole))
 
 
 def _of_records(
     factoring: Factoring, params: Params, x: Tensor, y: Tensor, classes: int
-) -> dict[str, Spread]:
+) -> dict[str, VectorSizes]:
     """Return the norms of the Jacobians by layer, with ranges at the true labels."""
-    found: dict[str, Spread] = {}
+    found: dict[str, VectorSizes] = {}
     for label in range(classes):
         for name, one in factoring(params, x, torch.full_like(y, label)).items():
             weights = weights_of(one)
             if weights is not None:
                 column = spread(weights).where(y == label)
-                found[name] = found[name].beside(column) if name in found else column
+                found[name] = found[name].concatenated(column) if name in found else column
     return found
 
 
-def _sensitivity(layer: str, size: int, parts: Iterable[Spread]) -> Sensitivity:
-    found = reduce(Spread.below, parts).cpu()
+def _sensitivity(layer: str, size: int, parts: Iterable[VectorSizes]) -> Sensitivity:
+    found = reduce(VectorSizes.stacked, parts).cpu()
     norms = {"F": found.squares.sqrt(), "1": found.absolute, "inf": found.largest}
     return Sensitivity(layer, size, norms, found.range)
 
@@ -289,6 +285,6 @@ def _flat(grads: Grads, names: Sequence[str]) -> Tensor:
 
 def _direction(layer: str, having: Tensor, others: Tensor, share: float) -> Sensitivity:
     together = share * having + (1 - share) * others
-    found = Spread.of((having - others)[None])
-    ends = Spread.of(together[None])
-    return _sensitivity(layer, having.numel(), [found.ranged(ends.range)])
+    found = VectorSizes.of((having - others)[None])
+    ends = VectorSizes.of(together[None])
+    return _sensitivity(layer, having.numel(), [found.with_range(ends.range)])

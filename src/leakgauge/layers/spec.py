@@ -1,25 +1,29 @@
-"""The settings of the question where in a network it leaks; imports no torch."""
+"""Settings of the question where in a network it leaks; imports no torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from leakgauge.core.checks import require
 from leakgauge.core.knowledge import STATIC
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.inference.settings import EMPIRICAL, UNIFORM
-from leakgauge.layers.catalog import HELP, NOTATION
-from leakgauge.layers.words import CALIBRATIONS, FAMILY, HIDE, PLATT, QUESTION, VOTES
-from leakgauge.models.named import NETS
+from leakgauge.layers.catalog import (
+    CALIBRATIONS,
+    FAMILY,
+    HELP,
+    HIDE,
+    NOTATION,
+    PLATT,
+    QUESTION,
+    VOTES,
+)
+from leakgauge.models.words import NETS
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
 from leakgauge.runs.spec import Spec
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
 from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
-from leakgauge.training.catalog import SGD, parse_optimizer
-
-if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
-    from leakgauge.data.source import Source
+from leakgauge.training.catalog import SGD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,27 +44,25 @@ class LayersSpec(Spec):
         Setting("what to ask", cells=True, choices=(QUESTION,), option=False, panel=ASKING),
     ] = (QUESTION,)
     secret: Annotated[
-        str | None, Setting("the property: a column that nobody should learn", panel=ASKING)
+        str | None, Setting("the property: a column that should stay private", panel=ASKING)
     ] = None
     value: Annotated[
         str | None,
         Setting(
-            "value of the secret that is the property, against all others; each by itself where it "
-            "is not named",
+            "value of the secret that is the property, against all others; default: each value by "
+            "itself",
             panel=ASKING,
         ),
     ] = None
     adversary: Annotated[
         tuple[str, ...], Setting(f"who infers it: {HELP}", panel=ATTACK, notation=NOTATION)
     ] = ()
-    layers: Annotated[
-        tuple[str, ...], Setting("name of a layer to look at; all where none is named")
-    ] = ()
+    layers: Annotated[tuple[str, ...], Setting("name of a layer to examine; default: all")] = ()
     coordinates: Annotated[
         Whole | None,
         Setting(
-            "random coordinates of each layer that attacks see (48 in the paper's Figure 6); all "
-            "where it is not named",
+            "random coordinates of each layer that attacks see (48 in the paper's Figure 6); "
+            "default: all",
             least=1,
             panel=ATTACK,
         ),
@@ -68,7 +70,7 @@ class LayersSpec(Spec):
     by_user: Annotated[
         Truth,
         Setting(
-            "split whole users, where the data name them; false splits records, as the paper does",
+            "split whole users, if the data name them; false splits records, as the paper does",
             panel=DATA,
         ),
     ] = True
@@ -83,7 +85,7 @@ class LayersSpec(Spec):
     prior: Annotated[
         str,
         Setting(
-            f"of the property: {UNIFORM} (the paper's) or {EMPIRICAL}",
+            f"prior of the property: {UNIFORM} (the paper's) or {EMPIRICAL}",
             choices=(UNIFORM, EMPIRICAL),
             panel=ASKING,
         ),
@@ -91,7 +93,7 @@ class LayersSpec(Spec):
     calibration: Annotated[
         str,
         Setting(
-            f"of what attacks say: {PLATT} (on held-out batches) or {VOTES} (as printed in the "
+            f"calibration of attacks: {PLATT} (on held-out batches) or {VOTES} (as printed in the "
             "paper; ends at 0.548 bits)",
             choices=CALIBRATIONS,
             panel=ATTACK,
@@ -101,13 +103,11 @@ class LayersSpec(Spec):
         Whole, Setting("private batches that are attacked", least=1, panel=ATTACK)
     ] = 1000
     shadow_batches: Annotated[
-        Whole, Setting("batches of its own that an attack learns from", least=10, panel=ATTACK)
+        Whole, Setting("batches that an attack learns from", least=10, panel=ATTACK)
     ] = 1000
     held_out: Annotated[
         Whole,
-        Setting(
-            "further batches of its own that choose and calibrate an attack", least=20, panel=ATTACK
-        ),
+        Setting("further batches that choose and calibrate an attack", least=20, panel=ATTACK),
     ] = 400
     merge_rare: Annotated[
         Whole,
@@ -124,7 +124,7 @@ class LayersSpec(Spec):
         Whole, Setting("rounds of federated training before the attack", least=0, panel=TRAINING)
     ] = 100
     participants: Annotated[
-        Whole, Setting("participants, of whom one attacks another", least=2, panel=TRAINING)
+        Whole, Setting("participants; one attacks another", least=2, panel=TRAINING)
     ] = 2
     local_steps: Annotated[
         Whole,
@@ -149,7 +149,7 @@ class LayersSpec(Spec):
     ] = (100,)
     net: Annotated[str, Setting("network for images", choices=NETS, panel=TRAINING)] = "cnn"
     records: Annotated[
-        Whole, Setting("records that the sensitivity is measured on", least=1, panel=ATTACK)
+        Whole, Setting("records to measure the sensitivity on", least=1, panel=ATTACK)
     ] = 64
     direction: Annotated[
         Truth,
@@ -159,8 +159,7 @@ class LayersSpec(Spec):
         ),
     ] = False
     kernel_records: Annotated[
-        Whole,
-        Setting("records that the kernel estimates are made on; 0: none", least=0, panel=ATTACK),
+        Whole, Setting("records for the kernel estimates; 0: none", least=0, panel=ATTACK)
     ] = 1000
     sigma2: Annotated[
         Real,
@@ -169,13 +168,12 @@ class LayersSpec(Spec):
         ),
     ] = 0.1
     under: Annotated[
-        Real,
-        Setting("advice: the advantage that an attacker may have left", above=0, panel=DEFENSE),
+        Real, Setting("advice: largest advantage that an attacker may keep", above=0, panel=DEFENSE)
     ] = 0.1
     protect: Annotated[
         str,
         Setting(
-            f"advice: what is done to a layer: {HIDE} (an enclave, or encryption), or a defense of "
+            f"advice: protection of a layer: {HIDE} (an enclave, or encryption), or a defense of "
             "that layer alone, as prune:rate=0.99",
             panel=DEFENSE,
         ),
@@ -194,57 +192,18 @@ class LayersSpec(Spec):
 
     @property
     def adversaries(self) -> tuple[str, ...]:
-        """The attacks among which held-out data choose, as users type them."""
+        """The attacks among which held-out data choose, in the users' notation."""
         return self.adversary or FAMILY
 
     @property
     def records_seen(self) -> int:
-        """The records behind one observed gradient or update."""
+        """Number of records per observed gradient or update."""
         return self.batch_size * self.local_steps
 
-    def check(self) -> None:
-        """Refuse what is wrong for any data.
-
-        Raises:
-            InputError: a value is outside its bounds, a name is unknown, or settings contradict
-                one another.
-        """
-        from leakgauge.layers.checking import check_attacks, check_protection
-
-        super().check()
-        require(self.under < 1, f"under is {self.under:g}; expected an advantage between 0 and 1")
-        require(
-            len(set(self.layers)) == len(self.layers),
-            f"layers names one twice: {', '.join(self.layers)}",
-        )
-        require(
-            self.calibration != VOTES or self.prior == UNIFORM,
-            f"calibration {VOTES} knows no prior; set prior={UNIFORM}",
-        )
-        require(
-            not self.half or self.batch_size >= 2,
-            "half of a batch of 1 record is none; raise --batch-size to 2",
-        )
-        parse_optimizer(self.optimizer, lr=self.lr)
-        check_attacks(self)
-        check_protection(self)
-
     def unmeasured(self, knowledge: str, when: int | str) -> str:
-        """Return why no figure exists for this knowledge and round; empty where one does."""
+        """Return why no figure exists for this knowledge and round; empty if one does."""
         if when != ACCUMULATED:
             return "is about the model after the last round; leave the round out"
         if knowledge != STATIC:
             return "has no defense that an adversary could adapt to; write knowledge: static"
         return ""
-
-    def resolve(self, source: "Source") -> Self:
-        """Return the settings with the columns' roles filled in.
-
-        Raises:
-            InputError: the data cannot answer the question; the message says what would.
-        """
-        from leakgauge.layers.run.preparing import check_data, resolved
-
-        spec = replace(self, **resolved(self, source))
-        check_data(spec, source)
-        return spec

@@ -1,4 +1,4 @@
-"""The weights of a layer without its biases, and norms of their gradients by record."""
+"""Weights of a layer without its biases, and norms of their gradients by record."""
 
 import math
 from collections.abc import Iterable
@@ -14,13 +14,13 @@ from leakgauge.gradients.factored.linear import LinearFactors
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
-    """Sizes of some vectors, one of each record; each attribute is ``[n]``, float64.
+class VectorSizes:
+    """Sizes of vectors, one per record; each attribute is ``[n]``, float64.
 
     Attributes:
         squares: sum of squares.
         absolute: sum of absolute values.
-        largest: absolute value.
+        largest: largest absolute value.
         range: largest entry minus smallest.
     """
 
@@ -30,45 +30,47 @@ class Spread:
     range: Tensor
 
     @classmethod
-    def of(cls, values: Tensor) -> "Spread":
-        """Return that of vectors ``[n, d]``."""
+    def of(cls, values: Tensor) -> "VectorSizes":
+        """Return the sizes of vectors ``[n, d]``."""
         low, high = (end.double() for end in (values.amin(1), values.amax(1)))
         size = torch.linalg.vector_norm
         squares = size(values, dim=1, dtype=torch.float64).square()
         absolute = size(values, 1, dim=1, dtype=torch.float64)
         return cls(squares, absolute, torch.maximum(-low, high), high - low)
 
-    def where(self, chosen: Tensor) -> "Spread":
-        """Return it with a range of 0 at all records that are not ``chosen``."""
-        return self.ranged(torch.where(chosen, self.range, 0.0))
+    def where(self, chosen: Tensor) -> "VectorSizes":
+        """Return the sizes with a range of 0 for all records that are not ``chosen``."""
+        return self.with_range(torch.where(chosen, self.range, 0.0))
 
-    def ranged(self, size: Tensor) -> "Spread":
-        """Return it with other ranges."""
+    def with_range(self, size: Tensor) -> "VectorSizes":
+        """Return the sizes with other ranges."""
         return replace(self, range=size)
 
-    def beside(self, other: "Spread") -> "Spread":
-        """Return that of both vectors of each record as one; ranges are added."""
-        return Spread(
+    def concatenated(self, other: "VectorSizes") -> "VectorSizes":
+        """Return the sizes of each record's two vectors as one; ranges are added."""
+        return VectorSizes(
             self.squares + other.squares,
             self.absolute + other.absolute,
             torch.maximum(self.largest, other.largest),
             self.range + other.range,
         )
 
-    def below(self, other: "Spread") -> "Spread":
-        """Return that of the records of both, one after the other."""
-        return Spread(*(torch.cat(pair) for pair in zip(self._all(), other._all(), strict=True)))
+    def stacked(self, other: "VectorSizes") -> "VectorSizes":
+        """Return the sizes of the records of both, one after the other."""
+        return VectorSizes(
+            *(torch.cat(pair) for pair in zip(self._all(), other._all(), strict=True))
+        )
 
-    def cpu(self) -> "Spread":
-        """Return it on the CPU."""
-        return Spread(*(leaf.cpu() for leaf in self._all()))
+    def cpu(self) -> "VectorSizes":
+        """Return the sizes on the CPU."""
+        return VectorSizes(*(leaf.cpu() for leaf in self._all()))
 
     def _all(self) -> list[Tensor]:
         return [getattr(self, one.name) for one in fields(self)]
 
 
 def is_weight(name: str) -> bool:
-    """Return whether a parameter is no bias, as its name says.
+    """Return whether a parameter is a weight, not a bias, by its name.
 
     >>> [is_weight(name) for name in ("fc.weight", "fc.bias", "lstm.bias_hh_l0", "bias.weight")]
     [True, False, False, True]
@@ -82,7 +84,7 @@ def size_of(params: Params, names: Iterable[str]) -> int:
 
 
 def weights_of(found: Factors) -> Factors | None:
-    """Return the gradients of a layer's weights without its biases; None where it has none.
+    """Return the gradients of a layer's weights without its biases; None if it has no weights.
 
     >>> made = LinearFactors("weight", "bias", torch.ones(1, 1, 2), torch.ones(1, 1, 3))
     >>> [list(factors.gradient()) for factors in (made, weights_of(made))]
@@ -96,14 +98,14 @@ def weights_of(found: Factors) -> Factors | None:
     return found
 
 
-def spread(found: Factors) -> Spread:
-    """Return the sizes of the gradients; those of one outer product are never made."""
+def spread(found: Factors) -> VectorSizes:
+    """Return the sizes of the gradients, without building those of a single outer product."""
     if isinstance(found, LinearFactors) and found.x.shape[1] == 1:
         ends = found.range().double()
         absolute, root, largest = (found.norms(p).double() for p in (1, 2, math.inf))
-        return Spread(root.square(), absolute, largest, ends)
-    parts = [Spread.of(part) for part in found.chunks()]
+        return VectorSizes(root.square(), absolute, largest, ends)
+    parts = [VectorSizes.of(part) for part in found.chunks()]
     start = parts[0]
     for part in parts[1:]:
-        start = start.below(part)
+        start = start.stacked(part)
     return start

@@ -1,4 +1,4 @@
-"""Estimates of the mutual information of data features and gradients, on held-out pairs."""
+"""Estimates the mutual information of data features and gradients on held-out pairs."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -10,42 +10,41 @@ from leakgauge.core.checks import require
 from leakgauge.core.rng import torch_stream
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import mean_estimate
-from leakgauge.tokens.encoders import FLAT
-from leakgauge.tokens.estimators import estimator
-from leakgauge.tokens.fitting import Fitted, Judged, fit
-from leakgauge.tokens.jackknife import jackknife
-from leakgauge.tokens.settings import Settings
-from leakgauge.tokens.sources import Pairs, PairSource, Parts, split_pairs
+from leakgauge.tokens.estimators import estimator, jackknife
+from leakgauge.tokens.fitting import CriticScores, FittedCritic, fit
+from leakgauge.tokens.networks import FLAT
+from leakgauge.tokens.settings import CriticSettings
+from leakgauge.tokens.sources import Pairs, PairSource, PairSplit, split_pairs
 from leakgauge.tokens.words import INFONCE
 
 NEAR = 0.9
-"""An interval that reaches this share of an estimator's limit is limited by its sample."""
+"""Share of an estimator's limit from which an interval counts as limited by its sample."""
 
 GROUP = 256
-"""Negatives of plain vectors: InfoNCE ends at their log."""
+"""Group size for plain vectors; InfoNCE cannot exceed its log."""
 
 FEWEST = 3
-"""Blocks of held-out pairs that an interval needs."""
+"""Smallest number of blocks of held-out pairs for an interval."""
 
 
 @dataclass(frozen=True)
 class Information:
-    """What a critic finds of the mutual information of features and gradients.
+    """A critic's estimate of the mutual information of features and gradients.
 
-    All figures but ``in_sample`` and ``gap_in_sample`` are of pairs that it never saw. The
-    estimate is that of one critic: the information itself can be larger.
+    All figures except ``in_sample`` and ``gap_in_sample`` are computed on unseen pairs. It is the
+    estimate of one critic: the information itself can be larger.
 
     Attributes:
-        bound: in nats, with an interval over blocks of held-out pairs. Of InfoNCE, NWJ and MINE it
-            is a lower bound in the mean; SMILE is none.
-        in_sample: the same figure on the pairs that the critic learned from.
-        critic_gap: matched minus mismatched score; no information (section 4.2.1).
-        gap_in_sample: the same on the pairs that the critic learned from, as the paper has it.
+        bound: estimate in nats, with an interval over blocks of held-out pairs. It is a lower bound
+            in the mean for InfoNCE, NWJ and MINE, but not for SMILE.
+        in_sample: estimate on the pairs that the critic learned from, in nats.
+        critic_gap: matched minus mismatched score; not an information (section 4.2.1).
+        gap_in_sample: critic gap on the pairs that the critic learned from, as in the paper.
         matched: mean score of matched pairs (appendix B).
-        mismatched: mean score of others.
-        limit: what the estimator cannot exceed, in nats.
-        iterations: of the critic; 0 where a constant one did better on the stopping pairs. Then
-            the held-out figures are 0, and their intervals end where those of the fitted critic do.
+        mismatched: mean score of mismatched pairs.
+        limit: largest value of the estimator, in nats.
+        iterations: iterations of the critic; 0 if a constant critic did better on the stopping
+            pairs. The held-out figures are then 0, with the upper ends of the fitted critic.
     """
 
     bound: Estimate
@@ -59,38 +58,38 @@ class Information:
 
     @property
     def is_limited(self) -> bool:
-        """Whether the sample, not the data, may end the estimate."""
+        """Whether the sample, not the data, may limit the estimate."""
         return self.bound.high >= NEAR * self.limit
 
 
 def estimate_information(
-    parts: Parts,
-    settings: Settings,
+    parts: PairSplit,
+    settings: CriticSettings,
     *,
     seed: int,
     matched: bool = True,
     device: torch.device | str = "cpu",
 ) -> Information:
-    """Fit a critic on some pairs, stop it by others, and judge it on others again.
+    """Fit a critic on some pairs, stop it by others, and evaluate it on a third part.
 
     Args:
-        parts: the pairs.
-        settings: of the estimate.
-        seed: of everything that is random.
-        matched: False for the placebo, gradients of other data, of which the figures are about 0.
-        device: where torch computes.
+        parts: pairs of the three parts.
+        settings: settings of the estimate.
+        seed: seed of all random draws.
+        matched: False for the placebo, gradients of other data, with figures of about 0.
+        device: device of the computation.
 
     Raises:
         InputError: too few held-out pairs for an interval, or one that is not finite.
 
     References:
-        Privacy Tokens, Algorithm 1, of which fitting and evaluation are separate here.
+        Privacy Tokens, Algorithm 1, here with separate fitting and evaluation.
     """
     for source in (parts.reporting, parts.stopping)[: 2 if settings.patience else 1]:
         _check_blocks(source, settings, seed)
     fitted = fit(parts, settings, seed=seed, matched=matched, device=device)
-    held_out = fitted.judged(parts.reporting, torch_stream(seed, "report"), matched=matched)
-    known = fitted.judged(parts.fitting, torch_stream(seed, "in-sample"), matched=matched)
+    held_out = fitted.evaluate(parts.reporting, torch_stream(seed, "report"), matched=matched)
+    known = fitted.evaluate(parts.fitting, torch_stream(seed, "in-sample"), matched=matched)
     return _information(fitted, held_out, known)
 
 
@@ -99,17 +98,17 @@ def mutual_information(
     y: Tensor,
     *,
     seed: int = 0,
-    settings: Settings | None = None,
+    settings: CriticSettings | None = None,
     by: str = INFONCE,
 ) -> Information:
-    """Return what a critic finds of the mutual information of two samples.
+    """Return a critic's estimate of the mutual information of two samples.
 
     Args:
-        x: ``[N, a]``; 60 % of the rows fit, 20 % stop, and 20 % report.
-        y: ``[N, b]``, row by row beside ``x``; rows are independent of each other.
-        seed: of everything that is random.
-        settings: of the estimate; None takes those for vectors without an encoder.
-        by: the estimator, where no settings are given.
+        x: sample ``[N, a]``; 60 % of the rows fit, 20 % stop, and 20 % report.
+        y: sample ``[N, b]`` with the same rows; rows are independent.
+        seed: seed of all random draws.
+        settings: settings of the estimate; None takes those for vectors without an encoder.
+        by: estimator if ``settings`` is None.
 
     Raises:
         InputError: shapes differ, a value is not finite, or there are too few rows.
@@ -124,17 +123,16 @@ def mutual_information(
         f"x is {list(x.shape)}, y is {list(y.shape)}; expected [N, a] and [N, b]",
     )
     require(
-        bool(x.isfinite().all() and y.isfinite().all()),
-        "a value is not finite; leave out its row",
+        bool(x.isfinite().all() and y.isfinite().all()), "a value is not finite; leave out its row"
     )
     chosen = settings or vectors(by, group=max(8, min(GROUP, len(x) // 40)))
     parts = split_pairs(Pairs(x.float(), {"y": y.float()}))
     return estimate_information(parts, chosen, seed=seed)
 
 
-def vectors(by: str = INFONCE, **changed: float) -> Settings:
+def vectors(by: str = INFONCE, **changed: float) -> CriticSettings:
     """Return settings for plain vectors: no encoder, and all held-out pairs are evaluated."""
-    plain = Settings(
+    plain = CriticSettings(
         estimator=by,
         token=FLAT,
         dropout=0.0,
@@ -149,7 +147,7 @@ def vectors(by: str = INFONCE, **changed: float) -> Settings:
     return replace(plain, **changed)  # type: ignore[arg-type]
 
 
-def _check_blocks(source: PairSource, settings: Settings, seed: int) -> None:
+def _check_blocks(source: PairSource, settings: CriticSettings, seed: int) -> None:
     blocks = source.groups(settings.group, settings.evaluated, torch_stream(seed, "check"))
     found = sum(1 for _ in itertools.islice(blocks, FEWEST))
     require(
@@ -159,7 +157,7 @@ def _check_blocks(source: PairSource, settings: Settings, seed: int) -> None:
     )
 
 
-def _information(fitted: Fitted, held_out: Judged, known: Judged) -> Information:
+def _information(fitted: FittedCritic, held_out: CriticScores, known: CriticScores) -> Information:
     measure = estimator(fitted.settings.estimator)
     bound = replace(jackknife(held_out.parts, measure), n=held_out.pairs)
     matched, mismatched, gap = (

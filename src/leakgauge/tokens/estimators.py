@@ -1,60 +1,64 @@
 """Estimators of mutual information from a critic's scores of matched and mismatched pairs.
 
 A critic scores K feature vectors against K tokens, ``scores [K, K]``; matched pairs are on the
-diagonal. Each estimator has an objective, by which critics learn, and a value, which is computed
-from a few numbers of each group of pairs, so that groups can be resampled.
+diagonal. An estimator has an objective, which critics maximise, and a value, which is computed from
+a few numbers of each group of pairs, so that groups can be resampled.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from leakgauge.core.checks import require_choice
+from leakgauge.results.measurements import Estimate
+from leakgauge.results.statistics import mean_estimate
 from leakgauge.tokens.words import INFONCE, MINE, NWJ, SMILE
 
 CLIP = 5.0
 """The clip of SMILE, in nats; Song and Ermon try 1, 5, 10 and none."""
 
 
-class Estimator(Protocol):
-    """What turns scores into nats.
+class Estimator(ABC):
+    """Turns scores into nats.
 
     Attributes:
-        start: score of a constant critic, at which the value is 0.
+        start: score of a constant critic with a value of 0.
     """
 
-    @property
-    def start(self) -> float:
-        """The score of a constant critic whose value is 0."""
-        ...
+    start: float
 
+    @abstractmethod
     def objective(self, scores: Tensor) -> Tensor:
-        """Return what a critic maximises on a batch ``[K, K]``."""
-        ...
+        """Return the objective that a critic maximises on a batch ``[K, K]``."""
 
+    @abstractmethod
     def parts(self, scores: Tensor) -> Tensor:
-        """Return two numbers of a group ``[2]``, from which ``value`` is made."""
-        ...
+        """Return two numbers of a group ``[2]``, the input of ``value``."""
 
     def value(self, parts: Tensor) -> Tensor:
-        """Return the estimate in nats from the parts of all groups ``[G, 2]``."""
-        ...
+        """Return the estimate in nats from the parts of all groups ``[G, 2]``.
+
+        By default it is the Donsker-Varadhan value: the mean of the first parts minus the log mean
+        exponential of the second.
+        """
+        return parts[:, 0].mean() - _log_mean(parts[:, 1])
 
     def limit(self, group: int) -> float:
-        """Return what the value of groups of this size cannot exceed, in nats."""
-        ...
+        """Return the largest value of groups of this size, in nats; by default infinity."""
+        return math.inf
 
 
 @dataclass(frozen=True)
-class InfoNCE:
+class InfoNCE(Estimator):
     """The contrastive bound, with all other tokens of the group as negatives.
 
-    It has little variance, and cannot exceed the log of the group's size.
+    It has little variance and cannot exceed the log of the group's size.
 
     References:
         van den Oord et al., Representation learning with contrastive predictive coding, 2018.
@@ -84,7 +88,7 @@ class InfoNCE:
 
 
 @dataclass(frozen=True)
-class Nwj:
+class Nwj(Estimator):
     """The bound of Nguyen, Wainwright and Jordan (f-GAN KL), with all negatives.
 
     It is a bound for any critic, and its variance grows with the exponential of the information.
@@ -106,22 +110,18 @@ class Nwj:
         return torch.stack([scores.diagonal().mean(), _log_mean_of_others(scores)])
 
     def value(self, parts: Tensor) -> Tensor:
-        """Return the bound; one that overflows is the smallest number there is."""
+        """Return the bound, or the smallest finite number if it overflows."""
         return torch.nan_to_num(parts[:, 0].mean() - (_log_mean(parts[:, 1]) - 1).exp())
-
-    def limit(self, group: int) -> float:
-        """Return infinity."""
-        return math.inf
 
 
 @dataclass(frozen=True)
-class Smile:
-    """The Donsker-Varadhan value with clipped exponentials; no bound where the clip acts.
+class Smile(Estimator):
+    """The Donsker-Varadhan value with clipped exponentials; not a bound if the clip acts.
 
     The critic learns by the Jensen-Shannon objective, as in the authors' experiments.
 
     Attributes:
-        clip: scores of negatives count within ``[-clip, clip]``, in nats.
+        clip: largest absolute score of a negative, in nats.
 
     References:
         Song and Ermon, Understanding the limitations of variational mutual information
@@ -143,21 +143,13 @@ class Smile:
         clipped = scores.clamp(-self.clip, self.clip)
         return torch.stack([scores.diagonal().mean(), _log_mean_of_others(clipped)])
 
-    def value(self, parts: Tensor) -> Tensor:
-        """Return the value."""
-        return parts[:, 0].mean() - _log_mean(parts[:, 1])
-
-    def limit(self, group: int) -> float:
-        """Return infinity."""
-        return math.inf
-
 
 @dataclass(frozen=True)
-class Mine:
+class Mine(Estimator):
     """The Donsker-Varadhan bound with one shuffled partner for each pair.
 
-    The gradient of the log of a batch's mean is biased; the paper does not say whether it corrects
-    that, so nothing does here.
+    The gradient of the log of a batch's mean is biased. The paper does not mention a correction, so
+    there is none here.
 
     References:
         Privacy Tokens, Eq. 4 and Algorithm 1; Belghazi et al., ICML 2018.
@@ -174,23 +166,15 @@ class Mine:
         scores = scores.double()
         return torch.stack([scores.diagonal().mean(), _log_mean(_partners(scores))])
 
-    def value(self, parts: Tensor) -> Tensor:
-        """Return the bound over all groups."""
-        return parts[:, 0].mean() - _log_mean(parts[:, 1])
-
-    def limit(self, group: int) -> float:
-        """Return infinity."""
-        return math.inf
-
 
 _KNOWN: Mapping[str, Estimator] = {INFONCE: InfoNCE(), NWJ: Nwj(), SMILE: Smile(), MINE: Mine()}
 
 
 def estimator(name: str) -> Estimator:
-    """Return the estimator of a name.
+    """Return the estimator with a name.
 
     Raises:
-        InputError: it is unknown.
+        InputError: the name is unknown.
 
     >>> estimator("smile")
     Smile(clip=5.0, start=0.0)
@@ -202,8 +186,8 @@ def estimator(name: str) -> Estimator:
 def critic_gap(scores: Tensor) -> Tensor:
     """Return the mean matched and the mean mismatched score of a group ``[2]``.
 
-    Their difference is what the paper's Table 1 shows. It is no information: it depends on the
-    scale of the critic.
+    The paper's Table 1 shows their difference. It is not an information, as it depends on the scale
+    of the critic.
 
     References:
         Privacy Tokens, section 4.2.1.
@@ -216,19 +200,19 @@ def critic_gap(scores: Tensor) -> Tensor:
 
 
 def _partners(scores: Tensor) -> Tensor:
-    """Return the score of each feature vector with the next one's token ``[K]``."""
+    """Return the score of each feature vector with the next vector's token ``[K]``."""
     rows = torch.arange(len(scores), device=scores.device)
     return scores[rows, rows.roll(-1)]
 
 
 def _mean_of_others(scores: Tensor) -> Tensor:
-    """Return the mean off the diagonal."""
+    """Return the mean of the off-diagonal scores."""
     count = len(scores)
     return (scores.sum() - scores.diagonal().sum()) / (count * (count - 1))
 
 
 def _log_mean_of_others(scores: Tensor) -> Tensor:
-    """Return the log mean exponential off the diagonal."""
+    """Return the log mean exponential of the off-diagonal scores."""
     count = len(scores)
     others = scores.masked_fill(torch.eye(count, dtype=torch.bool, device=scores.device), -math.inf)
     return others.flatten().logsumexp(0) - math.log(count * (count - 1))
@@ -237,3 +221,38 @@ def _log_mean_of_others(scores: Tensor) -> Tensor:
 def _log_mean(logs: Tensor) -> Tensor:
     """Return the log of the mean of exponentials ``[n]``."""
     return logs.logsumexp(0) - math.log(len(logs))
+
+
+NATS = "nats"
+
+
+def jackknife(parts: Tensor, measure: Estimator) -> Estimate:
+    """Return an estimator's value with a t interval of its pseudo-values over blocks.
+
+    For a mean over blocks this is the t interval of the mean.
+
+    Args:
+        parts: two numbers per block ``[G, 2]``, with at least two blocks.
+        measure: the estimator.
+
+    References:
+        Efron and Stein, The jackknife estimate of variance, Annals of Statistics 1981.
+
+    >>> from leakgauge.tokens.estimators import InfoNCE
+    >>> one = jackknife(torch.tensor([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]]), InfoNCE())
+    >>> one.value, round(one.low, 3), round(one.high, 3)
+    (2.0, -0.484, 4.484)
+    """
+    count = len(parts)
+    keep = ~torch.eye(count, dtype=torch.bool)
+    whole, *rest = (
+        min(_MOST, max(-_MOST, float(measure.value(kept))))
+        for kept in (parts, *(parts[keep[row]] for row in range(count)))
+    )
+    spread = mean_estimate(count * whole - (count - 1) * np.array(rest))
+    reach = spread.high - spread.value
+    return Estimate(whole, whole - reach, whole + reach, count, unit=NATS)
+
+
+_MOST = 1e100
+"""Largest value that counts as finite."""

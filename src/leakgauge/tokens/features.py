@@ -1,6 +1,7 @@
-"""Data features: what a module of the watched model says of records."""
+"""Data features: the outputs of a module of the watched model for records."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,8 +15,34 @@ from leakgauge.gradients.probing import explained, fresh_buffers, private
 from leakgauge.gradients.walk import walk
 
 
+@dataclass(frozen=True)
+class Watched:
+    """Names of the watched parts of a network.
+
+    Attributes:
+        features: name of the module that outputs the data features.
+        layers: names of the layers with watched gradients.
+    """
+
+    features: str
+    layers: tuple[str, ...]
+
+
+WATCHED: Mapping[str, Watched] = {
+    # 768 values of the flattened convolutions; the three convolutions
+    "lenet-relu": Watched("6", ("0", "2", "4")),
+    # the adaptive average pooling; the last three convolutions
+    "alexnet-3fc": Watched("13", ("6", "8", "10")),
+    # the first linear layer, without its ReLU, which the text does not mention; the convolutions
+    "cnn-2": Watched("7", ("0", "3")),
+    # the second linear layer, also without its ReLU; all layers
+    "mlp-4": Watched("3", ("1", "3", "5", "7")),
+}
+"""Watched parts by name of the network (section 4.1 of the paper)."""
+
+
 def default_layers(task: Task, x: Tensor) -> list[str]:
-    """Return the names of all layers with parameters: what an attacker sees is all of them.
+    """Return the names of all layers with parameters, as an attacker sees all of them.
 
     >>> from torch import nn
     >>> default_layers(Task(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))), torch.zeros(2, 2))
@@ -30,11 +57,11 @@ def check_names(task: Task, x: Tensor, features: str | None, layers: list[str]) 
     Args:
         task: the model.
         x: records ``[n, ...]``.
-        features: a module; None for the default.
-        layers: layers with parameters.
+        features: name of a module; None for the default.
+        layers: names of layers with parameters.
 
     Raises:
-        InputError: one does not exist; the nearest one is named.
+        InputError: a name does not exist; the message names the nearest one.
     """
     if features is not None:
         known = [name for name, _ in task.model.named_modules() if name]
@@ -58,15 +85,15 @@ def record_features(
         task: the model, which stays unchanged.
         params: all trainable parameters by name.
         x: records ``[n, ...]``.
-        features: the module whose output they are; None takes what the last layer takes in.
-        max_bytes: of the features of a chunk of records.
+        features: name of the module that outputs them; None takes the input of the last layer.
+        max_bytes: memory of the features of a chunk of records.
 
     Raises:
         InputError: the module does not run, or its output has no axis of records.
 
     References:
         Privacy Tokens, section 3.2: the outputs of an intermediate layer, which the paper names
-        for its four networks alone.
+        only for its four networks.
 
     >>> from torch import nn
     >>> task = Task(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)))
@@ -74,10 +101,10 @@ def record_features(
     >>> list(record_features(task, params, torch.ones(5, 2)).shape)
     [5, 3]
     """
-    heard = _listener(task, params, x, features)
+    features_of = _listener(task, params, x, features)
     parts, size, start = [], 2, 0
     while start < len(x):
-        parts.append(heard(x[start : start + size]))
+        parts.append(features_of(x[start : start + size]))
         start += size
         size = max(1, min(1024, max_bytes // max(1, parts[-1][0].nbytes)))
     return torch.cat(parts)
@@ -86,15 +113,15 @@ def record_features(
 def batch_features(
     task: Task, params: Params, x: Tensor, rows: Tensor, features: str | None = None
 ) -> Tensor:
-    """Return the mean over the records of each batch ``[T, d]``; each passes the model whole.
+    """Return the mean data features of each batch ``[T, d]``, from one pass per batch.
 
-    Where records interact, the features of a record depend on its batch.
+    If records interact, the features of a record depend on its batch.
 
     Args:
         task: the model, which stays unchanged.
         params: all trainable parameters by name.
         x: records ``[n, ...]``.
-        rows: of each batch ``[T, B]``.
+        rows: records of each batch ``[T, B]``.
         features: as for ``record_features``.
 
     Raises:
@@ -106,8 +133,8 @@ def batch_features(
     >>> batch_features(task, dict(task.model.named_parameters()), x, rows)
     tensor([[1., 2.]])
     """
-    heard = _listener(task, params, x, features)
-    return torch.stack([heard(x[batch]).mean(0) for batch in rows])
+    features_of = _listener(task, params, x, features)
+    return torch.stack([features_of(x[batch]).mean(0) for batch in rows])
 
 
 def _listener(
@@ -123,7 +150,7 @@ def _listener(
     else:
         module.register_forward_hook(lambda _, __, output: seen.append(_first(output)))
 
-    def heard(chunk: Tensor) -> Tensor:
+    def features_of(chunk: Tensor) -> Tensor:
         seen.clear()
         with (
             torch.no_grad(),
@@ -133,7 +160,7 @@ def _listener(
             functional_call(own.model, fresh_buffers(own), (chunk,))
         return _flat(seen, len(chunk), last)
 
-    return heard
+    return features_of
 
 
 def _first(given: Any) -> Any:
@@ -144,12 +171,12 @@ def _flat(seen: list[Any], count: int, name: str) -> Tensor:
     where = f"module {name!r}" if name else "the model"
     require(
         len(seen) > 0 and isinstance(seen[-1], Tensor),
-        f"{where} does not run, or gives no tensor; name another one for data features",
+        f"{where} does not run, or returns no tensor; name another one for data features",
     )
     value = seen[-1]
     require(
         value.shape[:1] == (count,),
-        f"{where} gives {list(value.shape)} for {count} records; expected records on its first "
+        f"{where} returns {list(value.shape)} for {count} records; expected records on its first "
         "axis; name another one for data features",
     )
     flat: Tensor = value.detach().reshape(count, -1).float()

@@ -1,4 +1,4 @@
-"""Fits a critic and its token on pairs, and stops it by others."""
+"""Fits a critic and its token on pairs, and stops the fit by other pairs."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -12,19 +12,17 @@ from torch.nn import functional
 from leakgauge.core.checks import require
 from leakgauge.core.rng import derive, torch_stream
 from leakgauge.results.statistics import student_t
-from leakgauge.tokens.critics import Critic
-from leakgauge.tokens.encoders import encoder
-from leakgauge.tokens.estimators import Estimator, critic_gap, estimator
-from leakgauge.tokens.jackknife import jackknife
-from leakgauge.tokens.settings import Settings
-from leakgauge.tokens.sources import Pairs, PairSource, Parts
+from leakgauge.tokens.estimators import Estimator, critic_gap, estimator, jackknife
+from leakgauge.tokens.networks import Critic, encoder
+from leakgauge.tokens.settings import CriticSettings
+from leakgauge.tokens.sources import Pairs, PairSource, PairSplit
 from leakgauge.tokens.words import RAW
 
 SCALED_ON = 1024
-"""Pairs by which coordinates are standardised, at most."""
+"""Largest number of pairs used to standardise coordinates."""
 
 CLIP = 5.0
-"""Standardised coordinates end here: gradients have heavy tails."""
+"""Largest absolute standardised coordinate, as gradients have heavy tails."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +30,9 @@ class Scaler:
     """Standardises features and gradients by coordinate.
 
     Attributes:
-        mean: of each coordinate.
-        deviation: of each; 1 where a coordinate does not vary.
-        clip: gradients end here; infinity where they are raw.
+        mean: mean of each coordinate.
+        deviation: standard deviation of each coordinate; 1 for a constant coordinate.
+        clip: largest absolute value of a scaled gradient; infinity for raw ones.
     """
 
     mean: Pairs
@@ -43,7 +41,7 @@ class Scaler:
 
     @classmethod
     def of(cls, pairs: Pairs, *, raw: bool) -> "Scaler":
-        """Return the scaler of some pairs; a raw one changes the features alone."""
+        """Return the scaler of some pairs; a raw one changes only the features."""
         ends = [_ends(leaf) for leaf in pairs.gradients.values()]
         if raw:
             ends = [(torch.zeros_like(mean), torch.ones_like(mean)) for mean, _ in ends]
@@ -65,15 +63,15 @@ class Scaler:
         return Pairs(features, scaled)
 
 
-class Judge(nn.Module):
-    """A token's network and a critic.
+class TokenCritic(nn.Module):
+    """An encoder of tokens and a critic.
 
     Args:
         like: standardised pairs.
-        settings: kinds of both.
+        settings: settings that name both.
     """
 
-    def __init__(self, like: Pairs, settings: Settings) -> None:
+    def __init__(self, like: Pairs, settings: CriticSettings) -> None:
         super().__init__()
         sizes = [leaf.shape[1] for leaf in like.gradients.values()]
         self.token = encoder(settings.token, sizes, relu_output=settings.relu_output)
@@ -86,25 +84,25 @@ class Judge(nn.Module):
         self.dropout = settings.dropout
 
     def forward(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Return the scores ``[K, K]`` and what the token's network adds to the loss."""
+        """Return the scores ``[K, K]``, and the encoder's own loss."""
         features, gradients = pairs.features, pairs.gradients
         if self.training and self.dropout:
             features = functional.dropout(features, self.dropout)
             gradients = {n: functional.dropout(g, self.dropout) for n, g in gradients.items()}
-        token, beside = self.token(gradients)
+        token, encoder_loss = self.token(gradients)
         scores: Tensor = self.critic(features, token)
-        return scores, beside
+        return scores, encoder_loss
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """What a critic says of blocks of groups.
+class CriticScores:
+    """A critic's figures for blocks of groups.
 
     Attributes:
-        parts: of the estimator, by block ``[G, 2]``.
+        parts: parts of the estimator, by block ``[G, 2]``.
         gaps: mean matched and mismatched score, by block ``[G, 2]``.
-        pairs: how many they are computed from.
-        group: pairs of the largest group.
+        pairs: number of pairs.
+        group: number of pairs in the largest group.
     """
 
     parts: Tensor
@@ -114,44 +112,44 @@ class Judged:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
-    """A critic after its last, or its best iteration.
+class FittedCritic:
+    """A critic after its last or its best iteration.
 
     Attributes:
-        judge: the networks.
-        scaler: of its inputs.
-        iterations: at which the stopping pairs were best; 0 where the constant critic was.
-        settings: of the fit.
+        networks: encoder and critic.
+        scaler: scaler of their inputs.
+        iterations: iteration with the best stopping figure; 0 if a constant critic was better.
+        settings: settings of the fit.
     """
 
-    judge: Judge
+    networks: TokenCritic
     scaler: Scaler
     iterations: int
-    settings: Settings
+    settings: CriticSettings
 
-    def judged(
+    def evaluate(
         self, source: PairSource, generator: torch.Generator, *, matched: bool = True
-    ) -> Judged:
-        """Return what the critic says of a source's groups."""
-        return _judged(self.judge, self.scaler, self.settings, source, generator, matched)
+    ) -> CriticScores:
+        """Return the critic's figures for a source's groups."""
+        return _evaluated(self.networks, self.scaler, self.settings, source, generator, matched)
 
 
 def fit(
-    parts: Parts,
-    settings: Settings,
+    parts: PairSplit,
+    settings: CriticSettings,
     *,
     seed: int,
     matched: bool = True,
     device: torch.device | str = "cpu",
-) -> Fitted:
+) -> FittedCritic:
     """Fit a critic and its token together.
 
     Args:
-        parts: the pairs.
-        settings: of the estimate.
-        seed: draws weights, batches and dropout; torch's global generator is left as it was.
+        parts: pairs of the three parts.
+        settings: settings of the estimate.
+        seed: seed of weights, batches and dropout; torch's global generator is restored.
         matched: False fits on the placebo.
-        device: where torch computes.
+        device: device of the computation.
 
     Raises:
         InputError: a feature or a gradient is not finite.
@@ -166,37 +164,37 @@ def fit(
     scaler = Scaler.of(sample.to(device), raw=settings.scale == RAW)
     measure = estimator(settings.estimator)
     with own_randomness(derive(seed, "critic"), device):
-        judge = Judge(scaler(sample.rows(slice(0, 2)).to(device)), settings).to(device)
-        rates = [(judge.token, settings.token_lr), (judge.critic, settings.lr)]
+        networks = TokenCritic(scaler(sample.rows(slice(0, 2)).to(device)), settings).to(device)
+        rates = [(networks.token, settings.token_lr), (networks.critic, settings.lr)]
         optimizer = torch.optim.AdamW(
             [{"params": [*one.parameters()], "lr": lr} for one, lr in rates if _has_weights(one)],
             weight_decay=settings.weight_decay,
-            fused=True,  # a third of the time of a step otherwise
+            fused=True,  # saves a third of a step's time
         )
-        keeper = _Keeper(judge, measure)
+        keeper = _Keeper(networks, measure)
         for iteration in range(1, settings.iterations + 1):
             drawn = parts.fitting.draw(settings.batch, draws, matched=matched)
-            scores, beside = judge(scaler(drawn.to(device)))
+            scores, encoder_loss = networks(scaler(drawn.to(device)))
             optimizer.zero_grad()
-            (beside - measure.objective(scores)).backward()
+            (encoder_loss - measure.objective(scores)).backward()
             optimizer.step()
             if settings.patience and iteration % settings.check_every == 0:
-                seen = _judged(
-                    judge, scaler, settings, parts.stopping, torch_stream(seed, "stop"), matched
+                seen = _evaluated(
+                    networks, scaler, settings, parts.stopping, torch_stream(seed, "stop"), matched
                 )
                 if keeper.waited(seen, iteration) >= settings.patience:
                     break
         iterations = keeper.restore() if settings.patience else settings.iterations
-    judge.eval()
-    return Fitted(judge, scaler, iterations, settings)
+    networks.eval()
+    return FittedCritic(networks, scaler, iterations, settings)
 
 
 @contextmanager
 def own_randomness(seed: int, device: torch.device | str) -> Iterator[None]:
     """Seed torch's global generators inside the block, and restore them after it.
 
-    Weights and dropout of torch's own modules draw from these alone. Generators of other devices
-    stay as they are, which ``torch.manual_seed`` would seed, too.
+    Weights and dropout of torch's own modules draw only from these. Generators of other devices,
+    which ``torch.manual_seed`` would seed too, stay unchanged.
     """
     where = torch.device(device)
     on_cuda = where.type == "cuda"
@@ -211,56 +209,56 @@ def own_randomness(seed: int, device: torch.device | str) -> Iterator[None]:
 class _Keeper:
     """Keeps the weights of the best iteration."""
 
-    def __init__(self, judge: Judge, measure: Estimator) -> None:
-        self._judge, self._measure = judge, measure
+    def __init__(self, networks: TokenCritic, measure: Estimator) -> None:
+        self._networks, self._measure = networks, measure
         self._best = -float("inf")
         self._at, self._since, self._error = 0, 0, 0.0
         self._weights: Mapping[str, Tensor] = {}
 
-    def waited(self, seen: Judged, iteration: int) -> int:
-        """Return for how many looks no value was better."""
+    def waited(self, seen: CriticScores, iteration: int) -> int:
+        """Return the number of checks since the best value."""
         self._since += 1
         one = jackknife(seen.parts, self._measure)
         if one.value > self._best:
             self._best, self._since, self._at = one.value, 0, iteration
             self._error = (one.high - one.value) / student_t(max(1, len(seen.parts) - 1))
-            self._weights = {n: leaf.clone() for n, leaf in self._judge.state_dict().items()}
+            self._weights = {n: leaf.clone() for n, leaf in self._networks.state_dict().items()}
         return self._since
 
     def restore(self) -> int:
-        """Return to the best weights; return their iteration, or 0 for ignorance.
+        """Restore the best weights, and return their iteration, or 0 for a constant critic.
 
-        Of many looks the best one is above 0 by chance, so it must be so by a standard error.
+        The best of many checks is above 0 by chance, so it must exceed 0 by a standard error.
         """
         if self._weights:
-            self._judge.load_state_dict(self._weights)
+            self._networks.load_state_dict(self._weights)
         return self._at if self._best > self._error else 0
 
 
-def _judged(
-    judge: Judge,
+def _evaluated(
+    networks: TokenCritic,
     scaler: Scaler,
-    settings: Settings,
+    settings: CriticSettings,
     source: PairSource,
     generator: torch.Generator,
     matched: bool,
-) -> Judged:
-    measure, device = estimator(settings.estimator), next(judge.parameters()).device
-    was, sizes = judge.training, [0]
-    judge.eval()
+) -> CriticScores:
+    measure, device = estimator(settings.estimator), next(networks.parameters()).device
+    was, sizes = networks.training, [0]
+    networks.eval()
     parts, gaps = [], []
     with torch.no_grad():
         for block in source.groups(settings.group, settings.evaluated, generator, matched=matched):
-            scores = [judge(scaler(one.to(device)))[0] for one in block]
+            scores = [networks(scaler(one.to(device)))[0] for one in block]
             parts.append(_merged([measure.parts(one) for one in scores], measure))
             gaps.append(torch.stack([critic_gap(one) for one in scores]).mean(0))
             sizes += map(len, block)
-    judge.train(was)
-    return Judged(torch.stack(parts).cpu(), torch.stack(gaps).cpu(), sum(sizes), max(sizes))
+    networks.train(was)
+    return CriticScores(torch.stack(parts).cpu(), torch.stack(gaps).cpu(), sum(sizes), max(sizes))
 
 
 def _merged(parts: list[Tensor], measure: Estimator) -> Tensor:
-    """Return the parts of a block from those of its groups: the second part is a log mean."""
+    """Return the parts of a block from those of its groups; the second part is a log mean."""
     both = torch.stack(parts)
     logs = both[:, 1]
     return torch.stack(

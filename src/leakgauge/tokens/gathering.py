@@ -26,37 +26,37 @@ from leakgauge.tokens.sources import (
     ROOMY,
     FixedPairs,
     Pairs,
-    Parts,
+    PairSplit,
     PooledPairs,
     blocks_of,
 )
 from leakgauge.training.observation import iter_gradients
 
 SHARES = (0.6, 0.2, 0.2)
-"""Of the records: to fit, to stop, to report."""
+"""Shares of the records to fit, to stop and to report."""
 
 MOST_BYTES = 2**30
-"""Memory of the records' features and gradients; more records are left out at random."""
+"""Memory of the records' features and gradients, in bytes; further records are left out."""
 
 GATHERED = 2000
-"""Pairs that are gathered where fresh ones cannot be made of records' gradients."""
+"""Number of gathered pairs if fresh ones cannot be made from records' gradients."""
 
 LOOSE = 2
-"""Batches that a block of records must hold, at least."""
+"""Smallest number of batches that a block of records must hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gathering:
-    """What is gathered of a model.
+    """Settings of the gathering of pairs.
 
     Attributes:
-        layers: names of the layers whose gradients are watched.
-        batch_size: records of a batch.
-        features: the module whose output the data features are; None takes what the last layer
-            takes in.
-        width: numbers that are kept of each layer's gradient and of the features, at most.
-        defense: what clients do before they send.
-        pairs: gathered where the defense, or a model whose records interact, rules out fresh ones.
+        layers: names of the watched layers.
+        batch_size: number of records of a batch.
+        features: name of the module that outputs the data features; None takes the input of the
+            last layer.
+        width: largest number of kept values of each layer's gradient and of the features.
+        defense: defense of the clients.
+        pairs: number of gathered pairs, if the defense or interacting records rule out fresh ones.
 
     Raises:
         InputError: a number is not above 0.
@@ -76,7 +76,7 @@ class Gathering:
 
 
 def fewest_records(batch_size: int) -> int:
-    """Return how many records a checkpoint needs at least.
+    """Return the smallest number of records of a checkpoint.
 
     >>> fewest_records(20)
     800
@@ -85,10 +85,10 @@ def fewest_records(batch_size: int) -> int:
 
 
 def roomy_records(batch_size: int) -> int:
-    """Return from how many records on a held-out figure is not low for want of records.
+    """Return the number of records above which held-out figures are not low for lack of records.
 
-    With fewer, the batches of a block are much alike. Of 1 nat InfoNCE with the true critic finds
-    0.54 where a block holds 2 batches, 0.75 where it holds 4, and 0.88 where it holds 10.
+    With fewer, the batches of a block are much alike. With the true critic InfoNCE finds 0.54 of 1
+    nat with 2 batches in a block, 0.75 with 4, and 0.88 with 10.
 
     >>> roomy_records(20)
     4000
@@ -98,25 +98,25 @@ def roomy_records(batch_size: int) -> int:
 
 def checkpoint_parts(
     task: Task, params: Params, data: Dataset, how: Gathering, *, seed: int
-) -> Parts:
-    """Return pairs at a checkpoint, of records that are apart: to fit, to stop and to report.
+) -> PairSplit:
+    """Return pairs at a checkpoint to fit, to stop and to report, from disjoint records.
 
-    Where a batch's gradient is the mean of its records' gradients, each record's gradient is made
-    once, and pairs are fresh batches at every draw. Where it is not (a defense of the update,
-    batch normalisation in train mode), ``how.pairs`` batches are gathered.
+    If a batch's gradient is the mean of its records' gradients, each record's gradient is computed
+    once, and pairs are fresh batches at every draw. Otherwise (a defense of the update, batch
+    normalisation in train mode) ``how.pairs`` batches are gathered.
 
     Args:
-        task: the model and its loss; never changed.
-        params: the checkpoint: all trainable parameters by name.
+        task: the model and its loss, which stay unchanged.
+        params: all trainable parameters at the checkpoint, by name.
         data: private records.
-        how: what is gathered.
-        seed: deals the records; the same seed deals alike at every checkpoint.
+        how: settings of the gathering.
+        seed: seed of the split; the same seed gives the same split at every checkpoint.
 
     Raises:
         InputError: too few records, or an unknown layer or module.
 
     References:
-        Privacy Tokens, section 4.2.1, which draws 200 batches of all records for everything.
+        Privacy Tokens, section 4.2.1, which uses 200 batches of all records for everything.
     """
     check_names(task, data.x, how.features, list(how.layers))
     rows = _dealt(data, how.batch_size, seed)
@@ -124,14 +124,14 @@ def checkpoint_parts(
     defense = how.defense or none()
     fresh = defense.update.is_identity and defense.per_example is None
     if fresh and not records_interact(task, params, data.x, data.y):
-        return Parts(*_pools(task, params, data, how, rows, seed))
-    return Parts(*_gathered(task, params, data, how, rows, defense, seed))
+        return PairSplit(*_pools(task, params, data, how, rows, seed))
+    return PairSplit(*_gathered(task, params, data, how, rows, defense, seed))
 
 
 def _without_running_statistics(task: Task) -> Task:
-    """Return the task whose normalisations in train mode keep no averages; outputs are the same.
+    """Return the task without running averages of normalisations in train mode; same outputs.
 
-    In train mode they normalise by the batch alone. Averages that a pass writes would make trials
+    In train mode they normalise only by the batch. Averages that a pass writes would make trials
     depend on each other, so gradients refuse them.
     """
     if not any(map(_keeps_averages, task.model.modules())):
@@ -245,7 +245,7 @@ def _check_room(most: int, how: Gathering) -> None:
 def _batches(
     own: Tensor, blocks: int, each: int, batch_size: int, rng: np.random.Generator
 ) -> Tensor:
-    """Return the rows of ``each`` batches of every block of records, in the order of blocks."""
+    """Return the rows of ``each`` batches per block of records, in the order of blocks."""
     parts = torch.from_numpy(rng.permutation(len(own))).to(own.device).tensor_split(blocks)
     picked = [
         torch.from_numpy(rng.choice(len(part), batch_size, replace=False)).to(own.device)

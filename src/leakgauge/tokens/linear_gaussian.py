@@ -1,9 +1,9 @@
 """The cheap measure: the information of a linear-Gaussian model of features given gradients.
 
 A ridge regression predicts the data features of records from their gradients, in closed form, and
-is judged on records that it has not seen. By the central limit theorem the means over a batch are
-nearly Gaussian, and a Gaussian model has the same information for means over any number of
-records; so records stand for batches, and one batch gives many.
+is evaluated on unseen records. The means over a batch are nearly Gaussian by the central limit
+theorem, and a Gaussian model has the same information for means over any number of records. Records
+therefore stand for batches, and one batch gives many samples.
 """
 
 from dataclasses import dataclass, replace
@@ -20,43 +20,43 @@ from leakgauge.tokens.sketch import Sketch
 from leakgauge.tokens.sources import PairSource
 
 COMPONENTS = 16
-"""Principal components of the features that are predicted."""
+"""Largest number of predicted principal components of the features."""
 
 PENALTIES = (0.01, 0.1, 1.0, 10.0)
-"""Ridge penalties, over the variance of a standardised coordinate, among which fitting chooses."""
+"""Candidate ridge penalties, over the variance of a standardised coordinate."""
 
 FEATURES, GRADIENTS = 64, 200
-"""Numbers that are kept of the features, and of the gradients of all layers."""
+"""Numbers of kept values of the features, and of the gradients of all layers."""
 
 MOST = 4096
-"""Records that a fit takes, at most: with more the bound still grows, and so does the time."""
+"""Largest number of records of a fit; with more, both the bound and the time grow."""
 
 SURE = 2.0
-"""Standard errors by which a component's left-out residuals must be smaller than its values."""
+"""Standard errors of the reduction that a component's left-out residuals must show."""
 
 FOLDS = 4
 BLOCKS = 16
 FEWEST = 64
-"""Records that a fit needs."""
+"""Smallest number of records of a fit."""
 
 
 def linear_information(features: Tensor, gradients: Tensor) -> Estimate:
-    """Return how much a linear-Gaussian model tells of features given gradients, in nats.
+    """Return a linear-Gaussian model's information of features and gradients, in nats.
 
     Each fold's records are predicted by a fit on the others. A component that the fit cannot
     surely predict, by its leave-one-out residuals, counts as unknown and adds nothing. The figure
     is the mean log ratio of the density of the features given the gradient to that without it. It
-    is 0 without a linear relation. Where the features are Gaussian it is a lower bound in the mean,
-    and where both are jointly Gaussian it nears the information as records are added.
+    is 0 without a linear relation, a lower bound in the mean for Gaussian features, and approaches
+    the information of jointly Gaussian features and gradients as records are added.
 
     Args:
-        features: of records ``[N, a]``, in the order of time where there is one.
-        gradients: of the same records ``[N, b]``, sketched: b well below N.
+        features: features of records ``[N, a]``, ordered by time if they have one.
+        gradients: sketched gradients of the same records ``[N, b]``, with b well below N.
 
     Returns:
-        The mean over records, with a t interval over consecutive blocks of records. Where no
-        component is surely predicted it is 0, and the interval is as wide above it as that of a
-        model which predicts any component that seems to gain.
+        The mean over records, with a t interval over consecutive blocks of records. If no component
+        is surely predicted it is 0, and the interval is as wide above it as that of a model which
+        predicts any component that seems to gain.
 
     Raises:
         InputError: there are fewer than 64 records, or the numbers of rows differ.
@@ -84,30 +84,30 @@ def linear_information(features: Tensor, gradients: Tensor) -> Estimate:
     found = _estimate(features, gradients, sure=SURE)
     if found.low < found.high:
         return found
-    # Nothing was surely predicted: what could have been there is within a bolder model's reach.
+    # nothing was surely predicted: take the upper end of a bolder model
     bold = _estimate(features, gradients, sure=0.0)
     return replace(found, high=bold.high - min(0.0, bold.value))
 
 
 def _estimate(features: Tensor, gradients: Tensor, *, sure: float) -> Estimate:
     x, g = gradients.double().cpu(), features.double().cpu()
-    told = torch.zeros(len(g), dtype=torch.float64)
+    ratios = torch.zeros(len(g), dtype=torch.float64)
     for held_out in torch.arange(len(g)).chunk(FOLDS):
         known = torch.ones(len(g), dtype=torch.bool)
         known[held_out] = False
-        told[held_out] = _Fit.on(x[known], g[known], sure).told(x[held_out], g[held_out])
-    blocks = np.array([float(part.mean()) for part in told.chunk(BLOCKS)])
+        ratios[held_out] = _Fit.on(x[known], g[known], sure).log_ratio(x[held_out], g[held_out])
+    blocks = np.array([float(part.mean()) for part in ratios.chunk(BLOCKS)])
     spread = mean_estimate(blocks)
-    value, reach = float(told.mean()), spread.high - spread.value
+    value, reach = float(ratios.mean()), spread.high - spread.value
     return Estimate(value, value - reach, value + reach, len(g), unit="nats")
 
 
 def cheap_information(source: PairSource, *, seed: int, matched: bool = True) -> Estimate:
-    """Return ``linear_information`` of what a source holds: its records, or its pairs.
+    """Return ``linear_information`` of a source's records or pairs.
 
     Args:
-        source: of pairs.
-        seed: of the sketches.
+        source: source of pairs.
+        seed: seed of the sketches.
         matched: False for the placebo, gradients of other data.
 
     Raises:
@@ -130,11 +130,11 @@ class _Fit:
 
     Attributes:
         centre: means of inputs and targets.
-        scale: of the inputs ``[b]``.
+        scale: standard deviations of the inputs ``[b]``.
         axes: components ``[a, k]``.
-        weights: from standardised inputs to components ``[b, k]``.
+        weights: weights from standardised inputs to components ``[b, k]``.
         prior: variance of each component ``[k]``.
-        left: variance of its residual ``[k]``; the prior where nothing is predicted.
+        left: variance of its residual ``[k]``; the prior for a component without prediction.
     """
 
     centre: tuple[Tensor, Tensor]
@@ -158,17 +158,17 @@ class _Fit:
         weights, left = _ridge(x, y, prior, sure)
         return cls(centre, scale, axes, weights, prior, left)
 
-    def told(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the log density ratio of each record ``[m]``."""
+    def log_ratio(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the log density ratio per record ``[m]``."""
         y = (y - self.centre[1]) @ self.axes
         rest = y - ((x - self.centre[0]) / self.scale) @ self.weights
         ratio = (self.prior / self.left).log() + y.square() / self.prior
-        told: Tensor = (ratio - rest.square() / self.left).sum(1) / 2
-        return told
+        found: Tensor = (ratio - rest.square() / self.left).sum(1) / 2
+        return found
 
 
 def _leading(y: Tensor) -> Tensor:
-    """Return the leading principal axes that vary ``[a, k]``."""
+    """Return the leading principal axes with variance ``[a, k]``."""
     values, axes = torch.linalg.eigh(y.T @ y)
     varies = values > 1e-10 * values[-1].clamp(min=1e-300)
     leading: Tensor = axes[:, varies][:, -COMPONENTS:]
@@ -176,10 +176,10 @@ def _leading(y: Tensor) -> Tensor:
 
 
 def _ridge(x: Tensor, y: Tensor, prior: Tensor, sure: float) -> tuple[Tensor, Tensor]:
-    """Return weights and residual variances, with the penalty of each component that is best.
+    """Return weights and residual variances, with the best penalty of each component.
 
-    Residuals are those of leaving out one record, in closed form. A component that they do not
-    make smaller by ``sure`` standard errors is not predicted.
+    Residuals are leave-one-out residuals, in closed form. A component is predicted if they are
+    smaller than its values by ``sure`` standard errors.
     """
     count = len(x)
     values, turn = torch.linalg.eigh(x.T @ x / count)

@@ -3,8 +3,9 @@
 import math
 from itertools import product
 
-from leakgauge.results.metrics import UTILITY, Metric
-from leakgauge.tokens.methods import METHODS
+from leakgauge.results.metrics import Metric
+from leakgauge.results.model_metrics import UTILITY
+from leakgauge.tokens.settings import METHODS
 from leakgauge.tokens.words import TOKENS
 
 INFORMATION, IN_SAMPLE, PLACEBO = "information", "information_in_sample", "information_placebo"
@@ -103,4 +104,4 @@ METRICS = {
     },
     **UTILITY,
 }
-"""By name. Figures of a checkpoint have its sub-epoch as their round."""
+"""Metrics by name. Figures of a checkpoint have its sub-epoch as their round."""

@@ -1,7 +1,7 @@
 """The question when in training it leaks."""
 
 from leakgauge.runs.question import Question
-from leakgauge.runs.room import OLD_CHECK, OLD_PREPARE, Room
+from leakgauge.runs.room import Room
 from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION as NAME
 
@@ -12,8 +12,9 @@ QUESTION: Question = Room(
     Spec=TimelineSpec,
     home="leakgauge.tokens",
     places={
-        "check": OLD_CHECK,
-        "prepare": OLD_PREPARE,
+        "assessment": "evidence:assessment",
+        "controls": "evidence:controls",
+        "badge": "report.levels:badge",
         "charts": "report.grid:charts",
     },
 )

@@ -1,4 +1,6 @@
-"""How mutual information is estimated."""
+"""Settings of the estimate of mutual information; imports no torch."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Self
@@ -11,6 +13,7 @@ from leakgauge.tokens.words import (
     ESTIMATORS,
     INFONCE,
     MINE,
+    NWJ,
     RAW,
     SCALES,
     SEPARABLE,
@@ -19,29 +22,29 @@ from leakgauge.tokens.words import (
 )
 
 TOKEN_RATE = {AUTOENCODER: 1.0, TRANSFORMER: 0.2}
-"""Learning rate of a token's network, over that of the critic; the paper says 'higher'."""
+"""Learning rate of an encoder over that of the critic; the paper says 'higher'."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How a critic learns, and what its figures are computed on.
+class CriticSettings:
+    """Settings of the fit of a critic, and of the evaluation of its figures.
 
     Attributes:
         estimator: ``"infonce"``, ``"nwj"``, ``"smile"`` or ``"mine"``.
         token: ``"autoencoder"``, ``"transformer"``, or ``"flat"`` for vectors without an encoder.
         critic: ``"separable"`` or ``"concat"``.
         scale: ``"standardised"``, each coordinate by the fitting pairs, or ``"raw"``.
-        iterations: at most.
-        batch: pairs of a step.
+        iterations: largest number of iterations.
+        batch: number of pairs per step.
         lr: learning rate of the critic (Adam with decoupled weight decay).
-        weight_decay: of all weights.
+        weight_decay: weight decay of all weights.
         dropout: share of the inputs that a step does not see.
-        check_every: iterations between two looks at the stopping pairs.
-        patience: looks without a better value, after which it stops; 0 takes the last iteration,
-            as the paper does.
-        group: pairs of a group, the negatives of a figure; InfoNCE ends at its log.
-        evaluated: pairs that stopping and reporting are computed on, where they are drawn.
-        relu_output: the autoencoder ends with a ReLU.
+        check_every: iterations between two checks of the stopping pairs.
+        patience: number of checks without a better value before the fit stops; 0 takes the last
+            iteration, as the paper does.
+        group: number of pairs in a group, the negatives of a figure; InfoNCE cannot exceed its log.
+        evaluated: number of drawn pairs for stopping and reporting.
+        relu_output: whether the autoencoder ends with a ReLU.
 
     Raises:
         InputError: a value is out of its range.
@@ -71,30 +74,30 @@ class Settings:
         for name in ("batch", "group"):
             require(
                 getattr(self, name) >= 2,
-                f"{name} is {getattr(self, name)}; a pair needs others to be told from: 2 or more",
+                f"{name} is {getattr(self, name)}; a pair is compared with others: take 2 or more",
             )
         require_positive(self.lr, "lr")
         require(0 <= self.dropout < 1, f"dropout is {self.dropout:g}; expected 0 to below 1")
 
     @property
     def token_lr(self) -> float:
-        """Learning rate of the token's network."""
+        """Learning rate of the encoder."""
         return self.lr * TOKEN_RATE.get(self.token, 1.0)
 
     @classmethod
     def paper(cls, token: str = AUTOENCODER, *, pairs: int = 200) -> Self:
-        """Return the paper's: MINE on raw gradients, all its iterations, nothing held out.
+        """Return the paper's settings: MINE on raw gradients, all iterations, no early stop.
 
         The scale, the learning rates and the widths are unknown: the text names none.
 
         Args:
-            token: the encoder.
-            pairs: that it learns from; a step takes a tenth of them.
+            token: name of the encoder.
+            pairs: number of pairs to learn from; a step takes a tenth of them.
 
         References:
             Privacy Tokens, Algorithm 1 and appendix A.
 
-        >>> Settings.paper().batch, Settings.paper().iterations
+        >>> CriticSettings.paper().batch, CriticSettings.paper().iterations
         (20, 200)
         """
         return cls(
@@ -109,3 +112,35 @@ class Settings:
             patience=0,
             relu_output=True,
         )
+
+
+PAPER = "paper"
+"""MINE as in the paper: a critic learns on 200 batches, and is evaluated on the same."""
+
+METHODS = (*ESTIMATORS, PAPER)
+"""Methods to estimate the information."""
+
+BOUNDS = (INFONCE, NWJ, MINE, PAPER)
+"""Methods with a lower bound in the mean as held-out value."""
+
+PAIRS_OF_PAPER = 200
+"""Number of batches per checkpoint in the paper (section 4.2.1)."""
+
+
+def settings_of(
+    token: str, method: str, *, critic: str, scale: str, iterations: int
+) -> CriticSettings:
+    """Return the settings of a critic; the paper's method fixes all of them.
+
+    Args:
+        token: one of ``TOKENS``.
+        method: one of ``METHODS``.
+        critic: one of ``CRITICS``.
+        scale: one of ``SCALES``.
+        iterations: largest number of iterations.
+    """
+    if method == PAPER:
+        return CriticSettings.paper(token, pairs=PAIRS_OF_PAPER)
+    return CriticSettings(
+        estimator=method, token=token, critic=critic, scale=scale, iterations=iterations
+    )

@@ -1,4 +1,4 @@
-"""Sketches of long vectors, so that kept gradients take bounded memory."""
+"""Sketches of long vectors, which bound the memory of kept gradients."""
 
 import torch
 from torch import Tensor
@@ -6,21 +6,21 @@ from torch import Tensor
 from leakgauge.core.rng import derive
 
 WIDTH = 1024
-"""Numbers that are kept of each layer's gradient, at most.
+"""Largest number of kept values of each layer's gradient.
 
 With 512 to 4,096 the bound of an untrained LeNet was the same within its interval.
 """
 
 
 class Sketch:
-    """A linear map of vectors to few numbers: each coordinate is added to one, with a random sign.
+    """A linear map of vectors to few numbers: adds each coordinate to one, with a random sign.
 
-    Inner products are kept in the mean. Vectors that are short enough pass unchanged.
+    Inner products are kept in the mean. Short vectors stay unchanged.
 
     Args:
-        size: p, length of the vectors.
-        width: numbers that are kept, at most.
-        seed: draws places and signs.
+        size: length p of the vectors.
+        width: largest number of kept values.
+        seed: seed of places and signs.
 
     References:
         Charikar, Chen, Farach-Colton, Finding frequent items in data streams, 2002 (count sketch).
@@ -48,11 +48,11 @@ class Sketch:
 
 
 class Sketches:
-    """One sketch for each layer, made when its size is known.
+    """One sketch per layer, created when its size is known.
 
     Args:
-        width: numbers that are kept of each layer, at most.
-        seed: of all of them.
+        width: largest number of kept values of each layer.
+        seed: seed of all sketches.
     """
 
     def __init__(self, width: int, seed: int) -> None:

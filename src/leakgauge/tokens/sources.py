@@ -1,4 +1,4 @@
-"""Pairs of data features and gradients, and where they come from."""
+"""Pairs of data features and gradients, and their sources."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,16 +12,16 @@ from torch.nn import functional
 from leakgauge.core.checks import require
 
 BLOCKS = 8
-"""Blocks of records among which the groups of one source are dealt, at most."""
+"""Largest number of blocks of records of a source."""
 
 ROOMY = 10
-"""Batches that a block of records holds: in fewer, batches would be much alike."""
+"""Number of batches that a block of records holds; with fewer, batches would be much alike."""
 
 FEWEST_BLOCKS = 4
-"""Blocks that an interval needs."""
+"""Smallest number of blocks for an interval."""
 
 STRETCH = 10
-"""Pairs of a stream that go to one part together, so that most have a neighbour in their part."""
+"""Consecutive pairs of a stream that go to one part, so that most have a neighbour there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +29,8 @@ class Pairs:
     """The data features and the gradients of N batches.
 
     Attributes:
-        features: mean over the records of a batch ``[N, d]``.
-        gradients: by layer, flattened ``[N, p]``.
+        features: mean features over the records of each batch ``[N, d]``.
+        gradients: flattened gradients by layer ``[N, p]``.
     """
 
     features: Tensor
@@ -52,14 +52,14 @@ class Pairs:
 
 
 class PairSource(Protocol):
-    """Where pairs come from."""
+    """A source of pairs."""
 
     def draw(self, count: int, generator: torch.Generator, *, matched: bool = True) -> Pairs:
-        """Return random pairs, at most ``count``.
+        """Return at most ``count`` random pairs.
 
         Args:
-            count: of pairs.
-            generator: draws them.
+            count: number of pairs.
+            generator: generator of the draws.
             matched: False for the placebo, gradients of other data.
         """
         ...
@@ -70,44 +70,44 @@ class PairSource(Protocol):
         """Yield blocks of groups of pairs; different blocks share no record.
 
         Args:
-            size: pairs of a group.
-            most: pairs of all groups together.
-            generator: draws them, where they are drawn.
+            size: number of pairs per group.
+            most: largest number of pairs of all groups.
+            generator: generator of the draws, if the source draws.
             matched: as for ``draw``.
         """
         ...
 
     def rows(self, most: int, *, matched: bool = True) -> Pairs:
-        """Return at most ``most`` features and gradients that are not drawn: pairs, or records."""
+        """Return at most ``most`` features and gradients without a draw, as pairs or records."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class FixedPairs:
-    """Pairs that were gathered once, in the order of time where they have one.
+    """Pairs that were gathered once, ordered by time if they have one.
 
     The placebo gives each batch's features the gradient of the next batch. In a stream the model
-    moves, and features and gradients drift together; the placebo drifts with them, so what it
-    shows is no leak.
+    moves, and features and gradients drift together; the placebo drifts with them, so its value is
+    not a leak.
 
     Attributes:
-        pairs: at least two.
-        block: so many consecutive pairs share records, and no pair of another block has one of
-            theirs; None where each pair has records of its own.
+        pairs: at least two pairs.
+        block: number of consecutive pairs that share records, which no other block has; None if
+            no two pairs share records.
     """
 
     pairs: Pairs
     block: int | None = None
 
     def draw(self, count: int, generator: torch.Generator, *, matched: bool = True) -> Pairs:
-        """Return random pairs, none twice."""
+        """Return distinct random pairs."""
         picked = torch.randperm(len(self.pairs), generator=generator)[:count]
         return self._at(picked, matched)
 
     def groups(
         self, size: int, most: int, generator: torch.Generator, *, matched: bool = True
     ) -> Iterator[list[Pairs]]:
-        """Yield the groups of consecutive pairs; without a block each is one of its own."""
+        """Yield blocks of groups of consecutive pairs; without ``block`` a group is a block."""
         size = min(size, self.block or size)
         whole = self.block or size
         for start in range(0, min(len(self.pairs), max(most, whole)) - whole + 1, whole):
@@ -129,14 +129,14 @@ class FixedPairs:
 
 @dataclass(frozen=True, eq=False)
 class PooledPairs:
-    """Fresh batches of a pool of records, whose features and gradients are means of the records'.
+    """Fresh batches from a pool of records, with means of their features and gradients.
 
-    Only where records do not interact. The placebo draws features and gradients from different
-    batches.
+    It requires records that do not interact. The placebo draws features and gradients from
+    different batches.
 
     Attributes:
         records: features ``[n, d]`` and gradients ``[n, p]`` of each record.
-        batch_size: records of a batch.
+        batch_size: number of records of a batch.
     """
 
     records: Pairs
@@ -157,7 +157,7 @@ class PooledPairs:
             yield [self._of(own, size, generator, matched) for _ in range(each)]
 
     def rows(self, most: int, *, matched: bool = True) -> Pairs:
-        """Return the first records; the placebo gives each the gradient of the next."""
+        """Return the first records; the placebo gives each record the gradient of the next."""
         return FixedPairs(self.records).rows(most, matched=matched)
 
     def _of(self, own: Tensor, count: int, generator: torch.Generator, matched: bool) -> Pairs:
@@ -169,7 +169,7 @@ class PooledPairs:
         return Pairs(features, gradients)
 
     def _batches(self, own: Tensor, count: int, generator: torch.Generator) -> Tensor:
-        """Return the records of ``count`` batches ``[count, B]``, no record twice in one."""
+        """Return the records of ``count`` batches ``[count, B]``, distinct in each batch."""
         if 2 * self.batch_size < len(own):  # a sort of all would cost more than the means
             return own[_without_repeats(count, self.batch_size, len(own), generator)]
         keys = torch.rand(count, len(own), generator=generator)
@@ -177,13 +177,13 @@ class PooledPairs:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Pairs to fit a critic on, to stop it by, and to report it on; no record is in two.
+class PairSplit:
+    """Pairs of disjoint records: to fit a critic, to stop it, and to report it.
 
     Attributes:
-        fitting: critics learn on them.
-        stopping: they choose when to stop.
-        reporting: the figures are computed on them.
+        fitting: pairs that critics learn from.
+        stopping: pairs that choose the iteration.
+        reporting: pairs that the figures are computed on.
     """
 
     fitting: PairSource
@@ -191,14 +191,14 @@ class Parts:
     reporting: PairSource
 
 
-def split_stream(pairs: Pairs) -> Parts:
-    """Return the parts of a stream: of five stretches, three fit, one stops, one reports.
+def split_stream(pairs: Pairs) -> PairSplit:
+    """Return the parts of a stream: three of five stretches fit, one stops, one reports.
 
     Args:
-        pairs: in the order of time.
+        pairs: pairs in the order of time.
 
     Raises:
-        InputError: there are too few.
+        InputError: there are too few pairs.
 
     >>> parts = split_stream(Pairs(torch.zeros(100, 2), {"0": torch.zeros(100, 3)}))
     >>> [len(one.pairs) for one in (parts.fitting, parts.stopping, parts.reporting)]
@@ -212,15 +212,15 @@ def split_stream(pairs: Pairs) -> Parts:
     stretch = torch.arange(len(pairs)) // STRETCH % 5
     places = [stretch < 3, stretch == 3, stretch == 4]
     fitting, stopping, reporting = (FixedPairs(pairs.rows(one.nonzero()[:, 0])) for one in places)
-    return Parts(fitting, stopping, reporting)
+    return PairSplit(fitting, stopping, reporting)
 
 
-def split_pairs(pairs: Pairs, shares: Sequence[float] = (0.6, 0.2, 0.2)) -> Parts:
+def split_pairs(pairs: Pairs, shares: Sequence[float] = (0.6, 0.2, 0.2)) -> PairSplit:
     """Return the parts of independent pairs, in their order.
 
     Args:
-        pairs: independent of each other.
-        shares: of the three parts.
+        pairs: independent pairs.
+        shares: shares of the three parts.
 
     >>> parts = split_pairs(Pairs(torch.zeros(100, 2), {"0": torch.zeros(100, 3)}))
     >>> [len(one.pairs) for one in (parts.fitting, parts.stopping, parts.reporting)]
@@ -230,14 +230,13 @@ def split_pairs(pairs: Pairs, shares: Sequence[float] = (0.6, 0.2, 0.2)) -> Part
     starts = [0, *ends[:-1]]
     parts = [pairs.rows(slice(*ends_)) for ends_ in zip(starts, ends, strict=True)]
     require(
-        min(map(len, parts)) >= 2,
-        f"{len(pairs)} pairs are too few for three parts; bring more",
+        min(map(len, parts)) >= 2, f"{len(pairs)} pairs are too few for three parts; bring more"
     )
-    return Parts(*map(FixedPairs, parts))
+    return PairSplit(*map(FixedPairs, parts))
 
 
 def blocks_of(records: int, batch_size: int) -> int:
-    """Return among how many blocks of records the groups of a pool are dealt.
+    """Return the number of blocks of records in a pool.
 
     >>> blocks_of(1600, 20), blocks_of(300, 20)
     (8, 4)
@@ -251,7 +250,7 @@ def _means(values: Tensor, rows: Tensor) -> Tensor:
 
 
 def _without_repeats(count: int, size: int, of: int, generator: torch.Generator) -> Tensor:
-    """Return ``[count, size]`` numbers below ``of``, none twice in a row: repeats are redrawn."""
+    """Return ``[count, size]`` numbers below ``of``, distinct in each row; redraws repeats."""
     drawn = torch.randint(of, (count, size), generator=generator)
     while True:
         ordered, place = drawn.sort(1)

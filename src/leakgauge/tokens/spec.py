@@ -1,11 +1,9 @@
-"""The settings of the question when in training it leaks; imports no torch."""
+"""Settings of the question when in training it leaks; imports no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
-from leakgauge.core.checks import require
 from leakgauge.core.knowledge import STATIC
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
@@ -13,7 +11,7 @@ from leakgauge.defenses.catalog import NOTATION as DEFENSES_NOTATION
 from leakgauge.models.named import NETS
 from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, TRAINING, Setting
 from leakgauge.runs.spec import NONE, Spec
-from leakgauge.tokens.methods import METHODS, PAPER
+from leakgauge.tokens.settings import METHODS, PAPER
 from leakgauge.tokens.words import (
     AUTOENCODER,
     CHECKPOINT,
@@ -30,19 +28,16 @@ from leakgauge.tokens.words import (
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
 from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
 
-if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
-    from leakgauge.data.source import Source
-
 ADAM = "adam"
 RATE = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineSpec(Spec):
-    """How a model is trained, when its gradients are looked at, and how.
+    """Training of the model, and checkpoints and methods of the measurement.
 
     Batches, sub-epochs and the decay of the rate are the paper's for CIFAR-10. Its learning rates
-    are unknown: the text has lost them.
+    are missing in the text.
 
     References:
         Privacy Tokens, section 4 and appendix A.
@@ -57,28 +52,25 @@ class TimelineSpec(Spec):
     checkpoints: Annotated[
         tuple[Whole, ...],
         Setting(
-            "sub-epochs after which the gradients are looked at, ascending; 0 is before the "
-            "training",
+            "sub-epochs after which gradients are measured, ascending; 0 is before the training",
             least=0,
             panel=ASKING,
         ),
     ] = (0, 1, 5, 20, 60, 100)
     token: Annotated[
         tuple[str, ...],
-        Setting("what turns gradients into privacy tokens", choices=TOKENS, panel=ATTACK),
+        Setting("encoder of gradients as privacy tokens", choices=TOKENS, panel=ATTACK),
     ] = (AUTOENCODER,)
     estimator: Annotated[
         tuple[str, ...],
         Setting(
-            f"how the information is estimated; {PAPER} is MINE with the paper's settings, whose "
-            "figures are in-sample",
+            f"estimator of the information; {PAPER} is MINE with the paper's settings, in-sample",
             choices=METHODS,
             panel=ATTACK,
         ),
     ] = (INFONCE,)
     critic: Annotated[
-        str,
-        Setting("how a critic compares features and tokens", choices=CRITICS, panel=ATTACK),
+        str, Setting("how a critic compares features and tokens", choices=CRITICS, panel=ATTACK)
     ] = SEPARABLE
     scale: Annotated[
         str,
@@ -87,7 +79,7 @@ class TimelineSpec(Spec):
         ),
     ] = STANDARDISED
     critic_iterations: Annotated[
-        Whole, Setting("iterations in which a critic learns, at most", least=1, panel=ATTACK)
+        Whole, Setting("largest number of iterations of a critic", least=1, panel=ATTACK)
     ] = 600
     pairs: Annotated[
         str,
@@ -101,23 +93,23 @@ class TimelineSpec(Spec):
     features: Annotated[
         str | None,
         Setting(
-            "name of the module whose output is the data feature; the paper's for its networks, "
-            "else the input of the last layer",
+            "name of the module that outputs the data features; default: the paper's for its "
+            "networks, else the input of the last layer",
             panel=ATTACK,
         ),
     ] = None
     layers: Annotated[
         tuple[str, ...],
         Setting(
-            "name of a layer whose gradients are watched; the paper's for its networks, else those "
-            "that the gradients are computed from",
+            "name of a layer to watch; default: the paper's for its networks, else all with "
+            "parameters",
             panel=ATTACK,
         ),
     ] = ()
     width: Annotated[
         Whole,
         Setting(
-            "numbers that are kept of a layer's gradient; longer ones are sketched",
+            "kept values of a layer's gradient; longer gradients are sketched",
             least=1,
             panel=ATTACK,
         ),
@@ -125,8 +117,7 @@ class TimelineSpec(Spec):
     records: Annotated[
         Whole,
         Setting(
-            "training records that pairs are made of, at most, but for what batches of this size "
-            "need",
+            "largest number of training records for pairs, unless batches of this size need more",
             least=1,
             panel=ATTACK,
         ),
@@ -144,7 +135,7 @@ class TimelineSpec(Spec):
     images: Annotated[
         Whole,
         Setting(
-            "images that an attack rebuilds at each checkpoint, each from a gradient of its own; "
+            "images that an attack rebuilds at each checkpoint, each from its own gradient; "
             "0: none",
             least=0,
             panel=ATTACK,
@@ -153,7 +144,7 @@ class TimelineSpec(Spec):
     attack: Annotated[
         str,
         Setting(
-            "attack that rebuilds images, NAME[:key=value,...], as of reconstruction", panel=ATTACK
+            "attack that rebuilds images, NAME[:key=value,...], as for reconstruction", panel=ATTACK
         ),
     ] = "inverting-gradients"
     attack_iterations: Annotated[
@@ -173,8 +164,7 @@ class TimelineSpec(Spec):
         ),
     ] = ADAM
     decay: Annotated[
-        Real,
-        Setting("the learning rate is multiplied by this", above=0, most=1, panel=TRAINING),
+        Real, Setting("factor of the learning rate at each decay", above=0, most=1, panel=TRAINING)
     ] = 0.9
     decay_every: Annotated[
         Whole, Setting("sub-epochs between two decays", least=1, panel=TRAINING)
@@ -184,62 +174,19 @@ class TimelineSpec(Spec):
         Setting("width of a hidden layer of the network for tables", least=1, panel=TRAINING),
     ] = (100,)
     net: Annotated[str, Setting("network for images", choices=NETS, panel=TRAINING)] = "lenet-relu"
-    by_user: Annotated[
-        Truth, Setting("split whole users, where the data name them", panel=DATA)
-    ] = True
+    by_user: Annotated[Truth, Setting("split whole users, if the data name them", panel=DATA)] = (
+        True
+    )
 
     @property
     def defenses(self) -> tuple[str, ...]:
         """The defenses in order, each once."""
         return tuple(dict.fromkeys(self.defense))
 
-    def check(self) -> None:
-        """Refuse what is wrong for any data.
-
-        Raises:
-            InputError: a value is outside its bounds, a name is unknown, or settings contradict
-                one another.
-        """
-        from leakgauge.tokens.checking import check_names
-
-        super().check()
-        shown = ", ".join(map(str, self.checkpoints))
-        require(
-            len(self.checkpoints) > 0, "checkpoints is empty; name sub-epochs, for example 0,1,5"
-        )
-        require(
-            all(a < b for a, b in pairwise(self.checkpoints)),
-            f"checkpoints are {shown}; expected them ascending, each once, for example 0,1,5",
-        )
-        for name in ("token", "estimator", "layers"):
-            values = getattr(self, name)
-            require(len(set(values)) == len(values), f"{name} names one twice: {', '.join(values)}")
-        for name in ("token", "estimator"):
-            require(len(getattr(self, name)) > 0, f"{name} is empty; name one")
-        require(
-            self.pairs == CHECKPOINT or self.checkpoints[-1] > 0,
-            f"pairs is {STREAM}, and before the training there are none; name a checkpoint above 0",
-        )
-        check_names(self)
-
     def unmeasured(self, knowledge: str, when: int | str) -> str:
-        """Return why no figure exists for this knowledge and sub-epoch; empty where one does."""
+        """Return why no figure exists for this knowledge and sub-epoch; empty if one does."""
         if knowledge != STATIC:
             return "has no adversary that adapts to a defense; write knowledge: static"
         if isinstance(when, int) and when not in self.checkpoints:
-            return f"is about sub-epoch {when}, which is no checkpoint; add it to checkpoints"
+            return f"is about sub-epoch {when}, which is not a checkpoint; add it to checkpoints"
         return ""
-
-    def resolve(self, source: "Source") -> Self:
-        """Return the settings with the columns' roles filled in.
-
-        Raises:
-            InputError: the data cannot answer the question; the message says what would.
-        """
-        from dataclasses import replace
-
-        from leakgauge.tokens.run.preparing import prepare, resolved
-
-        spec = replace(self, **resolved(self, source))
-        prepare(spec, source)  # refuses here what would fail after hours
-        return spec

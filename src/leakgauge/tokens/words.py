@@ -1,4 +1,4 @@
-"""Words that settings of the timeline take; imports no torch."""
+"""Words of the timeline's settings; imports no torch."""
 
 QUESTION = "timeline"
 
@@ -8,16 +8,16 @@ ESTIMATORS = (INFONCE, NWJ, SMILE, MINE)
 
 AUTOENCODER, TRANSFORMER = "autoencoder", "transformer"
 TOKENS = (AUTOENCODER, TRANSFORMER)
-"""What turns gradients into privacy tokens."""
+"""Encoders of gradients as privacy tokens."""
 
 SEPARABLE, CONCAT = "separable", "concat"
 CRITICS = (SEPARABLE, CONCAT)
-"""How a critic compares features and tokens; ``concat`` is the paper's."""
+"""Kinds of critics; ``concat`` is the paper's."""
 
 STANDARDISED, RAW = "standardised", "raw"
 SCALES = (STANDARDISED, RAW)
-"""What critics see of each coordinate."""
+"""Scales of the coordinates that critics see."""
 
 CHECKPOINT, STREAM = "checkpoint", "stream"
 PAIRS = (CHECKPOINT, STREAM)
-"""Where pairs come from: batches at one checkpoint, or those of the training itself."""
+"""Sources of pairs: batches at one checkpoint, or those of the training itself."""

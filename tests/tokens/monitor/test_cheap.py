@@ -10,7 +10,7 @@ from torch.nn import functional
 from leakgauge import DPSGD, Monitor, Noise, Prune
 from leakgauge.core.rng import torch_stream
 from leakgauge.defenses.defense import Defense
-from leakgauge.tokens.monitor.inputs import raw
+from leakgauge.tokens.monitor.passes import raw
 from support.loops import batches, network
 
 
@@ -40,7 +40,7 @@ def literal(rows: Sequence[Tensor], x: Tensor) -> float:
 
 
 def record_gradients(model: nn.Module, x: Tensor, y: Tensor) -> list[dict[str, Tensor]]:
-    """The gradient of each record's loss, by a backward pass of its own."""
+    """The gradient of each record's loss, by a separate backward pass."""
     found = []
     names = [name for name, _ in model.named_parameters()]
     for one_x, one_y in zip(x, y, strict=True):
@@ -127,7 +127,7 @@ def test_the_gradient_of_a_batch_is_the_mean_of_defended_ones() -> None:
     with monitor:
         functional.cross_entropy(model(x), y).backward()
         optimizer.step()
-        kept = monitor._looking.reading.split(monitor._estimating._kept_gradients.rows())
+        kept = monitor._observer.reading.split(monitor._estimates._kept_gradients.rows())
     # The layer's numbers are kept, in an order of their own.
     assert torch.allclose(kept["5"][0].sort().values, expected.sort().values, atol=1e-6)
 
@@ -149,7 +149,7 @@ def test_planted_inputs_show_and_independent_ones_do_not() -> None:
         for _ in range(40):
             optimizer.zero_grad()
             model(torch.randn(24, 30)).sum().backward()
-            monitor._looking.taps.last.x = torch.randn(24, 30)  # type: ignore[union-attr]
+            monitor._observer.taps.last.x = torch.randn(24, 30)  # type: ignore[union-attr]
             optimizer.step()
     independent = [one["cheap"] for one in monitor.records]
     assert min(planted) > 0.999

@@ -1,4 +1,4 @@
-"""Estimates beside the loop: from streams and from checkpoints; what fails is a line."""
+"""Estimates in the background: from streams and from checkpoints; what fails is a line."""
 
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,7 @@ from leakgauge import Monitor
 from leakgauge.tokens.monitor import estimating
 from leakgauge.tokens.monitor.background import Background
 from leakgauge.tokens.monitor.job import StreamJob
-from leakgauge.tokens.monitor.publishing import Publishing
-from leakgauge.tokens.monitor.screen import Screen
+from leakgauge.tokens.monitor.publisher import Publisher, Screen
 from support.loops import QUICK, network, train
 
 
@@ -82,7 +81,7 @@ def test_a_stream_gives_estimates_at_its_checkpoints() -> None:
 
 
 def monitor_model(monitor: Monitor) -> nn.Module:
-    return monitor._looking.taps._model
+    return monitor._observer.taps._model
 
 
 def test_figures_are_the_same_with_the_same_seed() -> None:
@@ -194,7 +193,7 @@ def test_an_error_in_the_loop_waits_for_nothing_and_keeps_what_has_ended(tmp_pat
     def loop() -> None:
         with monitor:
             train(model, 111)
-            monitor._estimating._background._running[0][1].result(60)
+            monitor._estimates._background._running[0][1].result(60)
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -215,15 +214,15 @@ def test_an_alert_is_raised_by_the_lower_end_alone() -> None:
             "estimator": "infonce",
         }
 
-    heard: list[str] = []
+    alerts: list[str] = []
     screen = Screen(False)
-    publishing = Publishing(screen, None, None, 0.2, heard.append)
+    publishing = Publisher(screen, None, None, 0.2, alerts.append)
     publishing.estimates(10, figures(low=0.1, value=0.5))
-    assert heard == []
+    assert alerts == []
     publishing.estimates(20, figures(low=0.3, value=0.5))
-    assert len(heard) == 1
-    assert heard[0].startswith("alert: at step 20 gradients tell at least 0.30 nats of the data")
-    assert screen.said == heard
+    assert len(alerts) == 1
+    assert alerts[0].startswith("alert: at step 20 gradients leak at least 0.30 nats of the data")
+    assert screen.said == alerts
     assert [one["step"] for one in publishing.entries() if "alert" in one] == [20]
 
 

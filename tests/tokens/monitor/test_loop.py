@@ -191,9 +191,9 @@ def test_accumulated_gradients_are_one_step_with_all_their_records() -> None:
         for number, (x, y) in enumerate(batches(4)):
             functional.cross_entropy(model(x), y).backward()
             if number % 2:
-                total = monitor._looking.taps.features()
+                total = monitor._observer.taps.features()
                 assert total is not None
-                assert monitor._looking.taps._count == 16
+                assert monitor._observer.taps._count == 16
                 optimizer.step()
     assert monitor.next_step == 2
 
@@ -258,7 +258,7 @@ def test_a_batch_of_one_is_told_once() -> None:
         ({"checkpoints": [-1]}, "a checkpoint is -1; expected a step, 0 or more"),
         ({"pairs": "steam"}, "pairs is 'steam'; did you mean 'stream'?"),
         ({"estimator": "infonc"}, "estimator is 'infonc'; did you mean 'infonce'?"),
-        ({"pairs": "checkpoint"}, 'pairs="checkpoint" computes gradients of its own'),
+        ({"pairs": "checkpoint"}, 'pairs="checkpoint" computes further gradients'),
         ({"defense": "prune"}, "defense is 'prune'; expected one such as"),
     ],
 )
@@ -277,11 +277,11 @@ def test_a_compiled_model_is_refused() -> None:
 def test_a_failure_inside_is_a_line_and_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     model = network()
     monitor = Monitor(model, every=1, checkpoints=0)
-    monkeypatch.setattr(monitor._looking, "look", lambda step: 1 / 0)
+    monkeypatch.setattr(monitor._observer, "look", lambda step: 1 / 0)
     with monitor:
         train(model, 3)
     assert monitor.notes == [
-        "the monitor failed at a step (ZeroDivisionError: division by zero); the loop goes on"
+        "the monitor failed at a step (ZeroDivisionError: division by zero); the loop continues"
     ]
 
 
@@ -303,5 +303,5 @@ def test_layers_that_run_twice_or_have_no_factors_are_named_once() -> None:
             optimizer.step()
     assert len(monitor.records) == 3
     assert monitor.notes == [
-        "the cheap measure leaves out layers that give no gradients of single records: 'a', 'norm'"
+        "the cheap measure leaves out layers without gradients of single records: 'a', 'norm'"
     ]

@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from leakgauge import InputError, Monitor
-from leakgauge.tokens.monitor.publishing import MOST
-from leakgauge.tokens.monitor.reservoir import Reservoir
-from leakgauge.tokens.monitor.ring import Ring
+from leakgauge.tokens.monitor.buffers import Reservoir, Ring
+from leakgauge.tokens.monitor.publisher import MOST
 from support.loops import network, train
 
 TESTS = Path(__file__).parents[2]
@@ -76,7 +75,7 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path, torn: str) -> None:
 @pytest.mark.parametrize("name", ["notes.txt", "run.yaml"])
 def test_a_folder_of_another_kind_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("something else")
-    with pytest.raises(InputError, match="which holds something else") as refusal:
+    with pytest.raises(InputError, match="which contains other files") as refusal:
         Monitor(network(), out=tmp_path)
     assert "\n" not in str(refusal.value)
     assert [path.name for path in tmp_path.iterdir()] == [name]
@@ -115,7 +114,7 @@ def resident() -> int:
 @pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="reads Linux' /proc")
 @pytest.mark.parametrize("steps", [10**5, pytest.param(10**6, marks=pytest.mark.slow)])
 def test_many_steps_take_no_more_memory_than_few(steps: int) -> None:
-    """Simulated: each hundredth step has a gradient of its own."""
+    """Simulated: each hundredth step has another gradient."""
     torch.manual_seed(0)
     model = torch.nn.Linear(20, 2)
     sizes = {}
@@ -128,7 +127,7 @@ def test_many_steps_take_no_more_memory_than_few(steps: int) -> None:
             monitor.look()
             if step + 1 in (steps // 4, steps):
                 sizes[step + 1] = resident()
-        ring = monitor._estimating._kept_gradients
+        ring = monitor._estimates._kept_gradients
         assert len(ring) == 500
         assert ring.bytes == 500 * 256 * 4
     assert monitor.next_step == steps

@@ -1,4 +1,4 @@
-"""The live line of a real process on a terminal; and none where there is no terminal."""
+"""The live line of a real process on a terminal; and none without a terminal."""
 
 import os
 import pty

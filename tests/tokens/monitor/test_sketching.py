@@ -2,7 +2,7 @@
 
 import torch
 
-from leakgauge.tokens.monitor.sketching import LayerSketch
+from leakgauge.tokens.monitor.reading import LayerSketch
 
 
 def shapes(**sizes: int) -> dict[str, list[torch.Size]]:

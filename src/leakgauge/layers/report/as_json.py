@@ -12,13 +12,7 @@ from leakgauge.layers.metrics import (
     KERNEL_SHARE,
     SENSITIVITIES,
 )
-from leakgauge.layers.report.rows import (
-    LayerRow,
-    advice_of,
-    correlation_rows,
-    layer_rows,
-    whole,
-)
+from leakgauge.layers.report.rows import LayerRow, advice_of, correlation_rows, layer_rows, whole
 from leakgauge.layers.report.wording import about_measures, advice_text, where
 from leakgauge.report.levels import HEADLINES, level_of
 from leakgauge.report.section import Line
@@ -33,12 +27,7 @@ Plain = dict[str, Any]
 
 
 def as_json(answer: Answer, folder: Path) -> Plain:
-    """Return the layers in forward order, the advice, and the correlations.
-
-    Args:
-        answer: of the question.
-        folder: not used.
-    """
+    """Return the layers in forward order, the advice, and the correlations."""
     run, measurements = answer.run, answer.measurements
     rows, advice, one = layer_rows(measurements), advice_of(measurements), whole(measurements)
     return {

@@ -1,17 +1,9 @@
-"""The measurements of a run by layer, as the report and ``--json`` show them."""
+"""Measurements of a run by layer, for the report and ``--json``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leakgauge.layers.metrics import (
-    AFTER,
-    BEFORE,
-    CORRELATION,
-    INFORMATION,
-    KERNEL,
-    PARTIAL,
-    SIZE,
-)
+from leakgauge.layers.metrics import AFTER, BEFORE, CORRELATION, INFORMATION, KERNEL, PARTIAL, SIZE
 from leakgauge.results.measurements import HEADLINE, Estimate, Measurement
 from leakgauge.results.scores import ADVANTAGE, AUROC
 
@@ -24,12 +16,12 @@ class LayerRow:
     """The figures of one layer.
 
     Attributes:
-        name: of the layer.
+        name: name of the layer.
         kind: linear, convolution, ...
-        order: its place in the network, from 0.
-        figures: of the layer by metric; of attacks, those of the chosen one.
+        order: position in the network, from 0.
+        figures: figures by metric; attack figures are those of the chosen attack.
         adversary: the chosen attack.
-        each: the figures of every attack, by its name and metric.
+        each: figures of every attack, by its name and metric.
     """
 
     name: str
@@ -41,25 +33,25 @@ class LayerRow:
 
     @property
     def size(self) -> int:
-        """The number of its parameters."""
+        """Number of parameters."""
         return round(self.figures[SIZE].estimate.value) if SIZE in self.figures else 0
 
     def estimate(self, metric: str) -> Estimate | None:
-        """Return a figure; None where it was not measured."""
+        """Return a figure; None if it was not measured."""
         return self.figures[metric].estimate if metric in self.figures else None
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Which layers to protect, and what that leaves.
+    """Layers to protect, and the advantage that remains.
 
     Attributes:
-        protect: hide, or a defense.
-        layers: to protect; empty for none.
-        under: the advantage that may be left.
-        before: the advantage on private batches without protection.
-        after: that of an attack which does not see these layers, or sees them defended.
-        adversary: that attack; empty where it sees nothing.
+        protect: "hide", or a defense.
+        layers: layers to protect; empty for none.
+        under: largest advantage that may be left.
+        before: advantage on private batches without protection.
+        after: advantage of an attack that does not see these layers, or sees them defended.
+        adversary: name of that attack; empty if it sees nothing.
     """
 
     protect: str
@@ -71,7 +63,7 @@ class Advice:
 
     @property
     def holds(self) -> bool:
-        """Whether the verifying attack has less left than asked for."""
+        """Whether the advantage of the verifying attack is small enough."""
         return self.after.value <= self.under
 
 
@@ -108,13 +100,13 @@ def whole(measurements: Sequence[Measurement], metric: str = AUROC) -> Measureme
 
 
 def most_exposed(rows: Sequence[LayerRow]) -> LayerRow | None:
-    """Return the layer whose gradients hold most usable information."""
+    """Return the layer with most usable information in its gradients."""
     known = [row for row in rows if row.estimate(INFORMATION) is not None]
     return max(known, key=lambda row: row.figures[INFORMATION].estimate.value, default=None)
 
 
 def advice_of(measurements: Sequence[Measurement]) -> Advice | None:
-    """Return the advice; None where none was sought."""
+    """Return the advice; None without one."""
     named = {one.metric: one for one in measurements if one.metric in (BEFORE, AFTER)}
     if len(named) < 2:
         return None
@@ -132,7 +124,7 @@ def advice_of(measurements: Sequence[Measurement]) -> Advice | None:
 def correlation_rows(
     measurements: Sequence[Measurement],
 ) -> list[tuple[str, Measurement, Measurement | None]]:
-    """Return each measure with its correlation with the AUROC, plain and given the layer's size."""
+    """Return the correlation of each measure with the AUROC, plain and given the layer's size."""
     found = {
         kind: {
             one.metric.removeprefix(f"{kind}_"): one
@@ -145,4 +137,4 @@ def correlation_rows(
 
 
 COLUMNS = (AUROC, ADVANTAGE, INFORMATION, PRINTED, KERNEL)
-"""The figures of a layer that the map shows."""
+"""Figures of a layer in the map."""

@@ -1,12 +1,19 @@
-"""The section of layers in a report; it reads measurements and computes none."""
+"""The section of layers in a report, made from measurements alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from markupsafe import Markup
+from matplotlib.ticker import MaxNLocator
+
+from leakgauge.core.checks import InputError
+from leakgauge.inference.settings import InferenceSettings
+from leakgauge.layers.catalog import FAMILY, HIDE
 from leakgauge.layers.metrics import INFORMATION, KERNEL, METRICS
 from leakgauge.layers.report.as_json import lines
-from leakgauge.layers.report.charts import strip
-from leakgauge.layers.report.next_command import next_command
 from leakgauge.layers.report.rows import (
     PRINTED,
     Advice,
@@ -17,6 +24,8 @@ from leakgauge.layers.report.rows import (
     whole,
 )
 from leakgauge.layers.report.wording import about_measures, advice_text, where
+from leakgauge.layers.spec import LayersSpec
+from leakgauge.report.charts import ACCENT, INK, MUTED, chart
 from leakgauge.report.facts import other_facts
 from leakgauge.report.levels import (
     CLEAR_AUROC,
@@ -33,21 +42,23 @@ from leakgauge.report.utility import about_utility, useless_models, utilities
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.question import Answer, Question
+from leakgauge.runs.repeat import repeat_audit
+from leakgauge.runs.spec import declared, make_spec
 
 PARTS = ("records", "columns", "private", "fitting", "held_out", "test", "users")
 """Sizes of the data, in the order of the report."""
 
 DRAWN = ((AUROC, 0.5), (INFORMATION, 0.0), (PRINTED, 0.0), (KERNEL, 0.0))
-"""The measures of the strips, with the value where nothing leaks."""
+"""Measures of the strips, with their value without a leak."""
 
 
 def section(answer: Answer, question: Question, folder: Path) -> Section:
     """Return the section of an answer. The same measurements give the same bytes.
 
     Args:
-        answer: of the question.
-        question: whose name is the prefix of the anchors.
-        folder: not used; the figures are all that is shown.
+        answer: the answer of the question.
+        question: the question; its name is the prefix of the anchors.
+        folder: not used.
     """
     run, measurements, at = answer.run, answer.measurements, question.name
     rows, advice, learned = (
@@ -121,7 +132,7 @@ def _summary(
     answer: Answer, one: Measurement | None, rows: Sequence[LayerRow], advice: Advice | None
 ) -> Row:
     if one is None:
-        text = " ".join(answer.missing) or "No attack was played to its end."
+        text = " ".join(answer.missing) or "No attack was completed."
         return Row("layers", "Not measured", "unknown", text)
     level = level_of(one.estimate, one.chance)
     return Row(
@@ -135,3 +146,62 @@ def _summary(
         strength=strength_of(one.estimate, one.chance),
         secret=one.secret,
     )
+
+
+def strip(rows: Sequence[LayerRow], metric: str, *, name: str, chance: float) -> Markup | None:
+    """Return a bar chart with one bar and interval per layer, in the order in which layers run.
+
+    Layers are numbered from 1, as a chart contains no text of the user.
+
+    Args:
+        rows: the layers.
+        metric: metric of the bars.
+        name: unique name of the chart on the page.
+        chance: value without a leak, where bars start.
+    """
+    known = [(number, row.estimate(metric)) for number, row in enumerate(rows, start=1)]
+    drawn = [(number, one) for number, one in known if one is not None]
+    if not drawn:
+        return None
+    places = np.array([number for number, _ in drawn])
+    values = np.array([one.value for _, one in drawn])
+    ends = np.array([[one.value - one.low, one.high - one.value] for _, one in drawn]).T
+    colours = [ACCENT if value == values.max() else MUTED for value in values]
+    with chart(name) as (axes, svg):
+        axes.bar(places, values - chance, bottom=chance, color=colours, width=0.7, alpha=0.75)
+        axes.errorbar(places, values, yerr=ends.clip(min=0), fmt="none", ecolor=INK, capsize=3)
+        axes.axhline(chance, color=MUTED, linewidth=1)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
+        axes.set_xlim(0.4, len(rows) + 0.6)
+        axes.set_xlabel("layer, from the input to the output")
+    return svg[0]
+
+
+PRUNE = "prune:rate=0.99"
+"""Defense to try after the advice to hide layers; it needs no enclave."""
+
+
+def next_command(settings: Mapping[str, Any], advice: Advice | None, question: Question) -> str:
+    """Return the command that defends the layers which the advice hides; empty without one.
+
+    Args:
+        settings: settings of the run.
+        advice: advice of the run; None without one.
+        question: question of the run.
+    """
+    if advice is None or advice.protect != HIDE or not advice.layers:
+        return ""
+    if not (settings.get("data") or settings.get("task")):
+        return ""
+    known = declared(LayersSpec)
+    given = {key: settings[key] for key in settings if key in known}
+    if settings.get("task"):
+        given.pop("label", None)  # the task has its own
+    try:
+        spec = make_spec(LayersSpec, given)
+    except InputError:  # the run has settings that this version lacks
+        return ""
+    assert isinstance(spec, LayersSpec)
+    attacks = () if spec.adversary == FAMILY else spec.adversary
+    tried = replace(spec, protect=PRUNE, adversary=attacks)
+    return repeat_audit("audit", {question.name: (question, tried)}, InferenceSettings)

@@ -1,10 +1,10 @@
-"""What the figures mean, in sentences for a reader who is no specialist."""
+"""The meaning of the figures, in sentences for non-specialist readers."""
 
 from collections.abc import Sequence
 
+from leakgauge.layers.catalog import HIDE
 from leakgauge.layers.metrics import INFORMATION, INFORMATION_SHARE, SIZE
 from leakgauge.layers.report.rows import PRINTED, Advice, LayerRow, correlation_rows, most_exposed
-from leakgauge.layers.words import HIDE
 from leakgauge.report.levels import LEAKS
 from leakgauge.report.section import Level
 from leakgauge.report.wording import interval, number, percent
@@ -13,7 +13,7 @@ from leakgauge.results.scores import AUROC, smallest_detectable
 
 
 def where(rows: Sequence[LayerRow], level: Level, one: Measurement) -> str:
-    """Return which layer leaks most, and how much all of them do together."""
+    """Return a sentence on the layer that leaks most, and on all layers together."""
     estimate = one.estimate
     together = (
         f"an attack that sees all layers has an AUROC of {number(estimate.value)} "
@@ -41,7 +41,7 @@ _MORE = "name a smaller `under`, or bring more records"
 
 
 def advice_text(advice: Advice, rows: Sequence[LayerRow]) -> str:
-    """Return the advice and what an attack that meets it is left with."""
+    """Return the advice, and the advantage that an attack adapted to it keeps."""
     done = "Hide" if advice.protect == HIDE else f"Use `{advice.protect}` on"
     left = (
         f"advantage {number(advice.before.value)} before, {number(advice.after.value)} after "
@@ -74,7 +74,7 @@ def advice_text(advice: Advice, rows: Sequence[LayerRow]) -> str:
 
 
 def about_measures(measurements: Sequence[Measurement]) -> str:
-    """Return whether the sensitivity tells more of the attack than the size of layers does."""
+    """Return a sentence on whether sensitivity predicts the attack better than layer size."""
     found = {name: (one, partial) for name, one, partial in correlation_rows(measurements)}
     if INFORMATION not in found or PRINTED not in found or SIZE not in found:
         return ""

@@ -1,10 +1,7 @@
-"""Measures of layers that no attack is needed for: size, sensitivity, kernel estimates."""
-
-from __future__ import annotations
+"""Measures of layers without an attack: size, sensitivity, kernel estimates."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,39 +13,32 @@ from leakgauge.core.rng import stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Dataset, Params
 from leakgauge.gradients.walk import Layer
+from leakgauge.layers.catalog import QUESTION
 from leakgauge.layers.kernel_information import information_bounds
 from leakgauge.layers.metrics import DIRECTIONS, SIZE, of_layer
-from leakgauge.layers.run.cell import Cell
-from leakgauge.layers.run.measuring import facts_of, kernel_measurements
-from leakgauge.layers.run.outputs import Outputs
-from leakgauge.layers.run.preparing import Prepared
-from leakgauge.layers.sensitivity import (
-    Sensitivity,
-    direction_sensitivity,
-    jacobian_sensitivity,
-)
-from leakgauge.layers.words import QUESTION
+from leakgauge.layers.representations import Outputs
+from leakgauge.layers.run.measuring import LayerCell, facts_of, kernel_measurements
+from leakgauge.layers.run.preparing import LayersPrepared
+from leakgauge.layers.sensitivity import Sensitivity, direction_sensitivity, jacobian_sensitivity
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.statistics import mean_estimate
 
-if TYPE_CHECKING:
-    from leakgauge.layers.spec import LayersSpec
-
-Measure = Callable[..., Iterator[Measurement]]
-"""From the settings, what was prepared, the parameters and a cell to measurements."""
+Measure = Callable[[LayersPrepared, Params, LayerCell], Iterator[Measurement]]
+"""Takes the prepared run, the parameters and the cell."""
 
 NAMES = {"f": "F", "1": "1", "inf": "inf"}
-"""The norms of ``layers.sensitivity`` by their part of a metric's name."""
+"""Norms of ``layers.sensitivity`` by their part of a metric's name."""
 
 
 def described(
-    spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
+    prepared: LayersPrepared, params: Params, cell: LayerCell
 ) -> tuple[list[Measurement], list[str]]:
-    """Return the measurements, and for each part that could not be measured why."""
+    """Return the measurements, and the reason for each part that could not be measured."""
+    spec = prepared.spec
     made: list[Measurement] = []
     missing: list[str] = []
     observed = list(prepared.layers) if spec.kernel_records else []
-    records = _records(spec, prepared, spec.kernel_records)
+    records = _records(prepared, spec.kernel_records)
     names = [layer.name for layer in observed]
     outputs = Outputs(prepared.task, params, records.x, names)
     kernels = {
@@ -63,21 +53,19 @@ def described(
     for name, part in parts.items():
         try:
             with one_thread():
-                made += list(part(spec, prepared, params, cell))
+                made += list(part(prepared, params, cell))
         except InputError as error:
             missing.append(f"{name}: {error}")
     return made, missing
 
 
-def _records(spec: LayersSpec, prepared: Prepared, count: int) -> Dataset:
+def _records(prepared: LayersPrepared, count: int) -> Dataset:
     rows = prepared.sides.private
-    order = stream(spec.seed, QUESTION, "records").permutation(len(rows))[:count]
-    return prepared.data.rows(rows[torch.from_numpy(order)].to(prepared.data.y.device))
+    order = stream(prepared.spec.seed, QUESTION, "records").permutation(len(rows))[:count]
+    return prepared.rows(rows[torch.from_numpy(order)])
 
 
-def _sizes(
-    spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
-) -> Iterator[Measurement]:
+def _sizes(prepared: LayersPrepared, params: Params, cell: LayerCell) -> Iterator[Measurement]:
     for layer in prepared.layers:
         size = float(sum(params[name].numel() for name in layer.parameters))
         estimate = Estimate(size, size, size, 1)
@@ -85,18 +73,18 @@ def _sizes(
 
 
 def _sensitivities(
-    spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
+    prepared: LayersPrepared, params: Params, cell: LayerCell
 ) -> Iterator[Measurement]:
-    data = _records(spec, prepared, spec.records)
+    data = _records(prepared, prepared.spec.records)
     names = [layer.name for layer in prepared.layers]
     found = jacobian_sensitivity(prepared.task, params, data.x, data.y, layers=names)
     for layer in prepared.layers:
         if layer.name in found:
-            yield from _of_layer(layer, found[layer.name], cell)
+            yield from _sensitivities_of(layer, found[layer.name], cell)
 
 
-def _of_layer(layer: Layer, one: Sensitivity, cell: Cell) -> Iterator[Measurement]:
-    """Yield printed (Eq. 10), raw, size-normalised mean, and printed but the median."""
+def _sensitivities_of(layer: Layer, one: Sensitivity, cell: LayerCell) -> Iterator[Measurement]:
+    """Yield the printed (Eq. 10), raw, and size-normalised mean, and the printed median."""
     details = {**facts_of(layer), "records whose range is 0, left out": str(one.left_out)}
     for word, norm in NAMES.items():
         values = {
@@ -126,13 +114,11 @@ def _median(values: Tensor) -> Estimate | None:
     return Estimate(float(np.median(ordered)), float(ordered[low]), float(ordered[n - 1 - low]), n)
 
 
-def _directions(
-    spec: LayersSpec, prepared: Prepared, params: Params, cell: Cell
-) -> Iterator[Measurement]:
-    data = _records(spec, prepared, max(spec.records, 1000))
-    codes = data.secrets[str(spec.secret)]
+def _directions(prepared: LayersPrepared, params: Params, cell: LayerCell) -> Iterator[Measurement]:
+    data = _records(prepared, max(prepared.spec.records, 1000))
+    codes = data.secrets[prepared.secret]
     names = [layer.name for layer in prepared.layers]
-    # of a secret of several values, the last one against all others
+    # a secret with several values: the last one against all others
     having = codes == int(codes.max())
     found = direction_sensitivity(prepared.task, params, data.x, data.y, having, layers=names)
     for layer in prepared.layers:
@@ -146,7 +132,7 @@ def _directions(
 
 
 def _kernel(
-    layer: Layer, outputs: Outputs, spec: LayersSpec, _: Prepared, __: Params, cell: Cell
+    layer: Layer, outputs: Outputs, prepared: LayersPrepared, _: Params, cell: LayerCell
 ) -> Iterator[Measurement]:
-    found = information_bounds(outputs.of(layer.name), sigma2=spec.sigma2)
+    found = information_bounds(outputs.of(layer.name), sigma2=prepared.spec.sigma2)
     yield from kernel_measurements(cell, layer, found.lower, found.upper, found.shares, found.n)

@@ -1,15 +1,16 @@
-"""Turns what attacks say, and what layers are like, into measurements."""
-
-from __future__ import annotations
+"""Turns attacks and properties of layers into measurements."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
+from leakgauge.core.knowledge import STATIC
 from leakgauge.core.rng import stream
+from leakgauge.core.versions import versions
 from leakgauge.gradients.walk import Layer
+from leakgauge.layers.catalog import QUESTION, VOTES
 from leakgauge.layers.correlation import Correlation, partial_correlation, pearson
 from leakgauge.layers.information import BITS, SHARE, in_unit, v_information
 from leakgauge.layers.metrics import (
@@ -25,27 +26,69 @@ from leakgauge.layers.metrics import (
     SIZE,
     of_layer,
 )
-from leakgauge.layers.run.cell import Cell
-from leakgauge.layers.run.hearing import Heard
-from leakgauge.layers.run.scene import Scene
-from leakgauge.layers.words import QUESTION, VOTES
+from leakgauge.layers.run.judging import LayerJudgement
+from leakgauge.layers.run.observing import AttackerView
+from leakgauge.layers.spec import LayersSpec
 from leakgauge.results import scores
 from leakgauge.results.information import NATS
 from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
-from leakgauge.results.scores import AUROC, ScoredTrials
+from leakgauge.results.scores import AUROC, Judged
+from leakgauge.runs.spec import NONE
 
-if TYPE_CHECKING:
-    from leakgauge.layers.spec import LayersSpec
+
+@dataclass(frozen=True)
+class LayerCell:
+    """The fields that all measurements of a run share."""
+
+    dataset: str
+    label: str
+    secret: str
+    seed: int
+
+    def measurement(
+        self,
+        metric: str,
+        estimate: Estimate,
+        *,
+        chance: float = 0.0,
+        adversary: str = "",
+        when: int | str = ACCUMULATED,
+        details: Mapping[str, str] = MappingProxyType({}),
+    ) -> Measurement:
+        """Return one figure."""
+        return Measurement(
+            question=QUESTION,
+            game=QUESTION,
+            dataset=self.dataset,
+            label=self.label,
+            secret=self.secret,
+            defense=NONE,
+            knowledge=STATIC,
+            adversary=adversary,
+            metric=metric,
+            round=when,
+            seed=self.seed,
+            estimate=estimate,
+            chance=chance,
+            details=dict(details),
+            versions=versions(),
+        )
+
 
 UNITS = {INFORMATION: BITS, INFORMATION_NATS: NATS, INFORMATION_SHARE: SHARE}
 
 
 def attack_measurements(
-    spec: LayersSpec, scene: Scene, cell: Cell, heard: Sequence[Heard], chosen: Heard, about: Layer
+    spec: LayersSpec,
+    view: AttackerView,
+    cell: LayerCell,
+    judgements: Sequence[LayerJudgement],
+    chosen: LayerJudgement,
+    about: Layer,
 ) -> Iterator[Measurement]:
-    """Yield the figures of each attack on a layer, and those of the chosen one as its headline."""
-    for one in heard:
-        figures = scored(spec, scene, one)
+    """Yield the figures of each attack on a layer, and those of the chosen one as headline."""
+    for one in judgements:
+        figures = scored(spec, view, one)
         details = {**facts_of(about), "gain on held-out batches, nats": f"{one.gain:.4f}"}
         for metric, (estimate, chance) in figures.items():
             name = of_layer(metric, one.layer)
@@ -63,59 +106,61 @@ def attack_measurements(
                 )
 
 
-def scored(spec: LayersSpec, scene: Scene, one: Heard) -> dict[str, tuple[Estimate, float]]:
+def scored(
+    spec: LayersSpec, view: AttackerView, one: LayerJudgement
+) -> dict[str, tuple[Estimate, float]]:
     """Return an attack's scores and its V-information with their chance levels, by metric."""
-    judged = judged_by(spec, scene, one)
-    majority = float(np.exp(scene.log_prior.max()))
+    trials = scored_trials(spec, view, one)
+    majority = float(np.exp(view.log_prior.max()))
     rng = stream(spec.seed, QUESTION, "bootstrap")
-    chance = scores.chance(judged.truth, majority)
+    chance = scores.chance(trials.truth, majority)
     found = {
         metric: (estimate, chance[metric])
-        for metric, estimate in scores.score(judged, majority=majority, rng=rng).items()
+        for metric, estimate in scores.score(trials, majority=majority, rng=rng).items()
     }
     nats = v_information(
-        judged,
-        scene.log_prior,
-        # the paper's option has no held-out batches to choose by
+        trials,
+        view.log_prior,
+        # the paper's option does not use held-out batches
         ignorant=spec.calibration != VOTES and one.gain <= 0,
         rng=stream(spec.seed, QUESTION, "bootstrap"),
     )
     for metric, unit in UNITS.items():
-        found[metric] = (in_unit(nats, unit, scene.log_prior), 0.0)
+        found[metric] = (in_unit(nats, unit, view.log_prior), 0.0)
     return found
 
 
-def judged_by(spec: LayersSpec, scene: Scene, one: Heard) -> ScoredTrials:
-    """Return the trials as an attack judges them."""
-    return ScoredTrials(
-        scene.trials.secret.cpu().numpy(),
-        one.posterior(scene.log_prior, spec.calibration),
-        scene.trials.block.cpu().numpy(),
+def scored_trials(spec: LayersSpec, view: AttackerView, one: LayerJudgement) -> Judged:
+    """Return the trials with an attack's log posteriors."""
+    return Judged(
+        view.trials.secret.cpu().numpy(),
+        one.posterior(view.log_prior, spec.calibration),
+        view.trials.block.cpu().numpy(),
     )
 
 
 def whole_measurements(
-    spec: LayersSpec, scene: Scene, cell: Cell, one: Heard
+    spec: LayersSpec, view: AttackerView, cell: LayerCell, one: LayerJudgement
 ) -> Iterator[Measurement]:
     """Yield the figures of the attack that sees all layers, the headline of the question."""
-    judged = judged_by(spec, scene, one)
-    for metric, (estimate, chance) in scored(spec, scene, one).items():
+    trials = scored_trials(spec, view, one)
+    for metric, (estimate, chance) in scored(spec, view, one).items():
         plain = cell.measurement(metric, estimate, chance=chance, adversary=one.adversary)
         if metric == AUROC:
-            plain = replace(plain, curve=scores.roc(judged), held_out=None)
+            plain = replace(plain, curve=scores.roc(trials), held_out=None)
         yield plain
         yield replace(plain, round=HEADLINE)
 
 
 def facts_of(layer: Layer) -> dict[str, str]:
-    """Return what a measurement says of its layer."""
+    """Return the details that describe a layer."""
     return {"layer": layer.name, "kind": layer.kind, "order": str(layer.order)}
 
 
-def correlations(measurements: Sequence[Measurement], cell: Cell) -> Iterator[Measurement]:
+def correlations(measurements: Sequence[Measurement], cell: LayerCell) -> Iterator[Measurement]:
     """Yield the correlation of each measure with the AUROC over the layers of this run.
 
-    Also the partial correlation given the log of the layers' sizes.
+    The partial correlations given the log of the layers' sizes follow.
     """
     of = {metric: by_layer(measurements, metric) for metric in (AUROC, *AGAINST)}
     of[LOG_SIZE] = {name: float(np.log(value)) for name, value in of[SIZE].items()}
@@ -131,7 +176,7 @@ def correlations(measurements: Sequence[Measurement], cell: Cell) -> Iterator[Me
 
 
 def by_layer(measurements: Sequence[Measurement], metric: str) -> Mapping[str, float]:
-    """Return a metric's value by layer: of attacks, that of the chosen one."""
+    """Return a metric's value by layer; attack metrics are those of the chosen attack."""
     of_attacks = {one.metric for one in measurements if one.round == HEADLINE}
     return {
         one.details["layer"]: one.estimate.value
@@ -142,7 +187,9 @@ def by_layer(measurements: Sequence[Measurement], metric: str) -> Mapping[str, f
     }
 
 
-def _found(cell: Cell, kind: str, metric: str, found: Correlation | None) -> Iterator[Measurement]:
+def _found(
+    cell: LayerCell, kind: str, metric: str, found: Correlation | None
+) -> Iterator[Measurement]:
     if found is not None and np.isfinite([found.r, found.low, found.high]).all():
         estimate = Estimate(found.r, found.low, found.high, found.n)
         details = {"t": f"{found.t:.2f}", "p": f"{found.p:.3g}"}
@@ -150,9 +197,9 @@ def _found(cell: Cell, kind: str, metric: str, found: Correlation | None) -> Ite
 
 
 def kernel_measurements(
-    cell: Cell, layer: Layer, lower: float, upper: float, shares: tuple[float, float], n: int
+    cell: LayerCell, layer: Layer, lower: float, upper: float, shares: tuple[float, float], n: int
 ) -> Iterator[Measurement]:
-    """Yield the bounds of I(X; T) as the ends of one figure, whose value is the upper bound."""
+    """Yield the bounds of I(X; T) as the ends of one figure; its value is the upper bound."""
     for metric, (low, high) in ((KERNEL, (lower, upper)), (KERNEL_SHARE, shares)):
         name = of_layer(metric, layer.name)
         yield cell.measurement(name, Estimate(high, low, high, n), details=facts_of(layer))

@@ -1,56 +1,53 @@
-"""What attacks see: pooled gradients of batches, each made once, kept for all attacks."""
-
-from __future__ import annotations
+"""Computes the gradients that attacks see, once for all layers and attacks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.core.rng import derive
+from leakgauge.core.rng import derive, stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Dataset, Grads, Params, Task
 from leakgauge.defenses import Defense
 from leakgauge.gradients import MAX_BYTES, local_updates
-from leakgauge.inference.adversaries.sharing import joined
-from leakgauge.layers.pooling import KernelMax
-from leakgauge.layers.words import QUESTION
+from leakgauge.inference import Shadow, Trials
+from leakgauge.inference.adversaries.sharing import Recorded, joined
+from leakgauge.layers.catalog import QUESTION
+from leakgauge.layers.observation import KernelMax
+from leakgauge.layers.run.preparing import LayersPrepared
 from leakgauge.runs.executors.processes import spread
 from leakgauge.runs.question import Progress
-from leakgauge.runs.work import WorkFolder
+from leakgauge.runs.spec import NONE
+from leakgauge.runs.work import WorkFolder, digest_of
 from leakgauge.training.observation import sent_gradients
 
-if TYPE_CHECKING:
-    from leakgauge.layers.spec import LayersSpec
-
 CHUNK = 50
-"""Batches of one job; what a kill loses of finished work is at most that of one."""
+"""Batches of one job; a kill loses at most the work of one job."""
 
 AT_ONCE = 2**27
-"""Bytes of whole gradients that a job holds."""
+"""Memory of the whole gradients of a job, in bytes."""
 
 KEPT = 2**30
-"""Bytes that the gradients of all batches may take, as they are kept."""
+"""Memory of the kept gradients of all batches, in bytes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Observer:
-    """Makes what is seen of batches at one state of the model.
+    """Computes the observed gradients of batches at one state of the model.
 
     Attributes:
         task: the model and its loss.
-        params: parameters at which clients compute.
-        parameters: names of those that are looked at.
-        steps: local steps behind one observation; 1 for a gradient.
-        lr: of the local steps.
-        seed: of the defense's noise.
-        defense: of the clients.
-        keep: what is kept of a gradient.
+        params: parameters of the clients' model.
+        parameters: names of the observed parameters.
+        steps: number of local steps per observation; 1 for a gradient.
+        lr: learning rate of the local steps.
+        seed: seed of the defense's noise.
+        defense: defense of the clients.
+        keep: reduction of a gradient.
     """
 
     task: Task
@@ -63,13 +60,13 @@ class Observer:
     keep: KernelMax
 
     def __call__(self, data: Dataset, rows: Tensor) -> dict[str, Tensor]:
-        """Return what is kept of the gradients of batches ``rows [n, B]`` of the records."""
+        """Return the reduced gradients of batches ``rows [n, B]`` of the records."""
         with one_thread():
             chunks = [self.kept(grads) for grads in self._whole(data, rows)]
         return {name: leaf.cpu() for name, leaf in joined(chunks).items()}
 
     def kept(self, grads: Grads) -> Grads:
-        """Return what is kept of whole gradients."""
+        """Return the reduced form of whole gradients."""
         return self.keep({name: grads[name] for name in self.parameters})
 
     def _whole(self, data: Dataset, rows: Tensor) -> Iterator[Grads]:
@@ -86,7 +83,7 @@ class Observer:
         )
 
     def _updates(self, data: Dataset, rows: Tensor) -> Iterator[Grads]:
-        """Yield the weight changes over the learning rate: the sum of the steps' gradients."""
+        """Yield the weight changes over the learning rate, which sum the steps' gradients."""
         size = sum(leaf.nbytes for leaf in self.params.values())
         for part in torch.split(rows, max(1, AT_ONCE // size)):
             steps = part.reshape(len(part), self.steps, -1)
@@ -94,15 +91,14 @@ class Observer:
             yield {name: -leaf / self.lr for name, leaf in moved.items()}
 
 
-def observer_of(
-    spec: LayersSpec, task: Task, params: Params, parameters: Sequence[str], defense: Defense
-) -> Observer:
-    """Return the observer of a run."""
+def observer_of(prepared: LayersPrepared, params: Params, defense: Defense) -> Observer:
+    """Return the observer of a run under a defense."""
+    spec = prepared.spec
+    names = [name for layer in prepared.layers for name in layer.parameters]
     seed = derive(spec.seed, QUESTION, "noise", defense.name)
     batches = spec.shadow_batches + spec.held_out + spec.trials
-    looked_at = {name: params[name] for name in parameters}
-    keep = KernelMax.within(looked_at, batches, max_bytes=KEPT)
-    return Observer(task, params, parameters, spec.local_steps, spec.lr, seed, defense, keep)
+    keep = KernelMax.within({name: params[name] for name in names}, batches, max_bytes=KEPT)
+    return Observer(prepared.task, params, names, spec.local_steps, spec.lr, seed, defense, keep)
 
 
 def observed(
@@ -116,17 +112,17 @@ def observed(
     after: str,
     workers: int | None,
 ) -> Grads:
-    """Return what is seen of batches; parts that a kill left are read back.
+    """Return the observed gradients of batches; finished parts are read back.
 
     Args:
-        observer: makes it.
-        data: the pool that the batches are drawn from.
-        rows: ``[n, B]`` positions in it.
-        name: of the batches, for users and for the folder.
-        folder: keeps the parts.
-        progress: gets what is done.
-        after: digest of what the parts depend on.
-        workers: processes; None decides by the work there is.
+        observer: computes the gradients.
+        data: pool that the batches are drawn from.
+        rows: positions in the pool ``[n, B]``.
+        name: name of the batches, for users and for the folder.
+        folder: folder that keeps the parts.
+        progress: receives the number of finished parts.
+        after: digest of everything that the parts depend on.
+        workers: number of processes; None chooses it from the amount of work.
     """
     parts = torch.split(torch.as_tensor(rows).to(data.y.device), CHUNK)
     found: dict[int, Grads] = {}
@@ -155,6 +151,73 @@ def _job(observer: Observer, data: Dataset, rows: Tensor, number: int) -> tuple[
 
 
 def _narrowed(data: Dataset, rows: Tensor) -> tuple[Dataset, Tensor]:
-    """Return the records of these batches alone, which is all that another process needs."""
+    """Return only the records of these batches, and the batches' positions in them."""
     used, inverse = torch.unique(rows, return_inverse=True)
     return data.rows(used), inverse
+
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class AttackerView:
+    """The attacker's data, and its observations of the attacked participant.
+
+    Attributes:
+        shadow: records to fit on, with the recorded observations of their batches.
+        held_out: observations and secrets of batches of two further groups of records.
+        seen: observations of the trials.
+        trials: trials with their secrets and blocks.
+        log_prior: log P(p) ``[m]``.
+        defense: name of the clients' defense.
+    """
+
+    shadow: Shadow
+    held_out: tuple[tuple[Grads, Ints], tuple[Grads, Ints]]
+    seen: Grads
+    trials: Trials
+    log_prior: NDArray[np.float64]
+    defense: str = NONE
+
+
+def attacker_view(
+    prepared: LayersPrepared,
+    params: Params,
+    defense: Defense,
+    folder: WorkFolder,
+    progress: Progress,
+    *,
+    workers: int | None,
+) -> AttackerView:
+    """Draw all batches, and observe each once for all layers and attacks."""
+    spec, game, sides = prepared.spec, prepared.game, prepared.sides
+    observer = observer_of(prepared, params, defense)
+    after = f"{digest_of(params)} {defense.name}"
+    see = partial(
+        observed, observer, folder=folder, progress=progress, after=after, workers=workers
+    )
+    shadow = _shadow(prepared, params, sides.fitting)
+    key, rows, _ = shadow.batches(spec.shadow_batches)
+    recorded = Recorded(observer.kept)
+    recorded.record(key, see(shadow.data, rows, "batches to learn from"))
+    halves = []
+    for number, mine in enumerate(sides.held_out, start=1):
+        half = _shadow(prepared, params, mine)
+        rng = stream(spec.seed, QUESTION, "held out", number)
+        rows, secret = half.draw(spec.held_out // 2, rng=rng)
+        halves.append((see(half.data, rows, f"batches to choose by, half {number}"), secret))
+    trials = game.play(spec.trials, rng=stream(spec.seed, QUESTION, "trials"))
+    seen = see(trials.pool, trials.rows, "private batches")
+    log_prior = np.log(np.asarray(game.prior))
+    return AttackerView(
+        shadow.sharing(recorded), (halves[0], halves[1]), seen, trials, log_prior, defense.name
+    )
+
+
+def _shadow(prepared: LayersPrepared, params: Params, rows: Tensor) -> Shadow:
+    seed = prepared.spec.seed
+    return replace(
+        prepared.game.shadow(prepared.task, params, prepared.rows(rows), max_bytes=MAX_BYTES),
+        draw_seed=derive(seed, QUESTION, "batches"),
+        held_out_seed=derive(seed, QUESTION, "folds"),
+    )

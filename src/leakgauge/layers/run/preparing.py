@@ -1,11 +1,9 @@
-"""From settings and data to a game, layers, and the description of a run."""
-
-from __future__ import annotations
+"""Prepares a run: records on sides, the network and its layers, the game, the description."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,74 +20,91 @@ from leakgauge.inference import PropertyInference, Pure
 from leakgauge.inference.games.blocks import MAX_BLOCKS
 from leakgauge.inference.games.mixing import Half, Mix
 from leakgauge.inference.settings import EMPIRICAL
-from leakgauge.layers.run.sides import Sides, sides_of
-from leakgauge.layers.words import QUESTION
+from leakgauge.layers.catalog import QUESTION
+from leakgauge.layers.run.splitting import ParticipantRecords, sides_of
+from leakgauge.layers.spec import LayersSpec
 from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import Records, records_of, refuse_of_a_table
 from leakgauge.runs.spec import plain
 
-if TYPE_CHECKING:
-    from leakgauge.layers.spec import LayersSpec
-
 FEW_BLOCKS = 10
-"""Blocks where records are few: so many give an interval."""
+"""Blocks when records are few, enough for an interval."""
 
 BATCHES_IN_A_BLOCK = 2
-"""Batches of the rarest value that a block holds, where there are enough records."""
+"""Batches of the rarest value in a block, if there are enough records."""
 
 WHOLE = "model"
 """The name of a layer that is the model itself."""
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """All that a run works on.
+class LayersPrepared(Prepared):
+    """Everything that a run works on.
 
     Attributes:
-        task: the model, at its first parameters, and its loss.
-        data: all records, encoded; the encoding learnt from the attacked participant's alone.
-        sides: who holds which.
-        layers: those that are looked at, in the order in which they run.
+        spec: settings, with the columns' roles.
+        source: the data.
+        task: the model at its first parameters, and its loss.
+        data: all records, with an encoding fitted on the attacked participant's records alone.
+        sides: rows of each participant.
+        layers: the examined layers, in the order in which they run.
         game: property inference on the attacked participant's records.
         run: settings and facts for the report.
-        dataset: the data's name.
-        label: the label's name.
+        dataset: name of the data.
+        label: name of the label.
+        secret: name of the property's column.
     """
 
+    spec: LayersSpec
     task: Task
     data: Dataset
-    sides: Sides
+    sides: ParticipantRecords
     layers: Sequence[Layer]
     game: PropertyInference
     run: Run
     dataset: str
     label: str
+    secret: str
+
+    def rows(self, index: Tensor) -> Dataset:
+        """Return the records at some rows."""
+        return self.data.rows(index.to(self.data.y.device))
 
 
-def prepare(spec: LayersSpec, source: Source) -> Prepared:
-    """Split the records, encode them, make the network and deal the game.
+def prepare(spec: LayersSpec, source: Source) -> LayersPrepared:
+    """Split and encode the records, build the network and deal the game.
 
     Args:
-        spec: resolved.
+        spec: settings that ``check`` accepted.
         source: the data.
 
     Raises:
-        InputError: the data are too few, or do not fit; the network has one layer, or not those
-            that the settings name.
+        InputError: a role is missing or wrong, the data are too few or do not fit, the network has
+            one layer, or it lacks a layer that the settings name.
     """
-    records = _records(spec, source)
-    sides = sides_of(records, spec)
+    filled, secret = _filled(spec, source)
+    spec = replace(spec, **filled, secret=secret, adversary=spec.adversaries)
+    records = _records(spec, secret, source)
+    sides = sides_of(records, secret, spec)
     task, data = records.encode(sides.private, ())
     task = Task(copy.deepcopy(task.model).eval(), task.loss)
     data = data.to(spec.device)
     layers = _layers(spec, task, data)
-    game = _game(spec, data.rows(sides.private.to(data.y.device)), _values(records, spec))
-    run = _describe(spec, source, records, sides, task)
-    return Prepared(task, data, sides, layers, game, run, source.name, records.label)
+    game = _game(
+        spec,
+        secret,
+        data.rows(sides.private.to(data.y.device)),
+        int(records.secrets[secret].max()) + 1,
+    )
+    run = _describe(spec, source, records, sides, task, records.facts(secret))
+    return LayersPrepared(
+        spec, source, task, data, sides, layers, game, run, source.name, records.label, secret
+    )
 
 
-def resolved(spec: LayersSpec, source: Source) -> dict[str, Any]:
-    """Return the settings that the data fill in.
+def _filled(spec: LayersSpec, source: Source) -> tuple[dict[str, Any], str]:
+    """Return the roles of columns that the data fill in, and the secret.
 
     Raises:
         InputError: a role is missing or wrong.
@@ -103,7 +118,7 @@ def resolved(spec: LayersSpec, source: Source) -> dict[str, Any]:
         )
         secret = known[0] if spec.secret is None else spec.secret
         require(secret in known, f"--secret is {secret!r}{nearest(secret, known)}")
-        return {"secret": secret, "adversary": spec.adversaries}
+        return {}, secret
     roles = resolve_roles(
         source.roles,
         label=spec.label,
@@ -115,33 +130,17 @@ def resolved(spec: LayersSpec, source: Source) -> dict[str, Any]:
         secret_needed=True,
         columns=source.frame.columns,
     )
-    return {
-        "label": roles.label,
-        "secret": next(iter(roles.secrets)),
-        "group": roles.group,
-        "drop": roles.drop,
-        "bins": roles.bins,
-        "adversary": spec.adversaries,
-    }
+    filled = {"label": roles.label, "group": roles.group, "drop": roles.drop, "bins": roles.bins}
+    return filled, next(iter(roles.secrets))
 
 
-def check_data(spec: LayersSpec, source: Source) -> None:
-    """Refuse records that cannot be split, and layers that do not exist, before anything runs."""
-    prepare(spec, source)
-
-
-def _records(spec: LayersSpec, source: Source) -> Records:
+def _records(spec: LayersSpec, secret: str, source: Source) -> Records:
     records = records_of(
-        spec,
-        source,
-        hidden=spec.hidden,
-        net=spec.net,
-        secret=spec.secret,
-        merge_rare=spec.merge_rare,
+        spec, source, hidden=spec.hidden, net=spec.net, secret=secret, merge_rare=spec.merge_rare
     )
     if not spec.by_user:
         records = _without_users(records)
-    return records if spec.value is None else _against_others(records, spec)
+    return records if spec.value is None else _against_others(records, secret, spec.value)
 
 
 def _without_users(records: Records) -> Records:
@@ -152,9 +151,8 @@ def _without_users(records: Records) -> Records:
     return replace(records, users=None, encode=encoded)
 
 
-def _against_others(records: Records, spec: LayersSpec) -> Records:
+def _against_others(records: Records, secret: str, value: str) -> Records:
     """Return the records with a secret of two values: the property, and all others."""
-    secret, value = str(spec.secret), str(spec.value)
     codes = records.secrets[secret]
     names = tuple(records.values.get(secret) or map(str, range(int(codes.max()) + 1)))
     require(value in names, f"{secret!r} has no value {value!r}{nearest(value, names)}")
@@ -177,10 +175,6 @@ def _against_others(records: Records, spec: LayersSpec) -> Records:
     )
 
 
-def _values(records: Records, spec: LayersSpec) -> int:
-    return int(records.secrets[str(spec.secret)].max()) + 1
-
-
 def _layers(spec: LayersSpec, task: Task, data: Dataset) -> list[Layer]:
     first = data.rows(torch.arange(min(2, len(data)), device=data.y.device))
     check_vectorisable(task, first.x, first.y)
@@ -197,14 +191,14 @@ def _layers(spec: LayersSpec, task: Task, data: Dataset) -> list[Layer]:
     return [one for one, name in zip(found, names, strict=True) if name in wanted]
 
 
-def _game(spec: LayersSpec, private: Dataset, values: int) -> PropertyInference:
-    codes = private.secrets[str(spec.secret)]
+def _game(spec: LayersSpec, secret: str, private: Dataset, values: int) -> PropertyInference:
+    codes = private.secrets[secret]
     counts = torch.bincount(codes, minlength=values).double()
     prior = tuple((counts / counts.sum()).tolist()) if spec.prior == EMPIRICAL else None
     mix: Mix = Half() if spec.half else Pure(values)
     game = PropertyInference.deal(
         private,
-        str(spec.secret),
+        secret,
         batch_size=spec.records_seen,
         mix=mix,
         prior=prior,
@@ -216,7 +210,7 @@ def _game(spec: LayersSpec, private: Dataset, values: int) -> PropertyInference:
 
 
 def _most_blocks(spec: LayersSpec, rarest: int) -> int:
-    """Return how many blocks to deal: a few that hold several batches, not many that hold one.
+    """Return the number of blocks: a few with several batches each, not many with one.
 
     A log loss is heavy in its tail, and a block of a single batch would show it that batch alone.
     """
@@ -224,7 +218,14 @@ def _most_blocks(spec: LayersSpec, rarest: int) -> int:
     return max(FEW_BLOCKS, min(MAX_BLOCKS, roomy))
 
 
-def _describe(spec: LayersSpec, source: Source, records: Records, sides: Sides, task: Task) -> Run:
+def _describe(
+    spec: LayersSpec,
+    source: Source,
+    records: Records,
+    sides: ParticipantRecords,
+    task: Task,
+    facts: Mapping[str, Any],
+) -> Run:
     kept = {name: value for name, value in plain(spec).items() if value not in (None, [], {})}
     sizes = {
         "private": len(sides.private),
@@ -238,7 +239,7 @@ def _describe(spec: LayersSpec, source: Source, records: Records, sides: Sides, 
         data={
             "name": source.name,
             "fingerprint": source.fingerprint,
-            **records.facts(str(spec.secret)),
+            **facts,
             **sizes,
             "model": repr(task.model),
             "parameters": fingerprint(task.model.state_dict()),

@@ -1,1 +1,1 @@
-"""A monitor that watches a training loop while it runs: what leaks, at which step."""
+"""A monitor that measures the leakage of a training loop while it runs."""

@@ -1,4 +1,4 @@
-"""A process beside the loop, which runs one estimate at a time."""
+"""A background process that runs one estimate at a time."""
 
 import contextlib
 import os
@@ -16,18 +16,18 @@ from leakgauge.core.checks import InputError
 from leakgauge.gradients.probing import one_line
 
 Done = tuple[int, "dict[str, Any] | str"]
-"""The step of an estimate, and its figures, or in one line why there are none."""
+"""The step of an estimate, and its figures, or one line with the reason for their absence."""
 
 _ALONE = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 class Background:
-    """Runs jobs in a process of its own, which the first one starts.
+    """Runs jobs in a separate process, which the first job starts.
 
-    The loop never waits for it before its end.
+    The loop waits for it only at its end.
 
     Args:
-        waiting: jobs that may wait for the one that runs.
+        waiting: largest number of waiting jobs.
     """
 
     def __init__(self, waiting: int) -> None:
@@ -37,34 +37,34 @@ class Background:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job is under way, or has ended since the last call of ``ready``."""
+        """Whether a job runs, or has ended since the last call of ``ready``."""
         return bool(self._running)
 
     def submit(self, step: int, job: Callable[[], dict[str, Any]]) -> str | None:
-        """Hand over a job; return in one line why it is not taken, else None."""
+        """Submit a job; return one line with the reason of a refusal, else None."""
         if len(self._running) >= self._room:
             return f"the estimate of step {self._running[0][0]} still runs"
         try:
             if self._executor is None:
                 self._executor = ProcessPoolExecutor(max_workers=1, initializer=_begin, env=_ALONE)
             self._running.append((step, self._executor.submit(_run, job)))
-        except Exception as error:  # noqa: BLE001  whatever happens, the loop goes on
+        except Exception as error:  # noqa: BLE001  the loop must continue
             self.stop()
             return one_line(error)
         return None
 
     def ready(self) -> list[Done]:
-        """Return what has ended since the last call."""
+        """Return the jobs that have ended since the last call."""
         done: list[Done] = []
         while self._running and self._running[0][1].done():
             step, future = self._running.popleft()
             done.append((step, _outcome(future)))
-            if _died(future) and not self._running:  # those that waited died with it
+            if _died(future) and not self._running:  # waiting jobs died with it
                 self.stop()
         return done
 
     def finish(self, seconds: float) -> list[Done]:
-        """Wait for what is under way, give up what does not end in time, and end the process."""
+        """Wait for running jobs, drop those that do not end in time, and end the process."""
         deadline = time.monotonic() + seconds
         done: list[Done] = []
         while self._running and time.monotonic() < deadline:
@@ -89,7 +89,7 @@ class Background:
 
 
 def _begin() -> None:
-    """Make the process a quiet neighbour: one thread, low priority, deaf to Ctrl-C."""
+    """Set one thread and a low priority, and ignore Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError, AttributeError):
         os.nice(10)

@@ -1,4 +1,4 @@
-"""When a loop takes a step: at the step of any optimizer that holds the model's parameters."""
+"""Detects the steps of a loop, by any optimizer that holds the model's parameters."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,13 +12,13 @@ from torch.utils.hooks import RemovableHandle
 class Clock:
     """Calls a function before each step of the model's optimizers.
 
-    Optimizers that take turns on one gradient are one step: a step begins where the first
-    parameter of an optimizer comes for the second time. Where an optimizer computes the gradient
-    itself (a closure), the call comes after the first closure of its step.
+    Optimizers that take turns on one gradient are one step: a step begins when an optimizer's first
+    parameter occurs for the second time. If an optimizer computes the gradient itself (a closure),
+    the call comes after the first closure of its step.
 
     Args:
-        parameters: of the model.
-        look: called with no argument.
+        parameters: parameters of the model.
+        look: function without arguments.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], look: Callable[[], None]) -> None:
@@ -28,7 +28,7 @@ class Clock:
         self._came: set[int] = set()
 
     def start(self) -> None:
-        """Register one hook, which torch calls for all optimizers."""
+        """Register one hook for all optimizers."""
         self._handle = register_optimizer_step_pre_hook(self._before_step)
 
     def stop(self) -> None:

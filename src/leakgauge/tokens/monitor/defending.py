@@ -1,4 +1,4 @@
-"""Gradients as a defense lets them through: those of a batch, and those of its records."""
+"""Gradients of a batch and of its records after a defense."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -12,21 +12,20 @@ from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.gradients.factored.base import Factors
 
 ROW_BYTES = 2**26
-"""Memory of the records' gradients that are made at once."""
+"""Memory of the records' gradients computed at once, in bytes."""
 
 
-class Defending:
-    """Applies a defense to what a monitor reads, with generators of its own.
+class DefendedGradients:
+    """Applies a defense to the gradients of a monitor, with separate generators.
 
     Args:
-        defense: as built, or its settings, which are built for the size of the first batch.
-        names: of all trainable parameters.
-        shapes: theirs.
-        seed: of its noise.
+        defense: a defense, or its settings, built for the size of the first batch.
+        shapes: shapes of all trainable parameters, by name.
+        seed: seed of the noise.
         summed: whether the loss is the sum over records, not their mean.
 
     Raises:
-        InputError: the defense changes the model, learns, or changes layers that are not there.
+        InputError: the defense changes the model, learns from data, or names missing layers.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class Defending:
         require(
             trial.task is None and trial.learn is None,
             f"defense {trial.name!r} changes the model or learns from data; "
-            "train the model that it makes, and watch that",
+            "train and watch the changed model",
         )
         for transform in (trial.per_example, trial.update):
             if transform is not None:
@@ -60,12 +59,12 @@ class Defending:
         return self._built
 
     def update(self, grads: Grads, step: int, batch_size: int) -> Grads:
-        """Return the gradient of a batch as it leaves, leaf ``[1, *p]``."""
+        """Return the defended gradient of a batch, leaf ``[1, *p]``."""
         rng = torch_stream(self._seed, "update", step)
         return self._of(batch_size).update(_on_cpu(grads), [rng])
 
     def mean(self, found: Sequence[Factors], count: int, step: int) -> Grads:
-        """Return the mean of the records' gradients, each changed as the defense does it."""
+        """Return the mean of the records' gradients, each changed by the defense."""
         per_example = self._of(count).per_example
         total = {name: torch.zeros(1, *shape) for name, shape in self._shapes.items()}
         for grads, rngs in self._rows(found, count, step):
@@ -75,7 +74,7 @@ class Defending:
         return total
 
     def records(self, found: Sequence[Factors], count: int, step: int) -> Iterator[Grads]:
-        """Yield the gradients of records, some at a time, each as if it left alone."""
+        """Yield chunks of the records' gradients, each defended as a batch of one."""
         defense = self._of(count)
         for grads, rngs in self._rows(found, count, step):
             changed = grads if defense.per_example is None else defense.per_example(grads, rngs)
@@ -93,7 +92,9 @@ class Defending:
             for one in found:
                 made |= one.rows(rows).gradient()
             many = rows.stop - rows.start
-            factor = 1 if self._summed else count  # of a mean, each gives its share alone
+            factor = (
+                1 if self._summed else count
+            )  # the gradient of a mean has a share of each record
             grads = {
                 name: made[name].cpu() * factor if name in made else torch.zeros(many, *shape)
                 for name, shape in self._shapes.items()

@@ -1,4 +1,4 @@
-"""Estimates at checkpoints: what they are computed from, handed to the process beside the loop."""
+"""Gathers the inputs of estimates at checkpoints, and submits them to the background process."""
 
 import copy
 from collections.abc import Callable
@@ -15,33 +15,32 @@ from leakgauge.core.types import Task
 from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.gradients.probing import one_line
 from leakgauge.tokens.monitor.background import Background, Done
+from leakgauge.tokens.monitor.buffers import Reservoir, Ring
 from leakgauge.tokens.monitor.job import FEWEST, CheckpointJob, Job, StreamJob
-from leakgauge.tokens.monitor.reservoir import Reservoir
-from leakgauge.tokens.monitor.ring import Ring
-from leakgauge.tokens.monitor.settings import Watch
-from leakgauge.tokens.settings import Settings
+from leakgauge.tokens.monitor.settings import MonitorSettings
+from leakgauge.tokens.settings import CriticSettings
 from leakgauge.tokens.sketch import Sketch
 from leakgauge.tokens.words import CHECKPOINT
 
 FEATURES = 1024
-"""Numbers that are kept of data features, at most."""
+"""Largest number of kept values of data features."""
 
 BATCHES = 50
-"""Batches of recent records that are kept for estimates at checkpoints."""
+"""Number of batches of recent records kept for estimates at checkpoints."""
 
 
-class Estimating:
-    """Gathers what estimates need, and runs them in the background.
+class EstimateRunner:
+    """Gathers the inputs of estimates, and runs them in the background.
 
     Args:
-        watch: how the monitor watches.
-        settings: of the estimates.
+        watch: settings of the monitor.
+        settings: settings of the estimates.
         model: the model.
-        split: of what is kept of gradients, by layer.
+        split: function that splits kept gradients by layer.
         loss: ``(outputs, targets) -> loss`` or its name; ``pairs="checkpoint"`` needs it.
-        features: name of the module whose output is the data feature; None for the default.
-        layers: that are watched; None for the default.
-        defense: of the gradients.
+        features: name of the module that outputs the data features; None for the default.
+        layers: names of the watched layers; None for the default.
+        defense: defense of the gradients.
 
     Raises:
         InputError: ``pairs="checkpoint"`` without a loss, or with a model that cannot be pickled.
@@ -49,8 +48,8 @@ class Estimating:
 
     def __init__(
         self,
-        watch: Watch,
-        settings: Settings,
+        watch: MonitorSettings,
+        settings: CriticSettings,
         model: nn.Module,
         *,
         split: Callable[[Tensor], dict[str, Tensor]],
@@ -82,11 +81,11 @@ class Estimating:
         self._reservoir.add(x, y)
 
     def gather(self, features: Tensor, gradient: Tensor) -> str | None:
-        """Keep a pair, or return in one line why not.
+        """Keep a pair, or return one line with the reason of a refusal.
 
         Args:
-            features: ``[d]``.
-            gradient: what is kept of it ``[k]``.
+            features: mean data features ``[d]``.
+            gradient: reduced gradient ``[k]``.
         """
         if self._sketch is None:
             seed = derive(self._watch.seed, "features")
@@ -94,8 +93,8 @@ class Estimating:
         if len(features) != self._sketch.size:
             return (
                 f"data features have {len(features)} numbers, and {self._sketch.size} before; "
-                "such batches are left out: name a module with `features` whose output keeps its "
-                "size"
+                "such batches are left out: name a module with an output of constant size by "
+                "`features`"
             )
         short = self._sketch.width == self._sketch.size
         self._kept_features.add(features if short else self._sketch(features[None])[0])
@@ -103,7 +102,7 @@ class Estimating:
         return None
 
     def submit(self, step: int) -> str | None:
-        """Start the estimates of a step, or return in one line why not."""
+        """Start the estimates of a step, or return one line with the reason of a refusal."""
         try:
             job = self._job(step)
         except InputError as error:
@@ -115,7 +114,7 @@ class Estimating:
         return self._background.ready() if self._background.is_busy else []
 
     def finish(self) -> list[Done]:
-        """Wait for the estimates that are under way, and end the process."""
+        """Wait for running estimates, and end the process."""
         return self._background.finish(self._watch.wait_s)
 
     def _job(self, step: int) -> Job:
@@ -137,7 +136,7 @@ class Estimating:
         x, y = self._reservoir.arrays()
         return CheckpointJob(
             settings=self._settings,
-            seed=derive(self._watch.seed, "job"),  # the same records in each part, at each step
+            seed=derive(self._watch.seed, "job"),  # the same split of records at each step
             task=self._task,
             state={name: _array(leaf) for name, leaf in self._model.state_dict().items()},
             x=x,
@@ -166,10 +165,10 @@ def _is_plain(leaf: Tensor) -> bool:
 
 
 def _pickled(model: nn.Module, loss: Callable[..., Any] | str | None) -> bytes:
-    """Return model and loss as another process reads them, without hooks of ours."""
+    """Return model and loss pickled for another process, without the monitor's hooks."""
     require(
         loss is not None,
-        f'pairs="checkpoint" computes gradients of its own, so it needs the loss; expected a '
+        f'pairs="checkpoint" computes further gradients, so it needs the loss; expected a '
         f"function of outputs and targets, or one of {', '.join(LOSSES)}",
     )
     assert loss is not None

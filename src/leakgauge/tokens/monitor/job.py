@@ -1,4 +1,4 @@
-"""What the background process computes: the estimates of one checkpoint."""
+"""The jobs of the background process: the estimates of one checkpoint."""
 
 import math
 import pickle
@@ -19,15 +19,28 @@ from leakgauge.tokens.estimation import Information, estimate_information
 from leakgauge.tokens.features import default_layers
 from leakgauge.tokens.gathering import Gathering, checkpoint_parts
 from leakgauge.tokens.linear_gaussian import cheap_information
-from leakgauge.tokens.monitor import words
-from leakgauge.tokens.settings import Settings
-from leakgauge.tokens.sources import Pairs, Parts, split_stream
+from leakgauge.tokens.monitor.settings import (
+    BOUND,
+    ESTIMATOR,
+    GAP,
+    GAP_IN_SAMPLE,
+    GAP_PLACEBO,
+    IN_SAMPLE,
+    LIMIT,
+    LIMITED,
+    LINEAR,
+    LINEAR_PLACEBO,
+    PLACEBO,
+    TOKEN,
+)
+from leakgauge.tokens.settings import CriticSettings
+from leakgauge.tokens.sources import Pairs, PairSplit, split_stream
 
 FEWEST = 110
-"""Pairs of a stream that an estimate needs."""
+"""Smallest number of pairs of a stream for an estimate."""
 
 SHARE = 20
-"""A group of held-out pairs is at most this part of a stream, so that enough groups are there."""
+"""Smallest number of groups that a stream must fill, which bounds the group size."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +48,13 @@ class StreamJob:
     """Estimates from pairs that were gathered while the model moved.
 
     Attributes:
-        settings: of the estimate.
-        seed: of everything that is random.
-        features: of each pair ``[N, d]``, in the order of time.
-        gradients: by layer ``[N, p]``.
+        settings: settings of the estimate.
+        seed: seed of all random draws.
+        features: features of pairs ``[N, d]``, in the order of time.
+        gradients: gradients of pairs by layer ``[N, p]``.
     """
 
-    settings: Settings
+    settings: CriticSettings
     seed: int
     features: np.ndarray
     gradients: Mapping[str, np.ndarray]
@@ -60,20 +73,20 @@ class CheckpointJob:
     """Estimates from fresh batches of recent records, at the weights of one step.
 
     Attributes:
-        settings: of the estimate.
-        seed: of everything that is random.
-        task: model and loss, pickled once.
+        settings: settings of the estimate.
+        seed: seed of all random draws.
+        task: pickled model and loss.
         state: weights and buffers by name.
         x: records ``[n, ...]``.
         y: targets ``[n, ...]``.
-        batch_size: of the loop.
-        features: name of the module whose output is the data feature.
-        layers: whose gradients are watched.
-        width: numbers that are kept of each layer.
-        defense: of the gradients.
+        batch_size: batch size of the loop.
+        features: name of the module that outputs the data features.
+        layers: names of the watched layers.
+        width: largest number of kept values of each layer.
+        defense: defense of the gradients.
     """
 
-    settings: Settings
+    settings: CriticSettings
     seed: int
     task: bytes
     state: Mapping[str, np.ndarray]
@@ -106,11 +119,8 @@ class CheckpointJob:
 Job = StreamJob | CheckpointJob
 
 
-def figures(parts: Parts, settings: Settings, seed: int) -> dict[str, Any]:
-    """Return an estimate, the linear-Gaussian measure, and their placebos as plain values.
-
-    They are by the names of ``words``.
-    """
+def figures(parts: PairSplit, settings: CriticSettings, seed: int) -> dict[str, Any]:
+    """Return an estimate, the linear-Gaussian measure, and their placebos by name."""
     found = estimate_information(parts, settings, seed=derive(seed, "estimate"))
     placebo = estimate_information(parts, settings, seed=derive(seed, "placebo"), matched=False)
     require(
@@ -119,21 +129,21 @@ def figures(parts: Parts, settings: Settings, seed: int) -> dict[str, Any]:
     )
     linear = {
         name: cheap_information(parts.fitting, seed=derive(seed, "linear"), matched=matched)
-        for name, matched in ((words.LINEAR, True), (words.LINEAR_PLACEBO, False))
+        for name, matched in ((LINEAR, True), (LINEAR_PLACEBO, False))
     }
     return {
-        words.BOUND: _plain(found.bound),
-        words.IN_SAMPLE: found.in_sample,
-        words.PLACEBO: _plain(placebo.bound),
-        words.GAP: _plain(found.critic_gap),
-        words.GAP_IN_SAMPLE: found.gap_in_sample,
-        words.GAP_PLACEBO: _plain(placebo.critic_gap),
+        BOUND: _plain(found.bound),
+        IN_SAMPLE: found.in_sample,
+        PLACEBO: _plain(placebo.bound),
+        GAP: _plain(found.critic_gap),
+        GAP_IN_SAMPLE: found.gap_in_sample,
+        GAP_PLACEBO: _plain(placebo.critic_gap),
         **{name: _plain(one) for name, one in linear.items()},
-        words.LIMIT: _limit(found),
-        words.LIMITED: found.is_limited,
+        LIMIT: _limit(found),
+        LIMITED: found.is_limited,
         "iterations": found.iterations,
-        words.TOKEN: settings.token,
-        words.ESTIMATOR: settings.estimator,
+        TOKEN: settings.token,
+        ESTIMATOR: settings.estimator,
     }
 
 

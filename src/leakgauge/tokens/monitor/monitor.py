@@ -1,4 +1,4 @@
-"""A monitor of a training loop: what leaks through its gradients, live."""
+"""A live monitor of the leakage through the gradients of a training loop."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,15 +14,13 @@ from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.gradients.probing import one_line
 from leakgauge.gradients.walk import walk
 from leakgauge.tokens.monitor.clock import Clock
-from leakgauge.tokens.monitor.estimating import Estimating
-from leakgauge.tokens.monitor.looking import Looking
-from leakgauge.tokens.monitor.publishing import Log, Publishing
+from leakgauge.tokens.monitor.estimating import EstimateRunner
+from leakgauge.tokens.monitor.observing import StepObserver
+from leakgauge.tokens.monitor.publisher import Log, Publisher, Screen
 from leakgauge.tokens.monitor.record_file import RecordFile
-from leakgauge.tokens.monitor.screen import Screen
-from leakgauge.tokens.monitor.settings import Watch
-from leakgauge.tokens.monitor.words import MEAN
-from leakgauge.tokens.monitor.wrapping import unwrapped
-from leakgauge.tokens.settings import Settings
+from leakgauge.tokens.monitor.settings import MEAN, MonitorSettings
+from leakgauge.tokens.monitor.taps import unwrapped
+from leakgauge.tokens.settings import CriticSettings
 from leakgauge.tokens.words import AUTOENCODER, INFONCE, STREAM
 
 if TYPE_CHECKING:
@@ -32,48 +30,47 @@ if TYPE_CHECKING:
 class Monitor:
     """Watches a training loop, and shows when in training its gradients leak.
 
-    It reads ``.grad`` at the step of any optimizer that holds the model's parameters. It makes no
-    forward and no backward pass in the loop, draws from generators of its own, and removes its
-    hooks at the end of the block, also after an error: trained weights are those without it. What
-    goes wrong in it is one line on the error stream, never an error in the loop.
+    It reads ``.grad`` at the step of any optimizer that holds the model's parameters. It runs no
+    forward and no backward pass in the loop, draws from separate generators, and removes its hooks
+    at the end of the block, also after an error: trained weights are the same without it. Its
+    failures print one line on the error stream, and never raise in the loop.
 
     Args:
-        model: that the loop trains; inside Opacus' or PyTorch's wrappers, or not.
-        every: steps from one cheap measure to the next; it is the alignment (debiased CKA) of the
-            gradients of a batch's records with their inputs: 0 where they are independent, 1 where
-            they are equal up to scale and rotation.
-        checkpoints: steps from one estimate to the next, or the steps themselves; 0 for none.
-        features: name of the module whose output is the data feature; None takes the input of the
+        model: trained model, with or without wrappers of Opacus or PyTorch.
+        every: steps between cheap measures: the alignment (debiased CKA) of the gradients of a
+            batch's records with their inputs, 0 for independent ones, and 1 for ones equal up to
+            scale and rotation.
+        checkpoints: steps between estimates, or the steps themselves; 0 for none.
+        features: name of the module that outputs the data features; None takes the input of the
             layer that runs last.
-        layers: names of the layers whose gradients are watched; None for all.
+        layers: names of the watched layers; None for all.
         estimator: ``"infonce"``, ``"nwj"``, ``"smile"`` or ``"mine"``.
         token: ``"autoencoder"`` or ``"transformer"``.
-        settings: of the estimates, in place of ``estimator`` and ``token``.
+        settings: settings of the estimates; replace ``estimator`` and ``token``.
         pairs: ``"stream"`` estimates from the last ``window`` batches of the loop, while the model
             moves; ``"checkpoint"`` from fresh batches of the last ``window`` records, at the
             weights of one step. The latter needs ``loss`` and ``monitor.step(x, y)``.
         loss: ``(outputs, targets) -> loss`` or its name, for ``pairs="checkpoint"``.
-        defense: gradients are watched as it lets them through.
-        reduction: how the loop's loss joins records, ``"mean"`` or ``"sum"``; a defense that clips
-            must know it.
-        out: folder of the record; that of an earlier run goes on.
-        start: number of the loop's first step, where it goes on from a checkpoint of its own; later
-            entries of the record are dropped. None goes on behind the last entry.
-        log: called as ``log({"leak/cheap": 0.4}, step)``.
-        alert: nats above which the lower end of an estimate raises an alert.
-        on_alert: called with the message of an alert.
+        defense: defense applied to the watched gradients.
+        reduction: reduction of the loop's loss, ``"mean"`` or ``"sum"``; defenses that clip use it.
+        out: folder of the record; the record of an earlier run is continued.
+        start: number of the loop's first step, if the loop resumes from a checkpoint; later entries
+            of the record are dropped. None continues after the last entry.
+        log: function called as ``log({"leak/cheap": 0.4}, step)``.
+        alert: threshold in nats; an estimate with a larger lower end raises an alert.
+        on_alert: function called with the message of an alert.
         live: whether to show a live line; None shows it on a terminal.
-        window: pairs, or records, that are kept.
-        records: of a batch, that the cheap measure compares, at most.
-        gather: steps from one pair of the stream to the next.
-        width: numbers that are kept of each layer's gradient.
-        waiting: estimates that may wait for the one that runs.
-        wait_s: seconds that the end of the block waits for estimates.
-        seed: of everything that is random.
+        window: number of kept pairs, or records.
+        records: largest number of records per batch in the cheap measure.
+        gather: steps between pairs of the stream.
+        width: largest number of kept values of each layer's gradient.
+        waiting: largest number of waiting estimates.
+        wait_s: seconds to wait for estimates at the end of the block.
+        seed: seed of all random draws.
 
     Raises:
         InputError: a layer does not exist, a value is out of its range, the model is compiled or
-            sharded, or ``out`` holds something else.
+            sharded, or ``out`` contains other files.
 
     References:
         Real-Time Privacy Risk Measurement with Privacy Tokens for Gradient Leakage.
@@ -100,7 +97,7 @@ class Monitor:
         layers: Sequence[str] | None = None,
         estimator: str = INFONCE,
         token: str = AUTOENCODER,
-        settings: Settings | None = None,
+        settings: CriticSettings | None = None,
         pairs: str = STREAM,
         loss: Callable[..., Tensor] | str | None = None,
         defense: Defense | DefenseSettings | None = None,
@@ -119,7 +116,7 @@ class Monitor:
         wait_s: float = 600.0,
         seed: int = 0,
     ) -> None:
-        watch = Watch(
+        watch = MonitorSettings(
             every=every,
             checkpoints=checkpoints,
             pairs=pairs,
@@ -141,16 +138,16 @@ class Monitor:
         if features is not None:
             modules = dict(inner.named_modules())
             require_known(features, modules, f"the model has no module {features!r}")
-        chosen = settings or Settings(estimator=estimator, token=token)
+        chosen = settings or CriticSettings(estimator=estimator, token=token)
         watched = {name: known[name] for name in (known if layers is None else layers)}
         self._screen = Screen(live)
         self._watch = watch
-        self._looking = Looking(inner, watched, features, watch, defense)
-        self._estimating = Estimating(
+        self._observer = StepObserver(inner, watched, features, watch, defense)
+        self._estimates = EstimateRunner(
             watch,
             chosen,
             inner,
-            split=self._looking.reading.split,
+            split=self._observer.reading.split,
             loss=loss,
             features=features,
             layers=None if layers is None else tuple(layers),
@@ -160,47 +157,47 @@ class Monitor:
         about = {"every": every, "pairs": pairs, "token": chosen.token}
         file = None if out is None else RecordFile(Path(out), about)
         self.next_step = (start or 0) if file is None else file.resume(start)
-        self._publishing = Publishing(self._screen, file, log, alert, on_alert)
+        self._publisher = Publisher(self._screen, file, log, alert, on_alert)
         self._first = self.next_step
         self.is_open = self._was_open = False
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """What was measured, by step; of a long run, evenly thinned. The file has all."""
-        return list(self._publishing.entries())
+        """Measured entries by step, evenly thinned for a long run. The file has all."""
+        return list(self._publisher.entries())
 
     @property
     def notes(self) -> list[str]:
-        """The last messages, each once."""
+        """Last messages, each once."""
         return list(self._screen.said)
 
     @property
     def not_finite(self) -> int:
-        """Steps that were left out, because a gradient was not finite."""
-        return self._looking.not_finite
+        """Number of steps left out because a gradient was not finite."""
+        return self._observer.not_finite
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return the records as a table, one a row; ends of intervals are columns of their own."""
+        """Return the records as a table, one per row; ends of intervals are separate columns."""
         import pandas as pd
 
         return pd.json_normalize(self.records)
 
     def step(self, x: Tensor | None, y: Tensor | None = None) -> None:
-        """Take note of the batch of a step; call it once a step, anywhere in the loop.
+        """Register the batch of a step; call it once per step, anywhere in the loop.
 
-        Without it the monitor sees what the model is called with. ``pairs="checkpoint"`` needs it.
+        Without it the monitor uses the arguments of the model. ``pairs="checkpoint"`` needs it.
 
         Args:
             x: records ``[n, ...]``.
             y: targets ``[n, ...]``.
         """
         if self.is_open:
-            self._looking.taps.batch(None if x is None else x.detach())
-            if self._estimating.gathers_records and x is not None and y is not None:
-                self._estimating.batch(x, y)
+            self._observer.taps.batch(None if x is None else x.detach())
+            if self._estimates.gathers_records and x is not None and y is not None:
+                self._estimates.batch(x, y)
 
     def look(self) -> None:
-        """Look at the gradients of a step, before the optimizer uses them.
+        """Measure the gradients of a step, before the optimizer uses them.
 
         Optimizers of PyTorch call it; call it in a loop that updates weights without one.
         """
@@ -210,27 +207,27 @@ class Monitor:
         self.next_step += 1
         try:
             self._look(step)
-        except Exception as error:  # noqa: BLE001  training goes on whatever happens here
+        except Exception as error:  # noqa: BLE001  training must continue
             what = f"{type(error).__name__}: {one_line(error)}"
-            self._screen.say(f"the monitor failed at a step ({what}); the loop goes on")
+            self._screen.say(f"the monitor failed at a step ({what}); the loop continues")
         finally:
-            self._looking.forget(self.next_step)
+            self._observer.forget(self.next_step)
 
     def drive(self) -> None:
         """Count only calls of ``look`` as steps, not those of optimizers; for integrations."""
         self._clock.stop()
 
     def defend_records(self, defense: Defense) -> None:
-        """Measure each record's gradient as it leaves; batches are read as they are.
+        """Apply a defense to each record's gradient, but not to those of batches.
 
-        For trainers whose gradients are defended when the optimizer steps.
+        It is for trainers that defend the gradient before the optimizer steps.
         """
-        self._looking.defend_records(defense)
+        self._observer.defend_records(defense)
 
     def __enter__(self) -> Self:
         require(not self._was_open, "this monitor has watched a loop; make a new one")
         self.is_open = self._was_open = True
-        self._looking.start(self.next_step)
+        self._observer.start(self.next_step)
         self._clock.start()
         return self
 
@@ -242,28 +239,28 @@ class Monitor:
     ) -> None:
         self.is_open = False
         self._clock.stop()
-        self._looking.stop()
+        self._observer.stop()
         try:
-            # After an error the caller waits for nothing; what has ended is kept.
-            self._publish(self._estimating.ready() if kind else self._estimating.finish())
+            # after an error do not wait, but keep finished estimates
+            self._publish(self._estimates.ready() if kind else self._estimates.finish())
         finally:
             with suppress(Exception):
-                self._estimating.stop()
+                self._estimates.stop()
             self._last_words(failed=kind is not None)
 
     def _look(self, step: int) -> None:
-        self._publish(self._estimating.ready())
-        seen = self._looking.look(step)
+        self._publish(self._estimates.ready())
+        seen = self._observer.look(step)
         for line in seen.lines:
             self._screen.say(line)
         if seen.cheap is not None:
-            self._publishing.cheap(step, seen.cheap)
+            self._publisher.cheap(step, seen.cheap)
         if seen.features is not None and seen.gradient is not None:
-            reason = self._estimating.gather(seen.features, seen.gradient)
+            reason = self._estimates.gather(seen.features, seen.gradient)
             if reason is not None:
                 self._screen.say(reason)
         if self._watch.is_checkpoint(step):
-            reason = self._estimating.submit(step)
+            reason = self._estimates.submit(step)
             if reason is not None:
                 self._screen.say(f"no estimate at step {step}: {reason}")
 
@@ -272,11 +269,11 @@ class Monitor:
             if isinstance(figures, str):
                 self._screen.say(f"no estimate at step {step}: {figures}")
             else:
-                self._publishing.estimates(step, figures)
+                self._publisher.estimates(step, figures)
 
     def _last_words(self, *, failed: bool) -> None:
         steps = self.next_step - self._first
-        self._screen.stop(self._publishing.line(max(0, self.next_step - 1)))
+        self._screen.stop(self._publisher.line(max(0, self.next_step - 1)))
         if steps == 0 and not failed:
             self._screen.say(
                 "the loop took no step: no optimizer with this model's parameters was used; call "

@@ -1,7 +1,8 @@
-"""What one forward pass shows of its batch."""
+"""One forward pass: its inputs, data features, and gradients of records."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,21 +13,69 @@ from leakgauge.gradients.factored.products import LayerCalls, layer_factors
 from leakgauge.gradients.walk import Layer
 
 
+def first_tensor(given: Any) -> Tensor | None:
+    """Return the first tensor with an axis of records in arguments, lists and mappings.
+
+    >>> first_tensor(((None, {"x": torch.zeros(2, 3)}), {"y": torch.zeros(2)})).shape
+    torch.Size([2, 3])
+    """
+    if isinstance(given, Tensor):
+        return given if given.dim() > 0 else None
+    if isinstance(given, Mapping):
+        given = given.values()
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        return None
+    return next((found for one in given if (found := first_tensor(one)) is not None), None)
+
+
+def raw(x: Tensor) -> Tensor:
+    """Return the inputs of records as numbers ``[n, d]``.
+
+    Integers are words, not quantities: a record then becomes the counts of its words.
+
+    Args:
+        x: inputs ``[n, ...]``.
+
+    >>> raw(torch.tensor([[5, 5], [7, 5]])).tolist()
+    [[2.0, 0.0], [1.0, 1.0]]
+    """
+    x = x.detach().reshape(len(x), -1)
+    if x.is_floating_point() or len(x) == 0:
+        return x.float()
+    _, place = torch.unique(x, return_inverse=True)
+    counts = torch.zeros(len(x), int(place.max()) + 1, device=x.device)
+    return counts.scatter_add_(1, place, torch.ones_like(place, dtype=counts.dtype))
+
+
+def mean_features(values: Tensor) -> Tensor:
+    """Return the mean over records of data features ``[d]``, in single precision on their device.
+
+    Args:
+        values: features ``[n, d]``; ``[n, t, d]``, averaged over the t positions; or
+            ``[n, ...]``, flattened.
+    """
+    if values.dtype != torch.float32:
+        values = values.float()
+    if values.dim() == 3:
+        values = values.mean(1)
+    return (values if values.dim() == 2 else values.reshape(len(values), -1)).mean(0)
+
+
 @dataclass(eq=False)
 class Pass:
-    """One forward pass, and what the backward pass adds to it.
+    """One forward pass, and the gradients of its backward pass.
 
     Attributes:
         due: whether the layers' inputs and output gradients are caught.
-        keep: the first records of which they are kept; None for all.
-        x: the model's inputs ``[n, ...]``; None where nothing shows them.
+        keep: number of first records to keep; None for all.
+        x: the model's inputs ``[n, ...]``; None if unknown.
         feature: data features ``[n, ...]``.
-        head: name of the layer that took the features in, where that was the last one.
+        head: name of the layer that took the features, if it was the last one.
         marked: whether a hook waits for the backward pass.
-        lengths: records of the first call of each layer.
+        lengths: number of records of the first call of each layer.
         caught: calls of each layer.
         slopes: gradients in the outputs of each call.
-        handles: of the hooks on its tensors.
+        handles: handles of the hooks on tensors.
     """
 
     due: bool
@@ -51,12 +100,12 @@ class Pass:
         self._hook(output, lambda grad: slopes.append(self._first(grad)))
 
     def mark(self, output: Tensor, used: Callable[["Pass"], None]) -> None:
-        """Call ``used`` where the backward pass reaches an output."""
+        """Call ``used`` when the backward pass reaches an output."""
         self.marked = True
         self._hook(output, lambda _: used(self))
 
     def release(self) -> None:
-        """Remove the hooks on tensors, and drop what was caught."""
+        """Remove the hooks on tensors, and drop the caught tensors."""
         for handle in self.handles:
             handle.remove()
         self.handles.clear()
@@ -65,10 +114,10 @@ class Pass:
         self.x = self.feature = None
 
     def factors(self, modules: dict[str, nn.Module]) -> tuple[dict[str, Factors], list[str]]:
-        """Return the gradients of the records by layer, and the layers that show none.
+        """Return the gradients of the records by layer, and the layers without any.
 
         Args:
-            modules: of the layers that may have factors, by name.
+            modules: modules of the layers that may have factors, by name.
         """
         kept = self.count if self.keep is None else min(self.count, self.keep)
         found: dict[str, Factors] = {}
@@ -94,7 +143,7 @@ class Pass:
         return next(iter(self.lengths.values()), 0)
 
     def _first(self, values: Tensor) -> Tensor:
-        """Return copies of the first records; their batch's memory is then free as it would be."""
+        """Return the first records, copied so that the batch's memory can be freed."""
         values = values.detach()
         if self.keep is None or len(values) <= self.keep:
             return values

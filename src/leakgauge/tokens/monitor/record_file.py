@@ -1,4 +1,4 @@
-"""The record of a run on disk: one line of JSON for each entry, which a kill does not spoil."""
+"""The record of a run on disk, one line of JSON per entry; a kill does not corrupt it."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 from leakgauge.core.checks import InputError, require
 from leakgauge.core.files import read_yaml, replacing, write_yaml
-from leakgauge.tokens.monitor.words import STEP
+from leakgauge.tokens.monitor.settings import STEP
 
 ABOUT_FILE, RECORDS_FILE = "monitor.yaml", "records.jsonl"
 KIND = "leakgauge monitor"
@@ -17,11 +17,11 @@ class RecordFile:
     """Appends entries to ``records.jsonl`` in a folder, and reads those of an earlier run.
 
     Args:
-        folder: new, empty, or of an earlier run of a monitor.
-        about: settings, as plain values, for readers.
+        folder: folder that is new, empty, or of an earlier run of a monitor.
+        about: settings for readers, as plain values.
 
     Raises:
-        InputError: the folder holds something else.
+        InputError: the folder contains other files.
     """
 
     def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
@@ -37,10 +37,10 @@ class RecordFile:
             write_yaml(folder / ABOUT_FILE, {"kind": KIND, **about})
 
     def resume(self, start: int | None) -> int:
-        """Drop a torn last line and entries from ``start`` on; return the step to go on with.
+        """Drop an incomplete last line and entries from ``start`` on; return the next step.
 
         Args:
-            start: the next step of the loop; None goes on behind the last entry.
+            start: next step of the loop; None continues after the last entry.
         """
         if not self._path.is_file():
             return start or 0
@@ -65,7 +65,7 @@ class RecordFile:
                         yield json.loads(line)
 
     def add(self, entry: Mapping[str, Any]) -> None:
-        """Append an entry; it is with the system when the call returns."""
+        """Append an entry, and flush it to the system."""
         line = json.dumps(entry, allow_nan=False) + "\n"
         with self._path.open("ab") as file:
             file.write(line.encode())
@@ -79,7 +79,7 @@ class RecordFile:
 
 
 def _step(line: bytes) -> int | None:
-    """Return the step of an entry; None for a line that was not written to its end."""
+    """Return the step of an entry; None for an incomplete line."""
     if not line.endswith(b"\n"):
         return None
     try:
@@ -90,6 +90,6 @@ def _step(line: bytes) -> int | None:
 
 def _refusal(folder: Path) -> str:
     return (
-        f"out is {str(folder)!r}, which holds something else; expected a new folder, an empty "
-        "one, or that of a monitor"
+        f"out is {str(folder)!r}, which contains other files; expected a new folder, an empty "
+        "one, or the record of a monitor"
     )

@@ -1,31 +1,41 @@
-"""How a monitor watches."""
+"""Settings of a monitor, and the names of its entries; imports no torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leakgauge.core.checks import require, require_choice, require_count, require_positive
-from leakgauge.tokens.monitor.words import MEAN, REDUCTIONS
 from leakgauge.tokens.words import PAIRS, STREAM
+
+STEP, CHEAP, ALERT = "step", "cheap", "alert"
+
+BOUND, IN_SAMPLE, PLACEBO = "information_nats", "in_sample", "placebo"
+GAP, GAP_IN_SAMPLE, GAP_PLACEBO = "critic_gap", "gap_in_sample", "placebo_gap"
+LIMIT, LIMITED = "limit_nats", "limited"
+ESTIMATOR, TOKEN = "estimator", "token"
+
+MEAN, SUM = "mean", "sum"
+REDUCTIONS = (MEAN, SUM)
+"""Reductions of a loss over the records of a batch."""
+LINEAR, LINEAR_PLACEBO = "linear_gaussian", "linear_gaussian_placebo"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watch:
-    """What a monitor looks at, and when.
+class MonitorSettings:
+    """Settings of a monitor, with the meaning of its arguments.
 
     Attributes:
-        every: steps from one cheap measure to the next.
-        checkpoints: steps from one estimate to the next, or the steps themselves; 0 or () for none.
+        every: steps between cheap measures.
+        checkpoints: steps between estimates, or the steps themselves; 0 or () for none.
         pairs: ``"stream"`` or ``"checkpoint"``.
-        records: of a batch, that the cheap measure compares, at most.
-        gather: steps from one pair of the stream to the next.
-        window: pairs of the stream, or recent records, that are kept.
-        width: numbers that are kept of each layer's gradient.
-        reduction: how the loss joins the records of a batch, ``"mean"`` or ``"sum"``; a defense
-            that clips must know it.
-        waiting: estimates that may wait for the one that runs.
-        wait_s: seconds that the end of the loop waits for estimates.
-        alert: nats above which the lower end of an estimate raises an alert; None for never.
-        seed: of everything that is random.
+        records: largest number of records per batch in the cheap measure.
+        gather: steps between pairs of the stream.
+        window: number of kept pairs of the stream, or of recent records.
+        width: largest number of kept values of each layer's gradient.
+        reduction: reduction of the loss, ``"mean"`` or ``"sum"``; defenses that clip use it.
+        waiting: largest number of waiting estimates.
+        wait_s: seconds to wait for estimates at the end of the loop.
+        alert: threshold in nats for the lower end of an estimate; None for no alerts.
+        seed: seed of all random draws.
 
     Raises:
         InputError: a value is out of its range.
@@ -73,7 +83,7 @@ class Watch:
     def is_checkpoint(self, step: int) -> bool:
         """Return whether an estimate is due at a step.
 
-        >>> [step for step in range(1200) if Watch(checkpoints=500).is_checkpoint(step)]
+        >>> [step for step in range(1200) if MonitorSettings(checkpoints=500).is_checkpoint(step)]
         [500, 1000]
         """
         if isinstance(self.checkpoints, int):

@@ -1,6 +1,6 @@
-"""Hooks that catch, in the passes of a loop, what a monitor looks at."""
+"""Hooks on the model of a loop that catch data features and factors of gradients."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakSet
 
@@ -8,39 +8,101 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from leakgauge.gradients.factored.products import has_factors
+from leakgauge.core.checks import InputError
+from leakgauge.gradients.factored.products import is_able
 from leakgauge.gradients.walk import Layer
-from leakgauge.tokens.monitor.hooks import Hook
-from leakgauge.tokens.monitor.inputs import first_tensor, mean_features
-from leakgauge.tokens.monitor.passes import Pass
+from leakgauge.tokens.monitor.passes import Pass, first_tensor, mean_features
+
+_INSIDE = ("_module", "module")
+"""Attributes of Opacus' GradSampleModule and of DistributedDataParallel with the model."""
+
+_WRAPPERS = (
+    "GradSampleModule",
+    "AbstractGradSampleModule",
+    "DistributedDataParallel",
+    "DataParallel",
+)
+_SHARDED = ("FullyShardedDataParallel", "DeepSpeedEngine", "FSDPModule")
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return the model inside Opacus' or PyTorch's wrappers, so that names have no prefix.
+
+    Raises:
+        InputError: the model is compiled or sharded, or not a module.
+
+    >>> inner = nn.Linear(2, 1)
+    >>> unwrapped(nn.DataParallel(inner)) is inner
+    True
+    """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model is {type(model).__name__}; expected a torch.nn.Module")
+    names = {one.__name__ for one in type(model).__mro__}
+    if hasattr(model, "_orig_mod"):
+        raise InputError(
+            "the model is compiled, and a compiled model runs no hooks; watch it without "
+            "torch.compile for the steps of interest"
+        )
+    if names & set(_SHARDED):
+        raise InputError(
+            f"the model is a {type(model).__name__}, with parts of gradients in each process; "
+            "watch it with plain data parallelism, or on one device"
+        )
+    if names & set(_WRAPPERS):
+        for key in _INSIDE:
+            inside = getattr(model, key, None)
+            if isinstance(inside, nn.Module):
+                return unwrapped(inside)
+    return model
+
+
+class Hook:
+    """Calls a function for one module, and for no copy of it.
+
+    ``copy.deepcopy`` and ``pickle`` of the module replace it by an idle hook, so that a copy of the
+    model is not watched, and the monitor is not copied with it.
+    """
+
+    def __init__(self, module: nn.Module, function: Callable[..., None]) -> None:
+        self._module, self._function = module, function
+
+    def __call__(self, module: nn.Module, *given: Any) -> None:
+        """Call the function with the arguments of a hook, except the module."""
+        if module is self._module:  # a shallow copy keeps this hook
+            self._function(*given)
+
+    def __reduce__(self) -> tuple[type["Idle"], tuple[()]]:
+        return Idle, ()
+
+
+class Idle:
+    """A hook that does nothing."""
+
+    def __call__(self, *given: Any) -> None:
+        """Do nothing."""
 
 
 class Taps:
-    """Catches data features in each forward pass, and factors of gradients where they are due.
+    """Catches data features in each forward pass, and factors of gradients if they are due.
 
-    A pass counts where its backward pass has run. Passes without gradients are not seen, so an
-    evaluation inside the loop changes nothing. Steps at which nothing is due have one hook, on the
-    module of the data features; those of the layers come for the others.
+    A pass counts once its backward pass has run. Passes without gradients are ignored, so an
+    evaluation inside the loop changes nothing. Steps without due factors have a single hook, on the
+    module of the data features; the layers' hooks exist only for the other steps.
 
     Args:
-        model: what the loop calls; it may be inside a wrapper.
-        layers: to watch, by name.
-        features: name of the module whose output is the data feature; None takes the input of the
+        model: model that the loop calls, maybe inside a wrapper.
+        layers: watched layers by name.
+        features: name of the module that outputs the data features; None takes the input of the
             layer that runs last.
-        gathers: whether data features are wanted.
+        gathers: whether data features are needed.
 
     Attributes:
-        able: modules of the layers that may show gradients of single records, by name.
-        last: the last pass that counts.
+        able: modules of the layers that may give gradients of single records, by name.
+        last: last pass that counts.
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        layers: Mapping[str, Layer],
-        features: str | None,
-        *,
-        gathers: bool,
+        self, model: nn.Module, layers: Mapping[str, Layer], features: str | None, *, gathers: bool
     ) -> None:
         self._model, self._layers = model, layers
         self._features, self._gathers = features, gathers
@@ -66,7 +128,7 @@ class Taps:
             self._always.append(_after(module, self._after_features))
 
     def stop(self) -> None:
-        """Remove the hooks, and drop what was caught."""
+        """Remove the hooks, and drop the caught tensors."""
         self._is_open = False
         for handle in (*self._always, *self._armed):
             handle.remove()
@@ -77,12 +139,12 @@ class Taps:
             one.release()
 
     def forget(self, *, due: bool, gathers: bool = True, keep: int | None = None) -> None:
-        """Drop what was caught since the last look.
+        """Drop the tensors caught since the last step.
 
         Args:
             due: whether the next passes catch factors.
-            gathers: whether they give data features, where the monitor wants any.
-            keep: the first records of a pass whose factors are kept; None for all.
+            gathers: whether they catch data features, if the monitor needs any.
+            keep: number of first records of a pass to keep factors of; None for all.
         """
         self._keep = keep
         self._wants = self._gathers and gathers
@@ -99,11 +161,11 @@ class Taps:
                 self._armed.clear()
 
     def batch(self, x: Tensor | None) -> None:
-        """Take note of a batch; the next forward pass is a new one."""
+        """Register a batch; the next forward pass is a new one."""
         self._given, self._now = x, None
 
     def features(self) -> Tensor | None:
-        """Return the mean data features ``[d]`` of all records since the last look."""
+        """Return the mean data features ``[d]`` of all records since the last step."""
         return self._mean
 
     def _arm(self) -> None:
@@ -145,7 +207,7 @@ class Taps:
         return after
 
     def _after_head(self, args: Any, kwargs: Any, output: Any) -> None:
-        """Catch data features where nothing else is due."""
+        """Catch data features if nothing else is due."""
         if self._due or not self._wants:
             return
         x = _input(args, kwargs)
@@ -164,10 +226,10 @@ class Taps:
         if not now.marked and found.requires_grad:
             now.mark(found, self._used)
         elif not now.marked and not self._due:
-            self._used(now)  # nothing tells whether the backward pass runs
+            self._used(now)  # it is unknown whether the backward pass runs
 
     def _used(self, one: Pass) -> None:
-        """Count a pass, whose loss is being differentiated."""
+        """Count a pass when its loss is differentiated."""
         if not self._is_open:
             return
         self.last = one

@@ -20,10 +20,9 @@ from leakgauge.tokens.metrics import (
     MISMATCHED,
     PLACEBO,
 )
-from leakgauge.tokens.report.advice import Phase, schedule
 from leakgauge.tokens.report.levels import headline, level_of_peak
-from leakgauge.tokens.report.rows import Course, Curve, courses
-from leakgauge.tokens.report.wording import beside_attack, trend, verdict
+from leakgauge.tokens.report.rows import Course, Curve, Phase, courses, schedule
+from leakgauge.tokens.report.wording import ranks_of_attack, trend, verdict
 from leakgauge.tokens.words import QUESTION
 
 Plain = dict[str, Any]
@@ -77,7 +76,7 @@ def lines(answer: Answer) -> list[Line]:
         level = _level(course)
         detail = QUESTION if not course.is_defended else f"{QUESTION}, {course.defense}"
         made.append(Line(quoted(verdict(course, level)), level, headline(level), detail))
-        texts = [trend(course), *(beside_attack(one, course) for one in course.curves)]
+        texts = [trend(course), *(ranks_of_attack(one, course) for one in course.curves)]
         made += [Line(quoted(text)) for text in texts if text]
     return [*made, *(Line(quoted(utility_line(one))) for one in utilities(answer.measurements))]
 

@@ -13,7 +13,7 @@ from leakgauge.tokens.report.rows import Curve
 
 DASHED, DOTTED = (0, (5, 2)), (0, (1, 1.5))
 _DEEPEST = -3.0
-"""Nats at which a chart of bounds ends below: some fall without end."""
+"""Lower limit of a chart of bounds in nats, as some bounds diverge."""
 
 
 def bound_chart(
@@ -24,16 +24,16 @@ def bound_chart(
     *,
     name: str,
 ) -> Markup:
-    """Return the bound with its interval over the checkpoints, the placebo's band, the accuracy.
+    """Return the bound and its interval over checkpoints, with placebo and accuracy.
 
-    Checkpoints have even steps; the accuracy has an axis of its own on the right.
+    Checkpoints are equally spaced; the accuracy has a separate axis on the right.
 
     Args:
-        curve: of one critic.
-        model: what the model is good for, by sub-epoch.
-        cheap: the linear-Gaussian measure, by sub-epoch.
+        curve: curve of one critic.
+        model: utility of the model, by sub-epoch.
+        cheap: linear-Gaussian measure, by sub-epoch.
         steps: checkpoints along the axis.
-        name: a word that no other chart of the page has.
+        name: unique name of the chart on the page.
     """
     with chart(name) as (axes, svg):
         axes.set_position((0.125, 0.19, 0.755, 0.785))
@@ -68,9 +68,9 @@ def scores_chart(curve: Curve, steps: Sequence[int], *, name: str) -> Markup:
     """Return the mean scores of matched and of mismatched pairs (appendix B of the paper).
 
     Args:
-        curve: of one critic.
+        curve: curve of one critic.
         steps: checkpoints along the axis.
-        name: a word that no other chart of the page has.
+        name: unique name of the chart on the page.
     """
     with chart(name) as (axes, svg):
         _line(axes, *_drawn(curve, MATCHED, steps), colour=ACCENT, dash="-")
@@ -112,7 +112,7 @@ def _line(
 
 
 _FAR_BELOW = -100.0
-"""Scores and bounds are drawn down to here."""
+"""Lower limit of drawn scores and bounds."""
 
 
 def _axis(axes: Axes, steps: Sequence[int]) -> None:

@@ -22,8 +22,8 @@ class Square:
     """One cell of a heat map.
 
     Attributes:
-        value: of the metric, the mean over seeds.
-        accuracy: of the model there; None without one.
+        value: mean of the metric over seeds.
+        accuracy: accuracy of the model; None without one.
     """
 
     value: float
@@ -31,11 +31,11 @@ class Square:
 
 
 Map = Mapping[tuple[int, int], Square]
-"""(batch size, sub-epoch) -> cell."""
+"""Cells by batch size and sub-epoch."""
 
 
 def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
-    """Return heat maps of critic gap and bound, for each critic; none where batches do not vary.
+    """Return heat maps of critic gap and bound for each critic; none for a single batch size.
 
     Args:
         comparison: the finished cells.
@@ -59,7 +59,7 @@ def charts(comparison: Comparison, groups: Sequence[Group]) -> list[Chart]:
 
 
 def _note(squares: Map, *, first: bool) -> str:
-    """Return what the colours mean; the first chart's note also explains the text."""
+    """Return a note on the colours; the first chart's note also explains the text."""
     values = [one.value for one in squares.values()]
     colours = f"The palest cell has {number(min(values))}, the strongest {number(max(values))}."
     return f"{colours} The text is the accuracy on test records." if first else colours
@@ -69,8 +69,8 @@ def draw(squares: Map, *, name: str) -> Markup:
     """Return the heat map as inline SVG.
 
     Args:
-        squares: its cells.
-        name: a word that no other chart of the page has.
+        squares: cells of the map.
+        name: unique name of the chart on the page.
     """
     sizes, steps = _axes_of(squares)
     values = [one.value for one in squares.values()]
@@ -108,7 +108,7 @@ def _in_words(label: str, squares: Map) -> str:
 
 
 def _measured(comparison: Comparison, along: Sequence[Group]) -> list[str]:
-    """Return the gaps and bounds that were measured, in the order of the question's metrics."""
+    """Return the measured gaps and bounds, in the order of the question's metrics."""
     names = {one.metric for group in along for one in _of(comparison, group)}
     kinds = (GAP, INFORMATION)
     return [

@@ -1,4 +1,4 @@
-"""Levels of a bound in nats: whether it leaks, and how much."""
+"""Levels of a bound in nats."""
 
 from leakgauge.report.compare import Group
 from leakgauge.report.levels import HEADLINES
@@ -9,12 +9,12 @@ from leakgauge.tokens.metrics import INFORMATION, PLACEBO
 STRONG_NATS = 1.0
 CLEAR_NATS = 0.2
 NOTHING_NATS = 0.1
-"""The upper end of an interval up to which a run that sees no leak says so."""
+"""Largest upper end of an interval for the verdict of no leak."""
 
 INVALID = "Not valid: the placebo leaks"
 
 ENOUGH = 300
-"""Iterations after which a critic that learned nothing counts as having had the time to."""
+"""Smallest number of iterations that counts as enough time to learn."""
 
 
 def level_of(bound: Estimate, placebo: Estimate | None = None) -> Level:
@@ -29,7 +29,7 @@ def level_of(bound: Estimate, placebo: Estimate | None = None) -> Level:
     | holds 0 or lies below, ends at or below ``NOTHING_NATS`` | | none |
     | holds 0, ends above | | inconclusive |
 
-    A bound below 0 is valid: a critic may do worse on new batches than one that knows nothing.
+    A bound below 0 is valid: a critic may do worse on new batches than a constant one.
 
     >>> level_of(Estimate(0.5, 0.2, 0.8, 100)), level_of(Estimate(-0.3, -0.5, -0.1, 100))
     ('clear', 'none')
@@ -43,7 +43,7 @@ def level_of(bound: Estimate, placebo: Estimate | None = None) -> Level:
 
 
 def had_time(peak: Measurement) -> bool:
-    """Whether the critic of the largest bound learned something, or had the time to."""
+    """Return whether the critic of the largest bound learned something, or had enough time."""
     known = int(peak.details.get("iterations of the critic", "1"))
     return known > 0 or int(peak.details.get("iterations allowed", ENOUGH)) >= ENOUGH
 
@@ -51,7 +51,7 @@ def had_time(peak: Measurement) -> bool:
 def level_of_peak(peak: Measurement, placebo: Measurement | None) -> Level:
     """Return the level of a training's largest bound.
 
-    A critic that learned nothing, and had little time to, leaves no leak inconclusive.
+    Without a leak it is inconclusive if the critic learned nothing in too little time.
     """
     level = level_of(peak.estimate, None if placebo is None else placebo.estimate)
     return "inconclusive" if level == "none" and not had_time(peak) else level
@@ -63,7 +63,7 @@ def headline(level: Level) -> str:
 
 
 def strength_of(bound: Estimate) -> float:
-    """Return the bound between 0 and 1, which orders verdicts of one level.
+    """Return the bound mapped to 0 to 1, to order verdicts of one level.
 
     >>> strength_of(Estimate(1.0, 0.5, 1.5, 10))
     0.5

@@ -1,9 +1,12 @@
-"""The measurements of a run by defense, critic and checkpoint."""
+"""Measurements of a run by defense, critic and checkpoint, and the noise that they advise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from leakgauge.report.grouping import UNDEFENDED
+from leakgauge.report.levels import LEAKS
+from leakgauge.report.section import Level
 from leakgauge.results.measurements import HEADLINE, Estimate, Measurement
 from leakgauge.tokens.metrics import (
     ATTACK,
@@ -18,17 +21,17 @@ from leakgauge.tokens.metrics import (
 )
 
 Steps = Mapping[int, Measurement]
-"""Sub-epoch -> figure."""
+"""Figures by sub-epoch."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What one critic finds over the training.
+    """The figures of one critic over the training.
 
     Attributes:
-        token: what turned gradients into vectors.
-        estimator: of the information.
-        figures: by metric and sub-epoch.
+        token: encoder of the gradients.
+        estimator: estimator of the information.
+        figures: figures by metric and sub-epoch.
         ranks: correlation with the attack's PSNR, by metric.
     """
 
@@ -39,21 +42,21 @@ class Curve:
 
     @property
     def title(self) -> str:
-        """Token and estimator in a few words."""
+        """Token and estimator."""
         return f"{self.token}, {self.estimator}"
 
     @property
     def steps(self) -> list[int]:
-        """The measured sub-epochs, ascending."""
+        """Measured sub-epochs, ascending."""
         return sorted(self.figures.get(INFORMATION, {}))
 
     def at(self, metric: str, step: int) -> Estimate | None:
-        """Return a figure; None where it was not measured."""
+        """Return a figure; None if it was not measured."""
         one = self.figures.get(metric, {}).get(step)
         return None if one is None else one.estimate
 
     def about(self, step: int) -> Mapping[str, str]:
-        """Return what is known of the critic at a checkpoint."""
+        """Return the details of the critic at a checkpoint."""
         one = self.figures.get(INFORMATION, {}).get(step)
         return {} if one is None else one.details
 
@@ -63,14 +66,14 @@ class Course:
     """One training.
 
     Attributes:
-        defense: of the training.
-        curves: of each critic.
-        model: what the model is good for, by sub-epoch.
-        cheap: the cheap measure, by sub-epoch.
-        cheap_placebo: of gradients of other data.
-        attack: of rebuilt images by metric and sub-epoch; empty without an attack.
-        peak: the largest bound, its interval widened for the choice; None without a bound.
-        placebo: of that checkpoint, widened likewise.
+        defense: defense of the training.
+        curves: one curve per critic.
+        model: utility of the model, by sub-epoch.
+        cheap: cheap measure, by sub-epoch.
+        cheap_placebo: cheap measure of gradients of other data, by sub-epoch.
+        attack: scores of rebuilt images by metric and sub-epoch; empty without an attack.
+        peak: largest bound, with an interval widened for the choice; None without a bound.
+        placebo: placebo at that checkpoint, with an interval widened in the same way.
     """
 
     defense: str
@@ -89,12 +92,12 @@ class Course:
 
     @property
     def steps(self) -> list[int]:
-        """The measured sub-epochs, ascending."""
+        """Measured sub-epochs, ascending."""
         return sorted({step for one in self.curves for step in one.steps} | set(self.model))
 
     @property
     def leading(self) -> Curve | None:
-        """The curve of the largest bound."""
+        """Curve of the largest bound."""
         if self.peak is None:
             return next(iter(self.curves), None)
         return next(one for one in self.curves if one.title == self.peak.adversary)
@@ -145,3 +148,61 @@ def _curve(critic: str, figures: Mapping[str, Steps], measured: Sequence[Measure
         if one.metric in {f"{kind}: {critic}" for kind in (RANKS_BOUND, RANKS_GAP)}
     }
     return Curve(token, estimator, own, ranks)
+
+
+LEAST = 0.1
+"""Smallest multiplier, for a phase without a leak, as another attack may find one."""
+
+NO_GUARANTEE = (
+    "The schedule is advice from one critic's lower bounds, not a guarantee: differential "
+    "privacy is accounted from the noise of every step, and a bound near 0 does not prove that "
+    "a phase leaks nothing."
+)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the training, and its noise.
+
+    Attributes:
+        start: first checkpoint, in sub-epochs.
+        end: last checkpoint, in sub-epochs; None for the rest of the training.
+        multiplier: multiplier of the noise, 1 for the largest bound.
+        bound: bound at its start.
+    """
+
+    start: int
+    end: int | None
+    multiplier: float
+    bound: Estimate
+
+    @property
+    def title(self) -> str:
+        """Sub-epochs of the phase.
+
+        >>> Phase(5, None, 1.0, Estimate(1.0, 0.5, 1.5, 10)).title
+        'from 5'
+        """
+        return f"from {self.start}" if self.end is None else f"{self.start} to {self.end}"
+
+
+def schedule(curve: Curve | None, level: Level) -> list[Phase]:
+    """Return a multiplier of the noise for each phase, proportional to the bound at its start.
+
+    Args:
+        curve: curve of the largest bound.
+        level: level of that bound; without a leak the schedule is empty.
+
+    References:
+        Privacy Tokens, section 4.2.2, which proposes noise by the stage of the training as future
+        work, and no numbers.
+    """
+    if curve is None or level not in LEAKS or len(curve.steps) < 2:
+        return []
+    bounds = {step: curve.figures[INFORMATION][step].estimate for step in curve.steps}
+    largest = max(one.value for one in bounds.values())
+    ends: Sequence[int | None] = [end for _, end in pairwise(curve.steps)]
+    return [
+        Phase(step, end, max(LEAST, bounds[step].value / largest), bounds[step])
+        for step, end in zip(curve.steps, [*ends, None], strict=True)
+    ]

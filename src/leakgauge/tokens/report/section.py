@@ -1,4 +1,4 @@
-"""The section of the timeline in a report; it reads measurements and computes none."""
+"""The section of the timeline in a report, made from measurements alone."""
 
 from dataclasses import replace as changed
 from pathlib import Path
@@ -16,7 +16,6 @@ from leakgauge.runs.question import Answer, Question
 from leakgauge.runs.repeat import repeat_audit
 from leakgauge.runs.spec import declared, make_spec
 from leakgauge.tokens.metrics import METRICS
-from leakgauge.tokens.report.advice import LEAST, NO_GUARANTEE, schedule
 from leakgauge.tokens.report.as_json import lines
 from leakgauge.tokens.report.charts import bound_chart, scores_chart
 from leakgauge.tokens.report.levels import (
@@ -28,15 +27,15 @@ from leakgauge.tokens.report.levels import (
     level_of_peak,
     strength_of,
 )
-from leakgauge.tokens.report.rows import Course, courses
+from leakgauge.tokens.report.rows import LEAST, NO_GUARANTEE, Course, courses, schedule
 from leakgauge.tokens.report.wording import (
     about_attack,
-    beside_attack,
     ends,
     figure,
     ignorant_steps,
     kind_of,
     limited_steps,
+    ranks_of_attack,
     trend,
     verdict,
 )
@@ -60,9 +59,8 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
     """Return the section of an answer. The same measurements give the same bytes.
 
     Args:
-        answer: of the question.
-        question: whose name is the prefix of the anchors.
-        folder: not used; the figures are all that is shown.
+        answer: the answer of the question.
+        question: the question; its name is the prefix of the anchors.
     """
     run, at = answer.run, question.name
     found = courses(answer.measurements)
@@ -83,7 +81,7 @@ def section(answer: Answer, question: Question, folder: Path) -> Section:
             "kind_of": kind_of,
             "limited": limited_steps,
             "ignorant": ignorant_steps,
-            "beside": beside_attack,
+            "ranks": ranks_of_attack,
             "model_name": _model_name(first),
             "schedule": schedule(first.leading, level),
             "no_guarantee": NO_GUARANTEE,
@@ -129,7 +127,7 @@ def level_in(course: Course) -> Level:
 
 
 def next_command(settings: Any, question: Question) -> str:
-    """Return the command that looks with the other token, too; empty where both were used."""
+    """Return the command with both tokens; empty if both were used."""
     if not (settings.get("data") or settings.get("task")):
         return ""
     known = declared(TimelineSpec)
@@ -140,7 +138,7 @@ def next_command(settings: Any, question: Question) -> str:
         given.pop("label", None)  # the task has its own
     try:
         spec = make_spec(TimelineSpec, given)
-    except InputError:  # a run of other settings than this version has
+    except InputError:  # the run has settings that this version lacks
         return ""
     assert isinstance(spec, TimelineSpec)
     if set(spec.token) == set(TOKENS):
@@ -167,7 +165,7 @@ def _charts(course: Course, name: str) -> list[tuple[Chart, Chart]]:
         bound = Chart(
             f"Held-out {kind_of(curve.estimator)} in nats: {curve.title}{under}",
             f"The held-out {kind_of(curve.estimator)} at each checkpoint with the placebo's and "
-            "the accuracy; the table below has them.",
+            "the accuracy; the table below lists them.",
             bound_chart(curve, course.model, course.cheap, steps, name=f"{name}-bound-{number}"),
             _legend(
                 bound=kind_of(curve.estimator),
@@ -212,7 +210,7 @@ def _summary(answer: Answer, course: Course) -> Row:
     test = course.defense if course.is_defended else ""
     one = course.peak
     if one is None:
-        text = " ".join(answer.missing) or "No critic was judged."
+        text = " ".join(answer.missing) or "No critic was evaluated."
         return Row(QUESTION, "Not measured", "unknown", text, test=test)
     level = level_in(course)
     return Row(

@@ -1,4 +1,4 @@
-"""What the figures mean, in sentences for a reader who is no specialist."""
+"""The meaning of the figures, in sentences for non-specialist readers."""
 
 from dataclasses import replace
 
@@ -7,16 +7,16 @@ from leakgauge.report.section import Level
 from leakgauge.report.wording import number, percent
 from leakgauge.results.measurements import Estimate, Measurement
 from leakgauge.results.scores import smallest_detectable
-from leakgauge.tokens.methods import BOUNDS
 from leakgauge.tokens.metrics import RANKS_BOUND, RANKS_GAP
 from leakgauge.tokens.report.rows import Course, Curve
+from leakgauge.tokens.settings import BOUNDS
 
 FAR = 1e4
-"""Figures beyond are not printed in digits: a critic's bound can fall without end."""
+"""Largest figure printed in digits, as a critic's bound can diverge."""
 
 
 def figure(value: float) -> str:
-    """Return a figure with three decimals, or in words where it is very large.
+    """Return a figure with three decimals, or in words if it is very large.
 
     >>> figure(0.25), figure(-1e300)
     ('0.250', 'below \u221210,000')
@@ -32,7 +32,7 @@ def ends(estimate: Estimate) -> str:
 
 
 def kind_of(estimator: str) -> str:
-    """Return what the held-out figure of an estimator is.
+    """Return the kind of an estimator's held-out figure.
 
     >>> kind_of("infonce"), kind_of("smile")
     ('lower bound', 'estimate')
@@ -41,15 +41,15 @@ def kind_of(estimator: str) -> str:
 
 
 def verdict(course: Course, level: Level) -> str:
-    """Return when most leaks, or how little the run could have seen."""
+    """Return a sentence on the largest leak, or on the smallest that the run could have seen."""
     one = course.peak
     if one is None:
-        return "No critic was judged on held-out batches."
+        return "No critic was evaluated on held-out batches."
     what, step = one.details["estimator"], one.details["step"]
     if level == "unknown":
         return (
             f"The placebo, gradients of other batches, also shows information at sub-epoch {step}; "
-            "so no figure of this run is about the data. Bring more records."
+            "so the figures of this run do not describe the data. Bring more records."
         )
     if level in LEAKS:
         text = (
@@ -63,11 +63,11 @@ def verdict(course: Course, level: Level) -> str:
 
 
 def _beyond(estimator: str) -> str:
-    return "More may leak." if estimator in BOUNDS else "It is no bound, and may be too large."
+    return "More may leak." if estimator in BOUNDS else "It is not a bound, and may be too large."
 
 
 def _nothing(one: Measurement) -> str:
-    """Return how little the run could have seen."""
+    """Return a sentence on the smallest leak that the run could have seen."""
     what, by = one.details["estimator"], _who(one)
     return (
         f"No leak is found by {by}: the largest held-out {kind_of(what)} is "
@@ -80,7 +80,7 @@ def _nothing(one: Measurement) -> str:
 def smallest(estimate: Estimate) -> float:
     """Return the smallest bound that such a run detects with 80 % power.
 
-    The interval of a critic that knows nothing ends at 0 below; its upper end counts twice.
+    The interval of a constant critic starts at 0, so its upper half counts twice.
 
     >>> round(smallest(Estimate(0.0, 0.0, 0.1, 100)), 3)
     0.143
@@ -93,8 +93,8 @@ def _unlearned(one: Measurement) -> str:
     if one.details.get("iterations of the critic") != "0":
         return ""
     return (
-        f"No critic did better than one that knows nothing, in {one.details['iterations allowed']} "
-        "iterations: one that learns longer, or from more records, may."
+        f"No critic did better than a constant one in {one.details['iterations allowed']} "
+        "iterations; one that learns longer, or from more records, may."
     )
 
 
@@ -110,7 +110,7 @@ def _interval(one: Measurement) -> str:
 
 
 def is_limited(one: Measurement) -> bool:
-    """Whether the sample may end the estimate."""
+    """Return whether the sample may limit the estimate."""
     return one.details.get("limited by its sample") == "yes"
 
 
@@ -123,7 +123,7 @@ def _limited(one: Measurement) -> str:
 
 
 def trend(course: Course) -> str:
-    """Return how the leading bound moves over the training; empty of fewer than two checkpoints."""
+    """Return the course of the leading bound; empty for fewer than two checkpoints."""
     curve = course.leading
     if curve is None or len(curve.steps) < 2:
         return ""
@@ -145,7 +145,7 @@ def trend(course: Course) -> str:
 
 
 def limited_steps(curve: Curve) -> str:
-    """Return at which checkpoints the sample may end the estimate; empty for none."""
+    """Return a sentence on checkpoints with an estimate limited by its sample; else empty."""
     found = [
         step for step in curve.steps if curve.about(step).get("limited by its sample") == "yes"
     ]
@@ -160,7 +160,7 @@ def limited_steps(curve: Curve) -> str:
 
 
 def ignorant_steps(curve: Curve) -> str:
-    """Return where the best critic was the one that knows nothing; empty for none."""
+    """Return a sentence on checkpoints with a constant best critic; else empty."""
     found = [
         step for step in curve.steps if curve.about(step).get("iterations of the critic") == "0"
     ]
@@ -168,12 +168,12 @@ def ignorant_steps(curve: Curve) -> str:
         return ""
     return (
         f"At sub-epochs {', '.join(map(str, found))} no critic did better on the stopping batches "
-        "than one that knows nothing; the figures there are 0 by that choice."
+        "than a constant one; the figures there are 0 by that choice."
     )
 
 
-def beside_attack(curve: Curve, course: Course) -> str:
-    """Return whether bound and gap order the checkpoints as the attack does."""
+def ranks_of_attack(curve: Curve, course: Course) -> str:
+    """Return a sentence on the rank correlation of bound and gap with the attack."""
     named = ((RANKS_BOUND, "the bound"), (RANKS_GAP, "the critic gap"))
     known = [(curve.ranks[kind].estimate, what) for kind, what in named if kind in curve.ranks]
     if not known:
@@ -193,13 +193,13 @@ def course_attack(course: Course) -> str:
 
 
 def about_attack(course: Course) -> str:
-    """Return which attack was played, and in whose place."""
+    """Return a sentence on the attack, and on the attacks of the paper."""
     first = next((one for steps in course.attack.values() for one in steps.values()), None)
     if first is None:
         return ""
     return (
         f"`{first.adversary}` with {first.details['iterations']} iterations rebuilds "
-        f"{first.estimate.n} images, each from the gradient of a batch of its own; labels are "
-        f"{first.details['labels']}. It stands in for the paper's attacks: DLG on CIFAR-10, and a "
-        "guided diffusion model on CelebA-HQ, which is out of reach here."
+        f"{first.estimate.n} images, each from the gradient of a batch of one; labels are "
+        f"{first.details['labels']}. It replaces the paper's attacks: DLG on CIFAR-10, and a "
+        "guided diffusion model on CelebA-HQ, which is not available here."
     )

@@ -1,65 +1,53 @@
-"""Runs the question to its end and returns the answer."""
-
-from __future__ import annotations
+"""Trains the model, measures all checkpoints and returns the answer."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leakgauge.core.checks import require
-from leakgauge.data import Source
 from leakgauge.runs.executors.processes import spread
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.work import WorkFolder, digest_of, elsewhere
 from leakgauge.tokens.run.attacking import attacked
-from leakgauge.tokens.run.cell import Cell
-from leakgauge.tokens.run.judging import judged
-from leakgauge.tokens.run.measuring import Figure, measured
-from leakgauge.tokens.run.preparing import Prepared, prepare
-from leakgauge.tokens.run.training import At, trained
+from leakgauge.tokens.run.measuring import CheckpointFigure, measured
+from leakgauge.tokens.run.preparing import TokensPrepared
+from leakgauge.tokens.run.summarising import TokenCell, summarised
+from leakgauge.tokens.run.training import ModelCheckpoint, trained
+from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION
 
-if TYPE_CHECKING:
-    from leakgauge.tokens.spec import TimelineSpec
-
-Played = dict[str, Any]
-Job = Callable[["TimelineSpec", Prepared, At], Played]
+JobResult = dict[str, Any]
+Job = Callable[["TimelineSpec", TokensPrepared, ModelCheckpoint], JobResult]
 
 
 def answer(
-    spec: TimelineSpec,
-    source: Source,
-    folder: WorkFolder,
-    progress: Progress,
-    *,
-    workers: int | None = None,
+    prepared: TokensPrepared, folder: WorkFolder, progress: Progress, *, workers: int | None = None
 ) -> Answer:
     """Train the model, and measure it at each checkpoint.
 
-    What a kill left finished is read back: the model at its checkpoints, and their figures.
+    After a kill the finished parts are read back: the model at its checkpoints, and their figures.
 
     Raises:
         InputError: the data do not fit, the training diverges, or nothing could be measured.
     """
-    prepared = prepare(spec, source)
+    spec = prepared.spec
     folder.guard(elsewhere(prepared.run))
     for note in prepared.run.notes:
         progress.note(note)
     for warning in prepared.run.warnings:
         progress.warn(warning)
-    course = [
-        at for text in spec.defenses for at in trained(spec, prepared, text, folder, progress)
-    ]
+    course = [at for text in spec.defenses for at in trained(prepared, text, folder, progress)]
     jobs: dict[str, Job] = {"figures": measured}
     if spec.images and prepared.are_images:
         jobs["attack"] = attacked
-    played = _played(spec, prepared, course, jobs, folder, progress, workers)
-    missing = [text for one in played.values() for text in one["missing"]]
-    cell = Cell(prepared.dataset, prepared.label, spec.seed)
+    results = _results(prepared, course, jobs, folder, progress, workers)
+    missing = [text for one in results.values() for text in one["missing"]]
+    cell = TokenCell(prepared.dataset, prepared.label, spec.seed)
     measurements = [
         one
         for text in spec.defenses
-        for one in judged(spec, cell, text, _figures(played, course, text))
+        for one in summarised(spec, cell, text, _figures(results, course, text))
     ]
     require(
         any("estimator" in one.details for one in measurements),
@@ -68,61 +56,65 @@ def answer(
     return Answer(prepared.run, measurements, tuple(dict.fromkeys(missing)))
 
 
-def _played(
-    spec: TimelineSpec,
-    prepared: Prepared,
-    course: Sequence[At],
+def _results(
+    prepared: TokensPrepared,
+    course: Sequence[ModelCheckpoint],
     jobs: Mapping[str, Job],
     folder: WorkFolder,
     progress: Progress,
     workers: int | None,
-) -> dict[str, Played]:
-    """Play each job at each checkpoint, or read back what a kill left of it."""
+) -> dict[str, JobResult]:
+    """Run each job at each checkpoint, or read its kept result back."""
     after = {_name(at, kind): digest_of(at.tensors) for at in course for kind in jobs}
     done = {
         name: kept[1]
         for name in after
         if (kept := folder.state(name, after=after[name])) is not None
     }
+    # jobs need no source, which may be large
+    bare = replace(prepared, source=None)  # type: ignore[arg-type]
     left = [
-        partial(_one, spec, prepared, at, kind, job)
+        partial(_one, bare, at, kind, job)
         for kind, job in jobs.items()
         for at in course
         if _name(at, kind) not in done
     ]
     what = f"{QUESTION}: measuring checkpoints"
     progress.step(what, len(done), len(after))
-    for name, found in spread(left, workers=workers, memory=_memory(spec, prepared)):
+    for name, found in spread(left, workers=workers, memory=_memory(prepared)):
         folder.keep_state(name, {}, found, after=after[name])
         done[name] = found
         progress.step(what, len(done), len(after))
     return {name: done[name] for name in after}
 
 
-def _one(spec: TimelineSpec, prepared: Prepared, at: At, kind: str, job: Job) -> tuple[str, Played]:
-    return _name(at, kind), job(spec, prepared, at)
+def _one(
+    prepared: TokensPrepared, at: ModelCheckpoint, kind: str, job: Job
+) -> tuple[str, JobResult]:
+    return _name(at, kind), job(prepared.spec, prepared, at)
 
 
-def _name(at: At, kind: str) -> str:
+def _name(at: ModelCheckpoint, kind: str) -> str:
     return f"{at.defense}/{kind}-{at.step:06d}"
 
 
 def _figures(
-    played: Mapping[str, Played], course: Sequence[At], defense: str
-) -> dict[int, list[Figure]]:
-    found: dict[int, list[Figure]] = {}
+    results: Mapping[str, JobResult], course: Sequence[ModelCheckpoint], defense: str
+) -> dict[int, list[CheckpointFigure]]:
+    found: dict[int, list[CheckpointFigure]] = {}
     for at in course:
         if at.defense == defense:
             found[at.step] = [
-                Figure.of_plain(one)
-                for name, each in played.items()
+                CheckpointFigure.of_plain(one)
+                for name, each in results.items()
                 if name in {_name(at, kind) for kind in ("figures", "attack")}
                 for one in each["figures"]
             ]
     return found
 
 
-def _memory(spec: TimelineSpec, prepared: Prepared) -> int:
-    """Return the bytes of the pairs of one checkpoint, and as many to work with."""
+def _memory(prepared: TokensPrepared) -> int:
+    """Return the memory of one checkpoint in bytes: its pairs twice."""
+    spec = prepared.spec
     kept = min(spec.records, len(prepared.private)) * spec.width * (len(prepared.layers) + 1)
     return 2 * 4 * kept

@@ -26,9 +26,9 @@ from leakgauge.results.measurements import Estimate
 from leakgauge.results.statistics import mean_estimate
 from leakgauge.tokens.checking import attack_of
 from leakgauge.tokens.metrics import LPIPS, MSE, PSNR, SSIM
-from leakgauge.tokens.run.measuring import Figure
-from leakgauge.tokens.run.preparing import Prepared, defense_of
-from leakgauge.tokens.run.training import At
+from leakgauge.tokens.run.measuring import CheckpointFigure
+from leakgauge.tokens.run.preparing import TokensPrepared, defense_of
+from leakgauge.tokens.run.training import ModelCheckpoint
 from leakgauge.tokens.words import QUESTION
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 READ_OFF, GRANTED, SEARCHED = "read off the gradient", "granted", "searched for"
 
 
-def attacked(spec: TimelineSpec, prepared: Prepared, at: At) -> dict[str, Any]:
+def attacked(spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint) -> dict[str, Any]:
     """Return how well images are rebuilt at one checkpoint, as plain values.
 
     Each image is a batch of its own, as in the paper. The images are the same at every checkpoint,
@@ -51,7 +51,9 @@ def attacked(spec: TimelineSpec, prepared: Prepared, at: At) -> dict[str, Any]:
             return {"figures": [], "missing": [f"attack at sub-epoch {at.step}: {error}"]}
 
 
-def _figures(spec: TimelineSpec, prepared: Prepared, at: At) -> list[Figure]:
+def _figures(
+    spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint
+) -> list[CheckpointFigure]:
     task, params = at.task(prepared.task)
     drawn = stream(spec.seed, QUESTION, "images").permutation(len(prepared.private))
     rows = prepared.private[torch.from_numpy(drawn[: spec.images])]
@@ -81,7 +83,7 @@ def _figures(spec: TimelineSpec, prepared: Prepared, at: At) -> list[Figure]:
     chances = _scores(guess.contiguous(), truth)
     details = {"labels": how, "iterations": str(settings.iterations)}
     return [
-        Figure(name, _mean(values), float(chances[name].mean()), spec.attack, details)
+        CheckpointFigure(name, _mean(values), float(chances[name].mean()), spec.attack, details)
         for name, values in scores.items()
         if bool(values.isfinite().all())
     ]

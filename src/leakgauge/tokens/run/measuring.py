@@ -1,11 +1,9 @@
-"""What is measured at one checkpoint: information, placebo, cheap measure, accuracy."""
-
-from __future__ import annotations
+"""Measures one checkpoint: information, placebo, cheap measure, accuracy."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -19,7 +17,6 @@ from leakgauge.runs.spec import NONE
 from leakgauge.tokens.estimation import Information, estimate_information
 from leakgauge.tokens.gathering import Gathering, checkpoint_parts, fewest_records
 from leakgauge.tokens.linear_gaussian import cheap_information
-from leakgauge.tokens.methods import PAIRS_OF_PAPER, PAPER, settings_of
 from leakgauge.tokens.metrics import (
     CHEAP,
     CHEAP_PLACEBO,
@@ -34,30 +31,28 @@ from leakgauge.tokens.metrics import (
     of_critic,
     of_model,
 )
-from leakgauge.tokens.run.preparing import Prepared, defense_of
-from leakgauge.tokens.run.training import At
-from leakgauge.tokens.settings import Settings
-from leakgauge.tokens.sources import FixedPairs, Parts, split_stream
+from leakgauge.tokens.run.preparing import TokensPrepared, defense_of
+from leakgauge.tokens.run.training import ModelCheckpoint
+from leakgauge.tokens.settings import PAIRS_OF_PAPER, PAPER, CriticSettings, settings_of
+from leakgauge.tokens.sources import FixedPairs, PairSplit, split_stream
+from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION, STREAM
 from leakgauge.training.utility import utility_of
 
-if TYPE_CHECKING:
-    from leakgauge.tokens.spec import TimelineSpec
-
 ROOM = 1.5
-"""Records beyond what batches need, where whole users are dealt: parts are not of exact sizes."""
+"""Factor of the needed records for whole users, as their parts have no exact sizes."""
 
 
 @dataclass(frozen=True)
-class Figure:
+class CheckpointFigure:
     """One figure of a checkpoint, as a worker returns it.
 
     Attributes:
-        metric: its name.
-        estimate: its value.
-        chance: where nothing leaks.
-        adversary: token and estimator; empty without.
-        details: by name.
+        metric: name of the metric.
+        estimate: value and interval.
+        chance: value without a leak.
+        adversary: token and estimator; empty without them.
+        details: details by name.
     """
 
     metric: str
@@ -67,67 +62,73 @@ class Figure:
     details: dict[str, str] | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return it as plain values, which ``of_plain`` reads."""
+        """Return the figure as plain values, for ``of_plain``."""
         return {**vars(self), "estimate": vars(self.estimate)}
 
     @classmethod
-    def of_plain(cls, values: dict[str, Any]) -> Figure:
-        """Return the figure of ``plain``."""
+    def of_plain(cls, values: dict[str, Any]) -> Self:
+        """Return the figure that ``plain`` encoded."""
         return cls(**{**values, "estimate": Estimate(**values["estimate"])})
 
 
-def measured(spec: TimelineSpec, prepared: Prepared, at: At) -> dict[str, Any]:
-    """Return the figures of one checkpoint, and what is missing, as plain values.
+def measured(spec: TimelineSpec, prepared: TokensPrepared, at: ModelCheckpoint) -> dict[str, Any]:
+    """Return the figures of one checkpoint, and the missing ones, as plain values.
 
-    It depends on its arguments alone, so it may run in any process.
+    It depends only on its arguments, so it may run in any process.
     """
     with one_thread():
         task, params = at.task(prepared.task)
-        figures = [*_of_model(spec, prepared, task, params)]
+        figures = [*_of_model(prepared, task, params)]
         missing = []
         try:
-            figures += _of_pairs(spec, prepared, at, task, params)
+            figures += _of_pairs(prepared, at, task, params)
         except InputError as error:
             missing.append(f"sub-epoch {at.step}: {error}")
     return {"figures": [one.plain() for one in figures], "missing": missing}
 
 
-def _of_model(
-    spec: TimelineSpec, prepared: Prepared, task: Task, params: Params
-) -> Iterator[Figure]:
-    rng = stream(spec.seed, QUESTION, "utility")
+def _of_model(prepared: TokensPrepared, task: Task, params: Params) -> Iterator[CheckpointFigure]:
+    rng = stream(prepared.spec.seed, QUESTION, "utility")
     found = utility_of(task, params, prepared.rows(prepared.test), rng=rng)
     if found is not None:
-        yield Figure(of_model(found.metric), found.estimate, found.chance)
+        yield CheckpointFigure(of_model(found.metric), found.estimate, found.chance)
 
 
-def _cheap(spec: TimelineSpec, parts: Parts) -> Iterator[Figure]:
-    """Yield the cheap measure of the pairs that critics learn from, and its placebo."""
+def _cheap(spec: TimelineSpec, parts: PairSplit) -> Iterator[CheckpointFigure]:
+    """Yield the cheap measure of the fitting pairs, and its placebo."""
     seed = derive(spec.seed, QUESTION, "cheap")
     for name, matched in ((CHEAP, True), (CHEAP_PLACEBO, False)):
-        yield Figure(name, cheap_information(parts.fitting, seed=seed, matched=matched))
+        yield CheckpointFigure(name, cheap_information(parts.fitting, seed=seed, matched=matched))
 
 
 def _of_pairs(
-    spec: TimelineSpec, prepared: Prepared, at: At, task: Task, params: Params
-) -> Iterator[Figure]:
-    parts = _parts(spec, prepared, at, task, params)
+    prepared: TokensPrepared, at: ModelCheckpoint, task: Task, params: Params
+) -> Iterator[CheckpointFigure]:
+    spec = prepared.spec
+    parts = _parts(prepared, at, task, params)
     if parts is None:
         return
     yield from _cheap(spec, parts)
     for token in spec.token:
         for method in spec.estimator:
-            settings = settings_of(spec, token, method)
-            own = _on_paper_s(parts, spec) if method == PAPER else parts
+            settings = settings_of(
+                token,
+                method,
+                critic=spec.critic,
+                scale=spec.scale,
+                iterations=spec.critic_iterations,
+            )
+            own = _paper_pairs(parts, spec) if method == PAPER else parts
             yield from _figures(spec, own, _fitting(own, settings), token, method)
 
 
 def _parts(
-    spec: TimelineSpec, prepared: Prepared, at: At, task: Task, params: Params
-) -> Parts | None:
+    prepared: TokensPrepared, at: ModelCheckpoint, task: Task, params: Params
+) -> PairSplit | None:
+    spec = prepared.spec
     if spec.pairs == STREAM:
         return None if at.pairs is None else split_stream(at.pairs)
-    data = prepared.rows(_chosen(spec, prepared))
+    data = prepared.rows(_chosen(prepared))
     defense = None if at.defense == NONE else defense_of(spec, at.defense)
     how = Gathering(
         layers=prepared.layers,
@@ -139,8 +140,9 @@ def _parts(
     return checkpoint_parts(task, params, data, how, seed=derive(spec.seed, QUESTION, "pairs"))
 
 
-def _chosen(spec: TimelineSpec, prepared: Prepared) -> Tensor:
-    """Return the private rows that pairs are made of: the same at every checkpoint."""
+def _chosen(prepared: TokensPrepared) -> Tensor:
+    """Return the private rows for pairs, the same at every checkpoint."""
+    spec = prepared.spec
     rng = stream(spec.seed, QUESTION, "records")
     need = fewest_records(spec.batch_size)
     if prepared.data.users is not None:
@@ -150,15 +152,15 @@ def _chosen(spec: TimelineSpec, prepared: Prepared) -> Tensor:
     return prepared.private[torch.from_numpy(drawn).sort().values]
 
 
-def _on_paper_s(parts: Parts, spec: TimelineSpec) -> Parts:
-    """Return the paper's 200 batches to fit on; others still report what is held out."""
+def _paper_pairs(parts: PairSplit, spec: TimelineSpec) -> PairSplit:
+    """Return the parts with the paper's 200 batches to fit on; the others stay held out."""
     generator = torch_stream(spec.seed, QUESTION, "paper's pairs")
     few = parts.fitting.draw(PAIRS_OF_PAPER, generator)
-    return Parts(FixedPairs(few), parts.stopping, parts.reporting)
+    return PairSplit(FixedPairs(few), parts.stopping, parts.reporting)
 
 
-def _fitting(parts: Parts, settings: Settings) -> Settings:
-    """Return settings whose groups are small enough for the held-out pairs of a stream."""
+def _fitting(parts: PairSplit, settings: CriticSettings) -> CriticSettings:
+    """Return settings with groups that are small enough for a stream's held-out pairs."""
     reporting = parts.reporting
     if not isinstance(reporting, FixedPairs):
         return settings
@@ -167,8 +169,8 @@ def _fitting(parts: Parts, settings: Settings) -> Settings:
 
 
 def _figures(
-    spec: TimelineSpec, parts: Parts, settings: Settings, token: str, method: str
-) -> Iterator[Figure]:
+    spec: TimelineSpec, parts: PairSplit, settings: CriticSettings, token: str, method: str
+) -> Iterator[CheckpointFigure]:
     seed = derive(spec.seed, QUESTION, "critic", token, method)
     found = estimate_information(parts, settings, seed=seed, device=spec.device)
     placebo = estimate_information(parts, settings, seed=seed, matched=False, device=spec.device)
@@ -183,7 +185,7 @@ def _figures(
     estimates = {**_estimates(found), PLACEBO: placebo.bound, GAP_PLACEBO: placebo.critic_gap}
     for name, estimate in estimates.items():
         if all(map(math.isfinite, (estimate.value, estimate.low, estimate.high))):
-            yield Figure(
+            yield CheckpointFigure(
                 of_critic(name, token, method),
                 estimate,
                 adversary=f"{token}, {method}",

@@ -1,11 +1,9 @@
-"""From settings and data to records that are split, names that exist, and a described run."""
-
-from __future__ import annotations
+"""Prepares a run: split records, the network, the watched layers, and the description."""
 
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,21 +19,19 @@ from leakgauge.data.split_members import dealt
 from leakgauge.defenses import Defense, none, parse_defense
 from leakgauge.gradients import check_vectorisable
 from leakgauge.results.measurements import Run
+from leakgauge.runs.question import Prepared
 from leakgauge.runs.records import Records, records_of, refuse_of_a_table
 from leakgauge.runs.spec import NONE, plain
-from leakgauge.tokens.features import check_names, default_layers
+from leakgauge.tokens.features import WATCHED, check_names, default_layers
 from leakgauge.tokens.gathering import fewest_records, roomy_records
-from leakgauge.tokens.networks import WATCHED
+from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import CHECKPOINT, QUESTION, STREAM
 
-if TYPE_CHECKING:
-    from leakgauge.tokens.spec import TimelineSpec
-
 TEST = 0.2
-"""Share of the records that the model is not trained on."""
+"""Share of the records in the test set."""
 
 FEWEST_TEST = 10
-"""Test records that an accuracy needs."""
+"""Smallest number of test records for an accuracy."""
 
 ONE = (
     "batches have one record, so a step's gradient is that record's own: the figures are about "
@@ -43,28 +39,32 @@ ONE = (
 )
 
 
-NOT_IMAGES = "no attack is played beside it: it rebuilds images, and the records are none"
+NOT_IMAGES = "no attack runs: it rebuilds images, and the records are not images"
 
-NO_PAIRS = "before the training, at sub-epoch 0, a stream has no pairs; nothing is measured there"
+NO_PAIRS = "a stream has no pairs before the training, so sub-epoch 0 is not measured"
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """All that a run works on.
+class TokensPrepared(Prepared):
+    """Everything that a run works on.
 
     Attributes:
-        task: the model, at its first parameters, and its loss.
-        data: all records, encoded; the encoding learnt from the private ones alone.
-        private: rows that the model is trained on ``[k]``.
-        test: rows that it is not trained on ``[t]``; no user has rows in both.
-        features: the module whose output is the data feature; None for the input of the last layer.
+        spec: settings, with the columns' roles.
+        source: the data.
+        task: the model at its first parameters, and its loss.
+        data: all records, with an encoding fitted on the private ones alone.
+        private: training rows ``[k]``.
+        test: test rows ``[t]``; no user has rows in both.
+        features: name of the module that outputs the data features; None for the input of the last
+            layer.
         layers: names of the watched layers.
         are_images: whether records are images of pixels.
         run: settings and facts for the report.
-        dataset: the data's name.
-        label: the label's name.
+        dataset: name of the data.
+        label: name of the label.
     """
 
+    spec: TimelineSpec
     task: Task
     data: Dataset
     private: Tensor
@@ -81,16 +81,18 @@ class Prepared:
         return self.data.rows(index.to(self.data.y.device))
 
 
-def prepare(spec: TimelineSpec, source: Source) -> Prepared:
-    """Split the records, encode them, make the network and find what is watched.
+def prepare(spec: TimelineSpec, source: Source) -> TokensPrepared:
+    """Split and encode the records, build the network and find the watched layers.
 
     Args:
-        spec: with its roles filled in.
+        spec: settings that ``check`` accepted.
         source: the data.
 
     Raises:
-        InputError: the data are too few, or do not fit, or a name does not exist.
+        InputError: a role is missing or wrong, the data are too few or do not fit, or a name does
+            not exist.
     """
+    spec = replace(spec, **_resolved(spec, source))
     records = records_of(spec, source, hidden=spec.hidden, net=spec.net)
     users = records.users if spec.by_user else None
     private, test = _split(spec, len(records.y), users)
@@ -105,13 +107,24 @@ def prepare(spec: TimelineSpec, source: Source) -> Prepared:
     are_images = source.pixels is not None or _looks_like_images(data.x)
     run = _describe(spec, source, records, task, (private, test), features, layers)
     run = replace(run, notes=(*run.notes, *_notes(spec, len(private), are_images=are_images)))
-    return Prepared(
-        task, data, private, test, features, layers, are_images, run, source.name, records.label
+    return TokensPrepared(
+        spec,
+        source,
+        task,
+        data,
+        private,
+        test,
+        features,
+        layers,
+        are_images,
+        run,
+        source.name,
+        records.label,
     )
 
 
-def resolved(spec: TimelineSpec, source: Source) -> dict[str, Any]:
-    """Return the settings that the data fill in.
+def _resolved(spec: TimelineSpec, source: Source) -> dict[str, Any]:
+    """Return the roles of columns that the data fill in.
 
     Raises:
         InputError: a role is missing or wrong.
@@ -134,7 +147,7 @@ def resolved(spec: TimelineSpec, source: Source) -> dict[str, Any]:
 
 
 def defense_of(spec: TimelineSpec, text: str) -> Defense:
-    """Return the defense that a text names."""
+    """Return the defense named by a text."""
     return none() if text == NONE else parse_defense(text, batch_size=spec.batch_size)
 
 
@@ -168,11 +181,11 @@ def _watched(
 
 
 def _notes(spec: TimelineSpec, private: int, *, are_images: bool) -> list[str]:
-    """Return what a reader should know of what these settings and records leave out."""
+    """Return notes on the limits of these settings and records."""
     enough = roomy_records(spec.batch_size)
     few = (
         f"pairs are made of {min(private, spec.records)} records, so the held-out figures are "
-        f"low: batches of {spec.batch_size} show more of {enough} or more"
+        f"low: batches of {spec.batch_size} need {enough} or more"
     )
     said = {
         few: spec.pairs == CHECKPOINT and min(private, spec.records) < enough,

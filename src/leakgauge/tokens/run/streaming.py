@@ -1,4 +1,4 @@
-"""The pairs of a training: each step's batch and the gradient that moved the model."""
+"""Pairs of a training: each step's batch, and the gradient that moved the model."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from leakgauge.tokens.sketch import Sketches
 from leakgauge.tokens.sources import Pairs
 
 MOST = 2000
-"""Pairs that are kept, the latest ones: memory stays bounded, and the model has not moved far."""
+"""Number of kept pairs, the latest, which bounds the memory and the model's change."""
 
 _FEATURES = "features"
 
@@ -23,12 +23,12 @@ class Stream:
     """Keeps the latest pairs of a training (Algorithm 1 of the paper).
 
     Args:
-        task: the model that is trained.
-        x: records ``[n, ...]`` that it takes.
-        features: the module whose output is the data feature, or None.
-        layers: the watched layers.
-        width: numbers that are kept of each layer's gradient and of the features, at most.
-        seed: of the sketches.
+        task: the trained model.
+        x: records ``[n, ...]``.
+        features: name of the module that outputs the data features; None for the default.
+        layers: names of the watched layers.
+        width: largest number of kept values of each layer's gradient and of the features.
+        seed: seed of the sketches.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class Stream:
         """Keep one pair.
 
         Args:
-            params: where the gradient was taken.
-            x: the batch ``[B, ...]``.
-            gradient: of the batch, by parameter, as it was sent.
+            params: parameters before the step.
+            x: batch ``[B, ...]``.
+            gradient: sent gradient of the batch, by parameter.
         """
         features = record_features(self._task, params, x, self._features).mean(0)
         row = {_FEATURES: self._sketches(_FEATURES, features[None])[0]}
@@ -68,7 +68,7 @@ class Stream:
 
     @property
     def pairs(self) -> Pairs | None:
-        """The kept pairs in the order of time; None without any."""
+        """Kept pairs in the order of time; None without any."""
         return pairs_of(self.state())
 
     def state(self) -> dict[str, Tensor]:
@@ -77,7 +77,7 @@ class Stream:
         return {name: torch.stack([row[name] for row in self._rows]) for name in names}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take up the pairs of ``state``."""
+        """Restore the pairs of ``state``."""
         count = len(next(iter(state.values()), ()))
         self._rows.clear()
         self._rows.extend(
@@ -86,7 +86,7 @@ class Stream:
 
 
 def flat(pairs: Pairs | None) -> dict[str, Tensor]:
-    """Return pairs as tensors by name, as ``pairs_of`` reads them."""
+    """Return pairs as tensors by name, for ``pairs_of``."""
     if pairs is None:
         return {}
     layers = {f"layer {name}": leaf for name, leaf in pairs.gradients.items()}
@@ -94,7 +94,7 @@ def flat(pairs: Pairs | None) -> dict[str, Tensor]:
 
 
 def pairs_of(state: Mapping[str, Any]) -> Pairs | None:
-    """Return the pairs that ``flat`` named; None of nothing."""
+    """Return the pairs that ``flat`` encoded; None without any."""
     if not state:
         return None
     layers = {

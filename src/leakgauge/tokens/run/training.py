@@ -1,46 +1,120 @@
-"""Trains the model, and keeps it at each checkpoint."""
-
-from __future__ import annotations
+"""Trains the model with a decaying rate, and keeps it at each checkpoint."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from leakgauge.core.checks import require
 from leakgauge.core.rng import derive, stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Dataset, Params, Task
-from leakgauge.runs.checkpoint import Checkpoint
+from leakgauge.runs.checkpoint import Checkpoint, restore_optimizer
 from leakgauge.runs.question import Progress
 from leakgauge.runs.spec import NONE
 from leakgauge.runs.work import WorkFolder
-from leakgauge.tokens.run.moving import Mover
-from leakgauge.tokens.run.preparing import Prepared, defense_of
+from leakgauge.tokens.run.preparing import TokensPrepared, defense_of
 from leakgauge.tokens.run.streaming import Stream, flat, pairs_of
 from leakgauge.tokens.sources import Pairs
+from leakgauge.tokens.spec import TimelineSpec
 from leakgauge.tokens.words import QUESTION, STREAM
-from leakgauge.training.catalog import own_rate
-from leakgauge.training.local import train
+from leakgauge.training.catalog import own_rate, parse_optimizer
+from leakgauge.training.local import Mover, Step, plain_sgd, train
 from leakgauge.training.state import tensors_of, working_copy
 
-if TYPE_CHECKING:
-    from leakgauge.tokens.spec import TimelineSpec
+
+class DecayingOptimizer:
+    """The optimizer of a training; its state survives from sub-epoch to sub-epoch.
+
+    The rate of sub-epoch ``s``, from 1, is ``lr * decay ** ((s - 1) // decay_every)``, as in
+    StepLR.
+
+    Args:
+        spec: settings of the optimizer, its rate and its decay.
+    """
+
+    def __init__(self, spec: TimelineSpec) -> None:
+        self._spec = spec
+        self._make = parse_optimizer(spec.optimizer, lr=spec.lr)
+        self._optimizer: Optimizer | None = None
+        self._restored: Any = None
+
+    @property
+    def state(self) -> Any:
+        """State of the optimizer; None without one."""
+        if self._optimizer is not None:
+            return self._optimizer.state_dict()["state"]
+        return self._restored
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._optimizer, self._restored = None, state
+
+    def at(self, step: int) -> Mover:
+        """Return the mover of parameters in a sub-epoch, counted from 1."""
+        factor = self._spec.decay ** ((step - 1) // self._spec.decay_every)
+        make = self._make
+        if make is None:
+            return plain_sgd(self._spec.lr * factor)
+
+        def over(leaves: Params) -> Step:
+            optimizer = make(list(leaves.values()))
+            if self.state:
+                restore_optimizer(optimizer, self.state)
+            for group in optimizer.param_groups:
+                group["lr"] *= factor
+            self._optimizer = optimizer
+            return _stepping(optimizer, leaves)
+
+        return over
+
+    @staticmethod
+    def watched(mover: Mover, stream: Stream, batches: Iterator[Tensor]) -> Mover:
+        """Return the same mover, which first passes each gradient to a stream.
+
+        Args:
+            mover: mover of parameters.
+            stream: stream of pairs.
+            batches: inputs of each step's records.
+        """
+
+        def watching(leaves: Params) -> Step:
+            step = mover(leaves)
+
+            def both(gradient: Params) -> None:
+                stream.observe(leaves, next(batches), gradient)
+                step(gradient)
+
+            return both
+
+        return watching
+
+
+def _stepping(optimizer: Optimizer, leaves: Params) -> Step:
+    def step(gradient: Params) -> None:
+        for name, leaf in leaves.items():
+            leaf.grad = gradient[name]
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
 
 Tensors = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class At:
+class ModelCheckpoint:
     """The model at a checkpoint.
 
     Attributes:
-        step: sub-epochs of training before it.
-        defense: of the training, as users type it.
+        step: number of sub-epochs of training before it.
+        defense: defense of the training, in the users' notation.
         tensors: parameters and buffers by name.
-        pairs: of the training up to it; None without any.
+        pairs: pairs of the training up to it; None without any.
     """
 
     step: int
@@ -55,20 +129,20 @@ class At:
 
 
 def trained(
-    spec: TimelineSpec, prepared: Prepared, text: str, folder: WorkFolder, progress: Progress
-) -> list[At]:
-    """Return the model at each checkpoint; those that a kill left are read back.
+    prepared: TokensPrepared, text: str, folder: WorkFolder, progress: Progress
+) -> list[ModelCheckpoint]:
+    """Return the model at each checkpoint; kept ones are read back.
 
     Args:
-        spec: of the run.
-        prepared: the records and the network.
-        text: the defense of the training.
-        folder: keeps the checkpoints.
-        progress: gets the sub-epochs.
+        prepared: the prepared run.
+        text: defense of the training.
+        folder: folder that keeps the checkpoints.
+        progress: receives the finished sub-epochs.
 
     Raises:
         InputError: the training diverges.
     """
+    spec = prepared.spec
     what = f"{QUESTION}: training" + ("" if text == NONE else f" under {text}")
     like, last = tensors_of(prepared.task), spec.checkpoints[-1]
     kept = {
@@ -78,7 +152,7 @@ def trained(
     }
     if len(kept) < len(spec.checkpoints):
         course = Checkpoint(folder, f"{text}/training")
-        for at in _sub_epochs(spec, prepared, text, course, have=set(kept)):
+        for at in _sub_epochs(prepared, text, course, have=set(kept)):
             progress.step(what, at.step, last)
             if at.step in spec.checkpoints:
                 kept[at.step] = at
@@ -87,26 +161,26 @@ def trained(
     return [kept[step] for step in spec.checkpoints]
 
 
-def _kept(folder: WorkFolder, text: str, step: int, like: Tensors) -> At | None:
+def _kept(folder: WorkFolder, text: str, step: int, like: Tensors) -> ModelCheckpoint | None:
     tensors = folder.tensors(f"{text}/model-{step:06d}", like=like)
     stored = folder.state(f"{text}/pairs-{step:06d}")
     if tensors is None or stored is None:
         return None
-    return At(step, text, tensors, pairs_of(stored[0]))
+    return ModelCheckpoint(step, text, tensors, pairs_of(stored[0]))
 
 
-def _keep(folder: WorkFolder, at: At) -> None:
+def _keep(folder: WorkFolder, at: ModelCheckpoint) -> None:
     folder.keep_state(f"{at.defense}/pairs-{at.step:06d}", flat(at.pairs), {})
     folder.keep_tensors(f"{at.defense}/model-{at.step:06d}", at.tensors)
 
 
 def _sub_epochs(
-    spec: TimelineSpec, prepared: Prepared, text: str, course: Checkpoint, *, have: set[int]
-) -> Iterator[At]:
-    """Yield the model before the training and after each sub-epoch, from where a kill left it."""
-    data = prepared.rows(prepared.private)
-    observed = _stream_of(spec, prepared, data)
-    mover = Mover(spec)
+    prepared: TokensPrepared, text: str, course: Checkpoint, *, have: set[int]
+) -> Iterator[ModelCheckpoint]:
+    """Yield the model before the training and after each sub-epoch, from the last kept one on."""
+    spec, data = prepared.spec, prepared.rows(prepared.private)
+    observed = _stream_of(prepared, data)
+    mover = DecayingOptimizer(spec)
     tensors: Tensors = tensors_of(prepared.task)
     step, kept = 0, course.read()
     if kept is not None and {one for one in spec.checkpoints if one <= kept["step"]} <= have:
@@ -116,22 +190,17 @@ def _sub_epochs(
         if observed is not None:
             observed.restore(kept["pairs"])
     else:
-        yield At(0, text, tensors)
+        yield ModelCheckpoint(0, text, tensors)
     while step < spec.checkpoints[-1]:
         step += 1
         with one_thread():
             tensors = _sub_epoch(spec, prepared.task, data, tensors, text, step, mover, observed)
         _require_finite(tensors, step, spec)
-        yield At(step, text, tensors, None if observed is None else observed.pairs)
+        yield ModelCheckpoint(step, text, tensors, None if observed is None else observed.pairs)
         if course.due:  # after the checkpoint itself was kept
             pairs = {} if observed is None else observed.state()
             course.keep(
-                {
-                    "step": step,
-                    "tensors": dict(tensors),
-                    "optimizer": mover.state,
-                    "pairs": pairs,
-                }
+                {"step": step, "tensors": dict(tensors), "optimizer": mover.state, "pairs": pairs}
             )
 
 
@@ -142,7 +211,7 @@ def _sub_epoch(
     tensors: Tensors,
     text: str,
     step: int,
-    mover: Mover,
+    mover: DecayingOptimizer,
     observed: Stream | None,
 ) -> Tensors:
     batches = list(_batches(spec, len(data), step))
@@ -161,7 +230,7 @@ def _sub_epoch(
 
 
 def _batches(spec: TimelineSpec, count: int, step: int) -> Iterator[Tensor]:
-    """Yield the batches of a sub-epoch; passes over the records go on from one to the next."""
+    """Yield the batches of a sub-epoch; a pass over the records may span sub-epochs."""
     size = min(spec.batch_size, count)
     in_pass = count // size
     first = (step - 1) * spec.iterations
@@ -174,7 +243,8 @@ def _batches(spec: TimelineSpec, count: int, step: int) -> Iterator[Tensor]:
         yield orders[whole][place * size : (place + 1) * size]
 
 
-def _stream_of(spec: TimelineSpec, prepared: Prepared, data: Dataset) -> Stream | None:
+def _stream_of(prepared: TokensPrepared, data: Dataset) -> Stream | None:
+    spec = prepared.spec
     if spec.pairs != STREAM:
         return None
     return Stream(

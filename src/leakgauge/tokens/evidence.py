@@ -1,9 +1,11 @@
-"""What the timeline says of its answer on an audit card."""
+"""Evidence for an audit card: the assessment of an answer, and the control runs."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from leakgauge.runs.assessment import Assessment, Baseline, Finding, Threat
-from leakgauge.runs.question import Answer
+from leakgauge.runs.assessment import Assessment, Baseline, Controls, Finding, Threat, Variant
+from leakgauge.runs.question import Answer, Prepared
+from leakgauge.runs.spec import NONE
 from leakgauge.tokens.metrics import METRICS, PLACEBO
 from leakgauge.tokens.report.levels import headline, level_of_peak
 from leakgauge.tokens.report.rows import courses
@@ -11,8 +13,8 @@ from leakgauge.tokens.report.wording import smallest
 from leakgauge.tokens.words import QUESTION
 
 LIMITS = (
-    "A bound in nats is no attack. It says that gradients tell something, not what is rebuilt.",
-    "A held-out bound is from below: more may leak, and a critic that learns longer may find it.",
+    "A bound in nats is not an attack. It shows that gradients leak, not what can be rebuilt.",
+    "A held-out bound is a lower bound: more may leak, and a longer fit may find it.",
     "Checkpoints that were not measured may leak more.",
 )
 
@@ -41,11 +43,32 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
                 "on others. It changes nothing."
             ],
             lacks=["The pairs on which the bound is measured."],
-            nist=["NISTAML.032 reconstruction (nearest; no attack is played by the bound)"],
-            edpb=["reconstruction (nearest; no attack is played by the bound)"],
+            nist=["NISTAML.032 reconstruction (nearest; the bound runs no attack)"],
+            edpb=["reconstruction (nearest; the bound runs no attack)"],
         ),
         findings=findings,
         baselines=baselines,
         no_worst="the figures are about batches, not about single users or records",
         limits=LIMITS,
+    )
+
+
+NOISE = "noise:std=1000"
+"""Noise that hides every gradient."""
+
+
+def controls(prepared: Prepared) -> Controls:
+    """Return a run with hidden gradients, and one with single records; neither rebuilds images."""
+    plain, source = replace(prepared.spec, images=0), prepared.source
+    return Controls(
+        Variant(
+            replace(plain, defense=(NOISE,)),
+            source,
+            f"the gradient of each batch is drowned in noise ({NOISE})",
+        ),
+        Variant(
+            replace(plain, defense=(NONE,), batch_size=1),
+            source,
+            "each batch is a single record, and its gradient reveals most of it",
+        ),
     )

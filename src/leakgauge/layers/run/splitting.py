@@ -1,10 +1,7 @@
-"""Who holds which records: the attacked participant, the attacker, the others, nobody."""
-
-from __future__ import annotations
+"""Splits records among the attacked participant, the attacker, the others, and a test set."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,33 +10,32 @@ from torch import Tensor
 from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
 from leakgauge.data.split_members import dealt
-from leakgauge.layers.words import QUESTION
+from leakgauge.layers.catalog import QUESTION
+from leakgauge.layers.spec import LayersSpec
+from leakgauge.runs.records import Records
 
-if TYPE_CHECKING:
-    from leakgauge.layers.spec import LayersSpec
-    from leakgauge.runs.records import Records
+Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 TEST = 0.1
-"""Share of the records that nobody holds."""
+"""Share of the records in the test set."""
 
 FITTING = 0.5
-"""Share of its records that the attacker fits on; it chooses and calibrates on two halves of the
-others."""
+"""Share of the attacker's records to fit on; two halves of the others choose and calibrate."""
 
 FEWEST = 4
-"""Records of each value that each part of the attacker's must have."""
+"""Smallest number of records of each value in each part of the attacker's records."""
 
 
 @dataclass(frozen=True, eq=False)
-class Sides:
-    """Rows of each side: int64, no row (and no user) on two.
+class ParticipantRecords:
+    """Disjoint rows of each participant, int64; no user is in two.
 
     Attributes:
-        private: of the participant that is attacked.
-        fitting: the attacker's own, to fit on.
-        held_out: the attacker's own, in two halves, to choose and to calibrate by.
-        others: of each further participant.
-        test: that nobody holds.
+        private: rows of the attacked participant.
+        fitting: rows of the attacker, to fit on.
+        held_out: rows of the attacker in two halves, to choose and to calibrate.
+        others: rows of each further participant.
+        test: rows of no participant.
     """
 
     private: Tensor
@@ -54,57 +50,54 @@ class Sides:
         return torch.cat([self.fitting, *self.held_out])
 
 
-def sides_of(records: Records, spec: LayersSpec) -> Sides:
-    """Return a random split among participants of equal size, by whole users where there are some.
+def sides_of(records: Records, secret: str, spec: LayersSpec) -> ParticipantRecords:
+    """Return a random split among participants of equal size; whole users stay together.
 
     Without users, each side has its share of every value of the property.
 
     Raises:
         InputError: the property has one value, or too few records for all sides.
     """
-    codes = _codes(records, spec)
+    names = _names(records, secret)
+    codes = _codes(records, secret, names, half=spec.half)
     share = (1 - TEST) / spec.participants
     half = (1 - FITTING) / 2 * share
     shares = [share, FITTING * share, half, half, *[share] * (spec.participants - 2), TEST]
     rng = stream(spec.seed, QUESTION, "sides")
     users = None if records.users is None else records.users.cpu().numpy()
     private, fitting, first, second, *others, test = _dealt(codes, users, shares, rng)
-    _check(codes, (private, fitting, first, second), _names(records, spec))
-    return Sides(private, fitting, (first, second), tuple(others), test)
+    _check(codes, (private, fitting, first, second), names)
+    return ParticipantRecords(private, fitting, (first, second), tuple(others), test)
 
 
-def _codes(records: Records, spec: LayersSpec) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    codes = records.secrets[str(spec.secret)].cpu().numpy()
-    names = _names(records, spec)
+def _codes(records: Records, secret: str, names: Sequence[str], *, half: bool) -> Ints:
+    codes = records.secrets[secret].cpu().numpy()
     found = np.unique(codes)
     require(
         len(found) >= 2,
-        f"the property {spec.secret!r} has one value ({names[int(found[0])]!r}), so nothing can be "
+        f"the property {secret!r} has one value ({names[int(found[0])]!r}), so nothing can be "
         "inferred; name a --secret with two or more",
     )
     require(
-        not spec.half or len(found) == 2,
-        f"half is about a property that records have or not; {spec.secret!r} has {len(found)} "
+        not half or len(found) == 2,
+        f"half is about a property that records have or not; {secret!r} has {len(found)} "
         "values: leave half out",
     )
     return codes
 
 
-def _names(records: Records, spec: LayersSpec) -> Sequence[str]:
-    known = records.values.get(str(spec.secret))
-    return known or [str(v) for v in range(int(records.secrets[str(spec.secret)].max()) + 1)]
+def _names(records: Records, secret: str) -> Sequence[str]:
+    known = records.values.get(secret)
+    return known or [str(v) for v in range(int(records.secrets[secret].max()) + 1)]
 
 
 def _dealt(
-    codes: np.ndarray[tuple[int], np.dtype[np.int64]],
-    users: np.ndarray[tuple[int], np.dtype[np.int64]] | None,
-    shares: Sequence[float],
-    rng: np.random.Generator,
+    codes: Ints, users: Ints | None, shares: Sequence[float], rng: np.random.Generator
 ) -> Iterator[Tensor]:
     strata = [np.arange(len(codes))]
     if users is None:
         strata = [np.flatnonzero(codes == value) for value in np.unique(codes)]
-    parts: list[list[np.ndarray[tuple[int], np.dtype[np.int64]]]] = [[] for _ in shares]
+    parts: list[list[Ints]] = [[] for _ in shares]
     for rows in strata:
         ends = np.rint(np.cumsum(shares) * len(rows)).astype(np.int64)
         owners = rows if users is None else users[rows]
@@ -114,11 +107,7 @@ def _dealt(
         yield torch.from_numpy(np.sort(np.concatenate(part)))
 
 
-def _check(
-    codes: np.ndarray[tuple[int], np.dtype[np.int64]],
-    parts: Sequence[Tensor],
-    names: Sequence[str],
-) -> None:
+def _check(codes: Ints, parts: Sequence[Tensor], names: Sequence[str]) -> None:
     for part in parts:
         counts = np.bincount(codes[part.numpy()], minlength=len(names))
         rarest = int(counts.argmin())

@@ -1,4 +1,4 @@
-"""One look at a step: the cheap measure, and the pair that the step gives."""
+"""Observes a step: its cheap measure, and its pair for estimates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,29 +10,28 @@ from leakgauge.core.types import Grads
 from leakgauge.defenses.defense import Defense, DefenseSettings
 from leakgauge.gradients.factored.base import Factors
 from leakgauge.gradients.walk import Layer
-from leakgauge.tokens.monitor.cheap import FEWEST, cheap_measure
-from leakgauge.tokens.monitor.defending import Defending
+from leakgauge.tokens.monitor.alignment import FEWEST, cheap_measure
+from leakgauge.tokens.monitor.defending import DefendedGradients
 from leakgauge.tokens.monitor.passes import Pass
-from leakgauge.tokens.monitor.reading import Reading
-from leakgauge.tokens.monitor.settings import Watch
+from leakgauge.tokens.monitor.reading import GradientReader
+from leakgauge.tokens.monitor.settings import SUM, MonitorSettings
 from leakgauge.tokens.monitor.taps import Taps
-from leakgauge.tokens.monitor.words import SUM
 from leakgauge.tokens.words import STREAM
 
 SHOWN = 6
-"""Layers that a message names, at most."""
+"""Largest number of layers in a message."""
 
 
 @dataclass
-class Seen:
-    """What a look found.
+class StepObservation:
+    """The result of one observed step.
 
     Attributes:
-        cheap: the cheap measure; None where it is not due or cannot be computed.
-        features: mean data features ``[d]``, where the step gives a pair.
-        gradient: what is kept of the gradient ``[k]``.
-        batch_size: records of the last pass.
-        lines: what to tell the user.
+        cheap: cheap measure; None if it is not due or cannot be computed.
+        features: mean data features ``[d]``; None if the step gives no pair.
+        gradient: reduced gradient ``[k]``; None if the step gives no pair.
+        batch_size: number of records of the last pass.
+        lines: messages for the user.
     """
 
     cheap: float | None = None
@@ -42,15 +41,15 @@ class Seen:
     lines: list[str] = field(default_factory=list)
 
 
-class Looking:
-    """Looks at the gradients of steps.
+class StepObserver:
+    """Observes the gradients of steps.
 
     Args:
-        model: that is trained.
-        layers: that are watched, by name.
-        features: name of the module whose output is the data feature; None for the default.
-        watch: how the monitor watches.
-        defense: of the gradients; None for none.
+        model: trained model.
+        layers: watched layers by name.
+        features: name of the module that outputs the data features; None for the default.
+        watch: settings of the monitor.
+        defense: defense of the gradients; None for none.
     """
 
     def __init__(
@@ -58,18 +57,18 @@ class Looking:
         model: nn.Module,
         layers: Mapping[str, Layer],
         features: str | None,
-        watch: Watch,
+        watch: MonitorSettings,
         defense: Defense | DefenseSettings | None,
     ) -> None:
         self._watch = watch
         self._layers = dict(layers)
-        self.reading = Reading(model, layers, width=watch.width, seed=watch.seed)
+        self.reading = GradientReader(model, layers, width=watch.width, seed=watch.seed)
         gathers = watch.estimates and watch.pairs == STREAM
         self.taps = Taps(model, layers, features, gathers=gathers)
         self._of_batches = None if defense is None else self._defending(defense)
         self._of_records = self._of_batches
         self.not_finite = 0
-        self._told: set[str] = set()
+        self._said: set[str] = set()
 
     def start(self, step: int) -> None:
         """Register the hooks, before a step."""
@@ -81,7 +80,7 @@ class Looking:
         self.taps.stop()
 
     def forget(self, step: int) -> None:
-        """Drop what was caught, and prepare for a step."""
+        """Drop the caught tensors, and prepare for a step."""
         whole = self._needs_records(step)
         self.taps.forget(
             due=self._watch.is_cheap(step) or whole,
@@ -90,13 +89,13 @@ class Looking:
         )
 
     def defend_records(self, defense: Defense) -> None:
-        """Defend records' gradients, and leave those of batches as they are."""
+        """Apply a defense to records' gradients, but not to those of batches."""
         self._of_records = self._defending(defense)
 
-    def look(self, step: int) -> Seen:
-        """Return what the gradients of a step show."""
+    def look(self, step: int) -> StepObservation:
+        """Return the observation of a step."""
         one = self.taps.last
-        seen = Seen(batch_size=0 if one is None else one.count)
+        seen = StepObservation(batch_size=0 if one is None else one.count)
         cheap, gathered = self._watch.is_cheap(step), self._watch.is_gathered(step)
         if not cheap and not gathered:
             return seen
@@ -119,31 +118,31 @@ class Looking:
             seen.cheap = self._cheap(one, found, step, seen)
         return seen
 
-    def _defending(self, defense: Defense | DefenseSettings) -> Defending:
+    def _defending(self, defense: Defense | DefenseSettings) -> DefendedGradients:
         summed = self._watch.reduction == SUM
-        return Defending(defense, self.reading.shapes, seed=self._watch.seed, summed=summed)
+        return DefendedGradients(defense, self.reading.shapes, seed=self._watch.seed, summed=summed)
 
     def _needs_records(self, step: int) -> bool:
-        """Return whether the gradient of a batch is made of those of its records."""
-        of = self._of_batches
-        return of is not None and of.per_record and self._watch.is_gathered(step)
+        """Return whether the batch's gradient is computed from those of its records."""
+        defense = self._of_batches
+        return defense is not None and defense.per_record and self._watch.is_gathered(step)
 
-    def _factors(self, one: Pass, seen: Seen) -> dict[str, Factors]:
+    def _factors(self, one: Pass, seen: StepObservation) -> dict[str, Factors]:
         found, left = one.factors(self.taps.able)
         others = [name for name in self._layers if name not in self.taps.able]
         out = [name for name in self._layers if name in left or name in others]
-        if out and found and "left out" not in self._told:
-            self._told.add("left out")
+        if out and found and "left out" not in self._said:
+            self._said.add("left out")
             shown = ", ".join(repr(name) for name in out[:SHOWN])
             more = f" and {len(out) - SHOWN} more" if len(out) > SHOWN else ""
             seen.lines.append(
-                f"the cheap measure leaves out layers that give no gradients of single records: "
+                f"the cheap measure leaves out layers without gradients of single records: "
                 f"{shown}{more}"
             )
         return found
 
-    def _kept(self, found: Mapping[str, Factors], step: int, seen: Seen) -> Tensor:
-        """Return what is kept of the gradient, as the defense lets it through."""
+    def _kept(self, found: Mapping[str, Factors], step: int, seen: StepObservation) -> Tensor:
+        """Return the reduced gradient after the defense."""
         of = self._of_batches
         if of is None:
             return self.reading.kept()
@@ -153,7 +152,7 @@ class Looking:
         return self.reading.kept(of.update(grads, step, max(1, seen.batch_size)))
 
     def _cheap(
-        self, one: Pass | None, found: Mapping[str, Factors], step: int, seen: Seen
+        self, one: Pass | None, found: Mapping[str, Factors], step: int, seen: StepObservation
     ) -> float | None:
         if one is None or one.x is None:
             self._no_pass(seen)
@@ -166,8 +165,8 @@ class Looking:
             return None
         if not found:
             seen.lines.append(
-                "no watched layer gives gradients of single records, so there is no cheap "
-                "measure; watch linear layers, convolutions or embeddings that run once"
+                "no watched layer gives gradients of single records, which the cheap measure "
+                "needs; watch linear layers, convolutions or embeddings that run once"
             )
             return None
         some = slice(0, self._watch.records)
@@ -182,12 +181,12 @@ class Looking:
             self._not_finite(seen)
         return value
 
-    def _not_finite(self, seen: Seen) -> None:
+    def _not_finite(self, seen: StepObservation) -> None:
         self.not_finite += 1
         seen.lines.append("a gradient is not finite (NaN or infinite); such steps are left out")
 
     @staticmethod
-    def _no_pass(seen: Seen) -> None:
+    def _no_pass(seen: StepObservation) -> None:
         seen.lines.append(
             "gradients came without a forward pass that the monitor saw; call the watched model "
             "itself, not a compiled or copied one"

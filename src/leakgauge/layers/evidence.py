@@ -1,15 +1,21 @@
-"""What the map of layers says of its answer on an audit card."""
+"""Evidence for an audit card: the assessment of an answer, and the control runs."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from leakgauge.core.checks import InputError
+from leakgauge.data.altered import shown, shuffled
+from leakgauge.data.source import Source
 from leakgauge.layers.report.rows import advice_of, layer_rows, most_exposed, whole
+from leakgauge.layers.run.preparing import LayersPrepared
+from leakgauge.layers.spec import LayersSpec
 from leakgauge.report.levels import HEADLINES, level_of
 from leakgauge.results.scores import smallest_detectable
-from leakgauge.runs.assessment import Assessment, Finding, Threat
+from leakgauge.runs.assessment import Assessment, Controls, Finding, Threat, Variant
 from leakgauge.runs.question import Answer
 
 LIMITS = (
-    "The attack sees gradients of some layers; another attack may read another layer better.",
+    "Each attack sees gradients of some layers; another attack may read another layer better.",
     "Usable information is what these attacks can use. It bounds nothing from above.",
     "The advice holds for these attacks and this training.",
 )
@@ -27,7 +33,7 @@ def assessment(answer: Answer, folder: Path) -> Assessment:
     top, advice = most_exposed(rows), advice_of(measurements)
     limits = list(LIMITS)
     if top is not None:
-        limits.append(f"Of the layers, `{top.name}` gives most away; the report has all of them.")
+        limits.append(f"Layer `{top.name}` leaks most; the report has all layers.")
     if advice is not None and not advice.holds:
         limits.append("The advice to protect layers does not hold: more is left than it names.")
     return Assessment(
@@ -45,10 +51,35 @@ def _threat(answer: Answer) -> Threat:
         "some layers",
         knows=[
             "Gradients of batches, layer by layer, and the model that made them.",
-            "Records of its own of the same kind, with label and property.",
+            "Other records of the same kind, with label and property.",
         ],
         does=["It fits an attack on each layer, and one on all layers. It changes nothing."],
         lacks=["The attacked participant's records, and which of them are in a batch."],
         nist=["NISTAML.034 property inference"],
         edpb=["attribute inference"],
     )
+
+
+TRIALS = 1000
+"""Largest number of trials of a control."""
+
+
+def controls(prepared: LayersPrepared) -> Controls:
+    """Return a run on a shuffled property, and one with a planted leak."""
+    spec, source = prepared.spec, prepared.source
+    cheap = replace(spec, trials=min(TRIALS, spec.trials))
+    users = spec.group if spec.by_user else None
+    placebo = Variant(
+        cheap,
+        shuffled(source, prepared.secret, users=users, seed=spec.seed),
+        f"the values of {spec.secret!r} were shuffled",
+    )
+    return Controls(placebo, _planted(cheap, source, prepared.secret))
+
+
+def _planted(spec: LayersSpec, source: Source, secret: str) -> Variant | str:
+    try:
+        data, said = shown(source, secret)
+    except InputError as error:
+        return str(error)
+    return Variant(spec, data, said)

@@ -1,6 +1,4 @@
-"""Lets attacks on single layers judge the batches, and takes the best one of each layer."""
-
-from __future__ import annotations
+"""Runs attacks on single layers, chooses the best for each layer, and adds them up."""
 
 import functools
 from collections.abc import Iterable, Sequence
@@ -14,28 +12,27 @@ from leakgauge.core.threads import one_thread
 from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.adversaries.part import Part
 from leakgauge.inference.adversaries.stacking import Stack
-from leakgauge.layers.calibration import calibrate, gain, joined
-from leakgauge.layers.information import softmax_over_votes
-from leakgauge.layers.run.scene import Scene
-from leakgauge.layers.words import QUESTION, VOTES
+from leakgauge.layers.catalog import QUESTION, VOTES
+from leakgauge.layers.information import calibrate, gain, joined, softmax_over_votes
+from leakgauge.layers.run.observing import AttackerView
 from leakgauge.runs.stages import Kept
 
 Floats = NDArray[np.float64]
 
 STACKED = "sum of layers"
-"""The attack that adds up what attacks on single layers say."""
+"""Name of the attack that adds up the log-odds of attacks on single layers."""
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
-    """What one attack says of held-out batches and of the trials.
+class LayerJudgement:
+    """The log-odds of one attack for held-out batches and for the trials.
 
     Attributes:
-        layer: what it sees.
-        adversary: its name.
+        layer: name of what the attack sees.
+        adversary: name of the attack.
         held_out: log-odds of the two halves, and the truth.
         trials: log-odds ``[n, m]`` of the trials under a uniform prior.
-        trees: of a forest, whose votes the paper takes for logits; None for any other attack.
+        trees: number of trees of a forest; None for any other attack.
     """
 
     layer: str
@@ -46,65 +43,69 @@ class Heard:
 
     @functools.cached_property
     def gain(self) -> float:
-        """How much better than guessing it judges held-out batches, in nats."""
+        """Mean gain over guessing on held-out batches, in nats."""
         return gain(self.held_out)
 
     def posterior(self, log_prior: Floats, calibration: str) -> Floats:
-        """Return its log posteriors of the trials ``[n, m]``."""
+        """Return the log posteriors of the trials ``[n, m]``."""
         if calibration == VOTES:
             return softmax_over_votes(self._share())
         return calibrate(joined(self.held_out))(self.trials, log_prior)
 
     def _share(self) -> Floats:
-        """Return the shares of the votes; of an attack without votes, its probabilities."""
+        """Return the shares of a forest's votes; other attacks return their probabilities."""
         probability: Floats = np.exp(self.trials)
         if self.trees is None:
             return probability
-        values = probability.shape[1]  # a forest's votes are smoothed, which is undone here
+        values = probability.shape[1]  # undo the smoothing of a forest's votes
         share: Floats = ((self.trees + values / 2) * probability - 0.5) / self.trees
         return share
 
 
-def hear(scene: Scene, part: Part, layer: str, *, seed: int) -> Heard:
-    """Fit an attack on a part of the gradients, and let it judge."""
-    values = len(scene.log_prior)
+def judge_layers(view: AttackerView, part: Part, layer: str, *, seed: int) -> LayerJudgement:
+    """Fit an attack on a part of the gradients, and return its log-odds."""
+    values = len(view.log_prior)
     uniform = np.full(values, -np.log(values))
     rng = stream(seed, QUESTION, "fit", layer, part.name.partition(":")[0])
     with one_thread():
-        adversary = part.fit(scene.shadow, uniform, rng=rng)
+        adversary = part.fit(view.shadow, uniform, rng=rng)
         first, second = (
-            HeldOut(adversary.log_posterior(seen), secret) for seen, secret in scene.held_out
+            HeldOut(adversary.log_posterior(seen), secret) for seen, secret in view.held_out
         )
-        trials = adversary.log_posterior(scene.seen)
-    return Heard(layer, part.name, (first, second), trials, getattr(part.attack, "trees", None))
+        trials = adversary.log_posterior(view.seen)
+    return LayerJudgement(
+        layer, part.name, (first, second), trials, getattr(part.attack, "trees", None)
+    )
 
 
-def best(heard: Iterable[Heard]) -> Heard:
+def best(judgements: Iterable[LayerJudgement]) -> LayerJudgement:
     """Return the attack that held-out batches favour; the first of equals.
 
-    The V-information is an infimum over the family; the trials that report it have no part in the
-    choice.
+    The V-information is an infimum over the family; the choice does not use the trials that report
+    it.
     """
-    return max(heard, key=lambda one: one.gain)
+    return max(judgements, key=lambda one: one.gain)
 
 
-def stacked(heard: Sequence[Heard], layer: str) -> Heard:
-    """Return the weighted sum of what attacks on several layers say, as one attack.
+def stacked(judgements: Sequence[LayerJudgement], layer: str) -> LayerJudgement:
+    """Return the weighted sum of the log-odds of attacks on several layers, as one attack.
 
-    The weights are fitted on one half of the held-out batches to judge the other half, and on
-    both to judge the trials, so no batch is judged with weights that it had a part in.
+    Each half of the held-out batches is scored with weights fitted on the other half, and the
+    trials with weights fitted on both, so no batch is scored with weights fitted on it.
 
     Args:
-        heard: one attack a layer.
-        layer: the name of what they see together.
+        judgements: one attack per layer.
+        layer: name of what they see together.
     """
-    first, second = ([one.held_out[half] for one in heard] for half in (0, 1))
+    first, second = ([one.held_out[half] for one in judgements] for half in (0, 1))
     halves = (_weighted(first, _weights(second)), _weighted(second, _weights(first)))
-    trials = np.tensordot(_weights([*map(joined_of, heard)]), [one.trials for one in heard], 1)
-    return Heard(layer, STACKED, halves, trials)
+    trials = np.tensordot(
+        _weights([*map(joined_of, judgements)]), [one.trials for one in judgements], 1
+    )
+    return LayerJudgement(layer, STACKED, halves, trials)
 
 
-def joined_of(one: Heard) -> HeldOut:
+def joined_of(one: LayerJudgement) -> HeldOut:
     """Return all held-out batches of an attack."""
     return joined(one.held_out)
 
@@ -118,8 +119,8 @@ def _weighted(held_out: Sequence[HeldOut], weights: Floats) -> HeldOut:
     return HeldOut(sums, held_out[0].secret)
 
 
-def encoded(one: Heard) -> Kept:
-    """Return what an attack says as arrays and plain values."""
+def encoded(one: LayerJudgement) -> Kept:
+    """Return an attack's log-odds as arrays and plain values."""
     first, second = one.held_out
     arrays = {
         "trials": one.trials,
@@ -132,12 +133,12 @@ def encoded(one: Heard) -> Kept:
     return arrays, about
 
 
-def decoded(kept: Kept) -> Heard:
-    """Return what an attack says from what ``encoded`` made of it."""
+def decoded(kept: Kept) -> LayerJudgement:
+    """Return the attack that ``encoded`` encoded."""
     arrays, about = kept
     first, second = (
         HeldOut(arrays[half], arrays[f"{half} secret"]) for half in ("first", "second")
     )
-    return Heard(
+    return LayerJudgement(
         about["layer"], about["adversary"], (first, second), arrays["trials"], about["trees"]
     )

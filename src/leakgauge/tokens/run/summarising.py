@@ -1,18 +1,17 @@
-"""Turns the figures of all checkpoints into measurements: curves, their peak, and rank orders."""
-
-from __future__ import annotations
+"""Turns the figures of all checkpoints into measurements: curves, their peak, and ranks."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from scipy import special, stats
 
+from leakgauge.core.knowledge import STATIC
+from leakgauge.core.versions import versions
 from leakgauge.results.measurements import ACCUMULATED, HEADLINE, Estimate, Measurement
 from leakgauge.results.statistics import student_t
-from leakgauge.tokens.methods import BOUNDS, PAPER
 from leakgauge.tokens.metrics import (
     GAP,
     INFORMATION,
@@ -23,32 +22,74 @@ from leakgauge.tokens.metrics import (
     RANKS_GAP,
     of_critic,
 )
-from leakgauge.tokens.run.cell import Cell
-from leakgauge.tokens.run.measuring import Figure
+from leakgauge.tokens.run.measuring import CheckpointFigure
+from leakgauge.tokens.settings import BOUNDS, PAPER
+from leakgauge.tokens.spec import TimelineSpec
+from leakgauge.tokens.words import QUESTION
 
-if TYPE_CHECKING:
-    from leakgauge.tokens.spec import TimelineSpec
+
+@dataclass(frozen=True)
+class TokenCell:
+    """The fields that all measurements of a run share."""
+
+    dataset: str
+    label: str
+    seed: int
+
+    def measurement(
+        self,
+        metric: str,
+        estimate: Estimate,
+        *,
+        defense: str,
+        when: int | str,
+        chance: float = 0.0,
+        adversary: str = "",
+        details: Mapping[str, str] = MappingProxyType({}),
+    ) -> Measurement:
+        """Return one figure."""
+        return Measurement(
+            question=QUESTION,
+            game=QUESTION,
+            dataset=self.dataset,
+            label=self.label,
+            secret="records",
+            defense=defense,
+            knowledge=STATIC,
+            adversary=adversary,
+            metric=metric,
+            round=when,
+            seed=self.seed,
+            estimate=estimate,
+            chance=chance,
+            details=dict(details),
+            versions=versions(),
+        )
+
 
 BLOCKS = 8
-"""Blocks of held-out records behind an interval, at most; fewer degrees of freedom widen more."""
+"""Largest number of blocks of held-out records per interval; fewer widen it more."""
 
 FEWEST_RANKED = 4
-"""Checkpoints that a rank correlation needs for an interval."""
+"""Smallest number of checkpoints for the interval of a rank correlation."""
 
-Curve = Mapping[int, Figure]
-"""Sub-epoch -> figure."""
+Curve = Mapping[int, CheckpointFigure]
+"""Figures by sub-epoch."""
 
 
-def judged(
-    spec: TimelineSpec, cell: Cell, defense: str, figures: Mapping[int, Sequence[Figure]]
+def summarised(
+    spec: TimelineSpec,
+    cell: TokenCell,
+    defense: str,
+    figures: Mapping[int, Sequence[CheckpointFigure]],
 ) -> Iterator[Measurement]:
     """Yield the measurements of one defense.
 
     Args:
-        spec: of the run.
-        cell: what they have in common.
-        defense: as users type it.
-        figures: by sub-epoch.
+        spec: settings of the run.
+        cell: shared fields.
+        defense: defense in the users' notation.
+        figures: figures by sub-epoch.
     """
     for step, several in figures.items():
         for one in several:
@@ -64,7 +105,7 @@ def judged(
     yield from _ranks(spec, cell, defense, curves)
 
 
-def _measurement(cell: Cell, defense: str, step: int, one: Figure) -> Measurement:
+def _measurement(cell: TokenCell, defense: str, step: int, one: CheckpointFigure) -> Measurement:
     return cell.measurement(
         one.metric,
         one.estimate,
@@ -77,9 +118,9 @@ def _measurement(cell: Cell, defense: str, step: int, one: Figure) -> Measuremen
 
 
 def _final_model(
-    cell: Cell, defense: str, figures: Mapping[int, Sequence[Figure]]
+    cell: TokenCell, defense: str, figures: Mapping[int, Sequence[CheckpointFigure]]
 ) -> Iterator[Measurement]:
-    """Yield what the model is good for after the training, as all questions do."""
+    """Yield the utility of the model after the training, as all questions do."""
     last = figures[max(figures)]
     for one in last:
         family, _, metric = one.metric.partition(": ")
@@ -90,9 +131,9 @@ def _final_model(
 
 
 def _peak(
-    spec: TimelineSpec, cell: Cell, defense: str, curves: Mapping[str, Curve]
+    spec: TimelineSpec, cell: TokenCell, defense: str, curves: Mapping[str, Curve]
 ) -> Iterator[Measurement]:
-    """Yield the largest held-out bound, with an interval that allows for the choice."""
+    """Yield the largest held-out bound, with an interval widened for the choice."""
     candidates = [one for one in spec.estimator if one in BOUNDS and one != PAPER]
     methods = candidates or list(spec.estimator)
     looks = [
@@ -121,9 +162,9 @@ def _peak(
 
 
 def widened(estimate: Estimate, looks: int) -> Estimate:
-    """Return an estimate whose interval holds for the largest of several (Bonferroni).
+    """Return an estimate with an interval valid for the largest of several (Bonferroni).
 
-    The interval is taken for Student's t over at most ``BLOCKS`` blocks.
+    The interval is assumed to be Student's t over at most ``BLOCKS`` blocks.
 
     >>> widened(Estimate(1.0, 0.5, 1.5, 100), 1).low
     0.5
@@ -141,9 +182,9 @@ def widened(estimate: Estimate, looks: int) -> Estimate:
 
 
 def _ranks(
-    spec: TimelineSpec, cell: Cell, defense: str, curves: Mapping[str, Curve]
+    spec: TimelineSpec, cell: TokenCell, defense: str, curves: Mapping[str, Curve]
 ) -> Iterator[Measurement]:
-    """Yield whether bound and gap order the checkpoints as the attack does."""
+    """Yield the rank correlations of bound and gap with the attack over checkpoints."""
     attack = curves.get(PSNR, {})
     for token in spec.token:
         for method in spec.estimator:
@@ -167,7 +208,7 @@ def _ranks(
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> Estimate | None:
-    """Return Spearman's correlation, with Fisher's interval; None of few or of equal values.
+    """Return Spearman's correlation with Fisher's interval; None for few or equal values.
 
     >>> found = rank_correlation([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])
     >>> round(found.value, 2), found.n
