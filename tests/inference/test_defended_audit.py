@@ -12,7 +12,7 @@ from leakgauge.defenses import Defense, Identity, NotLearned, PerturbTransform, 
 from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Attack, Forest, Joint
 from leakgauge.inference.run import Stage, audit, judge, play_round, trajectory
-from leakgauge.inference.run.shadows import defense_of_round
+from leakgauge.inference.run.observing import defense_of_round
 from leakgauge.results.roc import auroc
 from leakgauge.training.observation import sent_gradients
 from support.defenses import clip, dpsgd, gaussian, perturb, prune, quantise, sign, vib

@@ -12,10 +12,10 @@ from leakgauge.defenses import Defense, none
 from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Discriminant, Joint, accumulate
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, held_out_folds
-from leakgauge.inference.run import Stage, audit, play_round, resumable, trajectory, weigh_rounds
-from leakgauge.inference.run.resumable import ResumableStage
+from leakgauge.inference.run import Stage, answering, audit, play_round, trajectory, weigh_rounds
+from leakgauge.inference.run.answering import ResumableStage
 from leakgauge.inference.run.rounds import defense_of_round, sent_by_clients, shadows_of_round
-from leakgauge.inference.settings import FRESH
+from leakgauge.inference.words import FRESH
 from leakgauge.results.measurements import ACCUMULATED
 from leakgauge.results.scores import AUROC
 from leakgauge.runs.question import Silent
@@ -148,18 +148,18 @@ def test_a_stopped_run_goes_on_and_does_not_weigh_again(tmp_path: Path, monkeypa
     stage = made(NOISY)
     folder = WorkFolder(tmp_path / "run")
     stages = [ResumableStage(stage, "data", "y")]
-    weigh = resumable.weigh_rounds
+    weigh = answering.weigh_rounds
 
     def killed(*args, **kwargs):
         raise KeyboardInterrupt
 
     given = {"workers": 1, "progress": Silent()}
-    monkeypatch.setattr(resumable, "weigh_rounds", killed)
+    monkeypatch.setattr(answering, "weigh_rounds", killed)
     with pytest.raises(KeyboardInterrupt):
         run_stages(folder, stages, **given)
-    monkeypatch.setattr(resumable, "weigh_rounds", weigh)
+    monkeypatch.setattr(answering, "weigh_rounds", weigh)
     first, _ = run_stages(folder, stages, **given)
-    monkeypatch.setattr(resumable, "weigh_rounds", killed)
+    monkeypatch.setattr(answering, "weigh_rounds", killed)
     again, _ = run_stages(folder, stages, **given)
     assert [r.estimate for r in again] == [r.estimate for r in first]
     assert [r.estimate for r in first] == [

@@ -134,7 +134,7 @@ def test_candidates_have_no_prior_of_their_own() -> None:
 def test_user_inference_and_others_share_persons_that_never_overlap() -> None:
     prepared = ready(source(people()), spec("property", "user"))
     about, user = prepared.stages
-    assert (about.settings.secret, user.settings.secret) == ("sick", "who")
+    assert (about.secret, user.secret) == ("sick", "who")
     assert prepared.run.data["games"]["user"] == {
         "secret": "who",
         "values": [f"candidate {number}" for number in range(1, 6)],
@@ -264,15 +264,13 @@ def test_games_have_the_papers_batches_and_trials_where_none_are_named() -> None
     data = source(people(20_000, persons=400))
     bare = spec("property", "proportion", "user", shadow=2000)
     prepared = ready(data, replace(bare, batch_size=None, trials=None, rounds=1))
-    found = {
-        one.game.name: (one.settings.batch_size, *one.trials.rows.shape) for one in prepared.stages
-    }
+    found = {one.game.name: (one.batch_size, *one.trials.rows.shape) for one in prepared.stages}
     assert found == {
         "property": (16, 5000, 16), "proportion": (128, 5000, 128), "user": (8, 1000, 8),
     }  # fmt: skip
     assert prepared.run.settings["trials"] == {"property": 5000, "proportion": 5000, "user": 1000}
     named = ready(data, bare)
-    assert {one.settings.batch_size for one in named.stages} == {SMALL["batch_size"]}
+    assert {one.batch_size for one in named.stages} == {SMALL["batch_size"]}
     assert named.run.settings["batch_size"] == SMALL["batch_size"]
 
 
@@ -314,7 +312,7 @@ def test_matching_is_played_beside_others_on_the_same_gradients() -> None:
 
 def test_matching_does_not_depend_on_chunks() -> None:
     stages = [
-        replace(stage, settings=replace(stage.settings, max_bytes=size), attacks=(Matching(50),))
+        replace(stage, max_bytes=size, attacks=(Matching(50),))
         for stage in ready(source(people()), spec("attribute", adversaries=("matching",))).stages
         for size in (2**27, 2**15)
     ]

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from leakgauge.inference.report.plain import information_lines, promise_lines, to_json
-from leakgauge.inference.report.selection import LIMIT as SHOWN
-from leakgauge.inference.report.selection import selected
 from leakgauge.inference.report.titles import adversary_tests, title
 from leakgauge.inference.report.verdict import verdicts
+from leakgauge.inference.report.views import LIMIT as SHOWN
+from leakgauge.inference.report.views import selected
 from leakgauge.results.measurements import (
     ACCUMULATED,
     STACKED,

@@ -17,11 +17,10 @@ from leakgauge.core.types import Schema
 from leakgauge.inference import Forest, Logistic, Ordinal, ProportionInference, Ratio
 from leakgauge.inference.adversaries.ordinal import log_differences
 from leakgauge.inference.adversaries.stacking import judge_held_out
+from leakgauge.inference.games.games import one_against_rest
 from leakgauge.inference.games.mixing import Pure, bootstrap
-from leakgauge.inference.games.one_value import one_against_rest
 from leakgauge.inference.run import audit
-from leakgauge.inference.settings import FRESH
-from leakgauge.inference.words import COUNT_RULES, WITHIN
+from leakgauge.inference.words import COUNT_RULES, FRESH, WITHIN
 from leakgauge.results.measurements import Estimate
 from support.synthetic import records, small_stage
 

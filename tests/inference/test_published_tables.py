@@ -21,8 +21,8 @@ from sklearn.preprocessing import StandardScaler
 from leakgauge.core.rng import stream
 from leakgauge.data.source import open_data
 from leakgauge.inference.run import audit
+from leakgauge.inference.run.observing import shadow_of_round
 from leakgauge.inference.run.prepare import prepare
-from leakgauge.inference.run.shadows import shadow_of_round
 from leakgauge.inference.run.stage import Stage
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import HEADLINE

@@ -10,9 +10,8 @@ from scipy.stats import multivariate_normal
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Dataset
 from leakgauge.inference import Joint
-from leakgauge.inference.adversaries.linear import solve_dual
-from leakgauge.inference.adversaries.scatter import Scatter
-from leakgauge.inference.adversaries.spread import Spread
+from leakgauge.inference.adversaries.joint import Spread
+from leakgauge.inference.adversaries.linear import Scatter, solve_dual
 from leakgauge.inference.run import audit
 from leakgauge.results.measurements import ACCUMULATED
 from support.defenses import dpsgd

@@ -14,7 +14,7 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Task
 from leakgauge.defenses import ClipNorm, Defense, GaussianNoise
 from leakgauge.gradients import params_of, per_example_gradients
-from leakgauge.inference import Auto, Forest, Shadow, accumulate
+from leakgauge.inference import Forest, Shadow, accumulate
 from leakgauge.inference.adversaries.calibration import (
     HeldOut,
     fit_slope,
@@ -24,7 +24,7 @@ from leakgauge.inference.adversaries.calibration import (
 )
 from leakgauge.inference.adversaries.discriminant import Discriminant
 from leakgauge.inference.adversaries.energies import Energies, EnergyView
-from leakgauge.inference.adversaries.pca_forest import PcaForest, Projection
+from leakgauge.inference.adversaries.forest import PcaForest, Projection
 from leakgauge.inference.adversaries.stacking import Stack, accumulate_weighted, judge_held_out
 from leakgauge.models import cnn
 from leakgauge.results.roc import auroc
@@ -522,16 +522,6 @@ def test_every_attack_can_judge_held_out_batches(attack) -> None:
     np.testing.assert_array_equal(held_out.secret, secret)
     assert held_out.log_odds.shape == (300, 2)
     assert auroc(secret == 1, odds(held_out.log_odds)) > 0.8
-
-
-def test_auto_judges_its_candidates_on_the_same_batches() -> None:
-    """Those that judged others on their way are judged anew, so that rounds can be compared."""
-    attack = Auto((replace(ENERGIES, batches=100), DISCRIMINANT), batches=240)
-    fitted = attack.fit(bench(2.0), UNIFORM, rng=stream(0, "fit"))
-    secret = np.concatenate(
-        [part.secret for part in held_out_folds(bench(2.0), folds=3, batches=240)]
-    )
-    np.testing.assert_array_equal(fitted.held_out.secret, secret)
 
 
 def test_what_is_held_out_was_not_fitted_on() -> None:

@@ -17,15 +17,15 @@ from leakgauge.core.types import Dataset, Task
 from leakgauge.data.split_users import split_users
 from leakgauge.defenses import GaussianNoise, none
 from leakgauge.gradients import params_of
+from leakgauge.inference.adversaries.adversary import Candidates
 from leakgauge.inference.adversaries.encoder import Encoder
 from leakgauge.inference.adversaries.pca_encoder import PcaEncoder
 from leakgauge.inference.adversaries.plda import Plda, SameUser
-from leakgauge.inference.adversaries.user_examples import UserExamples
-from leakgauge.inference.adversaries.user_trials import UserTrials, hold_out_users
+from leakgauge.inference.adversaries.shadow_users import UserExamples, UserTrials, hold_out_users
 from leakgauge.inference.games.blocks import MIN_BLOCKS
-from leakgauge.inference.games.candidates import Candidates
 from leakgauge.inference.games.users import UserInference
-from leakgauge.inference.run import Settings, make_stage
+from leakgauge.inference.run import make_stage
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.models import mlp
 from leakgauge.results.measurements import Estimate
 from leakgauge.results.scores import Judged, score
@@ -515,9 +515,9 @@ def test_persons_who_do_not_fit_are_refused_before_any_training() -> None:
     public = [int(row) for row in split.public if data.users[row] not in lone]
     public += [int(torch.where(data.users == one)[0][0]) for one in lone]
     split = replace(split, public=torch.tensor(sorted(public)))
-    settings = Settings("person", batch_size=2, rounds=1, trials=200)
+    settings = InferenceSpec(group="person", batch_size=2, rounds=1, trials=200)
     with pytest.raises(InputError, match="shadow users have one record only"):
-        make_stage("user", small_task(data), data, split, attacks=[PLDA], settings=settings)
+        make_stage("user", small_task(data), data, split, attacks=[PLDA], spec=settings)
 
 
 def test_candidates_go_without_the_noise(bench) -> None:

@@ -7,7 +7,7 @@ from leakgauge.core.checks import InputError, require, require_choice
 from leakgauge.core.registry import Registry
 
 if TYPE_CHECKING:
-    from leakgauge.inference.games.candidates import AnyAttack
+    from leakgauge.inference.adversaries.adversary import AnyAttack
 
 PROPERTY, ATTRIBUTE, PROPORTION, USER = "property", "attribute", "proportion", "user"
 GAMES = (PROPERTY, ATTRIBUTE, PROPORTION, USER)
@@ -19,8 +19,7 @@ ADVERSARIES = {
     "logistic": f"{_PACKAGE}.logistic:Logistic",
     "energies": f"{_PACKAGE}.energies:Energies",
     "discriminant": f"{_PACKAGE}.discriminant:Discriminant",
-    "pca-forest": f"{_PACKAGE}.pca_forest:PcaForest",
-    "auto": f"{_PACKAGE}.auto:Auto",
+    "pca-forest": f"{_PACKAGE}.forest:PcaForest",
     "joint": f"{_PACKAGE}.joint:Joint",
     "matching": f"{_PACKAGE}.matching:Matching",
     "encoder": f"{_PACKAGE}.encoder:Encoder",
@@ -29,11 +28,11 @@ ADVERSARIES = {
 }
 """Where each attack is; it is imported when it is used."""
 
-_ON_BATCHES = ("forest", "logistic", "energies", "discriminant", "pca-forest", "auto")
+_ON_BATCHES = ("forest", "logistic", "energies", "discriminant", "pca-forest")
 _PLAYERS = {
     PROPERTY: (*_ON_BATCHES, "joint"),
     ATTRIBUTE: (*_ON_BATCHES, "joint", "matching"),
-    PROPORTION: ("forest", "logistic", "energies", "pca-forest", "auto"),
+    PROPORTION: ("forest", "logistic", "energies", "pca-forest"),
     USER: ("encoder", "pca-encoder", "plda"),
 }
 
@@ -155,7 +154,7 @@ def games_of(attack: "AnyAttack") -> tuple[str, ...]:
 
 
 def _games_by_class(attack: "AnyAttack") -> tuple[str, ...]:
-    from leakgauge.inference.games.candidates import CandidateAttack
+    from leakgauge.inference.adversaries.adversary import CandidateAttack
 
     if isinstance(attack, CandidateAttack):
         return (USER,)

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leakgauge.inference.settings import ASKS
-from leakgauge.inference.spec import InferenceSpec
+from leakgauge.inference.spec import ASKS, InferenceSpec
 from leakgauge.runs.question import Answer, Progress, Question
 from leakgauge.runs.spec import Spec as BaseSpec
 

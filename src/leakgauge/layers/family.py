@@ -24,8 +24,7 @@ from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import smoothed_votes, two_sided
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.standardise import StandardiseInPlace
-from leakgauge.inference.adversaries.views import Flat, View, within_deviations
+from leakgauge.inference.adversaries.views import Flat, StandardiseInPlace, View, within_deviations
 
 Floats = NDArray[np.float64]
 

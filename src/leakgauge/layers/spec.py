@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 from leakgauge.core.checks import require
 from leakgauge.core.knowledge import STATIC
 from leakgauge.core.strict import Real, Truth, Whole
-from leakgauge.inference.settings import EMPIRICAL, UNIFORM
+from leakgauge.inference.words import EMPIRICAL, UNIFORM
 from leakgauge.layers.catalog import HELP, NOTATION
 from leakgauge.layers.words import CALIBRATIONS, FAMILY, HIDE, PLATT, QUESTION, VOTES
 from leakgauge.models.words import NETS

@@ -7,19 +7,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from leakgauge.core.checks import require_count
 from leakgauge.core.types import Grads
-from leakgauge.inference.adversaries.adversary import with_prior
-from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.user_examples import LEAST_EACH, reduced_gradients
-from leakgauge.inference.adversaries.user_network import train
-from leakgauge.inference.adversaries.views import OTHER_KERNEL, MaxPool
-from leakgauge.inference.games.candidates import (
+from leakgauge.inference.adversaries.adversary import (
     CandidateAdversary,
     CandidateAttack,
     Candidates,
+    with_prior,
 )
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.adversaries.shadow_users import LEAST_EACH, reduced_gradients
+from leakgauge.inference.adversaries.views import OTHER_KERNEL, MaxPool
 from leakgauge.models import mlp
 
 Floats = NDArray[np.float64]
@@ -140,3 +140,30 @@ class FittedEncoder(CandidateAdversary):
             codes = self.encoder((features - self.mean) / self.scale)
         found: Floats = codes.double().numpy()
         return found
+
+
+STEP = 1e-3
+"""Learning rate of Adam."""
+
+TRAINING_BATCH = 64
+
+
+def train(
+    model: nn.Module, x: Tensor, y: Tensor, *, epochs: int, generator: torch.Generator
+) -> None:
+    """Train a classifier in place by Adam on the cross-entropy.
+
+    Args:
+        model: features to logits.
+        x: features ``[n, k]``.
+        y: the user of each ``[n]``.
+        epochs: passes over all of them.
+        generator: every draw is its.
+    """
+    optimizer = torch.optim.Adam(model.parameters(), lr=STEP)
+    for _ in range(epochs):
+        order = torch.randperm(len(x), generator=generator)
+        for batch in torch.split(order, TRAINING_BATCH):
+            optimizer.zero_grad()
+            torch.autograd.backward(cross_entropy(model(x[batch]), y[batch]))
+            optimizer.step()

@@ -14,7 +14,7 @@ from torch import Tensor
 from leakgauge.core.checks import require_positive
 from leakgauge.core.types import Grads
 from leakgauge.gradients.flattening import flat_leaf
-from leakgauge.inference.adversaries.regression import FittedRegression, Regression
+from leakgauge.inference.adversaries.logistic import FittedRegression, Regression
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import View, within_deviations
 

@@ -17,15 +17,14 @@ from leakgauge.core.checks import require_count
 from leakgauge.core.types import Dataset, Grads
 from leakgauge.data.counterfactual import column_of, with_own_values, with_value
 from leakgauge.gradients.flattening import flat_leaf
-from leakgauge.inference.adversaries.adversary import with_prior
-from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.games.candidates import (
+from leakgauge.inference.adversaries.adversary import (
     CandidateAdversary,
     CandidateAttack,
-    CandidateBatches,
     Candidates,
+    with_prior,
 )
-from leakgauge.inference.games.trials import Trials
+from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.inference.games.trials import CandidateBatches, Trials
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

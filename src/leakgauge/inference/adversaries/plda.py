@@ -8,16 +8,17 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from leakgauge.core.checks import require, require_count, require_positive
+from leakgauge.inference.adversaries.adversary import CandidateAttack
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope
-from leakgauge.inference.adversaries.likeness import FittedLikeness
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.user_examples import UserExamples, observe
-from leakgauge.inference.adversaries.user_trials import (
+from leakgauge.inference.adversaries.shadow_users import (
+    FittedLikeness,
+    UserExamples,
     check_users,
     hold_out_users,
+    observe,
     play_among_users,
 )
-from leakgauge.inference.games.candidates import CandidateAttack
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,23 @@ from torch import Tensor
 
 from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.games.candidates import CandidateBatches
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateBatches:
+    """The m candidate batches of each trial, which the adversary holds.
+
+    Attributes:
+        pool: the records of the candidates.
+        rows: the records of u different batches ``[u, B]``, as indices into ``pool``.
+        index: the batch of each trial's candidates ``[n, m]``, ordered by the secret's codes.
+        secret: the secret of each batch ``[u]``, where a defense uses it.
+    """
+
+    pool: Dataset
+    rows: Tensor
+    index: Tensor
+    secret: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

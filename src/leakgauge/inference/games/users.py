@@ -34,8 +34,7 @@ from leakgauge.inference.games.blocks import (
     MAX_BLOCKS,
     MIN_BLOCKS,
 )
-from leakgauge.inference.games.candidates import CandidateBatches
-from leakgauge.inference.games.trials import Trials
+from leakgauge.inference.games.trials import CandidateBatches, Trials
 
 Ints = NDArray[np.int64]
 

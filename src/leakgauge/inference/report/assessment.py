@@ -6,10 +6,14 @@ from typing import Any
 from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
 from leakgauge.inference.metrics import METRICS
 from leakgauge.inference.report.games import rules
-from leakgauge.inference.report.headline import leading
 from leakgauge.inference.report.promises import promises
 from leakgauge.inference.report.threat_model import known, unknown
-from leakgauge.inference.report.titles import adversary_tests, baselines_of, most_at_risk_of
+from leakgauge.inference.report.titles import (
+    adversary_tests,
+    baselines_of,
+    leading,
+    most_at_risk_of,
+)
 from leakgauge.inference.report.verdict import smallest_visible, verdict
 from leakgauge.report.grouping import Test
 from leakgauge.results.measurements import Measurement

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from string import ascii_lowercase
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
-from leakgauge.inference.report.headline import leading
+from leakgauge.inference.report.titles import leading
 from leakgauge.report.grouping import Test
 from leakgauge.report.utility import Words, utilities, words_of
 from leakgauge.results.measurements import ACCUMULATED, CHOSEN, Estimate, Measurement

@@ -8,10 +8,9 @@ from markupsafe import Markup
 
 from leakgauge.inference.metrics import METRICS
 from leakgauge.inference.report import charts as of_tests
+from leakgauge.inference.report.charts import draw
 from leakgauge.inference.report.defenses import Point
-from leakgauge.inference.report.headline import leading
-from leakgauge.inference.report.titles import adversary_tests
-from leakgauge.inference.report.tradeoff import draw
+from leakgauge.inference.report.titles import adversary_tests, leading
 from leakgauge.inference.run.over_seeds import combined
 from leakgauge.report.compare import Comparison, Group, telling, title_of
 from leakgauge.report.grouping import Test

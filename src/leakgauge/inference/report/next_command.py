@@ -6,8 +6,7 @@ from typing import Any
 
 from leakgauge.core.checks import InputError
 from leakgauge.inference.report.verdict import Verdict, smallest_visible
-from leakgauge.inference.settings import BATCH_SIZES, TRIALS
-from leakgauge.inference.spec import InferenceSpec
+from leakgauge.inference.spec import BATCH_SIZES, TRIALS, InferenceSpec
 from leakgauge.report.levels import LEAKS
 from leakgauge.results.measurements import Run
 from leakgauge.runs.question import Question

@@ -5,17 +5,23 @@ from typing import Any
 
 from leakgauge.inference.report.best_defense import answer as best_defense
 from leakgauge.inference.report.defenses import defense_tables
-from leakgauge.inference.report.headline import leading, reading_of
-from leakgauge.inference.report.implied import NO_CERTIFICATE, all_implied, implied
-from leakgauge.inference.report.promises import guarantee, promises
+from leakgauge.inference.report.promises import (
+    NO_CERTIFICATE,
+    all_implied,
+    guarantee,
+    implied,
+    promises,
+)
 from leakgauge.inference.report.rows import worst_by_ask
 from leakgauge.inference.report.titles import (
     adversary_tests,
     baselines_of,
     by_value,
     in_order,
+    leading,
     most_at_risk_of,
     of_value,
+    reading_of,
     title,
 )
 from leakgauge.inference.report.verdict import Verdict, smallest_visible, verdict, verdicts

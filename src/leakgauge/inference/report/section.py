@@ -7,10 +7,15 @@ from leakgauge.inference.report import sentences, threat_model
 from leakgauge.inference.report.best_defense import effect
 from leakgauge.inference.report.defenses import DefenseTable, defense_tables
 from leakgauge.inference.report.games import rules
-from leakgauge.inference.report.implied import NO_CERTIFICATE, all_implied
 from leakgauge.inference.report.next_command import next_command
 from leakgauge.inference.report.plain import lines
-from leakgauge.inference.report.promises import channel_notes, epsilon_notes, promises
+from leakgauge.inference.report.promises import (
+    NO_CERTIFICATE,
+    all_implied,
+    channel_notes,
+    epsilon_notes,
+    promises,
+)
 from leakgauge.inference.report.rows import (
     rows,
     rows_of_baselines,
@@ -18,7 +23,6 @@ from leakgauge.inference.report.rows import (
     rows_of_users,
     worst_by_ask,
 )
-from leakgauge.inference.report.selection import how_selected, selected
 from leakgauge.inference.report.titles import (
     adversary_tests,
     baselines_of,
@@ -32,7 +36,9 @@ from leakgauge.inference.report.views import (
     by_urgency,
     common_chance,
     defense_views,
+    how_selected,
     implied_views,
+    selected,
     step_for,
     test_views,
 )

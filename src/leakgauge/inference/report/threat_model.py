@@ -5,7 +5,7 @@ from typing import Any
 
 from leakgauge.inference.catalog import USER, players
 from leakgauge.inference.report.games import of_games
-from leakgauge.inference.settings import EMPIRICAL, FRESH, REUSE, UNIFORM
+from leakgauge.inference.words import EMPIRICAL, FRESH, REUSE, UNIFORM
 from leakgauge.report.grouping import Test
 from leakgauge.report.wording import count, plain
 from leakgauge.results.measurements import Run

@@ -2,14 +2,54 @@
 
 from collections.abc import Mapping, Sequence
 
+from leakgauge.inference.catalog import PANEL
 from leakgauge.inference.metrics import BASELINES, LEAKAGE
-from leakgauge.inference.report.headline import called
 from leakgauge.report.grouping import Test, group_tests
 from leakgauge.report.wording import label
-from leakgauge.results.measurements import Measurement
+from leakgauge.results.measurements import (
+    ACCUMULATED,
+    CHOSEN,
+    HEADLINE,
+    STACKED,
+    Measurement,
+)
 from leakgauge.results.model_metrics import OF_CLASSES, UTILITY
 from leakgauge.results.scores import AUROC, MOST_AT_RISK
 from leakgauge.runs.spec import NONE
+
+SUMS = (ACCUMULATED, STACKED)
+
+WHOLE = "sum of the rounds"
+
+
+def leading(tests: Sequence[Test]) -> list[Test]:
+    """Return the tests that an answer stands on, in their own order.
+
+    Of each game, defense and knowledge: the test that held-out shadow data favour, and those
+    that did not judge such data, which nothing but their figures compares.
+    """
+    return [test for test in tests if test.has(HEADLINE) or not test.has(CHOSEN)]
+
+
+def reading_of(one: Measurement) -> str:
+    """Return what a figure was read from: a round alone, or a sum of all rounds."""
+    if one.round in SUMS:
+        return {ACCUMULATED: f"plain {WHOLE}", STACKED: f"weighted {WHOLE}"}[str(one.round)]
+    return one.details.get("reading", f"round {one.round} alone")
+
+
+def covers_all_rounds(one: Measurement) -> bool:
+    """Return whether a figure is read from all rounds."""
+    return one.round in SUMS or reading_of(one).endswith(WHOLE)
+
+
+def called(adversary: str) -> str:
+    """Return how a sentence names an adversary.
+
+    >>> called("forest"), called("panel")
+    ('the forest adversary', 'the panel of adversaries')
+    """
+    return "the panel of adversaries" if adversary == PANEL else f"the {adversary} adversary"
 
 
 def adversary_tests(measurements: Sequence[Measurement]) -> list[Test]:

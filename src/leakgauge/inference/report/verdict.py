@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.inference.report.games import cases, inferred, values
-from leakgauge.inference.report.headline import called, covers_all_rounds
-from leakgauge.inference.report.titles import adversary_tests, title
-from leakgauge.inference.settings import FRESH
+from leakgauge.inference.report.titles import adversary_tests, called, covers_all_rounds, title
+from leakgauge.inference.words import FRESH
 from leakgauge.report.grouping import Test
 from leakgauge.report.levels import (
     HEADLINES,

@@ -6,15 +6,21 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.inference.metrics import LEAKAGE
 from leakgauge.inference.report import charts
 from leakgauge.inference.report.best_defense import answer, how_chosen
+from leakgauge.inference.report.charts import tradeoff
 from leakgauge.inference.report.defenses import CAUTION, DefenseTable
-from leakgauge.inference.report.headline import leading, reading_of
-from leakgauge.inference.report.implied import Implied, bits
+from leakgauge.inference.report.promises import Implied, bits
 from leakgauge.inference.report.sentences import about_most_at_risk
-from leakgauge.inference.report.titles import details_of, most_at_risk_of, title
-from leakgauge.inference.report.tradeoff import tradeoff
+from leakgauge.inference.report.titles import (
+    details_of,
+    leading,
+    most_at_risk_of,
+    reading_of,
+    title,
+)
 from leakgauge.inference.report.verdict import Verdict, verdict
 from leakgauge.report.gauge import gauge
 from leakgauge.report.grouping import Test
@@ -23,6 +29,7 @@ from leakgauge.report.wording import label, number, short
 from leakgauge.results.measurements import Measurement, rounds_of
 from leakgauge.results.scores import AUROC, SUCCESS
 from leakgauge.runs.question import Answer
+from leakgauge.runs.spec import NONE
 
 USED_ROUNDS = 200
 """Rounds whose details are shown, over all tests at full length."""
@@ -222,3 +229,47 @@ def _says(test: Test, metric: str) -> str:
     if whole is not None:
         words += f" The {reading_of(whole)} {number(whole.estimate.value)}."
     return f"{words} The table of all rounds has every figure."
+
+
+LIMIT = 12
+"""Tests with charts and a verdict of their own; three charts take about 25 kB."""
+
+
+def selected(tests: Sequence[Test], *, limit: int = LIMIT) -> list[Test]:
+    """Return the tests that are shown at full length, in their own order.
+
+    All of them, where they are few. Otherwise first the worst case of each game and defense: of
+    the tests that the answer stands on, the highest AUROC among adversaries that know the
+    defense; then the other tests in order.
+    """
+    if len(tests) <= limit:
+        return list(tests)
+    worst: dict[tuple[str, str], Test] = {}
+    for test in leading(tests):
+        key = (test.game, test.defense)
+        if _informed(test) and (key not in worst or _auroc(test) > _auroc(worst[key])):
+            worst[key] = test
+    first = {id(test) for test in [*worst.values()][:limit]}
+    rest = [id(test) for test in tests if id(test) not in first]
+    chosen = first | set(rest[: limit - len(first)])
+    return [test for test in tests if id(test) in chosen]
+
+
+def how_selected(count: int, of: int) -> str:
+    """Return how the tests were selected; empty where all of them are shown."""
+    if count == of:
+        return ""
+    return (
+        f"{count} of {of} tests are shown at full length: for each game and defense the worst case "
+        "(the highest AUROC of an adversary that knows the defense) as far as there is room, then "
+        "the other tests in order. The tables hold every test."
+    )
+
+
+def _informed(test: Test) -> bool:
+    return test.defense == NONE or test.knowledge == ADAPTIVE
+
+
+def _auroc(test: Test) -> float:
+    one = test.whole("auroc")
+    return -1.0 if one is None else one.estimate.value

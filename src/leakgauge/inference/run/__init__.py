@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from leakgauge.core.lazy import attach
 
 if TYPE_CHECKING:
-    from leakgauge.inference.run.in_memory import audit as audit
-    from leakgauge.inference.run.jointly import weigh_rounds as weigh_rounds
+    from leakgauge.inference.run.answering import audit as audit
     from leakgauge.inference.run.judging import judge as judge
     from leakgauge.inference.run.rounds import RoundJudgements as RoundJudgements
     from leakgauge.inference.run.rounds import play_round as play_round
-    from leakgauge.inference.run.settings import Settings as Settings
+    from leakgauge.inference.run.rounds import weigh_rounds as weigh_rounds
     from leakgauge.inference.run.stage import Stage as Stage
     from leakgauge.inference.run.stage import make_stage as make_stage
     from leakgauge.inference.run.training import trajectory as trajectory
@@ -25,13 +24,12 @@ else:
         __name__,
         {
             "RoundJudgements": "leakgauge.inference.run.rounds",
-            "Settings": "leakgauge.inference.run.settings",
             "Stage": "leakgauge.inference.run.stage",
-            "audit": "leakgauge.inference.run.in_memory",
+            "audit": "leakgauge.inference.run.answering",
             "judge": "leakgauge.inference.run.judging",
             "make_stage": "leakgauge.inference.run.stage",
             "play_round": "leakgauge.inference.run.rounds",
             "trajectory": "leakgauge.inference.run.training",
-            "weigh_rounds": "leakgauge.inference.run.jointly",
+            "weigh_rounds": "leakgauge.inference.run.rounds",
         },
     )

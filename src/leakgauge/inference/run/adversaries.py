@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from leakgauge.core.checks import require
 from leakgauge.defenses import Defense, parse_defense
+from leakgauge.inference.adversaries.adversary import AnyAttack
 from leakgauge.inference.catalog import PANEL, games_of, panel_of, parse_adversary, players
-from leakgauge.inference.games.candidates import AnyAttack
-from leakgauge.inference.settings import REUSE, InferenceSettings
+from leakgauge.inference.spec import InferenceSpec
+from leakgauge.inference.words import REUSE
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Playing:
     panel: tuple[str, ...] = ()
 
 
-def playing(spec: InferenceSettings, ask: str, defense: Defense | None = None) -> Playing:
+def playing(spec: InferenceSpec, ask: str, defense: Defense | None = None) -> Playing:
     """Return the attacks of a game: the named ones that play it; without names, the panel's.
 
     Args:
@@ -53,12 +54,12 @@ def without_panel(players: Playing) -> Playing:
     return Playing(tuple(one for one in players.attacks if one.name not in others))
 
 
-def named(spec: InferenceSettings) -> tuple[str, ...]:
+def named(spec: InferenceSpec) -> tuple[str, ...]:
     """Return the names of the adversaries as users type them; by default the panel."""
     return spec.adversary or (PANEL,)
 
 
-def check_adversaries(spec: InferenceSettings) -> None:
+def check_adversaries(spec: InferenceSpec) -> None:
     """Refuse adversaries that are unknown, repeated, or play none of the games.
 
     Raises:
@@ -75,7 +76,7 @@ def check_adversaries(spec: InferenceSettings) -> None:
         )
 
 
-def defenses_of(spec: InferenceSettings, ask: str) -> list[Defense]:
+def defenses_of(spec: InferenceSpec, ask: str) -> list[Defense]:
     """Return the defenses of a game, each once; the noise of some depends on its batch size.
 
     Raises:

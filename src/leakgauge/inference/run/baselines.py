@@ -19,7 +19,7 @@ from leakgauge.core.types import Dataset
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import two_sided
 from leakgauge.inference.games.users import UserInference
-from leakgauge.inference.run.shadows import shadow_of_round
+from leakgauge.inference.run.observing import shadow_of_round
 from leakgauge.inference.run.stage import Stage
 from leakgauge.results.scores import FEATURES_ALONE, LABELS_ALONE
 
@@ -65,9 +65,9 @@ def baselines(stage: Stage) -> Mapping[str, Floats]:
 
 def _learned(stage: Stage, summary: Summary) -> Floats:
     """Logistic regression on shadow batches."""
-    settings = stage.settings
+    spec = stage.spec
     shadow = shadow_of_round(stage, 1, {})
-    rng = stream(settings.seed, stage.game.name, "baseline")
+    rng = stream(spec.seed, stage.game.name, "baseline")
     rows, secret = shadow.draw(BATCHES, rng=rng)
     seen = summary(stage.public, torch.from_numpy(rows))
     regression = LogisticRegression(C=INVERSE_PENALTY, max_iter=1000)

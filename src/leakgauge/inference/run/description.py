@@ -1,36 +1,43 @@
 """What a run consists of, in plain values for the report."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from leakgauge.core.versions import versions
 from leakgauge.data import Source, Split, fingerprint
-from leakgauge.gradients import params_of
+from leakgauge.gradients import MAX_BYTES, params_of
 from leakgauge.inference.catalog import USER
 from leakgauge.inference.games.users import BATCHES_OF_A_USER
 from leakgauge.inference.run.adversaries import defenses_of
-from leakgauge.inference.run.settings import Settings
 from leakgauge.inference.run.stage import Stage
-from leakgauge.inference.settings import InferenceSettings
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.privacy.certificates import guarantees
 from leakgauge.results.measurements import Run
 from leakgauge.runs.records import Records
 
+OF_GAMES = (
+    "allow_loop",
+    "ratio_bins",
+    "ratio_of",
+    "ratio_counts",
+    "candidates",
+    "stack",
+    "optimizer",
+)
 OF_USERS = ("private_users", "shadow_users")
 """Settings of the split of users."""
 
 
 def describe(
-    stages: Sequence[Stage], split: Split, records: Records, spec: InferenceSettings, source: Source
+    stages: Sequence[Stage], split: Split, records: Records, spec: InferenceSpec, source: Source
 ) -> Run:
     """Return the settings of a run and the facts about its data, games and defenses."""
     games = {one.game.name: one for one in stages}
     return Run(
         command="",
-        settings=_settings({name: one.settings for name, one in games.items()}, records, spec),
+        settings=_settings(list(games), records, spec),
         data={
             "name": source.name,
             "fingerprint": source.fingerprint,
@@ -39,7 +46,7 @@ def describe(
             "public": len(split.public),
             "test": len(split.test),
             "games": {
-                name: {"secret": one.settings.secret, "values": list(one.game.value_names)}
+                name: {"secret": one.secret, "values": list(one.game.value_names)}
                 for name, one in games.items()
             },
             **({"features": list(records.features)} if records.features else {}),
@@ -61,7 +68,7 @@ def describe(
     )
 
 
-def _users(records: Records, split: Split, spec: InferenceSettings) -> list[str]:
+def _users(records: Records, split: Split, spec: InferenceSpec) -> list[str]:
     """Who the users of each part are, and who takes no part."""
     assert records.users is not None
     users = records.users.cpu()
@@ -86,7 +93,7 @@ def _users(records: Records, split: Split, spec: InferenceSettings) -> list[str]
     return notes
 
 
-def _rare(records: Records, split: Split, spec: InferenceSettings) -> list[str]:
+def _rare(records: Records, split: Split, spec: InferenceSpec) -> list[str]:
     """What a rare value of the secret did to the shadow records."""
     secret = str(spec.secret)
     names = records.facts(secret).get("secret_values", {})
@@ -106,9 +113,7 @@ def _rare(records: Records, split: Split, spec: InferenceSettings) -> list[str]:
     return notes
 
 
-def _settings(
-    games: Mapping[str, Settings], records: Records, spec: InferenceSettings
-) -> dict[str, Any]:
+def _settings(games: Sequence[str], records: Records, spec: InferenceSpec) -> dict[str, Any]:
     """The settings of a run; a number that depends on the game is told for each."""
     data: dict[str, Any] = {"data": spec.data} if spec.data else {}
     if spec.task is None:
@@ -124,10 +129,16 @@ def _settings(
         "ask": list(spec.ask),
         "adversary": list(spec.adversary),
         "defense": [one.name for one in defenses_of(spec, spec.ask[0])],
-        **asdict(next(iter(games.values()))),
-        "batch_size": _of_games({ask: one.batch_size for ask, one in games.items()}),
-        "trials": _of_games({ask: one.trials for ask, one in games.items()}),
         "secret": spec.secret or spec.group or USER,
+        "batch_size": _of_games({ask: spec.batch_of(ask) for ask in games}),
+        "rounds": spec.rounds,
+        "trials": _of_games({ask: spec.trials_of(ask) for ask in games}),
+        "lr": spec.lr,
+        "batches": spec.batches,
+        "prior": spec.prior,
+        "seed": spec.seed,
+        "max_bytes": MAX_BYTES,
+        **{name: getattr(spec, name) for name in OF_GAMES},
         "shadow": spec.shadow,
         **({name: getattr(spec, name) for name in OF_USERS} if USER in spec.ask else {}),
         **({"private": spec.private} if spec.private is not None else {}),
@@ -155,9 +166,9 @@ def _guarantees(stages: Sequence[Stage]) -> dict[str, Any]:
     for one in stages:
         known.setdefault(one.game.name, {})[one.defense.name] = guarantees(
             one.defense.release,
-            batch_size=one.settings.batch_size,
+            batch_size=one.batch_size,
             records=len(one.private),
-            rounds=one.settings.rounds,
+            rounds=one.spec.rounds,
             parameters=sum(leaf.numel() for leaf in params_of(one.task.model).values()),
             prior=one.game.prior,
         )

@@ -1,8 +1,11 @@
 """Figures of one reading, of what needs no gradient, and of the trained model."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Params
 from leakgauge.inference.run.baselines import baselines
@@ -10,7 +13,9 @@ from leakgauge.inference.run.readings import Reading
 from leakgauge.inference.run.stage import Stage
 from leakgauge.results import scores
 from leakgauge.results.information import information_told
-from leakgauge.results.measurements import ACCUMULATED, Measurement, rounds_of
+from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, rounds_of
+from leakgauge.results.scores import Judged, hits
+from leakgauge.results.statistics import Ints, clopper_pearson
 from leakgauge.training.utility import utility_of
 
 
@@ -29,7 +34,7 @@ def scored(stage: Stage, reading: Reading, base: Measurement) -> Iterator[Measur
     """Yield every metric of one reading."""
     judged = judged_of(stage, reading)
     # the same resamples for every adversary and round, so that they can be compared
-    rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
+    rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
     chance = scores.chance(judged.truth, stage.majority)
     for metric, estimate in scores.score(judged, majority=stage.majority, rng=rng).items():
         drawn = metric == scores.AUROC and rounds_of(reading.when) is None
@@ -43,7 +48,7 @@ def scored(stage: Stage, reading: Reading, base: Measurement) -> Iterator[Measur
             curve=curve,
             held_out=held_out,
         )
-    rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
+    rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
     told = information_told(judged, stage.log_prior, rng=rng)
     yield replace(base, metric=scores.INFORMATION, estimate=told, chance=0.0)
 
@@ -52,12 +57,12 @@ def of_baselines(stage: Stage, base: Measurement) -> Iterator[Measurement]:
     """What the labels and the features of a batch tell without its gradient."""
     for name, log_posterior in baselines(stage).items():
         judged = judged_of(stage, Reading(ACCUMULATED, log_posterior))
-        rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
+        rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
         estimates = scores.score(judged, majority=stage.majority, rng=rng)
         yield replace(
             base,
             metric=name,
-            round=stage.settings.rounds,
+            round=stage.spec.rounds,
             estimate=estimates[scores.AUROC],
             chance=0.5,
         )
@@ -65,11 +70,71 @@ def of_baselines(stage: Stage, base: Measurement) -> Iterator[Measurement]:
 
 def of_model(stage: Stage, final: Params, base: Measurement) -> Iterator[Measurement]:
     """What the trained model is good for; nothing where its outputs do not match the labels."""
-    rng = stream(stage.settings.seed, stage.game.name, "utility")
+    rng = stream(stage.spec.seed, stage.game.name, "utility")
     found = utility_of(stage.task, final, stage.test, rng=rng, ranked=True)
     if found is None:
         return
-    base = replace(base, round=stage.settings.rounds)
+    base = replace(base, round=stage.spec.rounds)
     yield replace(base, metric=found.metric, estimate=found.estimate, chance=found.chance)
     if found.auroc is not None:
         yield replace(base, metric=scores.TASK_AUROC, estimate=found.auroc, chance=0.5)
+
+
+FEWEST = 20
+"""Trials that a user needs: half of them choose the user, the other half judge."""
+
+
+@dataclass(frozen=True)
+class MostAtRisk:
+    """The user most at risk.
+
+    Attributes:
+        user: code of the user.
+        success: share of this user's batches that the adversary names as the user's.
+        of: the number of users among whom it was chosen.
+    """
+
+    user: int
+    success: Estimate
+    of: int
+
+
+def most_at_risk(judged: Judged, whose: Ints) -> MostAtRisk | None:
+    """Return the user whose batches are named most often; None where two users cannot be compared.
+
+    The highest of many rates is high by luck alone. So one half of each user's trials chooses the
+    user, and the other half gives the figure, with an exact binomial interval: given the user,
+    trials are independent draws of a batch.
+
+    Args:
+        judged: the trials of user inference.
+        whose: the user ``[n]`` that each trial's batch belongs to.
+
+    Raises:
+        InputError: there are not as many users as trials.
+
+    >>> truth = np.zeros(80, dtype=np.int64)
+    >>> whose = truth + np.arange(80) % 2
+    >>> named = np.stack([whose == 1, whose != 1], axis=1)  # user 1 always, user 0 never
+    >>> worst = most_at_risk(Judged(truth, np.log(named * 0.8 + 0.1), truth), whose)
+    >>> worst.user, worst.success.value, round(worst.success.low, 3), worst.success.n
+    (1, 1.0, 0.832, 20)
+    """
+    require(
+        len(whose) == len(judged.truth),
+        f"{len(whose)} users for {len(judged.truth)} trials; expected one for each",
+    )
+    right = hits(judged)
+    of_user = {int(user): right[whose == user] for user in np.unique(whose)}
+    able = {user: each for user, each in of_user.items() if len(each) >= FEWEST}
+    if len(able) < 2:
+        return None
+    chosen = max(able, key=lambda user: float(able[user][::2].mean()))
+    return MostAtRisk(chosen, _share(able[chosen][1::2]), len(able))
+
+
+def _share(right: np.ndarray) -> Estimate:
+    n = len(right)
+    wrong = n - int(right.sum())  # a tie counts as wrong
+    low, high = clopper_pearson(wrong, n)
+    return Estimate(1 - wrong / n, 1 - high, 1 - low, n)

@@ -14,7 +14,7 @@ BYTES_PER_FEATURE = 4
 
 def footprint(stage: Stage) -> int:
     """Return the bytes that a round needs at its peak, beside the process itself."""
-    return stage.settings.max_bytes + max((_kept(stage, one) for one in stage.attacks), default=0)
+    return stage.max_bytes + max((_kept(stage, one) for one in stage.attacks), default=0)
 
 
 def check_footprint(stage: Stage) -> None:
@@ -30,14 +30,14 @@ def check_footprint(stage: Stage) -> None:
         kept = _kept(stage, attack)
         if kept > 0:
             require_memory(
-                stage.settings.max_bytes + kept,
+                stage.max_bytes + kept,
                 f"{attack.name}, which keeps the features of {_batches(attack):,} shadow batches,",
                 _instead(stage, attack, kept),
             )
 
 
 def _instead(stage: Stage, attack: Any, kept: int) -> str:
-    left = allowed() - BASE - stage.settings.max_bytes
+    left = allowed() - BASE - stage.max_bytes
     batches = int(_batches(attack) * left / kept) // 100 * 100
     fewer = f"{attack.name}:batches={batches}, " if batches >= FEWEST else ""
     return f"use --adversary {fewer}another --adversary or a smaller network (--hidden)"

@@ -9,10 +9,9 @@ from leakgauge.core.rng import stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
 from leakgauge.core.versions import versions
+from leakgauge.inference.adversaries.adversary import AnyAttack
 from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, USER
-from leakgauge.inference.games.candidates import AnyAttack
-from leakgauge.inference.run.figures import judged_of, of_baselines, of_model, scored
-from leakgauge.inference.run.most_at_risk import most_at_risk
+from leakgauge.inference.run.figures import judged_of, most_at_risk, of_baselines, of_model, scored
 from leakgauge.inference.run.readings import (
     Reading,
     Rules,
@@ -23,7 +22,7 @@ from leakgauge.inference.run.readings import (
 )
 from leakgauge.inference.run.rounds import RoundJudgements
 from leakgauge.inference.run.stage import Stage
-from leakgauge.inference.settings import FRESH
+from leakgauge.inference.words import FRESH
 from leakgauge.results import scores
 from leakgauge.results.measurements import (
     CHOSEN,
@@ -58,13 +57,13 @@ def judge(
         game=stage.game.name,
         dataset=dataset,
         label=label,
-        secret=stage.settings.secret,
+        secret=stage.secret,
         defense=stage.defense.name,
         knowledge=STATIC,
         adversary="",
         metric="",
         round=0,
-        seed=stage.settings.seed,
+        seed=stage.spec.seed,
         estimate=Estimate(0, 0, 0, 0),
         chance=0.0,
         versions=versions(),
@@ -156,7 +155,7 @@ def _readings(
     attack: AnyAttack,
 ) -> _Member:
     key = f"{knowledge} {attack.name}"
-    fresh = stage.settings.batches == FRESH
+    fresh = stage.spec.batches == FRESH
     single = []
     for number, played in enumerate(rounds, start=1):
         held_out = played.held_out.get(key)
@@ -248,7 +247,7 @@ def _figures(
 def _each_value(stage: Stage, reading: Reading, like: Measurement) -> list[Measurement]:
     """The headline's AUROC of each value of the secret against all others."""
     judged = judged_of(stage, reading)
-    rng = stream(stage.settings.seed, stage.game.name, "bootstrap")
+    rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
     return [
         replace(like, metric=f"{scores.AUROC}: {name}", estimate=estimate, chance=0.5, curve=None)
         for name, estimate in zip(

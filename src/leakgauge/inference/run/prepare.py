@@ -26,10 +26,9 @@ from leakgauge.inference.run.adversaries import (
 )
 from leakgauge.inference.run.description import describe
 from leakgauge.inference.run.footprint import check_footprint
-from leakgauge.inference.run.settings import Settings
 from leakgauge.inference.run.splitting import inference_records, split_of
 from leakgauge.inference.run.stage import Stage, make_stage
-from leakgauge.inference.settings import InferenceSettings
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.records import Records
 
@@ -53,7 +52,7 @@ class Prepared:
     refused: tuple[str, ...] = ()
 
 
-def prepare(spec: InferenceSettings, source: Source) -> Prepared:
+def prepare(spec: InferenceSpec, source: Source) -> Prepared:
     """Split the records once, encode them for each game, and deal the trials of each stage.
 
     The network is an MLP for a table, a CNN for images, or the user's own. A game that is refused
@@ -81,7 +80,7 @@ def prepare(spec: InferenceSettings, source: Source) -> Prepared:
     return Prepared(tuple(stages), run, source.name, records.label, tuple(refused))
 
 
-def _stages(spec: InferenceSettings, ask: str, records: Records, split: Split) -> list[Stage]:
+def _stages(spec: InferenceSpec, ask: str, records: Records, split: Split) -> list[Stage]:
     """The stages of one game, one for each defense."""
     keep = (str(spec.secret),) if ask == ATTRIBUTE else ()
     task, data = records.encode(split.private, keep)
@@ -97,7 +96,7 @@ def _stages(spec: InferenceSettings, ask: str, records: Records, split: Split) -
             attacks=players.attacks,
             panel=players.panel,
             notes=notes,
-            settings=settings_of(spec, ask),
+            spec=spec,
             defense=defense,
         )
         check_footprint(stage)
@@ -110,7 +109,7 @@ HELD_OUT = 6
 
 
 def _able(
-    ask: str, players: Playing, public: Dataset, spec: InferenceSettings
+    ask: str, players: Playing, public: Dataset, spec: InferenceSpec
 ) -> tuple[Playing, tuple[str, ...]]:
     """The adversaries that the shadow records allow, and what a user should know of it."""
     if ask == USER:
@@ -131,7 +130,7 @@ def _able(
 
 
 def _of_users(
-    players: Playing, public: Dataset, spec: InferenceSettings
+    players: Playing, public: Dataset, spec: InferenceSpec
 ) -> tuple[Playing, tuple[str, ...]]:
     """The adversaries of user inference: without being named, one that needs few shadow users."""
     (default,) = panel_of(USER)
@@ -145,25 +144,3 @@ def _of_users(
         f"{OF_FEW_USERS} plays in its place"
     )
     return Playing((parse_adversary(OF_FEW_USERS), *others)), (note,)
-
-
-def settings_of(spec: InferenceSettings, ask: str) -> Settings:
-    """Return how one game is played; the secret of user inference is the user."""
-    secret = spec.group or USER if ask == USER else str(spec.secret)
-    return Settings(
-        secret=secret,
-        batch_size=spec.batch_of(ask),
-        rounds=spec.rounds,
-        trials=spec.trials_of(ask),
-        lr=spec.lr,
-        batches=spec.batches,
-        prior=spec.prior,
-        seed=spec.seed,
-        allow_loop=spec.allow_loop,
-        ratio_bins=spec.ratio_bins,
-        ratio_of=spec.ratio_of,
-        ratio_counts=spec.ratio_counts,
-        candidates=spec.candidates,
-        stack=spec.stack,
-        optimizer=spec.optimizer,
-    )

@@ -9,9 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leakgauge.inference.adversaries.calibration import HeldOut
-from leakgauge.inference.adversaries.rounds import accumulate
-from leakgauge.inference.adversaries.stacking import Stack, accumulate_weighted, cross_weighted
-from leakgauge.inference.summed import summed
+from leakgauge.inference.adversaries.stacking import (
+    Stack,
+    accumulate,
+    accumulate_weighted,
+    cross_weighted,
+)
+from leakgauge.inference.words import summed
 from leakgauge.results.measurements import ACCUMULATED, STACKED, first_rounds
 from leakgauge.results.scores import AUROC, Judged, figures
 

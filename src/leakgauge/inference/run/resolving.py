@@ -11,15 +11,15 @@ from leakgauge.data import Source
 from leakgauge.data.roles import resolve_roles
 from leakgauge.inference import BATCH_GAMES
 from leakgauge.inference.catalog import ATTRIBUTE, PROPORTION, USER
-from leakgauge.inference.games.one_value import code_of
+from leakgauge.inference.games.games import code_of
 from leakgauge.inference.games.users import check_users
 from leakgauge.inference.run.adversaries import named
 from leakgauge.inference.run.splitting import inference_records, split_of
-from leakgauge.inference.settings import InferenceSettings
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.runs.records import Records, refuse_of_a_table
 from leakgauge.runs.spec import declared
 
-S = TypeVar("S", bound=InferenceSettings)
+S = TypeVar("S", bound=InferenceSpec)
 
 
 def resolve(spec: S, source: Source) -> S:
@@ -87,7 +87,7 @@ def _of_columns(spec: S, source: Source) -> S:
     )
 
 
-def _refuse(spec: InferenceSettings, records: Records) -> None:
+def _refuse(spec: InferenceSpec, records: Records) -> None:
     """Refuse what the records do not allow, before anything is trained."""
     split = split_of(records, spec)
     for ask in spec.ask:

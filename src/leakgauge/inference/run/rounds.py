@@ -1,7 +1,7 @@
 """The attack on one round's gradients."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,15 +11,32 @@ from leakgauge.core.rng import stream
 from leakgauge.core.threads import one_thread
 from leakgauge.core.types import Params
 from leakgauge.defenses import Defense
-from leakgauge.inference.adversaries.adversary import Adversary
+from leakgauge.inference.adversaries.adversary import (
+    Adversary,
+    AnyAttack,
+    CandidateAdversary,
+    CandidateAttack,
+)
 from leakgauge.inference.adversaries.calibration import HeldOut
+from leakgauge.inference.adversaries.joint import (
+    Joint,
+    Products,
+    judge_jointly,
+    products_of_round,
+)
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.stacking import judge_held_out
-from leakgauge.inference.games.candidates import AnyAttack, CandidateAdversary, CandidateAttack
-from leakgauge.inference.run.observing import by_block, candidates_of_trials, sent_by_clients
-from leakgauge.inference.run.shadows import defense_of_round, shadows_of_round
+from leakgauge.inference.run.observing import (
+    by_block,
+    candidates_of_trials,
+    defense_of_round,
+    sent_by_clients,
+    shadows_of_round,
+)
+from leakgauge.inference.run.readings import Reading
 from leakgauge.inference.run.stage import Stage, judges_candidates, with_candidates
-from leakgauge.inference.settings import FRESH
+from leakgauge.inference.words import FRESH
+from leakgauge.results.measurements import ACCUMULATED
 
 BATCHES = 2000
 """Held-out shadow batches, for an attack that does not say how many it fits on."""
@@ -60,7 +77,7 @@ def _play_round(stage: Stage, number: int, params: Params) -> RoundJudgements:
         for attack in stage.attacks:
             began, key = time.perf_counter(), f"{knowledge} {attack.name}"
             word = attack.name.partition(":")[0]  # The same draws, whatever its settings.
-            rng = stream(stage.settings.seed, stage.game.name, "fit", word, number)
+            rng = stream(stage.spec.seed, stage.game.name, "fit", word, number)
             adversary = attack.fit(shadows[knowledge], stage.log_prior, rng=rng)
             judged = _held_out(stage, attack, adversary, shadows[knowledge], rng)
             if judged is not None:
@@ -83,8 +100,8 @@ def _held_out(
     at_hand = getattr(adversary, "held_out", None)
     if isinstance(attack, CandidateAttack) or isinstance(adversary, CandidateAdversary):
         # fresh rounds would pair batches of different users, where a trial keeps its own
-        return None if stage.settings.batches == FRESH else at_hand
-    if isinstance(at_hand, HeldOut) or not (stage.settings.stack or stage.compares):
+        return None if stage.spec.batches == FRESH else at_hand
+    if isinstance(at_hand, HeldOut) or not (stage.spec.stack or stage.compares):
         return at_hand
     batches = getattr(attack, "batches", BATCHES)
     return judge_held_out(attack, adversary, shadow, batches=batches, rng=rng)
@@ -98,9 +115,9 @@ def _judged(
     fitted: Mapping[str, Adversary | CandidateAdversary],
     seconds: dict[str, float],
 ) -> dict[str, NDArray[np.float64]]:
-    settings, trials = stage.settings, stage.trials
-    if settings.batches == FRESH:
-        rng = stream(settings.seed, stage.game.name, "redraw", number)
+    spec, trials = stage.spec, stage.trials
+    if spec.batches == FRESH:
+        rng = stream(spec.seed, stage.game.name, "redraw", number)
         trials = stage.game.redraw(trials, rng=rng)
     trials = with_candidates(stage, trials)
     judged: dict[str, list[NDArray[np.float64]]] = {name: [] for name in fitted}
@@ -124,3 +141,48 @@ def _judged(
             seconds[key] += time.perf_counter() - began
     back = order.argsort().cpu().numpy()
     return {name: np.concatenate(parts)[back] for name, parts in judged.items()}
+
+
+def weigh_rounds(
+    stage: Stage,
+    starts: Sequence[Params],
+    *,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Mapping[str, Reading]:
+    """Return what the attacks that see all rounds side by side say of the trials.
+
+    The gradients are made anew, the same ones as in the rounds: kept, they would fill a disk.
+
+    Args:
+        stage: what is played.
+        starts: the parameters at the start of each round.
+        progress: called with the number of rounds that were seen.
+
+    Returns:
+        Their judgements by knowledge and name, ``"static joint"``; empty where no such attack
+        plays, or each round draws its batches anew.
+    """
+    attacks = [attack for attack in stage.attacks if isinstance(attack, Joint)]
+    if not attacks or stage.spec.batches == FRESH or len(starts) < 2:
+        return {}
+    products: dict[tuple[str, str], Products] = {}
+    shadows: Mapping[str, Shadow] = {}
+    with one_thread():
+        for number, params in enumerate(starts, start=1):
+            defense = defense_of_round(stage, number, params)
+            shadows = shadows_of_round(stage, number, params, defense)
+            shadows = {knowledge: shadows[knowledge] for knowledge in stage.knowledge}
+            for attack in attacks:
+                sent = sent_by_clients(stage, number, params, stage.trials, defense)
+                for knowledge, new in products_of_round(attack, shadows, sent).items():
+                    key = knowledge, attack.name
+                    products[key] = products[key] + new if key in products else new
+            progress(number)
+        return {
+            f"{knowledge} {attack.name}": Reading(
+                ACCUMULATED,
+                *judge_jointly(attack, shadow, products[knowledge, attack.name], stage.log_prior),
+            )
+            for attack in attacks
+            for knowledge, shadow in shadows.items()
+        }

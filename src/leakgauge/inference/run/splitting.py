@@ -14,7 +14,7 @@ from leakgauge.data.split_users import split_users
 from leakgauge.inference.catalog import USER
 from leakgauge.inference.games.blocks import MIN_BLOCKS
 from leakgauge.inference.games.users import BATCHES_OF_A_USER, users_of
-from leakgauge.inference.settings import InferenceSettings
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.runs.records import Records, records_of
 
 NEED_PUBLIC = 10
@@ -24,7 +24,7 @@ NEED_LABEL = 5
 """Fewest private records of a label from which a model can learn."""
 
 
-def inference_records(spec: InferenceSettings, source: Source) -> Records:
+def inference_records(spec: InferenceSpec, source: Source) -> Records:
     """Return the records of a run, before they are split."""
     return records_of(
         spec,
@@ -36,7 +36,7 @@ def inference_records(spec: InferenceSettings, source: Source) -> Records:
     )
 
 
-def split_of(records: Records, spec: InferenceSettings) -> Split:
+def split_of(records: Records, spec: InferenceSpec) -> Split:
     """Return one split for all games of the run, so that they are about the same records.
 
     Raises:
@@ -76,7 +76,7 @@ def split_of(records: Records, spec: InferenceSettings) -> Split:
     return split if spec.private is None else _fewer_private(records, spec, split, spec.private)
 
 
-def _fewer_private(records: Records, spec: InferenceSettings, split: Split, most: int) -> Split:
+def _fewer_private(records: Records, spec: InferenceSpec, split: Split, most: int) -> Split:
     """Leave private records drawn at random, as the paper does; the other parts stay as they are.
 
     Raises:
@@ -111,7 +111,7 @@ def _classes(records: Records) -> Tensor | None:
     return records.y if is_class else None
 
 
-def _refuse_rare(records: Records, spec: InferenceSettings, split: Split) -> None:
+def _refuse_rare(records: Records, spec: InferenceSpec, split: Split) -> None:
     """Users are split without a look at the secret, which other games need on both sides."""
     secret = str(spec.secret)
     if set(spec.ask) == {USER} or secret not in records.secrets:

@@ -1,7 +1,8 @@
 """One game set up on one dataset: split, dealt, with its trials played."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,10 +11,10 @@ from numpy.typing import NDArray
 from leakgauge.core.checks import nearest, require, require_choice
 from leakgauge.core.knowledge import ADAPTIVE, STATIC
 from leakgauge.core.rng import stream, torch_stream
-from leakgauge.core.types import Dataset, Task
+from leakgauge.core.types import Dataset, Params, Task
 from leakgauge.data import Split
 from leakgauge.defenses import Defense, none, with_noise
-from leakgauge.gradients import batch_gradients, check_vectorisable, params_of
+from leakgauge.gradients import MAX_BYTES, batch_gradients, check_vectorisable, params_of
 from leakgauge.inference import (
     BATCH_GAMES,
     GAMES,
@@ -34,11 +35,50 @@ from leakgauge.inference import (
     players,
 )
 from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
-from leakgauge.inference.games.one_value import one_against_rest
+from leakgauge.inference.games.games import one_against_rest
 from leakgauge.inference.games.users import users_of
-from leakgauge.inference.run.learned import LearnedDefenses
-from leakgauge.inference.run.settings import Settings
-from leakgauge.inference.settings import EMPIRICAL
+from leakgauge.inference.spec import InferenceSpec
+from leakgauge.inference.words import EMPIRICAL
+from leakgauge.runs.spec import check_bounds
+
+BYTES_PER_PARAMETER = 300
+"""Memory of a learned defense for each parameter of the model: 32 hidden units in float64."""
+
+
+class LearnedDefenses:
+    """The learned defense of each round, in this process.
+
+    Training, the attack on a round and the adversaries of all rounds need the same defense. Rounds
+    are kept as long as they fit into ``max_bytes``; the others are learned anew, with the same
+    result. Another process starts with none.
+
+    Args:
+        max_bytes: bound on what is kept.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._kept: dict[int, tuple[Params, Defense]] = {}
+
+    def of_round(self, number: int, params: Params, learn: Callable[[], Defense]) -> Defense:
+        """The defense of a round at ``params``; ``learn`` is called where none is kept."""
+        if number in self._kept and _equal(self._kept[number][0], params):
+            return self._kept[number][1]
+        defense = learn()
+        size = BYTES_PER_PARAMETER * sum(leaf.numel() for leaf in params.values())
+        if size * (len(self._kept) + 1) <= self._max_bytes:
+            self._kept[number] = dict(params), defense
+        return defense
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_max_bytes": self._max_bytes, "_kept": {}}
+
+
+def _equal(one: Params, other: Params) -> bool:
+    return one.keys() == other.keys() and all(
+        torch.equal(leaf, other[name]) for name, leaf in one.items()
+    )
+
 
 CHEAP_TO_JUDGE = (PropertyInference.name, AttributeInference.name)
 """Games whose adversaries judge held-out batches unasked; for shares each would be fitted once more
@@ -54,12 +94,13 @@ class Stage:
         private: the records that are trained on and attacked; public, the adversary's own; test,
             seen by neither.
         game: the game, dealt on the private records.
-        trials: played once; the rounds redraw their batches where ``settings.batches`` says so.
+        trials: played once; the rounds redraw their batches where ``spec.batches`` says so.
         attacks: in the order of the caller.
-        settings: how it is played.
+        spec: the settings of the run.
         defense: what the clients do to their gradients, in training and when attacked.
         panel: names of the attacks whose judgements are also added up; empty for none.
         notes: what users should know of how it is played.
+        max_bytes: bound on the gradients held at once.
         learned: what a defense learned in the rounds so far.
     """
 
@@ -70,14 +111,25 @@ class Stage:
     game: Game
     trials: Trials
     attacks: tuple[AnyAttack, ...]
-    settings: Settings
+    spec: InferenceSpec
     defense: Defense = field(default_factory=none)
     panel: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    max_bytes: int = MAX_BYTES
     learned: LearnedDefenses = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "learned", LearnedDefenses(self.settings.max_bytes))
+        object.__setattr__(self, "learned", LearnedDefenses(self.max_bytes))
+
+    @property
+    def secret(self) -> str:
+        """Name of the secret; in user inference that of the users."""
+        return self.spec.secret_of(self.game.name)
+
+    @property
+    def batch_size(self) -> int:
+        """B, records of a private batch and of a training step."""
+        return self.spec.batch_of(self.game.name)
 
     @property
     def log_prior(self) -> NDArray[np.float64]:
@@ -104,8 +156,8 @@ class Stage:
     @property
     def shadow_batches(self) -> float:
         """How many disjoint shadow batches of the rarest secret there are."""
-        counts = torch.bincount(self.public.secrets[self.settings.secret])
-        return float(counts[counts > 0].min()) / self.settings.batch_size
+        counts = torch.bincount(self.public.secrets[self.secret])
+        return float(counts[counts > 0].min()) / self.batch_size
 
     @property
     def majority(self) -> float:
@@ -118,7 +170,7 @@ class Stage:
         A record has one code a round, as it is trained on once a round; ``whose`` parts the
         noise of clients from that of the adversary's own experiments.
         """
-        rng = torch_stream(self.settings.seed, self.game.name, "code", whose, number)
+        rng = torch_stream(self.spec.seed, self.game.name, "code", whose, number)
         return replace(data, x=with_noise(self.task, data.x, generator=rng))
 
 
@@ -129,7 +181,7 @@ def make_stage(
     split: Split,
     *,
     attacks: Sequence[AnyAttack] = (),
-    settings: Settings,
+    spec: InferenceSpec,
     defense: Defense | None = None,
     panel: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
@@ -142,7 +194,7 @@ def make_stage(
         data: all records.
         split: whose they are.
         attacks: with different names; by default the paper's.
-        settings: how to play.
+        spec: the settings of the run.
         defense: what the clients do to their gradients; None for nothing.
         panel: names of the attacks whose judgements are also added up.
         notes: what users should know of how it is played.
@@ -151,6 +203,7 @@ def make_stage(
         InputError: the data, the model or the settings do not fit the game.
     """
     require_choice(ask, "--ask", GAMES)
+    check_bounds(spec)
     chosen = none() if defense is None else defense
     if ask == UserInference.name:
         chosen = chosen.for_user_inference()
@@ -163,16 +216,16 @@ def make_stage(
             "digits are too coarse; call model.float()",
         )
     device = next(iter(params.values())).device
-    data = _with_secret(ask, data, settings).to(device)
-    generator = torch_stream(settings.seed, "defense", chosen.name)
+    data = _with_secret(ask, data, spec).to(device)
+    generator = torch_stream(spec.seed, "defense", chosen.name)
     task = chosen.prepare(task, shape=tuple(data.x.shape[1:]), generator=generator)
-    _try(task, data, settings)
+    _try(task, data, spec.batch_of(ask), allow_loop=spec.allow_loop)
     private, public, test = (
         data.rows(rows.to(device)) for rows in (split.private, split.public, split.test)
     )
-    values = int(data.secrets[settings.secret].max()) + 1
-    game = _deal(ask, private, values, settings)
-    trials = game.play(settings.trials, rng=stream(settings.seed, ask, "trials"))
+    values = int(data.secrets[spec.secret_of(ask)].max()) + 1
+    game = _deal(ask, private, values, spec)
+    trials = game.play(spec.trials_of(ask), rng=stream(spec.seed, ask, "trials"))
     _refuse_few_trials(trials, game.values)
     named = attacks or (parse_adversary(players(ask)[0]),)
     ready = tuple(_ready(ask, attack, data.x) for attack in named)
@@ -180,9 +233,9 @@ def make_stage(
     require(len(set(names)) == len(names), f"expected different attacks, got {names}")
     for attack in ready:
         if isinstance(attack, CandidateAttack):
-            shadow = game.shadow(task, params_of(task.model), public, max_bytes=settings.max_bytes)
+            shadow = game.shadow(task, params_of(task.model), public, max_bytes=MAX_BYTES)
             attack.check(shadow, game.values)
-    stage = Stage(task, private, public, test, game, trials, ready, settings, chosen, panel, notes)
+    stage = Stage(task, private, public, test, game, trials, ready, spec, chosen, panel, notes)
     with_candidates(stage, replace(trials, rows=trials.rows[:1]))  # refuses early
     return stage
 
@@ -191,7 +244,7 @@ def with_candidates(stage: Stage, trials: Trials) -> Trials:
     """Return the trials with the candidate batches that matching adversaries hold."""
     if trials.candidates is not None or not any(map(judges_candidates, stage.attacks)):
         return trials
-    candidates = attribute_candidates(trials, stage.settings.secret, stage.game.values)
+    candidates = attribute_candidates(trials, stage.secret, stage.game.values)
     return replace(trials, candidates=candidates)
 
 
@@ -200,50 +253,51 @@ def judges_candidates(attack: AnyAttack) -> bool:
     return isinstance(attack, CandidateAttack)
 
 
-def _with_secret(ask: str, data: Dataset, settings: Settings) -> Dataset:
+def _with_secret(ask: str, data: Dataset, spec: InferenceSpec) -> Dataset:
     """The data with the game's secret: in user inference the user, of a share one value."""
-    secret = settings.secret
+    secret = spec.secret_of(ask)
     if ask == UserInference.name:
         return replace(data, secrets={**data.secrets, secret: users_of(data.users)})
     require(
         secret in data.secrets, f"no secret {secret!r} in the data{nearest(secret, data.secrets)}"
     )
     if ask == ProportionInference.name:
-        return one_against_rest(data, secret, settings.ratio_of)
+        return one_against_rest(data, secret, spec.ratio_of)
     return data
 
 
-def _try(task: Task, data: Dataset, settings: Settings) -> None:
+def _try(task: Task, data: Dataset, batch_size: int, *, allow_loop: bool) -> None:
     """One batch's gradient, so that a model that does not fit is refused early."""
-    first = data.rows(torch.arange(min(len(data), settings.batch_size), device=data.y.device))
+    first = data.rows(torch.arange(min(len(data), batch_size), device=data.y.device))
     x = with_noise(task, first.x, generator=torch_stream(0, "try"))
-    if not settings.allow_loop:
+    if not allow_loop:
         check_vectorisable(task, x, first.y)
     else:
         batch_gradients(task, params_of(task.model), x[None], first.y[None])
 
 
-def _deal(ask: str, private: Dataset, values: int, settings: Settings) -> Game:
-    rng = stream(settings.seed, ask, "blocks")
+def _deal(ask: str, private: Dataset, values: int, spec: InferenceSpec) -> Game:
+    rng = stream(spec.seed, ask, "blocks")
+    batch_size, secret = spec.batch_of(ask), spec.secret_of(ask)
     if ask == UserInference.name:
         return UserInference.deal(
-            private, batch_size=settings.batch_size, candidates=settings.candidates, rng=rng
+            private, batch_size=batch_size, candidates=spec.candidates, rng=rng
         )
     game = BATCH_GAMES[ask]
     proportion = game is ProportionInference
-    mix = Ratio(settings.ratio_bins, settings.ratio_counts) if proportion else Pure(values)
+    mix = Ratio(spec.ratio_bins, spec.ratio_counts) if proportion else Pure(values)
     prior = None
-    if settings.prior == EMPIRICAL:
+    if spec.prior == EMPIRICAL:
         require(not proportion, "the data have no prior of shares; take --prior uniform")
-        counts = torch.bincount(private.secrets[settings.secret], minlength=values)
+        counts = torch.bincount(private.secrets[secret], minlength=values)
         prior = tuple((counts.double() / len(private)).tolist())
     return game.deal(
         private,
-        settings.secret,
-        batch_size=settings.batch_size,
+        secret,
+        batch_size=batch_size,
         mix=mix,
         prior=prior,
-        max_blocks=max(MIN_BLOCKS, min(MAX_BLOCKS, settings.trials // (5 * mix.values))),
+        max_blocks=max(MIN_BLOCKS, min(MAX_BLOCKS, spec.trials_of(ask) // (5 * mix.values))),
         rng=rng,
     )
 

@@ -7,7 +7,7 @@ from itertools import islice
 from leakgauge.core.rng import derive, stream
 from leakgauge.core.types import Params
 from leakgauge.gradients import params_of
-from leakgauge.inference.run.shadows import defense_of_round
+from leakgauge.inference.run.observing import defense_of_round
 from leakgauge.inference.run.stage import Stage
 from leakgauge.training import Protocol, State
 from leakgauge.training.catalog import parse_optimizer
@@ -54,8 +54,8 @@ def trajectory(stage: Stage, *, after: int = 0, params: Params | None = None) ->
         after: rounds that are trained already; the iterator goes on behind them.
         params: the parameters after these; the model's own if None.
     """
-    settings = stage.settings
-    make = parse_optimizer(settings.optimizer, lr=settings.lr)
+    spec = stage.spec
+    make = parse_optimizer(spec.optimizer, lr=spec.lr)
     if make is not None and after > 0:  # its state was not kept: it starts over
         yield from islice(trajectory(stage), after + 1, None)
         return
@@ -67,7 +67,7 @@ def trajectory(stage: Stage, *, after: int = 0, params: Params | None = None) ->
         State({**tensors_of(stage.task), **start}),
         [StageParticipant(stage, None if make is None else Optimizing(make))],
         _protocol(stage, make),
-        seed=settings.seed,
+        seed=spec.seed,
         after=after,
     )
     for one in rounds:
@@ -75,7 +75,5 @@ def trajectory(stage: Stage, *, after: int = 0, params: Params | None = None) ->
 
 
 def _protocol(stage: Stage, make: Make | None) -> Protocol:
-    settings = stage.settings
-    return Protocol(
-        rounds=settings.rounds, lr=settings.lr, optimizer=make, batch_size=settings.batch_size
-    )
+    spec = stage.spec
+    return Protocol(rounds=spec.rounds, lr=spec.lr, optimizer=make, batch_size=stage.batch_size)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from leakgauge.core.checks import InputError
-from leakgauge.inference.settings import InferenceSettings
+from leakgauge.inference.spec import InferenceSpec
 from leakgauge.layers.report.rows import Advice
 from leakgauge.layers.spec import LayersSpec
 from leakgauge.layers.words import FAMILY, HIDE
@@ -40,4 +40,4 @@ def next_command(settings: Mapping[str, Any], advice: Advice | None, question: Q
     assert isinstance(spec, LayersSpec)
     attacks = () if spec.adversary == FAMILY else spec.adversary
     tried = replace(spec, protect=PRUNE, adversary=attacks)
-    return repeat_audit("audit", {question.name: (question, tried)}, InferenceSettings)
+    return repeat_audit("audit", {question.name: (question, tried)}, InferenceSpec)

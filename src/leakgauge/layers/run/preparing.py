@@ -21,7 +21,7 @@ from leakgauge.gradients.walk import Layer, walk
 from leakgauge.inference import PropertyInference, Pure
 from leakgauge.inference.games.blocks import MAX_BLOCKS
 from leakgauge.inference.games.mixing import Half, Mix
-from leakgauge.inference.settings import EMPIRICAL
+from leakgauge.inference.words import EMPIRICAL
 from leakgauge.layers.run.sides import Sides, sides_of
 from leakgauge.layers.words import QUESTION
 from leakgauge.results.measurements import Run
