@@ -7,7 +7,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.data import Split, split_records
 from leakgauge.inference import Forest, Logistic
-from leakgauge.inference.run import audit, judge, make_stage, play_round, trajectory
+from leakgauge.inference.run import attack_round, audit, judge, make_stage, trajectory
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.inference.words import FRESH
 from leakgauge.results.measurements import ACCUMULATED, Measurement
@@ -63,7 +63,7 @@ def test_sums_of_the_first_rounds_are_those_of_log_posteriors(prior: str) -> Non
     """Beside Eq. 4 as it is printed, and scikit-learn's AUROC."""
     stage = small_stage(records(0.7), LOGISTIC, rounds=5, prior=prior)
     *starts, final = trajectory(stage)
-    rounds = [play_round(stage, number, params) for number, params in enumerate(starts, start=1)]
+    rounds = [attack_round(stage, number, params) for number, params in enumerate(starts, start=1)]
     found = judge(stage, rounds, final, dataset="d", label="l")
     truth = stage.trials.secret.numpy()
     for count, when in ((2, "first-2"), (3, "first-3"), (4, "first-4"), (5, ACCUMULATED)):
@@ -107,7 +107,7 @@ def test_reused_batches_are_the_same_in_every_round_and_fresh_ones_are_not() -> 
         stage = small_stage(records(1.0), FOREST, batches=batches)
         params = {k: v.detach() for k, v in frozen.items()}
         first, second = (
-            play_round(stage, n, params).log_posterior["static forest"] for n in (1, 2)
+            attack_round(stage, n, params).log_posterior["static forest"] for n in (1, 2)
         )
         said[batches] = np.corrcoef(first[:, 0], second[:, 0])[0, 1]
     assert said["reuse"] > said[FRESH] + 0.1
@@ -124,7 +124,9 @@ def test_memory_bound_does_not_change_what_is_found() -> None:
     found = []
     for max_bytes in (2**28, 2**17):
         stage = small_stage(data, LOGISTIC, rounds=1, max_bytes=max_bytes)
-        found.append(play_round(stage, 1, next(trajectory(stage))).log_posterior["static logistic"])
+        found.append(
+            attack_round(stage, 1, next(trajectory(stage))).log_posterior["static logistic"]
+        )
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6, atol=1e-9)
 
 
@@ -169,6 +171,6 @@ def test_unknown_secret_and_question() -> None:
 def test_records_are_the_same_again() -> None:
     stage = small_stage(records(1.0), FOREST)
     *starts, final = trajectory(stage)
-    rounds = [play_round(stage, n, p) for n, p in enumerate(starts, start=1)]
+    rounds = [attack_round(stage, n, p) for n, p in enumerate(starts, start=1)]
     once, again = (list(judge(stage, rounds, final, dataset="d", label="l")) for _ in range(2))
     assert once == again

@@ -31,9 +31,9 @@ from leakgauge.inference import (
     parse_adversary,
 )
 from leakgauge.inference.adversaries.views import MaxPool
-from leakgauge.inference.catalog import ADVERSARIES, GAMES, REGISTRY, games_of, players
+from leakgauge.inference.catalog import ADVERSARIES, GAMES, REGISTRY, adversaries_for, games_of
 from leakgauge.inference.run import audit, make_stage
-from leakgauge.inference.run.adversaries import playing
+from leakgauge.inference.run.adversaries import attacks_for
 from leakgauge.inference.spec import InferenceSpec
 from support.synthetic import bench, records, small_stage, small_task
 
@@ -186,7 +186,9 @@ def test_the_kernel_of_a_stage_follows_its_records() -> None:
 def test_every_adversary_is_there_and_plays() -> None:
     for name in ADVERSARIES:
         assert parse_adversary(name).name == name
-        assert games_of(parse_adversary(name)) == tuple(g for g in GAMES if name in players(g))
+        assert games_of(parse_adversary(name)) == tuple(
+            g for g in GAMES if name in adversaries_for(g)
+        )
 
 
 def test_own_classes_play_the_games_they_fit(module: str) -> None:
@@ -220,7 +222,7 @@ def test_an_audit_is_played_by_an_adversary_of_one_s_own(module: str, shift: flo
 def test_a_run_takes_several_settings_of_one_adversary(module: str) -> None:
     texts = ("forest", "forest:kernel=10", f"{module}:FirstCoordinate")
     spec = InferenceSpec(ask=("property",), adversary=texts)
-    assert tuple(attack.name for attack in playing(spec, "property").attacks) == texts
+    assert tuple(attack.name for attack in attacks_for(spec, "property").attacks) == texts
     spec.check()
     with pytest.raises(InputError, match="'forest:kernel=10' plays none of the games"):
         InferenceSpec(ask=("user",), adversary=("plda", "forest:kernel=10")).check()

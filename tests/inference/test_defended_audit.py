@@ -11,7 +11,7 @@ from leakgauge.core.rng import stream
 from leakgauge.defenses import Defense, Identity, NotLearned, PerturbTransform, none
 from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Attack, Forest, Joint
-from leakgauge.inference.run import Stage, audit, judge, play_round, trajectory
+from leakgauge.inference.run import GameStage, attack_round, audit, judge, trajectory
 from leakgauge.inference.run.observing import defense_of_round
 from leakgauge.results.roc import auroc
 from leakgauge.training.observation import sent_gradients
@@ -21,12 +21,12 @@ from support.synthetic import records, small_stage
 FOREST = Forest(trees=20, batches=300)
 
 
-def defended(defense, **settings) -> Stage:
+def defended(defense, **settings) -> GameStage:
     return small_stage(records(3.0), FOREST, defense=defense, **settings)
 
 
-def told_apart(stage: Stage, knowledge: str) -> float:
-    said = play_round(stage, 1, next(trajectory(stage))).log_posterior[f"{knowledge} forest"]
+def told_apart(stage: GameStage, knowledge: str) -> float:
+    said = attack_round(stage, 1, next(trajectory(stage))).log_posterior[f"{knowledge} forest"]
     truth = stage.trials.secret.numpy()
     return float(auroc(truth == 1, said[:, 1] - said[:, 0]))
 
@@ -46,7 +46,7 @@ def test_noise_that_drowns_the_gradient_leaves_nothing() -> None:
 def test_without_a_defense_there_is_nothing_to_adapt_to() -> None:
     stage = defended(none())
     assert stage.knowledge == ("static",)
-    assert set(play_round(stage, 1, next(trajectory(stage))).log_posterior) == {"static forest"}
+    assert set(attack_round(stage, 1, next(trajectory(stage))).log_posterior) == {"static forest"}
 
 
 def test_training_under_a_defense_is_sgd_on_what_is_sent() -> None:
@@ -124,7 +124,7 @@ def test_batches_wanted_alone_are_sent_as_among_all() -> None:
 def test_noise_is_fresh_in_every_round() -> None:
     stage = defended(gaussian(1.0), rounds=2)
     params = next(trajectory(stage))
-    first, second = (play_round(stage, n, params).log_posterior["static forest"] for n in (1, 2))
+    first, second = (attack_round(stage, n, params).log_posterior["static forest"] for n in (1, 2))
     assert not np.array_equal(first, second)
 
 
@@ -147,7 +147,7 @@ def test_perturbation_is_learnt_in_each_round_on_public_gradients_alone() -> Non
     )
 
 
-def learnt(stage: Stage, number: int, params) -> list[torch.Tensor]:
+def learnt(stage: GameStage, number: int, params) -> list[torch.Tensor]:
     update = defense_of_round(stage, number, params).update
     assert isinstance(update, PerturbTransform)
     return list(update.network.parameters())
@@ -159,7 +159,7 @@ def test_vib_trains_and_is_attacked_with_its_noise_and_judged_without() -> None:
     assert any("log_variance" in name for name in first)
     assert not torch.equal(first["mean.weight"], last["mean.weight"])
     assert told_apart(stage, "adaptive") > 0.9
-    played = [play_round(stage, number, first) for number in (1, 2)]
+    played = [attack_round(stage, number, first) for number in (1, 2)]
     judged = judge(stage, played, last, dataset="d", label="l")
     (accuracy,) = [one for one in judged if one.metric == "accuracy"]
     assert accuracy.estimate.value > 0.5
@@ -190,7 +190,7 @@ class Counted:
         return Identity()
 
 
-def counted(kept: list[torch.Tensor], *attacks: Attack, **settings) -> Stage:
+def counted(kept: list[torch.Tensor], *attacks: Attack, **settings) -> GameStage:
     learnt = Defense("counted", update=NotLearned(), learn=Counted(kept))
     return small_stage(records(0.0), *attacks, defense=learnt, trials=200, **settings)
 

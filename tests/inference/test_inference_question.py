@@ -13,7 +13,7 @@ from leakgauge.core.rng import stream
 from leakgauge.data import from_arrays
 from leakgauge.data.source import Source, open_data
 from leakgauge.inference.question import QUESTION
-from leakgauge.inference.run import resumable
+from leakgauge.inference.run import answering
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
@@ -50,7 +50,7 @@ def test_an_answer_is_kept_and_read_back(rand: Source, tmp_path: Path, monkeypat
         "adversary": ("energies:batches=300", "forest:trees=5,batches=300"),
     }
     first = asked(tmp_path / "run", rand, **settings)
-    monkeypatch.setattr(resumable, "play_round", killed)
+    monkeypatch.setattr(answering, "attack_round", killed)
     again = asked(tmp_path / "run", rand, **settings)
     assert figures(first) == figures(again) != []
     section = QUESTION.section(again.answers["inference"], tmp_path)
@@ -67,7 +67,7 @@ def test_an_answer_is_kept_and_read_back(rand: Source, tmp_path: Path, monkeypat
 
 def test_a_kill_between_rounds_changes_no_figure(rand: Source, tmp_path: Path, monkeypatch) -> None:
     whole = asked(tmp_path / "whole", rand)
-    play, played = resumable.play_round, []
+    play, played = answering.attack_round, []
 
     def once(*args):
         if played:
@@ -75,7 +75,7 @@ def test_a_kill_between_rounds_changes_no_figure(rand: Source, tmp_path: Path, m
         played.append(args[1])
         return play(*args)
 
-    monkeypatch.setattr(resumable, "play_round", once)
+    monkeypatch.setattr(answering, "attack_round", once)
     with pytest.raises(KeyboardInterrupt):
         asked(tmp_path / "killed", rand)
 
@@ -83,8 +83,8 @@ def test_a_kill_between_rounds_changes_no_figure(rand: Source, tmp_path: Path, m
         played.append(args[1])
         return play(*args)
 
-    monkeypatch.setattr(resumable, "play_round", counted)
-    monkeypatch.setattr(resumable, "trajectory", lambda *args, **kept: iter(()))
+    monkeypatch.setattr(answering, "attack_round", counted)
+    monkeypatch.setattr(answering, "trajectory", lambda *args, **kept: iter(()))
     assert figures(asked(tmp_path / "killed", rand)) == figures(whole)
     assert played == [1, 2]
 

@@ -9,9 +9,9 @@ import pytest
 
 from leakgauge.core.rng import stream
 from leakgauge.data import Source, open_data
-from leakgauge.inference import Joint, players
+from leakgauge.inference import Joint, adversaries_for
 from leakgauge.inference.run import audit
-from leakgauge.inference.run.prepare import Prepared, prepare
+from leakgauge.inference.run.prepare import InferencePrepared, prepare
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import ACCUMULATED, Estimate
 from support import command
@@ -29,7 +29,7 @@ def auroc(source: Source, ask: str = "property", *, adversary: str = "forest", *
     return accumulated(prepare(spec, source))
 
 
-def accumulated(prepared: Prepared) -> Estimate:
+def accumulated(prepared: InferencePrepared) -> Estimate:
     (stage,) = prepared.stages
     (one,) = [r for r in audit(stage) if (r.metric, r.round) == ("auroc", ACCUMULATED)]
     return one.estimate
@@ -49,7 +49,7 @@ def holds_chance(estimate: Estimate) -> bool:
     return estimate.low <= 0.5 <= estimate.high
 
 
-ON_BATCHES = list(players("property"))
+ON_BATCHES = list(adversaries_for("property"))
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_a_shuffled_secret_raises_no_alarm_over_20_seeds(
 
 @pytest.mark.slow
 @pytest.mark.calibration
-@pytest.mark.parametrize("adversary", list(players("user")))
+@pytest.mark.parametrize("adversary", list(adversaries_for("user")))
 def test_clips_dealt_to_actors_at_random_name_nobody_over_20_seeds(
     data_folder: Path, adversary: str
 ) -> None:

@@ -15,9 +15,9 @@ from leakgauge.data.roles import resolve_roles
 from leakgauge.defenses import LearnPerturb, parse_defense
 from leakgauge.inference import Matching, PcaEncoder, Plda
 from leakgauge.inference.report.threat_model import unknown
-from leakgauge.inference.run import audit, judge, play_round, trajectory
-from leakgauge.inference.run.adversaries import Playing, defenses_of, playing
-from leakgauge.inference.run.prepare import Prepared, prepare
+from leakgauge.inference.run import attack_round, audit, judge, trajectory
+from leakgauge.inference.run.adversaries import GameAttacks, attacks_for, defenses_of
+from leakgauge.inference.run.prepare import InferencePrepared, prepare
 from leakgauge.inference.run.splitting import inference_records, split_of
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Estimate
@@ -58,18 +58,18 @@ def spec(*asks: str, adversaries: tuple[str, ...] = (), **more) -> InferenceSpec
     return InferenceSpec(ask=asks, adversary=adversaries, **settings)
 
 
-def ready(data: Source, settings: InferenceSpec) -> Prepared:
+def ready(data: Source, settings: InferenceSpec) -> InferencePrepared:
     settings.check()
     return prepare(settings.resolve(data), data)
 
 
-def score_of(prepared: Prepared) -> Estimate:
+def score_of(prepared: InferencePrepared) -> Estimate:
     (stage,) = prepared.stages
     one = next(r for r in audit(stage) if (r.metric, r.round) == ("auroc", 1))
     return one.estimate
 
 
-def names(playing: Playing) -> tuple[list[str], list[str]]:
+def names(playing: GameAttacks) -> tuple[list[str], list[str]]:
     return [attack.name for attack in playing.attacks], list(playing.panel)
 
 
@@ -77,14 +77,14 @@ def test_each_game_has_the_panel_or_those_of_the_named_that_can_play_it() -> Non
     asked = spec("property", "attribute", "user", rounds=2)
     panel = ["forest", "energies", "discriminant"]
     noisy = parse_defense("dpsgd:clip=1,noise=0.1", batch_size=6)
-    assert names(playing(asked, "property")) == (panel, panel)
-    assert names(playing(asked, "attribute", noisy)) == ([*panel, "joint"],) * 2
-    assert names(playing(asked, "user")) == (["plda"], [])
+    assert names(attacks_for(asked, "property")) == (panel, panel)
+    assert names(attacks_for(asked, "attribute", noisy)) == ([*panel, "joint"],) * 2
+    assert names(attacks_for(asked, "user")) == (["plda"], [])
     named = spec("property", "attribute", adversaries=("energies", "matching"))
-    assert names(playing(named, "property")) == (["energies"], [])
-    assert names(playing(named, "attribute")) == (["energies", "matching"], [])
+    assert names(attacks_for(named, "property")) == (["energies"], [])
+    assert names(attacks_for(named, "attribute")) == (["energies", "matching"], [])
     both = spec("attribute", adversaries=("matching", "panel", "forest"))
-    assert names(playing(both, "attribute")) == (["matching", *panel], panel)
+    assert names(attacks_for(both, "attribute")) == (["matching", *panel], panel)
     assert asked.resolve(source(people())).adversary == ("panel",)
 
 
@@ -101,7 +101,7 @@ def test_with_too_few_shadow_users_the_papers_adversary_plays_alone() -> None:
 def test_one_round_or_fresh_batches_leave_nothing_for_joint_to_add() -> None:
     noisy = parse_defense("dpsgd:clip=1,noise=0.1", batch_size=6)
     for settings in ({"rounds": 1}, {"rounds": 3, "batches": "fresh"}):
-        assert "joint" not in names(playing(spec("property", **settings), "property", noisy))[0]
+        assert "joint" not in names(attacks_for(spec("property", **settings), "property", noisy))[0]
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_fresh_batches_of_persons_are_not_weighted() -> None:
     """Held-out batches of two rounds would be of different persons; a trial keeps its own."""
     stage = ready(source(people()), spec("user", batches="fresh")).stages[0]
     stage = replace(stage, attacks=(Plda(components=8, batches=200),))
-    assert play_round(stage, 1, next(trajectory(stage))).held_out == {}
+    assert attack_round(stage, 1, next(trajectory(stage))).held_out == {}
 
 
 def test_matching_is_played_beside_others_on_the_same_gradients() -> None:
@@ -306,7 +306,7 @@ def test_matching_is_played_beside_others_on_the_same_gradients() -> None:
     bare, noisy = ready(source(people()), asked).stages
     for stage, knowledge in ((bare, "static"), (noisy, "adaptive")):
         params = next(trajectory(stage))
-        said = play_round(stage, 1, params).log_posterior[f"{knowledge} matching"]
+        said = attack_round(stage, 1, params).log_posterior[f"{knowledge} matching"]
         assert (said.argmax(axis=1) == stage.trials.secret.numpy()).mean() > 0.9
 
 
@@ -317,7 +317,7 @@ def test_matching_does_not_depend_on_chunks() -> None:
         for size in (2**27, 2**15)
     ]
     said = [
-        play_round(stage, 1, next(trajectory(stage))).log_posterior["static matching"]
+        attack_round(stage, 1, next(trajectory(stage))).log_posterior["static matching"]
         for stage in stages
     ]
     assert (said[0].argmax(axis=1) == said[1].argmax(axis=1)).all()
@@ -327,7 +327,7 @@ def test_rounds_of_an_encoder_that_calibrates_itself_are_weighted() -> None:
     prepared = ready(source(people()), spec("user"))
     stage = replace(prepared.stages[0], attacks=(PcaEncoder(epochs=3, temperature=None),))
     params = next(trajectory(stage))
-    played = play_round(stage, 1, params)
+    played = attack_round(stage, 1, params)
     found = judge(stage, [played], params, dataset="d", label="l")
     assert "stacked" in {record.round for record in found}
 
@@ -362,7 +362,7 @@ def test_a_perturbation_aims_at_another_person_where_persons_are_asked_for() -> 
     name = "perturb:gamma=0.005,alpha=0.002,steps=5"
     assert targeted == {("property", name): False, ("user", f"{name},targeted=1"): True}
     perturbed = stages[-1]
-    said = play_round(perturbed, 1, next(trajectory(perturbed))).log_posterior
+    said = attack_round(perturbed, 1, next(trajectory(perturbed))).log_posterior
     assert set(said) == {"static plda", "adaptive plda"}
 
 
@@ -430,7 +430,7 @@ def test_an_attribute_under_noise_of_the_adversarys_own_making() -> None:
     asked = spec("attribute", adversaries=("matching",), defense=("noise:std=0.5",))
     (stage,) = ready(source(people()), asked).stages
     assert stage.defense == gaussian(0.5)
-    fitted = play_round(stage, 1, next(trajectory(stage)))
+    fitted = attack_round(stage, 1, next(trajectory(stage)))
     assert "noise 0.5" in fitted.details["adaptive matching"]
 
 

@@ -16,7 +16,7 @@ from leakgauge.core.rng import stream
 from leakgauge.core.types import Schema
 from leakgauge.inference import Forest, Logistic, Ordinal, ProportionInference, Ratio
 from leakgauge.inference.adversaries.ordinal import log_differences
-from leakgauge.inference.adversaries.stacking import judge_held_out
+from leakgauge.inference.adversaries.stacking import held_out_scores
 from leakgauge.inference.games.games import one_against_rest
 from leakgauge.inference.games.mixing import Pure, bootstrap
 from leakgauge.inference.run import audit
@@ -204,7 +204,7 @@ def test_fresh_batches_are_judged_on_other_held_out_batches_each_round() -> None
     uniform = np.log([0.5, 0.5])
     rng = stream(0, "fit")
     one, other = (
-        judge_held_out(FOREST, FOREST.fit(b, uniform, rng=rng), b, batches=300, rng=rng)
+        held_out_scores(FOREST, FOREST.fit(b, uniform, rng=rng), b, batches=300, rng=rng)
         for b in shadows_of_round
     )
     assert not np.array_equal(one.secret, other.secret)

@@ -23,7 +23,7 @@ from leakgauge.data.source import open_data
 from leakgauge.inference.run import audit
 from leakgauge.inference.run.observing import shadow_of_round
 from leakgauge.inference.run.prepare import prepare
-from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import HEADLINE
 from leakgauge.results.scores import AUROC
@@ -51,7 +51,7 @@ def path_of(package: str, name: str) -> Path:
     return Path(spec.origin).parent / name
 
 
-def gradients(stage: Stage, rows: torch.Tensor, data: Any) -> np.ndarray:
+def gradients(stage: GameStage, rows: torch.Tensor, data: Any) -> np.ndarray:
     """Of each batch, by plain autograd in a loop."""
     model, loss = stage.task.model, stage.task.loss
     found = []
@@ -63,7 +63,7 @@ def gradients(stage: Stage, rows: torch.Tensor, data: Any) -> np.ndarray:
     return np.stack(found)
 
 
-def logistic(stage: Stage) -> float:
+def logistic(stage: GameStage) -> float:
     """AUROC of a logistic regression on the raw gradients of the first round."""
     shadow = shadow_of_round(stage, 1, {})
     rows, secret = shadow.draw(1000, rng=stream(0, "baseline"))

@@ -25,7 +25,7 @@ from leakgauge.inference.adversaries.calibration import (
 from leakgauge.inference.adversaries.discriminant import Discriminant
 from leakgauge.inference.adversaries.energies import Energies, EnergyView
 from leakgauge.inference.adversaries.forest import PcaForest, Projection
-from leakgauge.inference.adversaries.stacking import Stack, accumulate_weighted, judge_held_out
+from leakgauge.inference.adversaries.stacking import Stack, accumulate_weighted, held_out_scores
 from leakgauge.models import cnn
 from leakgauge.results.roc import auroc
 from support.defenses import dpsgd, prune, sign
@@ -517,7 +517,7 @@ def test_rounds_that_judged_other_batches_are_refused() -> None:
 def test_every_attack_can_judge_held_out_batches(attack) -> None:
     shadow = bench(2.0)
     fitted = attack.fit(shadow, UNIFORM, rng=stream(0, "fit"))
-    held_out = judge_held_out(attack, fitted, shadow, batches=300, rng=stream(0, "held out"))
+    held_out = held_out_scores(attack, fitted, shadow, batches=300, rng=stream(0, "held out"))
     secret = np.concatenate([part.secret for part in held_out_folds(shadow, folds=3, batches=300)])
     np.testing.assert_array_equal(held_out.secret, secret)
     assert held_out.log_odds.shape == (300, 2)

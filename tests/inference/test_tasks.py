@@ -15,7 +15,7 @@ from leakgauge.core.rng import stream, torch_stream
 from leakgauge.core.types import Dataset, Task
 from leakgauge.data import Roles, encode, from_arrays, make_table, split_records
 from leakgauge.inference import Energies, Plda
-from leakgauge.inference.run import Stage, audit, make_stage, trajectory
+from leakgauge.inference.run import GameStage, audit, make_stage, trajectory
 from leakgauge.inference.run.baselines import baselines
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.models import mlp
@@ -44,7 +44,9 @@ def data_of(
 LOSSES = {"mse": "mse", "several": nn.functional.mse_loss, "bce": "bce"}
 
 
-def stage_of(kind: str, data: Dataset, attack=None, *, ask: str = "property", **settings) -> Stage:
+def stage_of(
+    kind: str, data: Dataset, attack=None, *, ask: str = "property", **settings
+) -> GameStage:
     outputs = 1 if data.y.ndim == 1 else data.y.shape[1]
     model = mlp(6, outputs, hidden=(12,), generator=torch_stream(0, "model")).to(torch.float64)
     chosen = InferenceSpec(
@@ -57,7 +59,7 @@ def stage_of(kind: str, data: Dataset, attack=None, *, ask: str = "property", **
     return make_stage(ask, Task(model, LOSSES[kind]), data, split, attacks=attacks, spec=chosen)
 
 
-def auroc(stage: Stage) -> float:
+def auroc(stage: GameStage) -> float:
     return next(one.estimate.value for one in audit(stage) if one.metric == AUROC)
 
 
@@ -74,7 +76,7 @@ def test_no_secret_gives_chance(kind: str) -> None:
     assert np.mean(found) == pytest.approx(0.5, abs=0.08)
 
 
-def outputs_on_test(stage: Stage) -> tuple[np.ndarray, np.ndarray, Utility]:
+def outputs_on_test(stage: GameStage) -> tuple[np.ndarray, np.ndarray, Utility]:
     *_, final = trajectory(stage)
     found = utility_of(stage.task, final, stage.test, rng=np.random.default_rng(0))
     assert found is not None
@@ -149,7 +151,7 @@ def test_outputs_within_0_and_1_are_probabilities() -> None:
     assert found.estimate.value == pytest.approx(f1_score(y, out > 0.5, average="macro"))
 
 
-def alone(stage: Stage) -> float:
+def alone(stage: GameStage) -> float:
     truth = stage.trials.secret.numpy()
     return figures(Judged(truth, baselines(stage)[LABELS_ALONE], truth))[AUROC]
 

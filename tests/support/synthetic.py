@@ -12,7 +12,7 @@ from leakgauge.data import from_arrays, split_records
 from leakgauge.defenses import Defense
 from leakgauge.gradients import MAX_BYTES, params_of
 from leakgauge.inference import Attack, Shadow
-from leakgauge.inference.run import Stage, make_stage
+from leakgauge.inference.run import GameStage, make_stage
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.models import mlp
 
@@ -49,7 +49,7 @@ def small_stage(
     defense: Defense | None = None,
     max_bytes: int = MAX_BYTES,
     **settings,
-) -> Stage:
+) -> GameStage:
     chosen = InferenceSpec(secret="s", **{"batch_size": 8, "rounds": 2, "trials": 400, **settings})
     split = split_records(
         data.secrets["s"], users=data.users, shadow=600, rng=stream(chosen.seed, "split")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leakgauge.inference.adversaries.forest import PcaForest as PcaForest
     from leakgauge.inference.adversaries.joint import Joint as Joint
     from leakgauge.inference.adversaries.joint import Products as Products
-    from leakgauge.inference.adversaries.joint import judge_jointly as judge_jointly
+    from leakgauge.inference.adversaries.joint import joint_posterior as joint_posterior
     from leakgauge.inference.adversaries.joint import products_of_round as products_of_round
     from leakgauge.inference.adversaries.logistic import Logistic as Logistic
     from leakgauge.inference.adversaries.matching import Matching as Matching
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         attribute_candidates as attribute_candidates,
     )
     from leakgauge.inference.adversaries.ordinal import Ordinal as Ordinal
-    from leakgauge.inference.adversaries.part import Part as Part
+    from leakgauge.inference.adversaries.partial import PartialAttack as PartialAttack
     from leakgauge.inference.adversaries.pca_encoder import PcaEncoder as PcaEncoder
     from leakgauge.inference.adversaries.plda import Plda as Plda
     from leakgauge.inference.adversaries.shadow import Shadow as Shadow
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from leakgauge.inference.adversaries.stacking import accumulate_weighted as accumulate_weighted
     from leakgauge.inference.catalog import ADVERSARIES as ADVERSARIES
     from leakgauge.inference.catalog import GAMES as GAMES
+    from leakgauge.inference.catalog import adversaries_for as adversaries_for
     from leakgauge.inference.catalog import games_of as games_of
     from leakgauge.inference.catalog import parse_adversary as parse_adversary
-    from leakgauge.inference.catalog import players as players
     from leakgauge.inference.games.games import BATCH_GAMES as BATCH_GAMES
     from leakgauge.inference.games.games import AttributeInference as AttributeInference
     from leakgauge.inference.games.games import BatchGame as BatchGame
@@ -77,7 +77,7 @@ else:
             "Matching": "leakgauge.inference.adversaries.matching",
             "Mix": "leakgauge.inference.games.mixing",
             "Ordinal": "leakgauge.inference.adversaries.ordinal",
-            "Part": "leakgauge.inference.adversaries.part",
+            "PartialAttack": "leakgauge.inference.adversaries.partial",
             "PcaEncoder": "leakgauge.inference.adversaries.pca_encoder",
             "PcaForest": "leakgauge.inference.adversaries.forest",
             "Plda": "leakgauge.inference.adversaries.plda",
@@ -94,8 +94,8 @@ else:
             "attribute_candidates": "leakgauge.inference.adversaries.matching",
             "products_of_round": "leakgauge.inference.adversaries.joint",
             "games_of": "leakgauge.inference.catalog",
-            "judge_jointly": "leakgauge.inference.adversaries.joint",
+            "joint_posterior": "leakgauge.inference.adversaries.joint",
             "parse_adversary": "leakgauge.inference.catalog",
-            "players": "leakgauge.inference.catalog",
+            "adversaries_for": "leakgauge.inference.catalog",
         },
     )

@@ -29,7 +29,7 @@ ADVERSARIES = {
 """Where each attack is; it is imported when it is used."""
 
 _ON_BATCHES = ("forest", "logistic", "energies", "discriminant", "pca-forest")
-_PLAYERS = {
+_BY_GAME = {
     PROPERTY: (*_ON_BATCHES, "joint"),
     ATTRIBUTE: (*_ON_BATCHES, "joint", "matching"),
     PROPORTION: ("forest", "logistic", "energies", "pca-forest"),
@@ -63,13 +63,13 @@ NOTATION = REGISTRY.notation(PANEL)
 """What users may write for an adversary."""
 
 
-def players(game: str) -> tuple[str, ...]:
+def adversaries_for(game: str) -> tuple[str, ...]:
     """Names of the built-in adversaries that play a game; the paper's is first.
 
-    >>> players("user")
+    >>> adversaries_for("user")
     ('encoder', 'pca-encoder', 'plda')
     """
-    return _PLAYERS[game]
+    return _BY_GAME[game]
 
 
 def panel_of(game: str, *, all_rounds: bool = False) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def panel_of(game: str, *, all_rounds: bool = False) -> tuple[str, ...]:
     >>> panel_of("property", all_rounds=True)
     ('forest', 'energies', 'discriminant', 'joint')
     """
-    together = all_rounds and _UNDER_NOISE in _PLAYERS[game]
+    together = all_rounds and _UNDER_NOISE in _BY_GAME[game]
     return (*_PANEL[game], _UNDER_NOISE) if together else _PANEL[game]
 
 
@@ -144,7 +144,7 @@ def games_of(attack: "AnyAttack") -> tuple[str, ...]:
     place = f"{type(attack).__module__}:{type(attack).__qualname__}"
     for name, known in ADVERSARIES.items():
         if place == known:
-            return tuple(game for game in GAMES if name in _PLAYERS[game])
+            return tuple(game for game in GAMES if name in _BY_GAME[game])
     games = getattr(attack, "games", None)
     if games is None:
         return _games_by_class(attack)

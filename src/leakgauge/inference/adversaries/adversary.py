@@ -1,4 +1,11 @@
-"""Protocols of attacks (settings) and of adversaries (fitted attacks)."""
+"""Protocols of attacks (settings) and of adversaries (fitted attacks).
+
+Candidate attacks compare the observed gradient with those of candidate batches that the adversary
+holds. In *user inference* a candidate batch holds other records of a user than the observed batch.
+In *attribute inference* with the auxiliary knowledge phi(x), it is the observed batch with one
+value of the attribute filled in. In both, the adversary computes the candidates' gradients at the
+parameters of the round.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -14,7 +21,7 @@ from leakgauge.inference.adversaries.shadow import Shadow
 
 
 class Adversary(Protocol):
-    """Fitted, immutable."""
+    """A fitted attack; immutable."""
 
     def log_posterior(self, seen: Grads) -> NDArray[np.float64]:
         """Return log P(a | g) ``[n, m]`` (natural) for n gradients, each value ``[n, *p]``."""
@@ -22,7 +29,7 @@ class Adversary(Protocol):
 
     @property
     def details(self) -> str:
-        """The fitted values in one line: settings and choices."""
+        """The settings and the fitted values in one line."""
         ...
 
 
@@ -71,7 +78,7 @@ class CandidateAdversary(ABC):
 
 
 class CandidateAttack(ABC):
-    """The settings of an attack that judges candidates; frozen.
+    """The settings of an attack that scores candidates; frozen.
 
     Attributes:
         name: the name on the command line.
@@ -79,8 +86,8 @@ class CandidateAttack(ABC):
 
     name: ClassVar[str]
 
-    def check(self, shadow: Shadow, values: int) -> None:  # noqa: B027 - most need nothing
-        """Refuse early a shadow that ``fit`` would refuse; ``values`` is m."""
+    def check(self, shadow: Shadow, values: int) -> None:  # noqa: B027 - optional
+        """Refuse a shadow that ``fit`` would refuse; ``values`` is m."""
 
     @abstractmethod
     def fit(
@@ -96,10 +103,10 @@ AnyAttack = Attack | CandidateAttack
 def with_prior(
     log_likelihood: NDArray[np.float64], log_prior: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return ``log P(a | g)`` by Bayes' rule, from ``log P(g | a)`` up to a constant a row.
+    """Return ``log P(a | g)`` by Bayes' rule, from ``log P(g | a)`` up to a constant per row.
 
     The adversaries are fitted on balanced shadow batches, so their probabilities are proportional
-    to the likelihood, and the prior enters here alone (Li et al., CCS 2024, section 4.1).
+    to the likelihood, and the prior enters only here (Li et al., CCS 2024, section 4.1).
 
     Args:
         log_likelihood: ``log P(g | a)`` ``[n, m]``.

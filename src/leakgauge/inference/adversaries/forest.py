@@ -1,4 +1,4 @@
-"""The adversary of Li et al., CCS 2024, section 5.1.3: a random forest on pooled gradients."""
+"""The forests of Li et al., CCS 2024: on pooled gradients and on principal components."""
 
 import copy
 from dataclasses import dataclass, replace
@@ -16,21 +16,27 @@ from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import smoothed_votes
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.views import TABLE_KERNEL, Flat, MaxPool, View, kernel_for
+from leakgauge.inference.adversaries.views import (
+    TABLE_KERNEL,
+    FlattenView,
+    MaxPool,
+    View,
+    kernel_for,
+)
 
 
 @dataclass(frozen=True)
 class Forest:
     """Random forest on max-pooled gradients of bootstrapped shadow batches.
 
-    A posterior of 0 in one round would overrule all other rounds, and a forest gives it whenever
-    its trees agree. The T trees are therefore taken as T votes and smoothed as the posterior mean
-    under a Jeffreys prior does: ``(T p + 1/2) / (T + m/2)``. The paper does not say what it does.
+    A posterior of 0 in one round would overrule all other rounds, and a forest returns 0 whenever
+    its trees agree. The T trees therefore count as T votes, smoothed as in the posterior mean under
+    a Jeffreys prior: ``(T p + 1/2) / (T + m/2)``. The paper does not describe its own smoothing.
 
     Attributes:
-        trees: 50 in the paper.
-        kernel: of the 1-d max-pooling; None for the paper's, by the data: see ``kernel_for``.
-        batches: bootstrapped shadow batches; the paper does not give their number.
+        trees: number of trees, 50 in the paper.
+        kernel: width of the 1-d max-pooling; None for that of the paper, see ``kernel_for``.
+        batches: number of bootstrapped shadow batches; the paper does not state it.
 
     References:
         Li et al., CCS 2024, sections 4.1 and 5.1.3.
@@ -48,9 +54,9 @@ class Forest:
         require_positive(self.batches, "number of shadow batches")
 
     def of_fold(self, folds: int) -> "Forest":
-        """Return the forest that is grown on a fold: all of them have as many trees as this one.
+        """Return the forest of one fold; the forests of all folds have as many trees as this one.
 
-        So what it costs to judge held-out batches is what it costs to fit.
+        So scoring held-out batches costs as much as fitting.
         """
         return replace(self, trees=-(-self.trees // folds))
 
@@ -58,31 +64,31 @@ class Forest:
         """Return this forest with the paper's kernel for records ``[n, ...]``, if it has none."""
         if self.kernel is not None:
             return self
-        one = copy.copy(self)  # with its name, which may be one that the user typed
+        one = copy.copy(self)  # keeps a name that the user typed
         object.__setattr__(one, "kernel", kernel_for(x))
         return one
 
     @property
     def view(self) -> MaxPool:
-        """Gradients to features; for a table where the records are not known yet."""
+        """Function from gradients to features; that of a table if the records are not known yet."""
         return MaxPool(self.kernel or TABLE_KERNEL)
 
     @property
     def kept(self) -> MaxPool:
-        """What is kept of every shadow batch."""
+        """Function from gradients to the features that are kept of every shadow batch."""
         return self.view
 
     def fit(
         self, shadow: Shadow, log_prior: NDArray[np.float64], *, rng: np.random.Generator
     ) -> "FittedForest":
-        """Fit on balanced bootstrapped batches at this round's parameters (section 4.1)."""
+        """Fit on balanced bootstrapped batches at the parameters of this round (section 4.1)."""
         one = self.for_records(shadow.data.x)
         features, secret = shadow.observe(one.batches, view=one.view)
         return FittedForest.grow(one, one.view, features, secret, log_prior, rng=rng)
 
 
 class ForestSettings(Protocol):
-    """An attack that ends in a forest."""
+    """Settings of an attack that ends in a forest."""
 
     @property
     def trees(self) -> int:
@@ -92,7 +98,7 @@ class ForestSettings(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FittedForest:
-    """A fitted ``Forest``, or another attack that grows one on features of its own."""
+    """A fitted ``Forest`` or ``PcaForest``."""
 
     settings: ForestSettings
     view: View
@@ -126,7 +132,7 @@ class FittedForest:
 
 
 LARGEST = 1e30
-"""Well within single precision, in which trees compare."""
+"""Largest feature: well within single precision, in which trees compare."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +153,7 @@ class Projection:
 
     @classmethod
     def learn(cls, flat: Tensor, components: int, *, rng: np.random.Generator) -> "Projection":
-        """From gradients ``[n, D]``, which it centres in place; at most ``components`` axes."""
+        """Return at most ``components`` axes of gradients ``[n, D]``, centred in place."""
         mean = flat.mean(dim=0)
         _, _, axes = randomized_svd(
             flat.sub_(mean).cpu().numpy(),
@@ -158,8 +164,8 @@ class Projection:
         return cls(mean.double(), torch.from_numpy(axes.T.copy()).to(mean.double()))
 
     def __call__(self, grads: Grads) -> Tensor:
-        """Features ``[n, k]``, within what a forest takes."""
-        features = (Flat()(grads).double().to(self.mean) - self.mean) @ self.axes
+        """Return features ``[n, k]``, clamped to the range of a forest."""
+        features = (FlattenView()(grads).double().to(self.mean) - self.mean) @ self.axes
         return features.clamp(-LARGEST, LARGEST)
 
 
@@ -168,14 +174,14 @@ class PcaForest:
     """Random forest on the leading principal components of shadow batches' gradients.
 
     The paper reduces gradients to 50 principal dimensions in place of the max-pooling, and does not
-    say on which gradients the axes are learned. Here they are learned without the Gaussian noise of
-    the shadow's defense, which an adversary can leave out of its own gradients, and so keep most of
-    the noise out; the forest is fitted on what is seen, noise included.
+    state which gradients the axes are learned from. Here they are learned without the Gaussian
+    noise of the defense, which an adversary can leave out of the gradients that it computes; this
+    removes most of the noise. The forest is fitted on the noisy gradients.
 
     Attributes:
-        components: kept, at most; 50 in the paper.
-        trees: 50 in the paper.
-        batches: bootstrapped shadow batches; the paper does not give their number.
+        components: maximum number of components, 50 in the paper.
+        trees: number of trees, 50 in the paper.
+        batches: number of bootstrapped shadow batches; the paper does not state it.
 
     References:
         Li et al., CCS 2024, section 6.2 and Table 2.
@@ -193,12 +199,12 @@ class PcaForest:
 
     @property
     def view(self) -> View:
-        """Gradients to what the axes are learned on."""
-        return Flat()
+        """Function from gradients to the coordinates that the axes are learned from."""
+        return FlattenView()
 
     @property
     def kept(self) -> View:
-        """What is kept of every shadow batch."""
+        """Function from gradients to the features that are kept of every shadow batch."""
         return self.view
 
     def fit(

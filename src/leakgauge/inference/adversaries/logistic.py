@@ -1,4 +1,4 @@
-"""Regularised logistic regression on standardised, PCA-reduced gradients, calibrated."""
+"""Logistic regression on reduced gradients, calibrated on held-out shadow records."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,20 +16,25 @@ from leakgauge.core.types import Grads
 from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import HeldOut, fit_slope, hold_out, two_sided
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.views import Flat, StandardiseInPlace, View, within_deviations
+from leakgauge.inference.adversaries.views import (
+    FlattenView,
+    StandardiseInPlace,
+    View,
+    within_deviations,
+)
 
 
 class RegressionSettings(Protocol):
-    """An attack that ends in a calibrated classifier."""
+    """Settings of an attack that ends in a calibrated classifier."""
 
     @property
     def batches(self) -> int:
-        """Bootstrapped shadow batches, and as many to judge."""
+        """Number of bootstrapped shadow batches, and of held-out ones."""
         ...
 
     @property
     def folds(self) -> int:
-        """Of the shadow records, for the calibration."""
+        """Number of folds of the shadow records for the calibration."""
         ...
 
 
@@ -41,7 +46,7 @@ class Regression:
     model: Any
 
     def __call__(self, seen: Grads) -> NDArray[np.float64]:
-        """Log-odds ``[n, m]``, not calibrated."""
+        """Return log-odds ``[n, m]``, not calibrated."""
         features = self.view(seen).cpu().numpy().copy()  # a model may work in place
         return two_sided(self.model.decision_function(features))
 
@@ -51,9 +56,9 @@ class FittedRegression:
     """A fitted ``Logistic`` or ``Energies``.
 
     Attributes:
-        settings: of the attack.
-        regression: fitted on all shadow records.
-        slope: of its log-odds.
+        settings: the attack.
+        regression: classifier fitted on all shadow records.
+        slope: factor of its log-odds.
         log_prior: ``[m]``.
         held_out: log-odds of held-out shadow batches.
     """
@@ -93,14 +98,14 @@ class Logistic:
     """Logistic regression on the leading principal components of the gradient.
 
     Coordinates are standardised on the shadow batches, reduced by PCA and standardised again. The
-    classifier is overconfident on records it has not seen, so one slope for its log-odds is fitted
-    on shadow records that were held out (no intercept: a small shadow set does not determine it).
+    classifier is overconfident on unseen records, so one slope for its log-odds is fitted on
+    held-out shadow records (without an intercept, which a small shadow set does not determine).
 
     Attributes:
-        components: kept principal components, at most.
+        components: maximum number of principal components.
         inverse_penalty: scikit-learn's C.
-        batches: bootstrapped shadow batches.
-        folds: record-wise folds for the calibration.
+        batches: number of bootstrapped shadow batches.
+        folds: number of folds of the shadow records for the calibration.
     """
 
     components: int = 64
@@ -117,12 +122,12 @@ class Logistic:
 
     @property
     def view(self) -> View:
-        """Gradients to features."""
-        return Flat()
+        """Function from gradients to features."""
+        return FlattenView()
 
     @property
     def kept(self) -> View:
-        """What is kept of every shadow batch."""
+        """Function from gradients to the features that are kept of every shadow batch."""
         return self.view
 
     def fit(
@@ -137,7 +142,7 @@ class Logistic:
 
     def _regress(self, shadow: Shadow, rng: np.random.Generator) -> Regression:
         features, secret = shadow.observe(self.batches, view=self.view)
-        features = features.copy()  # other attacks see the same ones
+        features = features.copy()  # other attacks use the same array
         components = min(self.components, *features.shape)
         # In place, as the features may be most of the memory.
         pca = PCA(

@@ -1,7 +1,8 @@
-"""User inference among shadow users: calibrates a likeness on users it was not learned from.
+"""Learn from shadow users how probable it is that two gradients come from one user.
 
-The shadow users are cut into folds. Each fold plays the game with a likeness that is learned from
-the other folds.
+Gradients are reduced to principal components. An attack learns a *likeness* of reduced gradients
+from the shadow users; a softmax over the m candidates of a trial turns it into a posterior. The
+likeness is calibrated by cross-validation over the shadow users.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from leakgauge.inference.adversaries.adversary import CandidateAdversary, Candid
 from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.adversaries.forest import Projection
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.views import Flat
+from leakgauge.inference.adversaries.views import FlattenView
 from leakgauge.inference.games.users import part, records_of
 from leakgauge.training.observation import sent_gradients
 
@@ -29,10 +30,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 AXES_FROM = 512
-"""Number of batches behind the principal axes; their gradients are held at once."""
+"""Number of batches for the principal axes; their gradients are held at once."""
 
 LEAST_EACH = 4
-"""Least number of batches of each shadow user."""
+"""Minimum number of batches of each shadow user."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +41,11 @@ class UserExamples:
     """Reduced gradients of shadow batches, each of one user.
 
     Attributes:
-        seen: as they are sent ``[n, k]``; clean, without the defense's Gaussian noise ``[n, k]``.
-        user: ``[n]``.
-        resampling: B over the mean number of a user's records: what drawing them anew changes
-            in a batch, relative to what it changes in the user's mean.
+        seen: gradients as they are sent ``[n, k]``.
+        clean: gradients without the defense's Gaussian noise ``[n, k]``.
+        user: code of the user ``[n]``.
+        resampling: B divided by the mean number of records per user; relates the variance within a
+            batch to that of the user's mean.
     """
 
     seen: Floats
@@ -60,17 +62,16 @@ class UserExamples:
 def observe(
     shadow: Shadow, *, batches: int, components: int, rng: np.random.Generator
 ) -> tuple[Projection, UserExamples]:
-    """Return principal axes and bootstrapped shadow batches on them, as many of each user.
+    """Return principal axes and bootstrapped shadow batches on them, balanced over the users.
 
-    There are ``batches``, or ``LEAST_EACH`` a user where users are many: how much a user's
-    gradients vary shows on no fewer. The axes are learned without the Gaussian noise of the
-    shadow's defense.
+    There are at least ``batches`` and at least ``LEAST_EACH`` per user, which the variation of a
+    user's gradients needs. The axes are learned without the Gaussian noise of the defense.
     """
     rows, user = shadow.draw(max(batches, LEAST_EACH * shadow.values), rng=rng)
     clean = replace(shadow, defense=shadow.defense.without_noise())
-    first = torch.cat([Flat()(grads) for grads in _gradients(clean, rows[:AXES_FROM])])
+    first = torch.cat([FlattenView()(grads) for grads in _gradients(clean, rows[:AXES_FROM])])
     view = Projection.learn(first, components, rng=rng)
-    # the view flattens what it is given, one leaf or many; in parts, since it also makes copies
+    # the view accepts flat gradients; in parts, since it also makes copies
     again = ({"": part} for part in torch.split(first, 64))
     features = map(view, chain(again, _gradients(clean, rows[AXES_FROM:])))
     reduced = torch.cat(list(features)).cpu().numpy()
@@ -81,7 +82,7 @@ def observe(
 
 
 def _gradients(shadow: Shadow, rows: Ints) -> Iterator[Grads]:
-    """The gradients that clients send; a learned defense gets no user, as it knows none."""
+    """Yield the gradients that clients send; a learned defense gets no secrets here."""
     if len(rows) == 0:
         return iter(())
     return sent_gradients(
@@ -96,19 +97,20 @@ def _gradients(shadow: Shadow, rows: Ints) -> Iterator[Grads]:
 
 
 def reduced_gradients(view: Callable[[Grads], Tensor], shadow: Shadow, rows: Ints) -> Floats:
-    """Return the gradients of batches ``rows [n, B]`` after ``view``: ``[n, k]``."""
+    """Return the features ``[n, k]`` of batches ``rows [n, B]`` under ``view``."""
     reduced: Floats = torch.cat([view(grads) for grads in _gradients(shadow, rows)]).cpu().numpy()
     return reduced
 
 
 Likeness = Callable[[Floats, Floats], Floats]
-"""Reduced gradients, seen ``[n, k]`` and held ``[n, m, k]`` -> log-likelihoods ``[n, m]``, up to a
-constant a row."""
+"""Maps reduced gradients, seen ``[n, k]`` and held ``[n, m, k]``, to log-likelihoods ``[n, m]``.
+
+They are known up to a constant per row."""
 
 
 @dataclass(frozen=True, eq=False)
 class FittedLikeness(CandidateAdversary):
-    """A fitted attack that judges candidates by their likeness.
+    """A fitted attack that scores candidates by their likeness.
 
     Attributes:
         settings: the attack.
@@ -138,8 +140,8 @@ class FittedLikeness(CandidateAdversary):
         return with_prior(self.slope * scores, self.log_prior)
 
 
-JUDGED = 600
-"""Number of judged batches of held-out shadow users."""
+CALIBRATION_BATCHES = 600
+"""Number of scored batches of held-out shadow users."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,9 +149,10 @@ class UserTrials:
     """Trials of user inference among the shadow users.
 
     Attributes:
-        seen: observed batches ``[n, k]``, of the users ``user`` ``[n]``.
-        held: the candidate batch of each shadow user ``[U, k]``, of other records.
-        seed: parts the users into folds and draws candidates.
+        seen: observed batches ``[n, k]``.
+        user: user of each batch ``[n]``.
+        held: candidate batch of each shadow user ``[U, k]``, of other records.
+        seed: seed of the folds and the candidates.
     """
 
     seen: Floats
@@ -174,11 +177,13 @@ def check_users(shadow: Shadow, *, candidates: int, folds: int) -> None:
     _require_enough(users, candidates, folds)
 
 
-def play_among_users(shadow: Shadow, view: Projection, *, batches: int = JUDGED) -> UserTrials:
-    """Play the game's batches among the shadow users, each one's records parted in two.
+def draw_user_trials(
+    shadow: Shadow, view: Projection, *, batches: int = CALIBRATION_BATCHES
+) -> UserTrials:
+    """Return trials among the shadow users, with the records of each user split in two halves.
 
-    Batches depend on the shadow and its ``held_out_seed`` alone, not on the attack. A
-    user with few records gives the same one several times.
+    Batches depend only on the shadow and its ``held_out_seed``, not on the attack. A batch of a
+    user with few records repeats some.
     """
     rng = stream(shadow.held_out_seed, "rehearsal")
     codes = shadow.data.secrets[shadow.secret].cpu().numpy()
@@ -204,7 +209,7 @@ def hold_out_users(
     candidates: int,
     folds: int,
 ) -> HeldOut:
-    """Learn from all folds of the users but one, and judge trials among the users of that one.
+    """Return scores of trials among the users of each fold, learned from the other folds.
 
     Raises:
         InputError: a fold has fewer than m users.
@@ -233,7 +238,7 @@ def _require_enough(users: int, candidates: int, folds: int) -> None:
 def _trials(
     user: Ints, among: Ints, candidates: int, rng: np.random.Generator
 ) -> tuple[Ints, Ints]:
-    """Each user ``[n]`` beside others, in a random order: index ``[n, m]``, place ``[n]``."""
+    """Return random candidates ``[n, m]`` with each user ``[n]``, and the user's place ``[n]``."""
     secret = rng.integers(candidates, size=len(user))
     index = np.empty((len(user), candidates), dtype=np.int64)
     for row, (one, place) in enumerate(zip(user, secret, strict=True)):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from leakgauge.inference.catalog import PANEL
-from leakgauge.inference.report.defenses import DefenseRow, DefenseTable
+from leakgauge.inference.report.defenses import DefenseTable, InferenceDefenseRow
 from leakgauge.report.levels import level_of
 from leakgauge.report.section import DefenseEffect
 from leakgauge.report.utility import Words, words_of
@@ -72,21 +72,21 @@ def _ranks(table: DefenseTable) -> bool:
     return len(table.adversaries) > 1
 
 
-def _comparable(table: DefenseTable) -> list[DefenseRow]:
+def _comparable(table: DefenseTable) -> list[InferenceDefenseRow]:
     out = _left_out(table)
     return [row for row in table.rows if row.defense not in out]
 
 
-def _best(table: DefenseTable) -> DefenseRow | None:
+def _best(table: DefenseTable) -> InferenceDefenseRow | None:
     rows = [row for row in _comparable(table) if row.defense != NONE]
     return min(rows, key=_height, default=None)
 
 
-def _undefended(table: DefenseTable) -> DefenseRow | None:
+def _undefended(table: DefenseTable) -> InferenceDefenseRow | None:
     return next((row for row in _comparable(table) if row.defense == NONE), None)
 
 
-def _alike(table: DefenseTable, best: DefenseRow) -> str:
+def _alike(table: DefenseTable, best: InferenceDefenseRow) -> str:
     others = [row for row in _comparable(table) if row.defense != NONE and row is not best]
     names = ", ".join(f"`{row.defense}`" for row in others if not _clearly(best, row))
     if not names:
@@ -100,7 +100,7 @@ def _left_out(table: DefenseTable) -> dict[str, str]:
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def _why_left_out(table: DefenseTable, row: DefenseRow) -> str:
+def _why_left_out(table: DefenseTable, row: InferenceDefenseRow) -> str:
     met = {name for knowledge, name in row.aurocs if knowledge == row.knowledge}
     if not met:
         return "no adaptive adversary was tried" if row.defense != NONE else "not measured"
@@ -117,11 +117,11 @@ def _not_compared(out: Mapping[str, str]) -> str:
     return " Not compared: " + "; ".join(f"`{name}` ({why})" for name, why in out.items()) + "."
 
 
-def _doubt(bare: DefenseRow, best: DefenseRow) -> str:
+def _doubt(bare: InferenceDefenseRow, best: InferenceDefenseRow) -> str:
     return "" if _clearly(best, bare) else ". The intervals overlap, so this may be chance"
 
 
-def _cost(bare: DefenseRow, best: DefenseRow) -> str:
+def _cost(bare: InferenceDefenseRow, best: InferenceDefenseRow) -> str:
     if bare.utility is None or best.utility is None:
         return "; what it costs in utility was not measured"
     before, after, words = bare.utility.estimate, best.utility.estimate, words_of(best.utility)
@@ -137,7 +137,7 @@ def _cost(bare: DefenseRow, best: DefenseRow) -> str:
     )
 
 
-def _clearly(lower: DefenseRow, upper: DefenseRow) -> bool:
+def _clearly(lower: InferenceDefenseRow, upper: InferenceDefenseRow) -> bool:
     """Whether the intervals of the worst cases lie apart."""
     if lower.worst is None or upper.worst is None:
         return False
@@ -148,11 +148,11 @@ def _apart(lower: Estimate, upper: Estimate) -> bool:
     return lower.high < upper.low
 
 
-def _height(row: DefenseRow) -> float:
+def _height(row: InferenceDefenseRow) -> float:
     return row.worst.estimate.value if row.worst is not None else 1.0
 
 
-def _auroc(row: DefenseRow) -> str:
+def _auroc(row: InferenceDefenseRow) -> str:
     if row.worst is None:
         return "not measured"
     estimate = row.worst.estimate

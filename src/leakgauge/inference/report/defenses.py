@@ -18,7 +18,7 @@ CAUTION = (
 
 
 @dataclass(frozen=True)
-class DefenseRow:
+class InferenceDefenseRow:
     """One defense of a game.
 
     Attributes:
@@ -79,7 +79,7 @@ class DefenseTable:
 
     game: str
     adversaries: Mapping[str, str]
-    rows: Sequence[DefenseRow]
+    rows: Sequence[InferenceDefenseRow]
 
     @property
     def points(self) -> list[Point]:
@@ -136,7 +136,7 @@ def defense_tables(
             continue
         leads = _leading(tests, game)
         rows = [
-            DefenseRow(number, name, utility.get((game, name)), aurocs[name], leads[name])
+            InferenceDefenseRow(number, name, utility.get((game, name)), aurocs[name], leads[name])
             for number, name in enumerate([NONE, *defended])
             if name in aurocs
         ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER, players
+from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER, adversaries_for
 from leakgauge.report.grouping import Test
 from leakgauge.report.wording import plain
 from leakgauge.results.measurements import Run
@@ -99,7 +99,7 @@ def _user(candidates: int, secret: str) -> str:
 
 def _ours(adversaries: Iterable[str]) -> list[str]:
     """Which adversaries of user inference are not the paper's, if any."""
-    papers, *others = players(USER)
+    papers, *others = adversaries_for(USER)
     used = {name.partition(":")[0] for name in adversaries}
     ours = [f"`{name}`" for name in others if name in used]
     if not ours:

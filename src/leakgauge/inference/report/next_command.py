@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from leakgauge.core.checks import InputError
-from leakgauge.inference.report.verdict import Verdict, smallest_visible
+from leakgauge.inference.report.verdict import InferenceVerdict, smallest_visible
 from leakgauge.inference.spec import BATCH_SIZES, TRIALS, InferenceSpec
 from leakgauge.report.levels import LEAKS
 from leakgauge.results.measurements import Run
@@ -23,7 +23,7 @@ MORE = 4
 """Four times the trials halve the width of an interval."""
 
 
-def next_command(run: Run, judged: Sequence[Verdict], question: Question) -> str:
+def next_command(run: Run, judged: Sequence[InferenceVerdict], question: Question) -> str:
     """Return the command that answers more than this run; empty where none is known.
 
     Args:

@@ -24,7 +24,7 @@ from leakgauge.inference.report.titles import (
     reading_of,
     title,
 )
-from leakgauge.inference.report.verdict import Verdict, smallest_visible, verdict, verdicts
+from leakgauge.inference.report.verdict import InferenceVerdict, smallest_visible, verdict, verdicts
 from leakgauge.inference.run.over_seeds import BY_SEED
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import Line
@@ -73,7 +73,7 @@ def _headline(run: Run, measurements: Sequence[Measurement]) -> list[dict[str, A
     return [_entry(one, measurements) for one in worst.values()]
 
 
-def _entry(one: Verdict, measurements: Sequence[Measurement]) -> dict[str, Any]:
+def _entry(one: InferenceVerdict, measurements: Sequence[Measurement]) -> dict[str, Any]:
     of_test = by_value(measurements).get(one.title, [])
     values = {of_value(each): _figure(each) for each in of_test}
     auroc, gained = one.test.whole(AUROC), one.test.whole(ADVANTAGE)

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from leakgauge.inference.metrics import METRICS
 from leakgauge.inference.report.titles import baselines_of, most_at_risk_of, secret_of
-from leakgauge.inference.report.verdict import Verdict
+from leakgauge.inference.report.verdict import InferenceVerdict
 from leakgauge.report.section import LEVELS, Row
 from leakgauge.results.measurements import Measurement
 from leakgauge.results.scores import AUROC, FEATURES_ALONE, LABELS_ALONE
 from leakgauge.runs.question import Answer
 
 
-def rows(answer: Answer, judged: Sequence[Verdict]) -> list[Row]:
+def rows(answer: Answer, judged: Sequence[InferenceVerdict]) -> list[Row]:
     """Return one row for each game of ``--ask``; the worst test of a game decides.
 
     Args:
@@ -24,7 +24,7 @@ def rows(answer: Answer, judged: Sequence[Verdict]) -> list[Row]:
     return [_row(worst[game]) if game in worst else _missing(game, answer) for game in games]
 
 
-def rows_of_tests(judged: Sequence[Verdict]) -> list[Row]:
+def rows_of_tests(judged: Sequence[InferenceVerdict]) -> list[Row]:
     """Return one row for each test, in the order of their verdicts."""
     return [replace(_row(one), test=one.test.who) for one in judged]
 
@@ -49,7 +49,9 @@ def rows_of_baselines(measurements: Sequence[Measurement]) -> list[Row]:
     ]
 
 
-def rows_of_users(measurements: Sequence[Measurement], judged: Sequence[Verdict]) -> list[Row]:
+def rows_of_users(
+    measurements: Sequence[Measurement], judged: Sequence[InferenceVerdict]
+) -> list[Row]:
     """Return a row for the user most at risk in the worst test of each game that has users."""
     found = (most_at_risk_of(measurements, one.test) for one in worst_by_ask(judged).values())
     return [
@@ -69,9 +71,9 @@ def rows_of_users(measurements: Sequence[Measurement], judged: Sequence[Verdict]
     ]
 
 
-def worst_by_ask(judged: Sequence[Verdict]) -> dict[str, Verdict]:
+def worst_by_ask(judged: Sequence[InferenceVerdict]) -> dict[str, InferenceVerdict]:
     """Return the verdict of the worst test of each game."""
-    worst: dict[str, Verdict] = {}
+    worst: dict[str, InferenceVerdict] = {}
     for one in judged:
         game = one.test.game
         if game not in worst or _urgency(one) > _urgency(worst[game]):
@@ -79,11 +81,11 @@ def worst_by_ask(judged: Sequence[Verdict]) -> dict[str, Verdict]:
     return worst
 
 
-def _urgency(one: Verdict) -> tuple[int, float]:
+def _urgency(one: InferenceVerdict) -> tuple[int, float]:
     return LEVELS[one.level], one.auroc.value
 
 
-def _row(one: Verdict) -> Row:
+def _row(one: InferenceVerdict) -> Row:
     return Row(
         ask=one.test.game,
         verdict=one.headline,

@@ -30,7 +30,7 @@ from leakgauge.inference.report.titles import (
     metric_titles,
     of_value,
 )
-from leakgauge.inference.report.verdict import Verdict
+from leakgauge.inference.report.verdict import InferenceVerdict
 from leakgauge.inference.report.views import (
     USED_ROUNDS,
     by_urgency,
@@ -147,7 +147,9 @@ def section(answer: Answer, question: Question) -> Section:
     )
 
 
-def _effect(tables: Sequence[DefenseTable], judged: Sequence[Verdict]) -> DefenseEffect | None:
+def _effect(
+    tables: Sequence[DefenseTable], judged: Sequence[InferenceVerdict]
+) -> DefenseEffect | None:
     """Of the game that leaks most, the best defense's effect."""
     order = list(worst_by_ask(judged).values())
     order.sort(key=lambda one: -one.strength)

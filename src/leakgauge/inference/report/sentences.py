@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from leakgauge.inference.report.verdict import Verdict
+from leakgauge.inference.report.verdict import InferenceVerdict
 from leakgauge.inference.run.over_seeds import BY_SEED
 from leakgauge.report.grouping import Test
 from leakgauge.report.levels import LEAKS
@@ -11,7 +11,7 @@ from leakgauge.results.measurements import Measurement, Run
 from leakgauge.results.scores import LABELS_ALONE
 
 
-def summary(verdicts: Sequence[Verdict]) -> str:
+def summary(verdicts: Sequence[InferenceVerdict]) -> str:
     """Return how many tests show leakage; empty for a single test."""
     if len(verdicts) < 2:
         return ""
@@ -103,7 +103,7 @@ AS_MUCH = 0.02
 
 
 def explained_by_labels(
-    verdicts: Sequence[Verdict], baselines: Mapping[str, Mapping[str, Measurement]]
+    verdicts: Sequence[InferenceVerdict], baselines: Mapping[str, Mapping[str, Measurement]]
 ) -> list[str]:
     """Return a warning for each leak that the labels of a batch explain."""
     warnings = []

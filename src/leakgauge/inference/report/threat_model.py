@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leakgauge.inference.catalog import USER, players
+from leakgauge.inference.catalog import USER, adversaries_for
 from leakgauge.inference.report.games import of_games
 from leakgauge.inference.words import EMPIRICAL, FRESH, REUSE, UNIFORM
 from leakgauge.report.grouping import Test
@@ -60,7 +60,7 @@ def _informed(run: Run, tests: Sequence[Test]) -> list[str]:
     games = {test.game for test in tests} | set(run.settings.get("ask") or ())
     return [
         *([MATCHING] if MATCHING in named else []),
-        *([USER] if USER in games or named.intersection(players(USER)) else []),
+        *([USER] if USER in games or named.intersection(adversaries_for(USER)) else []),
     ]
 
 

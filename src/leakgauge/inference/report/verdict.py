@@ -24,7 +24,7 @@ POWER = 0.8
 
 
 @dataclass(frozen=True)
-class Verdict:
+class InferenceVerdict:
     """One test's answer.
 
     Attributes:
@@ -52,13 +52,13 @@ class Verdict:
         return strength_of(self.auroc, self.chance)
 
 
-def verdicts(run: Run, measurements: Sequence[Measurement]) -> list[Verdict]:
+def verdicts(run: Run, measurements: Sequence[Measurement]) -> list[InferenceVerdict]:
     """Return one verdict per test, in the order of the tests; tests without an AUROC have none."""
     each = (verdict(run, test) for test in adversary_tests(measurements))
     return [one for one in each if one is not None]
 
 
-def verdict(run: Run, test: Test) -> Verdict | None:
+def verdict(run: Run, test: Test) -> InferenceVerdict | None:
     """Return the verdict of a test, or None where it has no AUROC."""
     one = test.whole("auroc")
     if one is None:
@@ -66,7 +66,9 @@ def verdict(run: Run, test: Test) -> Verdict | None:
     level = level_of(one.estimate, one.chance)
     told = {"none": _none_seen, "inconclusive": _inconclusive, "below": _below}
     text = told.get(level, _leak)(run, one)
-    return Verdict(test, title(test), level, HEADLINES[level], text, one.estimate, one.chance)
+    return InferenceVerdict(
+        test, title(test), level, HEADLINES[level], text, one.estimate, one.chance
+    )
 
 
 def smallest_visible(auroc: Estimate, chance: float) -> float:

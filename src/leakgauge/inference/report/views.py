@@ -21,7 +21,7 @@ from leakgauge.inference.report.titles import (
     reading_of,
     title,
 )
-from leakgauge.inference.report.verdict import Verdict, verdict
+from leakgauge.inference.report.verdict import InferenceVerdict, verdict
 from leakgauge.report.gauge import gauge
 from leakgauge.report.grouping import Test
 from leakgauge.report.section import LEVELS, Chart
@@ -57,7 +57,7 @@ class TestView:
     name: str
     test: Test
     title: str
-    verdict: Verdict | None
+    verdict: InferenceVerdict | None
     gauge: Mapping[str, str]
     leads: bool
     shown: bool

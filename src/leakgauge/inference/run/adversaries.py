@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from leakgauge.core.checks import require
 from leakgauge.defenses import Defense, parse_defense
 from leakgauge.inference.adversaries.adversary import AnyAttack
-from leakgauge.inference.catalog import PANEL, games_of, panel_of, parse_adversary, players
+from leakgauge.inference.catalog import PANEL, adversaries_for, games_of, panel_of, parse_adversary
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.inference.words import REUSE
 
 
 @dataclass(frozen=True)
-class Playing:
+class GameAttacks:
     """The attacks on one game under one defense.
 
     Attributes:
@@ -23,7 +23,7 @@ class Playing:
     panel: tuple[str, ...] = ()
 
 
-def playing(spec: InferenceSpec, ask: str, defense: Defense | None = None) -> Playing:
+def attacks_for(spec: InferenceSpec, ask: str, defense: Defense | None = None) -> GameAttacks:
     """Return the attacks of a game: the named ones that play it; without names, the panel's.
 
     Args:
@@ -43,15 +43,15 @@ def playing(spec: InferenceSpec, ask: str, defense: Defense | None = None) -> Pl
     require(
         bool(able),
         f"no adversary named ({', '.join(spec.adversary)}) plays {ask!r}; name one of "
-        f"{', '.join((PANEL, *players(ask)))} too, or none",
+        f"{', '.join((PANEL, *adversaries_for(ask)))} too, or none",
     )
-    return Playing(able, panel if PANEL in named(spec) and len(panel) > 1 else ())
+    return GameAttacks(able, panel if PANEL in named(spec) and len(panel) > 1 else ())
 
 
-def without_panel(players: Playing) -> Playing:
+def without_panel(players: GameAttacks) -> GameAttacks:
     """Return the paper's adversary, the first of the panel, and those that were named beside it."""
     others = players.panel[1:]
-    return Playing(tuple(one for one in players.attacks if one.name not in others))
+    return GameAttacks(tuple(one for one in players.attacks if one.name not in others))
 
 
 def named(spec: InferenceSpec) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ def check_adversaries(spec: InferenceSpec) -> None:
     """
     names = spec.adversary
     require(len(set(names)) == len(names), f"--adversary repeats a name: {', '.join(names)}")
-    able = {attack.name for ask in spec.ask for attack in playing(spec, ask).attacks}
+    able = {attack.name for ask in spec.ask for attack in attacks_for(spec, ask).attacks}
     for text in names:
         name = PANEL if text == PANEL else str(parse_adversary(text).name)
         require(

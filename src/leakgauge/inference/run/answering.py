@@ -10,12 +10,12 @@ from leakgauge.data import Source
 from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.run.footprint import footprint
-from leakgauge.inference.run.judging import judge
+from leakgauge.inference.run.measuring import judge
 from leakgauge.inference.run.over_seeds import combined
 from leakgauge.inference.run.prepare import prepare
-from leakgauge.inference.run.readings import Reading
-from leakgauge.inference.run.rounds import RoundJudgements, play_round, weigh_rounds
-from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.readings import RunReading
+from leakgauge.inference.run.rounds import RoundResults, attack_jointly, attack_round
+from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.run.training import trajectory
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import ACCUMULATED, Measurement, Run
@@ -24,7 +24,7 @@ from leakgauge.runs.stages import Kept, State, run_stages
 from leakgauge.runs.work import WorkFolder, elsewhere
 
 
-def audit(stage: Stage, *, dataset: str = "data", label: str = "label") -> list[Measurement]:
+def audit(stage: GameStage, *, dataset: str = "data", label: str = "label") -> list[Measurement]:
     """Train, attack and judge.
 
     Args:
@@ -33,8 +33,8 @@ def audit(stage: Stage, *, dataset: str = "data", label: str = "label") -> list[
         label: the label's name, for the measurements.
     """
     *starts, final = trajectory(stage)
-    rounds = [play_round(stage, number, params) for number, params in enumerate(starts, start=1)]
-    jointly = weigh_rounds(stage, starts)
+    rounds = [attack_round(stage, number, params) for number, params in enumerate(starts, start=1)]
+    jointly = attack_jointly(stage, starts)
     return judge(stage, rounds, final, dataset=dataset, label=label, jointly=jointly)
 
 
@@ -49,7 +49,7 @@ class ResumableStage:
         alone: whether it is played with one seed only; otherwise its name tells the seed.
     """
 
-    stage: Stage
+    stage: GameStage
     dataset: str
     label: str
     alone: bool = True
@@ -83,11 +83,11 @@ class ResumableStage:
 
     def step(self, number: int, state: State) -> Kept:
         """Attack one round."""
-        return encoded(play_round(self.stage, number, state))
+        return encoded(attack_round(self.stage, number, state))
 
     def close(self, states: Sequence[State], progress: Callable[[int], None]) -> Kept | None:
         """Let the adversaries that see all rounds at once judge; None without such adversaries."""
-        together = weigh_rounds(self.stage, states, progress=progress)
+        together = attack_jointly(self.stage, states, progress=progress)
         return _encoded_together(together) if together else None
 
     def judge(
@@ -104,7 +104,7 @@ class ResumableStage:
         )
 
 
-def _encoded_together(together: Mapping[str, Reading]) -> Kept:
+def _encoded_together(together: Mapping[str, RunReading]) -> Kept:
     arrays: dict[str, NDArray[Any]] = {}
     for key, reading in together.items():
         assert reading.held_out is not None
@@ -116,10 +116,10 @@ def _encoded_together(together: Mapping[str, Reading]) -> Kept:
     return arrays, {"keys": list(together)}
 
 
-def _decoded_together(kept: Kept) -> dict[str, Reading]:
+def _decoded_together(kept: Kept) -> dict[str, RunReading]:
     arrays, about = kept
     return {
-        key: Reading(
+        key: RunReading(
             ACCUMULATED,
             arrays[f"posterior/{key}"],
             HeldOut(arrays[f"held/{key}"], arrays[f"held secret/{key}"]),
@@ -128,7 +128,7 @@ def _decoded_together(kept: Kept) -> dict[str, Reading]:
     }
 
 
-def encoded(played: RoundJudgements) -> Kept:
+def encoded(played: RoundResults) -> Kept:
     """Return a played round as arrays and plain values."""
     arrays: dict[str, NDArray[Any]] = {
         f"posterior/{key}": array for key, array in played.log_posterior.items()
@@ -143,10 +143,10 @@ def encoded(played: RoundJudgements) -> Kept:
     return arrays, about
 
 
-def decoded(kept: Kept) -> RoundJudgements:
+def decoded(kept: Kept) -> RoundResults:
     """Return a played round from what ``encoded`` made of it."""
     arrays, about = kept
-    return RoundJudgements(
+    return RoundResults(
         {key: arrays[f"posterior/{key}"] for key in about["details"]},
         about["details"],
         about["seconds"],

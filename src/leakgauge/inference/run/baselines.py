@@ -20,7 +20,7 @@ from leakgauge.inference.adversaries.adversary import with_prior
 from leakgauge.inference.adversaries.calibration import two_sided
 from leakgauge.inference.games.users import UserInference
 from leakgauge.inference.run.observing import shadow_of_round
-from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.stage import GameStage
 from leakgauge.results.scores import FEATURES_ALONE, LABELS_ALONE
 
 Floats = NDArray[np.float64]
@@ -44,7 +44,7 @@ SMOOTHED = 0.5
 """Counts of each label that a candidate's batch is taken to have beside its own."""
 
 
-def baselines(stage: Stage) -> Mapping[str, Floats]:
+def baselines(stage: GameStage) -> Mapping[str, Floats]:
     """Return log posteriors ``[n, m]`` of the trials by metric, from labels and features alone.
 
     Of classes, a batch's labels are their counts; of numbers and of several labels a record, the
@@ -63,7 +63,7 @@ def baselines(stage: Stage) -> Mapping[str, Floats]:
     return {name: _learned(stage, summary) for name, summary in summaries.items()}
 
 
-def _learned(stage: Stage, summary: Summary) -> Floats:
+def _learned(stage: GameStage, summary: Summary) -> Floats:
     """Logistic regression on shadow batches."""
     spec = stage.spec
     shadow = shadow_of_round(stage, 1, {})
@@ -76,7 +76,7 @@ def _learned(stage: Stage, summary: Summary) -> Floats:
     return with_prior(two_sided(judged), stage.log_prior)
 
 
-def _of_counts(stage: Stage, labels: Summary) -> Floats:
+def _of_counts(stage: GameStage, labels: Summary) -> Floats:
     """The likelihood of a batch's labels, drawn as those of each candidate's batch."""
     trials = stage.trials
     assert trials.candidates is not None
@@ -87,7 +87,7 @@ def _of_counts(stage: Stage, labels: Summary) -> Floats:
     return with_prior(np.einsum("nk,nmk->nm", seen, of_candidates), stage.log_prior)
 
 
-def _of_moments(stage: Stage, labels: Summary) -> Floats:
+def _of_moments(stage: GameStage, labels: Summary) -> Floats:
     """The likelihood of a batch's mean label, normal around that of each candidate's batch."""
     trials = stage.trials
     assert trials.candidates is not None

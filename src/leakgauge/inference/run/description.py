@@ -11,7 +11,7 @@ from leakgauge.gradients import MAX_BYTES, params_of
 from leakgauge.inference.catalog import USER
 from leakgauge.inference.games.users import BATCHES_OF_A_USER
 from leakgauge.inference.run.adversaries import defenses_of
-from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.privacy.certificates import guarantees
 from leakgauge.results.measurements import Run
@@ -31,7 +31,7 @@ OF_USERS = ("private_users", "shadow_users")
 
 
 def describe(
-    stages: Sequence[Stage], split: Split, records: Records, spec: InferenceSpec, source: Source
+    stages: Sequence[GameStage], split: Split, records: Records, spec: InferenceSpec, source: Source
 ) -> Run:
     """Return the settings of a run and the facts about its data, games and defenses."""
     games = {one.game.name: one for one in stages}
@@ -161,7 +161,7 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _guarantees(stages: Sequence[Stage]) -> dict[str, Any]:
+def _guarantees(stages: Sequence[GameStage]) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for one in stages:
         known.setdefault(one.game.name, {})[one.defense.name] = guarantees(

@@ -9,8 +9,8 @@ from leakgauge.core.checks import require
 from leakgauge.core.rng import stream
 from leakgauge.core.types import Params
 from leakgauge.inference.run.baselines import baselines
-from leakgauge.inference.run.readings import Reading
-from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.readings import RunReading
+from leakgauge.inference.run.stage import GameStage
 from leakgauge.results import scores
 from leakgauge.results.information import information_told
 from leakgauge.results.measurements import ACCUMULATED, Estimate, Measurement, rounds_of
@@ -19,7 +19,7 @@ from leakgauge.results.statistics import Ints, clopper_pearson
 from leakgauge.training.utility import utility_of
 
 
-def judged_of(stage: Stage, reading: Reading) -> scores.Judged:
+def scored_trials(stage: GameStage, reading: RunReading) -> scores.Judged:
     """Return a reading with the truth that it is judged by."""
     trials = stage.trials
     return scores.Judged(
@@ -30,9 +30,9 @@ def judged_of(stage: Stage, reading: Reading) -> scores.Judged:
     )
 
 
-def scored(stage: Stage, reading: Reading, base: Measurement) -> Iterator[Measurement]:
+def scored(stage: GameStage, reading: RunReading, base: Measurement) -> Iterator[Measurement]:
     """Yield every metric of one reading."""
-    judged = judged_of(stage, reading)
+    judged = scored_trials(stage, reading)
     # the same resamples for every adversary and round, so that they can be compared
     rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
     chance = scores.chance(judged.truth, stage.majority)
@@ -53,10 +53,10 @@ def scored(stage: Stage, reading: Reading, base: Measurement) -> Iterator[Measur
     yield replace(base, metric=scores.INFORMATION, estimate=told, chance=0.0)
 
 
-def of_baselines(stage: Stage, base: Measurement) -> Iterator[Measurement]:
+def baseline_figures(stage: GameStage, base: Measurement) -> Iterator[Measurement]:
     """What the labels and the features of a batch tell without its gradient."""
     for name, log_posterior in baselines(stage).items():
-        judged = judged_of(stage, Reading(ACCUMULATED, log_posterior))
+        judged = scored_trials(stage, RunReading(ACCUMULATED, log_posterior))
         rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
         estimates = scores.score(judged, majority=stage.majority, rng=rng)
         yield replace(
@@ -68,7 +68,7 @@ def of_baselines(stage: Stage, base: Measurement) -> Iterator[Measurement]:
         )
 
 
-def of_model(stage: Stage, final: Params, base: Measurement) -> Iterator[Measurement]:
+def utility_figures(stage: GameStage, final: Params, base: Measurement) -> Iterator[Measurement]:
     """What the trained model is good for; nothing where its outputs do not match the labels."""
     rng = stream(stage.spec.seed, stage.game.name, "utility")
     found = utility_of(stage.task, final, stage.test, rng=rng, ranked=True)

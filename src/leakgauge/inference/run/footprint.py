@@ -4,7 +4,7 @@ from typing import Any
 
 from leakgauge.core.memory import BASE, allowed, require_memory
 from leakgauge.gradients import params_of
-from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.stage import GameStage
 
 FEWEST = 200
 """Shadow batches below which no advice goes."""
@@ -12,12 +12,12 @@ FEWEST = 200
 BYTES_PER_FEATURE = 4
 
 
-def footprint(stage: Stage) -> int:
+def footprint(stage: GameStage) -> int:
     """Return the bytes that a round needs at its peak, beside the process itself."""
     return stage.max_bytes + max((_kept(stage, one) for one in stage.attacks), default=0)
 
 
-def check_footprint(stage: Stage) -> None:
+def check_footprint(stage: GameStage) -> None:
     """Refuse an adversary that keeps more features than fit into memory.
 
     Gradients come and go in chunks. The features of all shadow batches stay, since a forest or a
@@ -36,14 +36,14 @@ def check_footprint(stage: Stage) -> None:
             )
 
 
-def _instead(stage: Stage, attack: Any, kept: int) -> str:
+def _instead(stage: GameStage, attack: Any, kept: int) -> str:
     left = allowed() - BASE - stage.max_bytes
     batches = int(_batches(attack) * left / kept) // 100 * 100
     fewer = f"{attack.name}:batches={batches}, " if batches >= FEWEST else ""
     return f"use --adversary {fewer}another --adversary or a smaller network (--hidden)"
 
 
-def _kept(stage: Stage, attack: Any) -> int:
+def _kept(stage: GameStage, attack: Any) -> int:
     """Bytes of the features that an attack keeps; 0 for one that keeps none."""
     view = getattr(attack, "kept", None)
     if view is None:

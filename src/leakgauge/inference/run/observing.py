@@ -12,9 +12,9 @@ from leakgauge.defenses import Defense, none
 from leakgauge.inference.adversaries.adversary import Candidates
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.sharing import Shared
-from leakgauge.inference.adversaries.views import Flat
+from leakgauge.inference.adversaries.views import FlattenView
 from leakgauge.inference.games.trials import CandidateBatches, Trials
-from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.words import FRESH
 from leakgauge.training.observation import sent_gradients
 
@@ -23,7 +23,7 @@ LEARN_BATCHES = 1000
 
 
 def shadows_of_round(
-    stage: Stage, number: int, params: Params, defense: Defense
+    stage: GameStage, number: int, params: Params, defense: Defense
 ) -> Mapping[str, Shadow]:
     """Return what the adversary learns from, by its knowledge: static and adaptive.
 
@@ -40,14 +40,14 @@ def shadows_of_round(
     }
 
 
-def defense_of_round(stage: Stage, number: int, params: Params) -> Defense:
+def defense_of_round(stage: GameStage, number: int, params: Params) -> Defense:
     """Return the defense of this round; some learn on public gradients at its parameters."""
     if stage.defense.learn is None:
         return stage.defense
     return stage.learned.of_round(number, params, lambda: _learned(stage, number, params))
 
 
-def shadow_of_round(stage: Stage, number: int, params: Params) -> Shadow:
+def shadow_of_round(stage: GameStage, number: int, params: Params) -> Shadow:
     """Return the public records at the parameters of a round, without a defense."""
     spec = stage.spec
     drawn = number if spec.batches == FRESH else 0  # The same batches in every round, or not.
@@ -62,12 +62,12 @@ def shadow_of_round(stage: Stage, number: int, params: Params) -> Shadow:
     return replace(shadow, draw_seed=derive(spec.seed, stage.game.name, "shadow batches", number))
 
 
-def _learned(stage: Stage, number: int, params: Params) -> Defense:
+def _learned(stage: GameStage, number: int, params: Params) -> Defense:
     shadow = shadow_of_round(stage, number, params)
     size = sum(leaf.numel() for leaf in params.values())
     batches = max(50, min(LEARN_BATCHES, stage.max_bytes // (8 * size)))
     rng = stream(stage.spec.seed, stage.name, "learn", number)
-    features, secret = shadow.observe(batches, view=Flat(), rng=rng)
+    features, secret = shadow.observe(batches, view=FlattenView(), rng=rng)
     device = next(iter(params.values())).device
     return stage.defense.learned(
         torch.from_numpy(features).to(device),
@@ -78,7 +78,7 @@ def _learned(stage: Stage, number: int, params: Params) -> Defense:
 
 
 def sent_by_clients(
-    stage: Stage,
+    stage: GameStage,
     number: int,
     params: Params,
     trials: Trials,
@@ -121,7 +121,7 @@ def by_block(trials: Trials) -> torch.Tensor:
 
 
 def candidates_of_trials(
-    stage: Stage,
+    stage: GameStage,
     number: int,
     params: Params,
     defense: Defense,
@@ -149,7 +149,7 @@ def candidates_of_trials(
 
 
 def _sent_by_adversary(
-    stage: Stage,
+    stage: GameStage,
     number: int,
     params: Params,
     candidates: CandidateBatches,

@@ -18,23 +18,23 @@ from leakgauge.inference.catalog import (
     parse_adversary,
 )
 from leakgauge.inference.run.adversaries import (
-    Playing,
+    GameAttacks,
+    attacks_for,
     defenses_of,
     named,
-    playing,
     without_panel,
 )
 from leakgauge.inference.run.description import describe
 from leakgauge.inference.run.footprint import check_footprint
 from leakgauge.inference.run.splitting import inference_records, split_of
-from leakgauge.inference.run.stage import Stage, make_stage
+from leakgauge.inference.run.stage import GameStage, make_stage
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Run
 from leakgauge.runs.records import Records
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class InferencePrepared:
     """Stages that are ready to run, and the description of the run.
 
     Attributes:
@@ -45,14 +45,14 @@ class Prepared:
         refused: for each game that the settings or the data do not allow, its name and why.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[GameStage, ...]
     run: Run
     dataset: str
     label: str
     refused: tuple[str, ...] = ()
 
 
-def prepare(spec: InferenceSpec, source: Source) -> Prepared:
+def prepare(spec: InferenceSpec, source: Source) -> InferencePrepared:
     """Split the records once, encode them for each game, and deal the trials of each stage.
 
     The network is an MLP for a table, a CNN for images, or the user's own. A game that is refused
@@ -67,7 +67,7 @@ def prepare(spec: InferenceSpec, source: Source) -> Prepared:
     """
     records = inference_records(spec, source)
     split = split_of(records, spec)
-    stages: list[Stage] = []
+    stages: list[GameStage] = []
     refused: list[str] = []
     for number, ask in enumerate(spec.ask, start=1):
         try:
@@ -77,17 +77,17 @@ def prepare(spec: InferenceSpec, source: Source) -> Prepared:
                 raise
             refused.append(f"{ask}: {error}")
     run = describe(stages, split, records, spec, source)
-    return Prepared(tuple(stages), run, source.name, records.label, tuple(refused))
+    return InferencePrepared(tuple(stages), run, source.name, records.label, tuple(refused))
 
 
-def _stages(spec: InferenceSpec, ask: str, records: Records, split: Split) -> list[Stage]:
+def _stages(spec: InferenceSpec, ask: str, records: Records, split: Split) -> list[GameStage]:
     """The stages of one game, one for each defense."""
     keep = (str(spec.secret),) if ask == ATTRIBUTE else ()
     task, data = records.encode(split.private, keep)
     data = data if spec.by_user else replace(data, users=None)
     stages = []
     for defense in defenses_of(spec, ask):
-        players, notes = _able(ask, playing(spec, ask, defense), data.rows(split.public), spec)
+        players, notes = _able(ask, attacks_for(spec, ask, defense), data.rows(split.public), spec)
         stage = make_stage(
             ask,
             task,
@@ -109,8 +109,8 @@ HELD_OUT = 6
 
 
 def _able(
-    ask: str, players: Playing, public: Dataset, spec: InferenceSpec
-) -> tuple[Playing, tuple[str, ...]]:
+    ask: str, players: GameAttacks, public: Dataset, spec: InferenceSpec
+) -> tuple[GameAttacks, tuple[str, ...]]:
     """The adversaries that the shadow records allow, and what a user should know of it."""
     if ask == USER:
         return _of_users(players, public, spec)
@@ -130,8 +130,8 @@ def _able(
 
 
 def _of_users(
-    players: Playing, public: Dataset, spec: InferenceSpec
-) -> tuple[Playing, tuple[str, ...]]:
+    players: GameAttacks, public: Dataset, spec: InferenceSpec
+) -> tuple[GameAttacks, tuple[str, ...]]:
     """The adversaries of user inference: without being named, one that needs few shadow users."""
     (default,) = panel_of(USER)
     users = 0 if public.users is None else len(torch.unique(public.users))
@@ -143,4 +143,4 @@ def _of_users(
         f"{default} needs {need} shadow users for {spec.candidates} candidates, there are {users}; "
         f"{OF_FEW_USERS} plays in its place"
     )
-    return Playing((parse_adversary(OF_FEW_USERS), *others)), (note,)
+    return GameAttacks((parse_adversary(OF_FEW_USERS), *others)), (note,)

@@ -33,7 +33,7 @@ it is that of ``Stack``."""
 
 
 @dataclass(frozen=True)
-class Rules:
+class WeightingRules:
     """How readings are weighted and chosen.
 
     Attributes:
@@ -56,7 +56,7 @@ class Rules:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class RunReading:
     """What an adversary says of the trials in one round, or over all of them.
 
     Attributes:
@@ -89,7 +89,9 @@ class Reading:
         return sums.get(str(self.when), f"round {self.when} alone")
 
 
-def over_rounds(rounds: Sequence[Reading], rules: Rules, *, weigh: bool) -> list[Reading]:
+def over_rounds(
+    rounds: Sequence[RunReading], rules: WeightingRules, *, weigh: bool
+) -> list[RunReading]:
     """Return the sums of all rounds: weighted, if ``weigh``, and plain; the preferred one first.
 
     Args:
@@ -103,14 +105,16 @@ def over_rounds(rounds: Sequence[Reading], rules: Rules, *, weigh: bool) -> list
     if weigh:
         each = held_out_of(rounds)
         held_out = HeldOut(np.sum([one.log_odds for one in each], axis=0), each[0].secret)
-    plain = Reading(ACCUMULATED, accumulate(posteriors, rules.log_prior), held_out, seconds=seconds)
+    plain = RunReading(
+        ACCUMULATED, accumulate(posteriors, rules.log_prior), held_out, seconds=seconds
+    )
     if not weigh:
         return [plain]
     text = "weights of the rounds: {}"
     return [replace(weighted(rounds, rules, STACKED, text), seconds=seconds), plain]
 
 
-def of_first_rounds(rounds: Sequence[Reading], rules: Rules) -> list[Reading]:
+def of_first_rounds(rounds: Sequence[RunReading], rules: WeightingRules) -> list[RunReading]:
     """Return the plain sums of the first rounds, for the numbers of them that are reported.
 
     Args:
@@ -119,7 +123,7 @@ def of_first_rounds(rounds: Sequence[Reading], rules: Rules) -> list[Reading]:
     """
     posteriors = np.stack([one.log_posterior for one in rounds])
     return [
-        Reading(
+        RunReading(
             first_rounds(count),
             accumulate(posteriors[:count], rules.log_prior),
             seconds=sum(one.seconds for one in rounds[:count]),
@@ -129,12 +133,12 @@ def of_first_rounds(rounds: Sequence[Reading], rules: Rules) -> list[Reading]:
 
 
 def weighted(
-    parts: Sequence[Reading],
-    rules: Rules,
+    parts: Sequence[RunReading],
+    rules: WeightingRules,
     when: int | str,
     text: str,
     groups: Sequence[int] = (),
-) -> Reading:
+) -> RunReading:
     """Return the weighted sum of readings; weights and judgement come from held-out batches.
 
     Args:
@@ -147,7 +151,7 @@ def weighted(
     held_out = held_out_of(parts)
     weights = rules.stack.fit(held_out, groups)
     posteriors = np.stack([one.log_posterior for one in parts])
-    return Reading(
+    return RunReading(
         when,
         accumulate_weighted(posteriors, rules.log_prior, weights),
         cross_weighted(held_out, rules.stack, groups),
@@ -155,12 +159,12 @@ def weighted(
     )
 
 
-def held_out_of(readings: Sequence[Reading]) -> list[HeldOut]:
+def held_out_of(readings: Sequence[RunReading]) -> list[HeldOut]:
     """Return the judgements of held-out batches; each reading has some."""
     return [one.held_out for one in readings if one.held_out is not None]
 
 
-def chosen(readings: Sequence[Reading], *, margin: float) -> Reading | None:
+def chosen(readings: Sequence[RunReading], *, margin: float) -> RunReading | None:
     """Return the reading that held-out shadow data favour; None where none judged such data.
 
     Args:

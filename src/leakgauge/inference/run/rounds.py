@@ -21,11 +21,11 @@ from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.adversaries.joint import (
     Joint,
     Products,
-    judge_jointly,
+    joint_posterior,
     products_of_round,
 )
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.stacking import judge_held_out
+from leakgauge.inference.adversaries.stacking import held_out_scores
 from leakgauge.inference.run.observing import (
     by_block,
     candidates_of_trials,
@@ -33,8 +33,8 @@ from leakgauge.inference.run.observing import (
     sent_by_clients,
     shadows_of_round,
 )
-from leakgauge.inference.run.readings import Reading
-from leakgauge.inference.run.stage import Stage, judges_candidates, with_candidates
+from leakgauge.inference.run.readings import RunReading
+from leakgauge.inference.run.stage import GameStage, compares_candidates, with_candidates
 from leakgauge.inference.words import FRESH
 from leakgauge.results.measurements import ACCUMULATED
 
@@ -43,7 +43,7 @@ BATCHES = 2000
 
 
 @dataclass(frozen=True, eq=False)
-class RoundJudgements:
+class RoundResults:
     """Judgements of each adversary in one round, by its knowledge and name: ``"static forest"``.
 
     Attributes:
@@ -59,16 +59,16 @@ class RoundJudgements:
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)
 
 
-def play_round(stage: Stage, number: int, params: Params) -> RoundJudgements:
+def attack_round(stage: GameStage, number: int, params: Params) -> RoundResults:
     """Fit every adversary at this round's parameters and let it judge the trials.
 
     The trials' gradients are made chunk by chunk and never held at once.
     """
     with one_thread():
-        return _play_round(stage, number, params)
+        return _attack_round(stage, number, params)
 
 
-def _play_round(stage: Stage, number: int, params: Params) -> RoundJudgements:
+def _attack_round(stage: GameStage, number: int, params: Params) -> RoundResults:
     defense = defense_of_round(stage, number, params)
     shadows = shadows_of_round(stage, number, params, defense)
     fitted: dict[str, Adversary | CandidateAdversary] = {}
@@ -86,11 +86,11 @@ def _play_round(stage: Stage, number: int, params: Params) -> RoundJudgements:
             seconds[key] = time.perf_counter() - began
     log_posterior = _judged(stage, number, params, defense, fitted, seconds)
     details = {key: adversary.details for key, adversary in fitted.items()}
-    return RoundJudgements(log_posterior, details, seconds, held_out)
+    return RoundResults(log_posterior, details, seconds, held_out)
 
 
 def _held_out(
-    stage: Stage,
+    stage: GameStage,
     attack: AnyAttack,
     adversary: Adversary | CandidateAdversary,
     shadow: Shadow,
@@ -104,11 +104,11 @@ def _held_out(
     if isinstance(at_hand, HeldOut) or not (stage.spec.stack or stage.compares):
         return at_hand
     batches = getattr(attack, "batches", BATCHES)
-    return judge_held_out(attack, adversary, shadow, batches=batches, rng=rng)
+    return held_out_scores(attack, adversary, shadow, batches=batches, rng=rng)
 
 
 def _judged(
-    stage: Stage,
+    stage: GameStage,
     number: int,
     params: Params,
     defense: Defense,
@@ -121,7 +121,7 @@ def _judged(
         trials = stage.game.redraw(trials, rng=rng)
     trials = with_candidates(stage, trials)
     judged: dict[str, list[NDArray[np.float64]]] = {name: [] for name in fitted}
-    matching = {attack.name for attack in stage.attacks if judges_candidates(attack)}
+    matching = {attack.name for attack in stage.attacks if compares_candidates(attack)}
     order, done = by_block(trials), 0
     for grads in sent_by_clients(stage, number, params, trials, defense, order=order):
         chunk = order[done : done + len(next(iter(grads.values())))]
@@ -143,12 +143,12 @@ def _judged(
     return {name: np.concatenate(parts)[back] for name, parts in judged.items()}
 
 
-def weigh_rounds(
-    stage: Stage,
+def attack_jointly(
+    stage: GameStage,
     starts: Sequence[Params],
     *,
     progress: Callable[[int], None] = lambda done: None,
-) -> Mapping[str, Reading]:
+) -> Mapping[str, RunReading]:
     """Return what the attacks that see all rounds side by side say of the trials.
 
     The gradients are made anew, the same ones as in the rounds: kept, they would fill a disk.
@@ -179,9 +179,9 @@ def weigh_rounds(
                     products[key] = products[key] + new if key in products else new
             progress(number)
         return {
-            f"{knowledge} {attack.name}": Reading(
+            f"{knowledge} {attack.name}": RunReading(
                 ACCUMULATED,
-                *judge_jointly(attack, shadow, products[knowledge, attack.name], stage.log_prior),
+                *joint_posterior(attack, shadow, products[knowledge, attack.name], stage.log_prior),
             )
             for attack in attacks
             for knowledge, shadow in shadows.items()

@@ -29,10 +29,10 @@ from leakgauge.inference import (
     Ratio,
     Trials,
     UserInference,
+    adversaries_for,
     attribute_candidates,
     games_of,
     parse_adversary,
-    players,
 )
 from leakgauge.inference.games.blocks import MAX_BLOCKS, MIN_BLOCKS
 from leakgauge.inference.games.games import one_against_rest
@@ -80,13 +80,13 @@ def _equal(one: Params, other: Params) -> bool:
     )
 
 
-CHEAP_TO_JUDGE = (PropertyInference.name, AttributeInference.name)
+COMPARED_GAMES = (PropertyInference.name, AttributeInference.name)
 """Games whose adversaries judge held-out batches unasked; for shares each would be fitted once more
 for each fold and each step of its order."""
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class GameStage:
     """One game set up on one dataset: all that its rounds share.
 
     Attributes:
@@ -151,7 +151,7 @@ class Stage:
     @property
     def compares(self) -> bool:
         """Whether adversaries are compared on held-out shadow batches, to choose a headline."""
-        return len(self.attacks) > 1 and self.game.name in CHEAP_TO_JUDGE
+        return len(self.attacks) > 1 and self.game.name in COMPARED_GAMES
 
     @property
     def shadow_batches(self) -> float:
@@ -185,7 +185,7 @@ def make_stage(
     defense: Defense | None = None,
     panel: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
-) -> Stage:
+) -> GameStage:
     """Deal the private records and play the trials.
 
     Args:
@@ -227,7 +227,7 @@ def make_stage(
     game = _deal(ask, private, values, spec)
     trials = game.play(spec.trials_of(ask), rng=stream(spec.seed, ask, "trials"))
     _refuse_few_trials(trials, game.values)
-    named = attacks or (parse_adversary(players(ask)[0]),)
+    named = attacks or (parse_adversary(adversaries_for(ask)[0]),)
     ready = tuple(_ready(ask, attack, data.x) for attack in named)
     names = [attack.name for attack in ready]
     require(len(set(names)) == len(names), f"expected different attacks, got {names}")
@@ -235,20 +235,20 @@ def make_stage(
         if isinstance(attack, CandidateAttack):
             shadow = game.shadow(task, params_of(task.model), public, max_bytes=MAX_BYTES)
             attack.check(shadow, game.values)
-    stage = Stage(task, private, public, test, game, trials, ready, spec, chosen, panel, notes)
+    stage = GameStage(task, private, public, test, game, trials, ready, spec, chosen, panel, notes)
     with_candidates(stage, replace(trials, rows=trials.rows[:1]))  # refuses early
     return stage
 
 
-def with_candidates(stage: Stage, trials: Trials) -> Trials:
+def with_candidates(stage: GameStage, trials: Trials) -> Trials:
     """Return the trials with the candidate batches that matching adversaries hold."""
-    if trials.candidates is not None or not any(map(judges_candidates, stage.attacks)):
+    if trials.candidates is not None or not any(map(compares_candidates, stage.attacks)):
         return trials
     candidates = attribute_candidates(trials, stage.secret, stage.game.values)
     return replace(trials, candidates=candidates)
 
 
-def judges_candidates(attack: AnyAttack) -> bool:
+def compares_candidates(attack: AnyAttack) -> bool:
     """Return whether the attack compares with candidate batches."""
     return isinstance(attack, CandidateAttack)
 
@@ -309,7 +309,7 @@ def _ready(ask: str, attack: AnyAttack, x: torch.Tensor) -> AnyAttack:
     require(
         ask in games_of(attack),
         f"the adversary {attack.name!r} does not play {ask!r}; choose one of "
-        f"{', '.join(players(ask))}",
+        f"{', '.join(adversaries_for(ask))}",
     )
     by_data = getattr(attack, "for_records", None)
     attack = attack if by_data is None else by_data(x)

@@ -8,7 +8,7 @@ from leakgauge.core.rng import derive, stream
 from leakgauge.core.types import Params
 from leakgauge.gradients import params_of
 from leakgauge.inference.run.observing import defense_of_round
-from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.stage import GameStage
 from leakgauge.training import Protocol, State
 from leakgauge.training.catalog import parse_optimizer
 from leakgauge.training.federation import federation
@@ -26,7 +26,7 @@ class StageParticipant:
         optimizer: keeps its state from round to round; None for plain SGD.
     """
 
-    stage: Stage
+    stage: GameStage
     optimizer: Optimizing | None
 
     def __len__(self) -> int:
@@ -46,7 +46,9 @@ class StageParticipant:
         )
 
 
-def trajectory(stage: Stage, *, after: int = 0, params: Params | None = None) -> Iterator[Params]:
+def trajectory(
+    stage: GameStage, *, after: int = 0, params: Params | None = None
+) -> Iterator[Params]:
     """The parameters at the start of each round, then those at the end of the last.
 
     Args:
@@ -74,6 +76,6 @@ def trajectory(stage: Stage, *, after: int = 0, params: Params | None = None) ->
         yield {name: one.state.shared[name] for name in start}
 
 
-def _protocol(stage: Stage, make: Make | None) -> Protocol:
+def _protocol(stage: GameStage, make: Make | None) -> Protocol:
     spec = stage.spec
     return Protocol(rounds=spec.rounds, lr=spec.lr, optimizer=make, batch_size=stage.batch_size)

@@ -11,7 +11,7 @@ from leakgauge.core.types import Params
 from leakgauge.data import Source
 from leakgauge.defenses import Defense, none
 from leakgauge.gradients.walk import Layer
-from leakgauge.inference.adversaries.part import Part
+from leakgauge.inference.adversaries.partial import PartialAttack
 from leakgauge.layers.catalog import parse_attack
 from leakgauge.layers.run.advising import Stand, advised, on_all
 from leakgauge.layers.run.cell import Cell
@@ -123,7 +123,7 @@ class _Stage:
             kept: Kept | None = self.folder.arrays(name, after=after)
             if kept is None:
                 seed = self.spec.seed
-                part = Part(attack, parameters, self.spec.coordinates, seed)
+                part = PartialAttack(attack, parameters, self.spec.coordinates, seed)
                 kept = encoded(hear(scene, part, sees, seed=seed))
                 self.folder.keep_arrays(name, *kept, after=after)
             found.append(decoded(kept))

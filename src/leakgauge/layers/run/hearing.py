@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from leakgauge.core.rng import stream
 from leakgauge.core.threads import one_thread
 from leakgauge.inference.adversaries.calibration import HeldOut
-from leakgauge.inference.adversaries.part import Part
+from leakgauge.inference.adversaries.partial import PartialAttack
 from leakgauge.inference.adversaries.stacking import Stack
 from leakgauge.layers.calibration import calibrate, gain, joined
 from leakgauge.layers.information import softmax_over_votes
@@ -65,7 +65,7 @@ class Heard:
         return share
 
 
-def hear(scene: Scene, part: Part, layer: str, *, seed: int) -> Heard:
+def hear(scene: Scene, part: PartialAttack, layer: str, *, seed: int) -> Heard:
     """Fit an attack on a part of the gradients, and let it judge."""
     values = len(scene.log_prior)
     uniform = np.full(values, -np.log(values))

@@ -11,17 +11,23 @@ from leakgauge.core.types import Params
 from leakgauge.core.versions import versions
 from leakgauge.inference.adversaries.adversary import AnyAttack
 from leakgauge.inference.catalog import ATTRIBUTE, PANEL, PROPERTY, USER
-from leakgauge.inference.run.figures import judged_of, most_at_risk, of_baselines, of_model, scored
+from leakgauge.inference.run.figures import (
+    baseline_figures,
+    most_at_risk,
+    scored,
+    scored_trials,
+    utility_figures,
+)
 from leakgauge.inference.run.readings import (
-    Reading,
-    Rules,
+    RunReading,
+    WeightingRules,
     chosen,
     of_first_rounds,
     over_rounds,
     weighted,
 )
-from leakgauge.inference.run.rounds import RoundJudgements
-from leakgauge.inference.run.stage import Stage
+from leakgauge.inference.run.rounds import RoundResults
+from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.words import FRESH
 from leakgauge.results import scores
 from leakgauge.results.measurements import (
@@ -34,13 +40,13 @@ from leakgauge.results.measurements import (
 
 
 def judge(
-    stage: Stage,
-    rounds: Sequence[RoundJudgements],
+    stage: GameStage,
+    rounds: Sequence[RoundResults],
     final: Params,
     *,
     dataset: str,
     label: str,
-    jointly: Mapping[str, Reading] = MappingProxyType({}),
+    jointly: Mapping[str, RunReading] = MappingProxyType({}),
 ) -> list[Measurement]:
     """Score every adversary, in single rounds and over the first and all, and the trained model.
 
@@ -50,7 +56,7 @@ def judge(
         final: the parameters after the last round.
         dataset: the data's name, for the measurements.
         label: the label's name, for the measurements.
-        jointly: judgements of those that saw all rounds at once, from ``weigh_rounds``.
+        jointly: judgements of those that saw all rounds at once, from ``attack_jointly``.
     """
     base = Measurement(
         question="inference",
@@ -77,19 +83,19 @@ def judge(
                     stage, rounds, jointly, replace(base, knowledge=knowledge)
                 )
             ),
-            *of_model(stage, final, base),
-            *of_baselines(stage, base),
+            *utility_figures(stage, final, base),
+            *baseline_figures(stage, base),
         ]
 
 
 def _of_knowledge(
-    stage: Stage,
-    rounds: Sequence[RoundJudgements],
-    jointly: Mapping[str, Reading],
+    stage: GameStage,
+    rounds: Sequence[RoundResults],
+    jointly: Mapping[str, RunReading],
     base: Measurement,
 ) -> list[Measurement]:
     """The figures of all adversaries with one knowledge of the defense, and their headline."""
-    rules = Rules(stage.log_prior, stage.shadow_batches)
+    rules = WeightingRules(stage.log_prior, stage.shadow_batches)
     members = {
         attack.name: _readings(stage, rules, rounds, jointly, base.knowledge, attack)
         for attack in stage.attacks
@@ -136,21 +142,21 @@ class _Member:
         first: sums of the first rounds.
     """
 
-    rounds: Sequence[Reading]
-    sums: Sequence[Reading]
-    first: Sequence[Reading] = ()
+    rounds: Sequence[RunReading]
+    sums: Sequence[RunReading]
+    first: Sequence[RunReading] = ()
 
     @property
-    def preferred(self) -> list[Reading]:
+    def preferred(self) -> list[RunReading]:
         """All readings to choose from, the preferred one first."""
         return [*self.sums, *self.rounds] if len(self.rounds) > 1 else [*self.rounds]
 
 
 def _readings(
-    stage: Stage,
-    rules: Rules,
-    rounds: Sequence[RoundJudgements],
-    jointly: Mapping[str, Reading],
+    stage: GameStage,
+    rules: WeightingRules,
+    rounds: Sequence[RoundResults],
+    jointly: Mapping[str, RunReading],
     knowledge: str,
     attack: AnyAttack,
 ) -> _Member:
@@ -160,7 +166,7 @@ def _readings(
     for number, played in enumerate(rounds, start=1):
         held_out = played.held_out.get(key)
         single.append(
-            Reading(
+            RunReading(
                 number,
                 played.log_posterior[key],
                 held_out.by_secret() if fresh and held_out is not None else held_out,
@@ -168,7 +174,7 @@ def _readings(
                 played.seconds[key],
             )
         )
-    first: list[Reading] = []
+    first: list[RunReading] = []
     if key in jointly:
         sums = [jointly[key]]
     else:
@@ -184,7 +190,9 @@ def _readings(
     )
 
 
-def _panel(rules: Rules, members: Mapping[str, _Member], together: Collection[str]) -> _Member:
+def _panel(
+    rules: WeightingRules, members: Mapping[str, _Member], together: Collection[str]
+) -> _Member:
     """The weighted sums of the members: round by round, and over all rounds.
 
     Those of ``together`` saw all rounds at once, and count once.
@@ -215,7 +223,7 @@ def _panel(rules: Rules, members: Mapping[str, _Member], together: Collection[st
     )
 
 
-def headline(best: Mapping[str, Reading], rules: Rules) -> str | None:
+def headline(best: Mapping[str, RunReading], rules: WeightingRules) -> str | None:
     """Return the adversary that held-out shadow data favour; None without any.
 
     The panel, where it is among them, unless another is clearly better.
@@ -229,7 +237,7 @@ def headline(best: Mapping[str, Reading], rules: Rules) -> str | None:
 
 
 def _figures(
-    stage: Stage, member: _Member, base: Measurement
+    stage: GameStage, member: _Member, base: Measurement
 ) -> dict[int | str, list[Measurement]]:
     """The figures of every reading."""
     return {
@@ -244,9 +252,9 @@ def _figures(
     }
 
 
-def _each_value(stage: Stage, reading: Reading, like: Measurement) -> list[Measurement]:
+def _each_value(stage: GameStage, reading: RunReading, like: Measurement) -> list[Measurement]:
     """The headline's AUROC of each value of the secret against all others."""
-    judged = judged_of(stage, reading)
+    judged = scored_trials(stage, reading)
     rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
     return [
         replace(like, metric=f"{scores.AUROC}: {name}", estimate=estimate, chance=0.5, curve=None)
@@ -257,7 +265,7 @@ def _each_value(stage: Stage, reading: Reading, like: Measurement) -> list[Measu
 
 
 def _most_at_risk(
-    stage: Stage, member: _Member, figures: Mapping[int | str, Sequence[Measurement]]
+    stage: GameStage, member: _Member, figures: Mapping[int | str, Sequence[Measurement]]
 ) -> list[Measurement]:
     """Of user inference, the figure of the user whose batches are named most often."""
     if stage.game.name != USER or stage.private.users is None:
@@ -265,7 +273,7 @@ def _most_at_risk(
     users = stage.private.users.cpu().numpy()
     whose = users[stage.trials.rows[:, 0].cpu().numpy()]
     reading = member.sums[-1] if len(member.rounds) > 1 else member.rounds[-1]
-    worst = most_at_risk(judged_of(stage, reading), whose)
+    worst = most_at_risk(scored_trials(stage, reading), whose)
     if worst is None:
         return []
     schema = stage.private.schema
@@ -283,7 +291,7 @@ def _most_at_risk(
     ]
 
 
-def _marked(one: Measurement, mark: str, member: _Member, reading: Reading) -> Measurement:
+def _marked(one: Measurement, mark: str, member: _Member, reading: RunReading) -> Measurement:
     """A figure of the chosen reading, as that of the adversary."""
     compared = ", ".join(f"{each.name} {each.auroc:.3f}" for each in member.preferred)
     details = {
