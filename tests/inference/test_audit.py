@@ -7,7 +7,7 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.data import Split, split_records
 from leakgauge.inference import Forest, Logistic
-from leakgauge.inference.run import attack_round, audit, judge, make_stage, trajectory
+from leakgauge.inference.run import attack_round, audit, make_stage, measure, trajectory
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.inference.words import FRESH
 from leakgauge.results.measurements import ACCUMULATED, Measurement
@@ -64,7 +64,7 @@ def test_sums_of_the_first_rounds_are_those_of_log_posteriors(prior: str) -> Non
     stage = small_stage(records(0.7), LOGISTIC, rounds=5, prior=prior)
     *starts, final = trajectory(stage)
     rounds = [attack_round(stage, number, params) for number, params in enumerate(starts, start=1)]
-    found = judge(stage, rounds, final, dataset="d", label="l")
+    found = measure(stage, rounds, final, dataset="d", label="l")
     truth = stage.trials.secret.numpy()
     for count, when in ((2, "first-2"), (3, "first-3"), (4, "first-4"), (5, ACCUMULATED)):
         log_posterior = np.zeros((len(truth), 2))
@@ -172,5 +172,5 @@ def test_records_are_the_same_again() -> None:
     stage = small_stage(records(1.0), FOREST)
     *starts, final = trajectory(stage)
     rounds = [attack_round(stage, n, p) for n, p in enumerate(starts, start=1)]
-    once, again = (list(judge(stage, rounds, final, dataset="d", label="l")) for _ in range(2))
+    once, again = (list(measure(stage, rounds, final, dataset="d", label="l")) for _ in range(2))
     assert once == again

@@ -11,7 +11,7 @@ from leakgauge.core.rng import stream
 from leakgauge.defenses import Defense, Identity, NotLearned, PerturbTransform, none
 from leakgauge.gradients import per_example_gradients
 from leakgauge.inference import Attack, Forest, Joint
-from leakgauge.inference.run import GameStage, attack_round, audit, judge, trajectory
+from leakgauge.inference.run import GameStage, attack_round, audit, measure, trajectory
 from leakgauge.inference.run.observing import defense_of_round
 from leakgauge.results.roc import auroc
 from leakgauge.training.observation import sent_gradients
@@ -160,7 +160,7 @@ def test_vib_trains_and_is_attacked_with_its_noise_and_judged_without() -> None:
     assert not torch.equal(first["mean.weight"], last["mean.weight"])
     assert told_apart(stage, "adaptive") > 0.9
     played = [attack_round(stage, number, first) for number in (1, 2)]
-    judged = judge(stage, played, last, dataset="d", label="l")
+    judged = measure(stage, played, last, dataset="d", label="l")
     (accuracy,) = [one for one in judged if one.metric == "accuracy"]
     assert accuracy.estimate.value > 0.5
     names = ("static forest", "adaptive forest")  # there is no gradient without the code's noise

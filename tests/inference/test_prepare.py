@@ -15,7 +15,7 @@ from leakgauge.data.roles import resolve_roles
 from leakgauge.defenses import LearnPerturb, parse_defense
 from leakgauge.inference import Matching, PcaEncoder, Plda
 from leakgauge.inference.report.threat_model import unknown
-from leakgauge.inference.run import attack_round, audit, judge, trajectory
+from leakgauge.inference.run import attack_round, audit, measure, trajectory
 from leakgauge.inference.run.adversaries import GameAttacks, attacks_for, defenses_of
 from leakgauge.inference.run.prepare import InferencePrepared, prepare
 from leakgauge.inference.run.splitting import inference_records, split_of
@@ -328,7 +328,7 @@ def test_rounds_of_an_encoder_that_calibrates_itself_are_weighted() -> None:
     stage = replace(prepared.stages[0], attacks=(PcaEncoder(epochs=3, temperature=None),))
     params = next(trajectory(stage))
     played = attack_round(stage, 1, params)
-    found = judge(stage, [played], params, dataset="d", label="l")
+    found = measure(stage, [played], params, dataset="d", label="l")
     assert "stacked" in {record.round for record in found}
 
 

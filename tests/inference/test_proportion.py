@@ -109,7 +109,7 @@ def test_names_say_of_what() -> None:
 def test_trials_hold_the_share_and_stay_in_their_block() -> None:
     data, mix = records(0.0), Ratio(6, WITHIN)
     game = ProportionInference.deal(data, "s", batch_size=20, mix=mix, rng=stream(0, "deal"))
-    trials = game.play(400, rng=stream(0, "play"))
+    trials = game.draw_trials(400, rng=stream(0, "play"))
     held = data.secrets["s"][trials.rows].sum(dim=1).tolist()
     assert [range_of(k, 20, 6) for k in held] == trials.secret.tolist()
     assert all(len(set(row.tolist())) == 20 for row in trials.rows)

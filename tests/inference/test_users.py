@@ -72,7 +72,7 @@ def attacked(
     """The AUROC in the first round."""
     params = params_of(task.model)
     game = deal(pool, candidates=m, seed=seed, **settings)
-    trials = game.play(400, rng=stream(seed, "play"))
+    trials = game.draw_trials(400, rng=stream(seed, "play"))
     defense = gaussian(std) if std > 0 else none()
     bench = replace(game.shadow(task, params, public, max_bytes=MAX_BYTES), defense=defense)
     fitted = attack.fit(bench, np.log(game.prior), rng=stream(seed, "fit"))
@@ -103,7 +103,7 @@ def attacked(
 def test_what_the_adversary_holds_is_never_observed(seed: int, m: int) -> None:
     """Over all trials, and over redrawn rounds."""
     game = deal(people(0.0, each=9, seed=seed), candidates=m, seed=seed)
-    trials = game.play(300, rng=stream(seed, "play"))
+    trials = game.draw_trials(300, rng=stream(seed, "play"))
     seen, held = set(), set()
     for played in (trials, game.redraw(trials, rng=stream(seed, "again"))):
         seen |= set(played.rows.flatten().tolist())
@@ -116,7 +116,7 @@ def test_what_the_adversary_holds_is_never_observed(seed: int, m: int) -> None:
 @pytest.mark.parametrize("m", [2, 3])
 def test_a_trial_is_about_m_different_persons_of_its_block(m: int) -> None:
     game = deal(people(0.0), candidates=m)
-    trials = game.play(400, rng=stream(0, "play"))
+    trials = game.draw_trials(400, rng=stream(0, "play"))
     whose = game.pool.users
     told = trials.candidates
     asked = whose[told.rows][told.index]  # [n, m, B]
@@ -136,21 +136,21 @@ def test_a_trial_is_about_m_different_persons_of_its_block(m: int) -> None:
 
 def test_the_secret_is_any_place_and_any_person_alike() -> None:
     game = deal(people(0.0, users=24), candidates=3)
-    trials = game.play(6000, rng=stream(0, "play"))
+    trials = game.draw_trials(6000, rng=stream(0, "play"))
     assert stats.chisquare(torch.bincount(trials.secret).numpy()).pvalue > 1e-3
     true = game.pool.users[trials.rows[:, 0]]
     assert stats.chisquare(torch.bincount(true).numpy()).pvalue > 1e-3
 
 
 def test_no_record_twice_in_a_batch() -> None:
-    trials = deal(people(0.0, each=9)).play(100, rng=stream(0, "play"))
+    trials = deal(people(0.0, each=9)).draw_trials(100, rng=stream(0, "play"))
     for batches in (trials.rows, trials.candidates.rows):
         assert all(len(set(row.tolist())) == 4 for row in batches)
 
 
 def test_redraw_keeps_persons_and_secrets() -> None:
     game = deal(people(0.0))
-    trials = game.play(100, rng=stream(0, "play"))
+    trials = game.draw_trials(100, rng=stream(0, "play"))
     again = game.redraw(trials, rng=stream(0, "again"))
     assert torch.equal(again.secret, trials.secret)
     assert torch.equal(again.block, trials.block)
@@ -167,7 +167,7 @@ def test_few_persons_play_without_blocks(users: int, m: int) -> None:
     """As in the paper: the candidates of a trial are m of all of them, whoever they are."""
     game = deal(people(0.0, users=users), candidates=m)
     assert (game.block == 0).all()
-    trials = game.play(3000, rng=stream(0, "play"))
+    trials = game.draw_trials(3000, rng=stream(0, "play"))
     assert trials.users is not None
     assert torch.equal(trials.users, trials.candidates.index)
     asked = game.pool.users[trials.candidates.rows[:, 0]][trials.candidates.index]
@@ -179,7 +179,7 @@ def test_few_persons_play_without_blocks(users: int, m: int) -> None:
     assert f"{users} private users are fewer than the {8 * m}" in game.notes[0]
     enough = deal(people(0.0, users=8 * m), candidates=m)
     assert enough.notes == ()
-    assert enough.play(10, rng=stream(0, "play")).users is None
+    assert enough.draw_trials(10, rng=stream(0, "play")).users is None
 
 
 def test_a_person_with_few_records_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The controls of inference: a secret that nothing tells, and one that lies open."""
+"""The controls of inference: a secret that leaks nowhere, and a planted leak."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,16 +12,16 @@ from leakgauge.runs.assessment import Controls, Variant
 from leakgauge.runs.spec import NONE
 
 TRIALS = 1000
-"""Trials of a control, at most: enough to see a leak that lies open."""
+"""Maximum number of trials of a control: enough to detect a planted leak."""
 
 _HIDDEN = (
-    "; attribute inference is played without the attribute among the features, since the model "
-    "would see even a shuffled one"
+    "; attribute inference runs without the attribute among the features, since the model would "
+    "see even a shuffled one"
 )
 
 
 def controls(spec: InferenceSpec, source: Source) -> Controls:
-    """Return both controls; without defenses, which would hide what is planted."""
+    """Return both controls, without defenses, which would hide the planted leak."""
     cheap = replace(
         spec,
         defense=(NONE,),
@@ -41,7 +41,7 @@ def _tried(
 
 
 def _placebo(spec: InferenceSpec, source: Source) -> Variant:
-    """Of attributes, the one that the model sees could be learned even if it were shuffled."""
+    """Shuffle the secret; attributes become properties, as a model can learn a shuffled feature."""
     games = tuple(dict.fromkeys(PROPERTY if ask == ATTRIBUTE else ask for ask in spec.ask))
     words, data = [], source
     if set(games) != {USER}:

@@ -42,17 +42,17 @@ ASKS: Mapping[str, str] = {
 """The words of ``--ask``, each with what it asks."""
 
 BATCH_SIZES: Mapping[str, int] = {PROPERTY: 16, ATTRIBUTE: 16, PROPORTION: 128, USER: 8}
-"""Records of a batch where none are named (Li et al., CCS 2024, section 5.1.4)."""
+"""Default number of records in a batch (Li et al., CCS 2024, section 5.1.4)."""
 
 TRIALS: Mapping[str, int] = {PROPERTY: 5000, ATTRIBUTE: 5000, PROPORTION: 5000, USER: 1000}
-"""Trials where none are named (same section)."""
+"""Default number of trials (same section)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InferenceSpec(Spec):
-    """What to infer from gradients, who infers it, and how the model is trained.
+    """The secrets to infer from gradients, the adversaries, and the training of the model.
 
-    The defaults are those of Li et al., CCS 2024, where the paper has one. Several values of
+    The defaults are those of Li et al., CCS 2024, if the paper states them. Several values of
     ``ask`` share one split of the records; with ``user`` among them, whole users are split.
     """
 
@@ -65,7 +65,7 @@ class InferenceSpec(Spec):
     secret: Annotated[
         str | None,
         Setting(
-            "column that nobody should learn; repeat it to ask about each", each=True, panel=ASKING
+            "column that must stay private; repeat it to ask about each", each=True, panel=ASKING
         ),
     ] = None
     adversary: Annotated[
@@ -111,8 +111,8 @@ class InferenceSpec(Spec):
     private: Annotated[
         Whole | None,
         Setting(
-            "records that are trained on and attacked, at most; all where it is not named; not "
-            "used with --ask user",
+            "maximum number of records to train on and to attack; default: all; not used with "
+            "--ask user",
             least=1,
             panel=DATA,
         ),
@@ -120,8 +120,8 @@ class InferenceSpec(Spec):
     shadow: Annotated[
         Whole,
         Setting(
-            "records that the adversary has of its own, at most; not used with --ask user, which "
-            "has --shadow-users",
+            "maximum number of records that the adversary has; not used with --ask user, which has "
+            "--shadow-users",
             least=1,
             panel=ATTACK,
         ),
@@ -129,8 +129,8 @@ class InferenceSpec(Spec):
     by_user: Annotated[
         Truth,
         Setting(
-            "split whole users, where the data name them; false splits records, as the paper does "
-            "but for --ask user",
+            "split whole users, if the data name them; false splits records, as the paper does "
+            "except for --ask user",
             option=False,
             panel=DATA,
         ),
@@ -195,7 +195,7 @@ class InferenceSpec(Spec):
     private_users: Annotated[
         Whole,
         Setting(
-            "user: train on at most so many users; 0: on 40 % of those with two batches of records",
+            "user: maximum number of users to train on; 0: 40 % of users with two batches of records",
             least=0,
             panel=DATA,
         ),
@@ -203,7 +203,7 @@ class InferenceSpec(Spec):
     shadow_users: Annotated[
         Whole,
         Setting(
-            "user: users whose records the adversary has, at most; 0: 40 % likewise",
+            "user: maximum number of users whose records the adversary has; 0: also 40 %",
             least=0,
             panel=ATTACK,
         ),
@@ -211,7 +211,9 @@ class InferenceSpec(Spec):
     prior: Annotated[
         str,
         Setting(
-            f"of the secret: {UNIFORM} or {EMPIRICAL}", choices=(UNIFORM, EMPIRICAL), panel=ASKING
+            f"prior of the secret: {UNIFORM} or {EMPIRICAL}",
+            choices=(UNIFORM, EMPIRICAL),
+            panel=ASKING,
         ),
     ] = UNIFORM
     lr: Annotated[Real, Setting("learning rate of the training", above=0, panel=TRAINING)] = 0.01
@@ -234,7 +236,7 @@ class InferenceSpec(Spec):
     ] = False
 
     def batch_of(self, ask: str) -> int:
-        """Return the records of a batch in a game.
+        """Return the number of records in a batch of a game.
 
         >>> InferenceSpec().batch_of("user"), InferenceSpec(batch_size=4).batch_of("user")
         (8, 4)
@@ -250,7 +252,7 @@ class InferenceSpec(Spec):
         return (self.group or USER) if ask == USER else self.secret or ""
 
     def trials_of(self, ask: str) -> int:
-        """Return the trials of a game.
+        """Return the number of trials of a game.
 
         >>> InferenceSpec().trials_of("user"), InferenceSpec(trials=200).trials_of("user")
         (1000, 200)
@@ -259,7 +261,7 @@ class InferenceSpec(Spec):
 
     @classmethod
     def plays(cls, adversary: str) -> bool:
-        """Return whether ``--adversary`` may name this one here.
+        """Return whether ``--adversary`` accepts this name.
 
         >>> InferenceSpec.plays("forest:kernel=10"), InferenceSpec.plays("agic")
         (True, False)
@@ -271,8 +273,8 @@ class InferenceSpec(Spec):
         """Refuse what is wrong whatever the data are.
 
         Raises:
-            InputError: a value is outside its bounds, a name is unknown, or settings contradict
-                one another.
+            InputError: a value is outside its bounds, a name is unknown, or settings are
+                contradictory.
         """
         from leakgauge.inference.games.mixing import Ratio
         from leakgauge.inference.run.adversaries import check_adversaries, defenses_of
@@ -310,10 +312,10 @@ class InferenceSpec(Spec):
         )
 
     def unmeasured(self, knowledge: str, when: int | str) -> str:
-        """Return why no figure exists for this knowledge and round; empty where one does.
+        """Return why no figure exists for this knowledge and round; empty if one exists.
 
         Args:
-            knowledge: of the adversary: static or adaptive.
+            knowledge: static or adaptive, the adversary's knowledge of the defense.
             when: a round, or all rounds together.
         """
         if knowledge == ADAPTIVE and set(self.defense) == {NONE}:
@@ -327,8 +329,8 @@ class InferenceSpec(Spec):
         if count is not None and count not in summed(self.rounds):
             known = ", ".join(map(str, summed(self.rounds))) or "none"
             return (
-                f"is about the first {count} rounds; of {self.rounds}, the first {known} are added "
-                "up; write round: 1 for a single one, and accumulated for all"
+                f"is about the first {count} rounds; sums of {self.rounds} rounds exist for the first "
+                f"{known}; write round: 1 for a single one, and accumulated for all"
             )
         return ""
 

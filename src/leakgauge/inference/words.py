@@ -1,4 +1,4 @@
-"""Words of the settings that the games also use; importing it loads nothing."""
+"""Words of the settings that the games also use; the module has no imports."""
 
 REUSE, FRESH = "reuse", "fresh"
 UNIFORM, EMPIRICAL = "uniform", "empirical"
@@ -8,16 +8,15 @@ COUNT_RULES = (FLOOR, WITHIN)
 """How proportion inference turns a share into a count of records: ``games.mixing.Ratio``."""
 
 EACH = 10
-"""Up to so many first rounds every sum has figures; of more, that of 20, 50, 100, 200, ..."""
+"""Largest number of first rounds up to which every sum has figures; then 20, 50, 100, 200, ..."""
 
 _STEPS = (1, 2, 5)
 
 
 def summed(rounds: int) -> list[int]:
-    """Return the numbers of first rounds whose sum has figures, beside the sum of all rounds.
+    """Return the numbers of first rounds with figures of their sum, besides that of all rounds.
 
-    A single round is its own sum. The numbers grow as the logarithm of the rounds do, so that a
-    long run does not store a figure of each.
+    Their count grows with the logarithm of the rounds, so that a long run stores few figures.
 
     >>> summed(5), summed(1000)[8:]
     ([2, 3, 4], [10, 20, 50, 100, 200, 500])

@@ -26,8 +26,8 @@ class Discriminant:
     """The likelihood ratio of Gaussian batches, learned from single records.
 
     The gradient of a batch of B records with secret a is taken as Gaussian, with mean ``mu_a`` and
-    covariance ``S / B + noise_std**2 I``: its log-likelihood is linear in the gradient, apart
-    from a term that all secrets share. ``mu_a`` and ``S`` (within the groups) are those of the shadow
+    covariance ``S / B + noise_std**2 I``: its log-likelihood is linear in the gradient, apart from
+    a term that all secrets share. ``mu_a`` and ``S`` (within the groups) are those of the shadow
     records' own gradients: no batch is bootstrapped, and n records in D >> n dimensions need only
     an n x n matrix. A ridge on ``S`` compensates for the small number of records.
 

@@ -22,7 +22,7 @@ from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.adversaries.forest import Projection
 from leakgauge.inference.adversaries.shadow import Shadow
 from leakgauge.inference.adversaries.views import FlattenView
-from leakgauge.inference.games.users import part, records_of
+from leakgauge.inference.games.users import records_of, split_in_half
 from leakgauge.training.observation import sent_gradients
 
 Floats = NDArray[np.float64]
@@ -187,7 +187,7 @@ def draw_user_trials(
     """
     rng = stream(shadow.held_out_seed, "rehearsal")
     codes = shadow.data.secrets[shadow.secret].cpu().numpy()
-    halves = [part(rows, rng) for rows in records_of(codes)]
+    halves = [split_in_half(rows, rng) for rows in records_of(codes)]
     user = rng.permutation(np.arange(batches) % len(halves))
 
     def batch(rows: Ints) -> Ints:

@@ -19,7 +19,7 @@ class CandidateBatches:
         pool: the records of the candidates.
         rows: the records of u different batches ``[u, B]``, as indices into ``pool``.
         index: the batch of each trial's candidates ``[n, m]``, ordered by the secret's codes.
-        secret: the secret of each batch ``[u]``, where a defense uses it.
+        secret: the secret of each batch ``[u]``, if a defense uses it.
     """
 
     pool: Dataset
@@ -38,8 +38,8 @@ class Trials:
         block: the block of each trial ``[n]``; different blocks share no record and no user.
         pool: the private records.
         candidates: batches that the adversary holds, in games with candidates.
-        users: the users ``[n, m]`` that each trial is about, numbered from 0, where all trials are
-            in one block because users are few; else None.
+        users: users ``[n, m]`` of each trial, numbered from 0, if users are so few that all trials
+            are in one block; else None.
     """
 
     secret: Tensor
@@ -64,7 +64,7 @@ class Trials:
 
 
 class Game(Protocol):
-    """A secret, how private batches depend on it, and what the adversary learns from."""
+    """A secret, the private batches that depend on it, and the adversary's shadow."""
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ class Game(Protocol):
 
     @property
     def values(self) -> int:
-        """m, how many values the secret has."""
+        """m, number of values of the secret."""
         ...
 
     @property
@@ -96,16 +96,16 @@ class Game(Protocol):
         """Changes to the data that users should know."""
         ...
 
-    def play(self, n: int, *, rng: np.random.Generator) -> Trials:
+    def draw_trials(self, n: int, *, rng: np.random.Generator) -> Trials:
         """Return n trials: secrets drawn from the prior, and a batch for each."""
         ...
 
     def redraw(self, trials: Trials, *, rng: np.random.Generator) -> Trials:
-        """Return trials with fresh batches for the same secrets."""
+        """Return the same trials with new batches for the same secrets."""
         ...
 
     def known_to_defender(self, trials: Trials) -> Tensor | None:
-        """Return the secrets ``[n]`` that a learned defense may use; None where it may use none."""
+        """Return the secrets ``[n]`` that a learned defense may use, or None."""
         ...
 
     def shadow(
@@ -118,5 +118,5 @@ class Game(Protocol):
         noise_seed: int = 0,
         held_out_seed: int = 0,
     ) -> Shadow:
-        """Return what the adversary learns from in this game: its own records."""
+        """Return the adversary's shadow in this game."""
         ...

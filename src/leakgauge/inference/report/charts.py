@@ -1,4 +1,4 @@
-"""Charts of a test: a metric by round, and the ROC."""
+"""Charts of a test: a metric by round, the ROC, and leakage against utility."""
 
 import math
 import statistics
@@ -17,19 +17,19 @@ from leakgauge.report.roc import roc as draw_roc
 from leakgauge.results.measurements import Measurement
 from leakgauge.runs.spec import NONE
 
-_MARKERS = 40  # single rounds up to which each has its own dot
+_MARKERS = 40  # maximum number of rounds with dots
 
 
 def over_rounds(test: Test, metric: str, *, floor: float, name: str) -> Markup | None:
-    """Return a metric in each round with its interval, chance, and all rounds together beside it.
+    """Return a chart of a metric by round with intervals, chance and the figure of all rounds.
 
-    A second line is the plain sum of the rounds so far.
+    A second line shows the plain sum of the rounds so far.
 
     Args:
         test: the test.
         metric: one of its metrics.
-        floor: lower end of the axis; one for all tests, so that charts can be compared.
-        name: a word that no other chart of the page has.
+        floor: lower end of the axis, the same for all tests to make charts comparable.
+        name: unique name of the chart on the page.
     """
     single = test.single(metric)
     whole = _of_all_rounds(test, metric)
@@ -41,9 +41,9 @@ def over_rounds(test: Test, metric: str, *, floor: float, name: str) -> Markup |
         _draw_sums(axes, test.added_up(metric))
         ticks = _ticks(rounds)
         if whole is not None:
-            beside = rounds[-1] + max(1.0, 0.09 * (rounds[-1] - rounds[0]))
-            _draw_whole(axes, beside, whole)
-            ticks[beside] = "all"
+            right = rounds[-1] + max(1.0, 0.09 * (rounds[-1] - rounds[0]))
+            _draw_whole(axes, right, whole)
+            ticks[right] = "all"
         _draw_chance(axes, single[0].chance)
         axes.set_xticks(list(ticks), list(ticks.values()))
         pad = 0.05 * max(1.0, max(ticks) - min(ticks)) + 0.2
@@ -55,7 +55,7 @@ def over_rounds(test: Test, metric: str, *, floor: float, name: str) -> Markup |
 
 
 def _of_all_rounds(test: Test, metric: str) -> Measurement | None:
-    """The figure of all rounds together; None where the chosen one is a single round's."""
+    """Return the figure of all rounds together; None if the chosen one is of a single round."""
     whole = test.whole(metric)
     return whole if whole is not None and covers_all_rounds(whole) else None
 
@@ -69,7 +69,7 @@ def roc(test: Test, *, name: str) -> Markup | None:
 
 
 def common_floor(tests: Sequence[Test], metric: str) -> float:
-    """Return a lower end for the axis that holds every interval and chance, on a round number."""
+    """Return a round lower end of the axis below every interval and chance level."""
     drawn = [one for test in tests for one in (*test.single(metric), test.whole(metric))]
     values = [min(one.estimate.low, one.chance) for one in drawn if one is not None]
     return math.floor(10 * (min(values, default=0.5) - 0.02)) / 10
@@ -109,15 +109,15 @@ def _ticks(rounds: Sequence[int]) -> dict[float, str]:
 
 
 _SIZE = (6.6, 4.3)  # inches
-_MARK = (17.0, 11.0)  # the room of a number beside its point, in pixels
+_MARK = (17.0, 11.0)  # space for a number next to its point, in pixels
 
 
 def tradeoff(table: DefenseTable, *, name: str) -> Markup | None:
-    """Return AUROC against the model's utility, a numbered point for each defense and adversary.
+    """Return a chart of AUROC against utility, with a point for each defense and adversary.
 
     Args:
-        table: the defenses of one game.
-        name: a word that no other chart of the page has.
+        table: defenses of one game.
+        name: unique name of the chart on the page.
     """
     points, words = table.points, table.words
     if not points or words is None:
@@ -142,15 +142,15 @@ def draw(
     name: str,
     percent: bool = False,
 ) -> Markup:
-    """Return leakage upwards against utility rightwards, a numbered point each.
+    """Return a chart of leakage (upwards) against utility (rightwards) with numbered points.
 
     Args:
-        points: at least one.
-        across: the utility in words.
-        chance: the leakage of guessing.
-        constants: the utilities of the best constant answers.
-        name: a word that no other chart of the page has.
-        percent: whether the utility is shown in per cent.
+        points: points, at least one.
+        across: label of the utility axis.
+        chance: leakage of guessing.
+        constants: utilities of the best constant answers.
+        name: unique name of the chart on the page.
+        percent: whether the utility is in per cent.
     """
     with chart(name, _SIZE) as (axes, svg):
         axes.axhline(chance, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
@@ -158,7 +158,7 @@ def draw(
             axes.axvline(constant, color=MUTED, linewidth=1.2, linestyle=(0, (1, 2)))
         for point in points:
             _draw_point(axes, point)
-        # One wide interval would squeeze all points, so it may run out of the picture.
+        # a wide interval may leave the picture, since it would squeeze all points
         room = statistics.median([p.utility.high - p.utility.low for p in points])
         sides = [p.utility.value for p in points] + [*constants]
         pad = max(0.01, room, 0.08 * (max(sides) - min(sides)))
@@ -190,7 +190,7 @@ def _draw_point(axes: Axes, point: Point) -> None:
 
 
 def _draw_marks(axes: Axes, points: Sequence[Point]) -> None:
-    """The points' numbers, each at the nearest free place around its point."""
+    """Draw the number of each point at the nearest free place."""
     centres = [axes.transData.transform((p.utility.value, p.leakage.value)) for p in points]
     taken = [(float(x), float(y)) for x, y in centres]
     around = [(r, turn * math.pi / 8) for r in range(14, 90, 12) for turn in range(16)]

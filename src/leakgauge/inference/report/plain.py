@@ -1,4 +1,4 @@
-"""The answer without a page: plain values for ``--json``, paragraphs for the terminal."""
+"""The answer as plain values for ``--json`` and as paragraphs for the terminal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,7 +43,7 @@ from leakgauge.results.scores import ADVANTAGE, AUROC
 from leakgauge.runs.question import Answer
 
 FEW = 3
-"""With more tests than this, the terminal leaves what each success implies to the report."""
+"""Maximum number of tests for which the terminal prints the implied information."""
 
 
 def to_json(answer: Answer) -> dict[str, Any]:
@@ -67,9 +67,9 @@ def to_json(answer: Answer) -> dict[str, Any]:
 
 
 def _headline(run: Run, measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
-    """One entry for each game: the worst of the tests that the answer stands on."""
-    judged = [verdict(run, test) for test in leading(adversary_tests(measurements))]
-    worst = worst_by_ask([one for one in judged if one is not None])
+    """Return one entry for each game: the worst of its leading tests."""
+    each = [verdict(run, test) for test in leading(adversary_tests(measurements))]
+    worst = worst_by_ask([one for one in each if one is not None])
     return [_entry(one, measurements) for one in worst.values()]
 
 
@@ -101,7 +101,7 @@ def _entry(one: InferenceVerdict, measurements: Sequence[Measurement]) -> dict[s
 
 
 def _at_risk(test: Test, measurements: Sequence[Measurement]) -> dict[str, Any]:
-    """The user most at risk, where the game has users."""
+    """Return the user most at risk; empty without users."""
     one = most_at_risk_of(measurements, test)
     if one is None:
         return {}
@@ -125,7 +125,7 @@ def lines(run: Run, measurements: Sequence[Measurement]) -> list[Line]:
 
 
 def promise_lines(run: Run) -> list[str]:
-    """Return what the defenses promise; none where nothing is promised."""
+    """Return the promises of the defenses, if any."""
     promised = promises(run)
     texts = []
     for one in promised:
@@ -137,7 +137,7 @@ def promise_lines(run: Run) -> list[str]:
 
 
 def information_lines(run: Run, tests: Sequence[Test]) -> list[str]:
-    """Return what the measured success of each test implies."""
+    """Return the information that the measured success of each test implies."""
     texts = [
         f"The success of {title(one.test)} implies {one.least}." for one in all_implied(run, tests)
     ]
@@ -163,12 +163,12 @@ def _test(run: Run, test: Test) -> dict[str, Any]:
 
 
 def _first(test: Test) -> list[dict[str, Any]]:
-    """The plain sums of the first rounds."""
+    """Return the plain sums of the first rounds."""
     return [{"rounds": rounds_of(when), **_figures(test, when)} for when in test.first]
 
 
 def _chosen(test: Test) -> dict[str, Any]:
-    """The reading that held-out shadow data favour, and their AUROC of it."""
+    """Return the reading that held-out shadow data favour, with its held-out AUROC."""
     auroc = test.at(AUROC, CHOSEN)
     if auroc is None:
         return {}
@@ -177,7 +177,7 @@ def _chosen(test: Test) -> dict[str, Any]:
 
 
 def _bounds(run: Run, test: Test, promised: Mapping[str, Any]) -> dict[str, Any]:
-    """The least information that the success implies, and the most where that is known."""
+    """Return the least information that the success implies, and the most if it is known."""
     least, channel = implied(run, test), promised.get("channel")
     texts = [] if least is None else [least.text]
     texts.append(channel["text"] if channel else promised.get("note", ""))

@@ -1,4 +1,4 @@
-"""The lines of inference in the summary of a report, one per word of ``--ask``."""
+"""The rows of inference in the summary of a report, one per word of ``--ask``."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,25 +12,25 @@ from leakgauge.results.scores import AUROC, FEATURES_ALONE, LABELS_ALONE
 from leakgauge.runs.question import Answer
 
 
-def rows(answer: Answer, judged: Sequence[InferenceVerdict]) -> list[Row]:
+def rows(answer: Answer, leading: Sequence[InferenceVerdict]) -> list[Row]:
     """Return one row for each game of ``--ask``; the worst test of a game decides.
 
     Args:
-        answer: of the run.
-        judged: the verdicts of the tests that the answer stands on.
+        answer: answer of the run.
+        leading: verdicts of the leading tests.
     """
-    worst = worst_by_ask(judged)
+    worst = worst_by_ask(leading)
     games = answer.run.settings.get("ask") or list(worst)
     return [_row(worst[game]) if game in worst else _missing(game, answer) for game in games]
 
 
-def rows_of_tests(judged: Sequence[InferenceVerdict]) -> list[Row]:
+def rows_of_tests(verdicts: Sequence[InferenceVerdict]) -> list[Row]:
     """Return one row for each test, in the order of their verdicts."""
-    return [replace(_row(one), test=one.test.who) for one in judged]
+    return [replace(_row(one), test=one.test.who) for one in verdicts]
 
 
 def rows_of_baselines(measurements: Sequence[Measurement]) -> list[Row]:
-    """Return one row for each baseline of each game: what is known without gradients."""
+    """Return one row for each baseline of each game."""
     names = {LABELS_ALONE: "labels alone", FEATURES_ALONE: "feature means alone"}
     return [
         Row(
@@ -50,10 +50,10 @@ def rows_of_baselines(measurements: Sequence[Measurement]) -> list[Row]:
 
 
 def rows_of_users(
-    measurements: Sequence[Measurement], judged: Sequence[InferenceVerdict]
+    measurements: Sequence[Measurement], leading: Sequence[InferenceVerdict]
 ) -> list[Row]:
-    """Return a row for the user most at risk in the worst test of each game that has users."""
-    found = (most_at_risk_of(measurements, one.test) for one in worst_by_ask(judged).values())
+    """Return a row for the user most at risk in the worst test of each game with users."""
+    found = (most_at_risk_of(measurements, one.test) for one in worst_by_ask(leading).values())
     return [
         Row(
             ask=one.game,
@@ -71,10 +71,10 @@ def rows_of_users(
     ]
 
 
-def worst_by_ask(judged: Sequence[InferenceVerdict]) -> dict[str, InferenceVerdict]:
+def worst_by_ask(verdicts: Sequence[InferenceVerdict]) -> dict[str, InferenceVerdict]:
     """Return the verdict of the worst test of each game."""
     worst: dict[str, InferenceVerdict] = {}
-    for one in judged:
+    for one in verdicts:
         game = one.test.game
         if game not in worst or _urgency(one) > _urgency(worst[game]):
             worst[game] = one
@@ -101,5 +101,5 @@ def _row(one: InferenceVerdict) -> Row:
 
 def _missing(ask: str, answer: Answer) -> Row:
     reasons = [text for text in answer.missing if text.startswith(ask)]
-    text = " ".join(reasons) or "No test of it has an AUROC."
+    text = " ".join(reasons) or "None of its tests has an AUROC."
     return Row(ask=ask, verdict="Not measured", level="unknown", text=text)

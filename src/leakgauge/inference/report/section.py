@@ -1,4 +1,4 @@
-"""Inference's section of a report; it reads measurements and computes none."""
+"""The section of inference in a report, made from measurements."""
 
 from collections.abc import Sequence
 
@@ -52,15 +52,15 @@ from leakgauge.results.measurements import STACKED
 from leakgauge.runs.question import Answer, Question
 
 TABLE_ROUNDS = 400
-"""Rows of the table of all rounds, over all tests: keeps the page far below 1 MB."""
+"""Maximum number of rows in the table of all rounds; keeps the page far below 1 MB."""
 
 
 def section(answer: Answer, question: Question) -> Section:
-    """Return the section of an answer. The same measurements give the same bytes.
+    """Return the section of an answer; the same measurements give the same bytes.
 
     Args:
-        answer: of the question.
-        question: inference, whose name is the prefix of the anchors.
+        answer: answer of the question.
+        question: inference, with the prefix of the anchors as its name.
 
     Raises:
         InputError: two measurements are the same figure.
@@ -71,7 +71,7 @@ def section(answer: Answer, question: Question) -> Section:
     views = test_views(answer, tests, shown, at=question.name)
     ranked = by_urgency(views)
     every = [view.verdict for view in ranked if view.verdict is not None]
-    judged = [view.verdict for view in ranked if view.leads and view.verdict is not None]
+    lead = [view.verdict for view in ranked if view.leads and view.verdict is not None]
     tables = defense_tables(tests, measurements)
     promised = promises(run)
     implied = implied_views(all_implied(run, tests))
@@ -128,10 +128,10 @@ def section(answer: Answer, question: Question) -> Section:
         name=question.name,
         title=f"{question.title} {secret}".strip() if again else question.title,
         html=html,
-        rows=rows(answer, judged),
+        rows=rows(answer, lead),
         tests=[
             *rows_of_tests(every),
-            *rows_of_users(measurements, judged),
+            *rows_of_users(measurements, lead),
             *rows_of_baselines(measurements),
         ],
         lines=lines(run, measurements),
@@ -139,19 +139,19 @@ def section(answer: Answer, question: Question) -> Section:
         warnings=[
             *run.warnings,
             *useless_models(learned),
-            *sentences.explained_by_labels(judged, baselines),
+            *sentences.explained_by_labels(lead, baselines),
         ],
-        effect=_effect(tables, judged),
-        next_command=next_command(run, judged, question),
+        effect=_effect(tables, lead),
+        next_command=next_command(run, lead, question),
         nav=_nav(question.name, tests, bool(tables), bool(promised), bool(learned)),
     )
 
 
 def _effect(
-    tables: Sequence[DefenseTable], judged: Sequence[InferenceVerdict]
+    tables: Sequence[DefenseTable], lead: Sequence[InferenceVerdict]
 ) -> DefenseEffect | None:
-    """Of the game that leaks most, the best defense's effect."""
-    order = list(worst_by_ask(judged).values())
+    """Return the effect of the best defense in the game that leaks most."""
+    order = list(worst_by_ask(lead).values())
     order.sort(key=lambda one: -one.strength)
     games = [one.test.game for one in order]
     ranked = sorted(tables, key=lambda table: games.index(table.game))

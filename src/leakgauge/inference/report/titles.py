@@ -1,4 +1,4 @@
-"""Titles, metrics and settings of tests, as the report shows them."""
+"""The leading tests, and titles, metrics and settings of tests for the report."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,28 +23,28 @@ WHOLE = "sum of the rounds"
 
 
 def leading(tests: Sequence[Test]) -> list[Test]:
-    """Return the tests that an answer stands on, in their own order.
+    """Return the tests that support an answer, in their order.
 
-    Of each game, defense and knowledge: the test that held-out shadow data favour, and those
-    that did not judge such data, which nothing but their figures compares.
+    For each game, defense and knowledge these are the test that held-out shadow data favour, and
+    the tests without such data, which only their figures compare.
     """
     return [test for test in tests if test.has(HEADLINE) or not test.has(CHOSEN)]
 
 
 def reading_of(one: Measurement) -> str:
-    """Return what a figure was read from: a round alone, or a sum of all rounds."""
+    """Return the reading of a figure: a single round, or a sum of all rounds."""
     if one.round in SUMS:
         return {ACCUMULATED: f"plain {WHOLE}", STACKED: f"weighted {WHOLE}"}[str(one.round)]
     return one.details.get("reading", f"round {one.round} alone")
 
 
 def covers_all_rounds(one: Measurement) -> bool:
-    """Return whether a figure is read from all rounds."""
+    """Return whether a figure comes from all rounds."""
     return one.round in SUMS or reading_of(one).endswith(WHOLE)
 
 
 def called(adversary: str) -> str:
-    """Return how a sentence names an adversary.
+    """Return the name of an adversary in a sentence.
 
     >>> called("forest"), called("panel")
     ('the forest adversary', 'the panel of adversaries')
@@ -53,7 +53,7 @@ def called(adversary: str) -> str:
 
 
 def adversary_tests(measurements: Sequence[Measurement]) -> list[Test]:
-    """Return the tests of the adversaries; the model's own figures belong to none.
+    """Return the tests of the adversaries, without the figures of the model.
 
     Raises:
         InputError: two measurements are the same figure of the same test.
@@ -70,13 +70,13 @@ def secret_of(test: Test) -> str:
 
 
 def of_value(one: Measurement) -> str:
-    """Return the value of the secret that a figure tells from all others; empty for none."""
+    """Return the value of the secret that a figure compares with all others; empty for none."""
     family, _, value = one.metric.partition(": ")
     return value if family == AUROC else ""
 
 
 def by_value(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:
-    """Return the headline's figures of single values, by the title of the test; none twice."""
+    """Return the headline's figures of single values by the title of the test."""
     titled: dict[str, list[Measurement]] = {}
     for one in measurements:
         if of_value(one):
@@ -98,7 +98,7 @@ def title(test: Test) -> str:
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """Return metrics with the known ones first, in the order of their table.
+    """Return metrics, with the known ones first in the order of their table.
 
     >>> in_order(["other", "success", "auroc"])
     ['auroc', 'success', 'other']
@@ -127,7 +127,7 @@ def most_at_risk_of(measurements: Sequence[Measurement], test: Test) -> Measurem
 
 
 def baselines_of(measurements: Sequence[Measurement]) -> dict[str, dict[str, Measurement]]:
-    """Return what labels and feature means tell without gradients, by game and metric."""
+    """Return the baselines from labels and feature means by game and metric."""
     found: dict[str, dict[str, Measurement]] = {}
     for one in measurements:
         if one.metric in BASELINES:
@@ -136,10 +136,10 @@ def baselines_of(measurements: Sequence[Measurement]) -> dict[str, dict[str, Mea
 
 
 def details_of(test: Test, *, step: int = 1) -> dict[str, str]:
-    """Return what was used exactly; by round where rounds differ, as an automatic choice may.
+    """Return the exact settings and fitted values, by round if rounds differ.
 
     Args:
-        test: with or without measurements.
+        test: the test, with or without measurements.
         step: show every n-th round.
     """
     whole = test.whole("auroc")

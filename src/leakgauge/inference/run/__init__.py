@@ -1,9 +1,9 @@
-"""Plays games of inference and turns what the adversaries say into measurements.
+"""Run the games of inference and measure the leakage.
 
-The steps are separate so that a run can be stopped between them: ``make_stage`` deals the trials,
+The steps are separate so that a run can be stopped between them: ``make_stage`` draws the trials,
 ``trajectory`` trains, ``attack_round`` attacks one round given its parameters, ``attack_jointly``
-lets those judge that see all rounds at once, and ``judge`` turns all of it into measurements.
-``audit`` does them in a row.
+attacks all rounds at once, and ``measure`` turns the results into measurements. ``audit`` runs them
+in order.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from leakgauge.core.lazy import attach
 
 if TYPE_CHECKING:
     from leakgauge.inference.run.answering import audit as audit
-    from leakgauge.inference.run.measuring import judge as judge
+    from leakgauge.inference.run.measuring import measure as measure
     from leakgauge.inference.run.rounds import RoundResults as RoundResults
     from leakgauge.inference.run.rounds import attack_jointly as attack_jointly
     from leakgauge.inference.run.rounds import attack_round as attack_round
@@ -26,7 +26,7 @@ else:
             "RoundResults": "leakgauge.inference.run.rounds",
             "GameStage": "leakgauge.inference.run.stage",
             "audit": "leakgauge.inference.run.answering",
-            "judge": "leakgauge.inference.run.measuring",
+            "measure": "leakgauge.inference.run.measuring",
             "make_stage": "leakgauge.inference.run.stage",
             "attack_round": "leakgauge.inference.run.rounds",
             "trajectory": "leakgauge.inference.run.training",

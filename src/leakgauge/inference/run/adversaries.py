@@ -1,4 +1,4 @@
-"""The adversaries and defenses that settings name."""
+"""The adversaries and defenses of a spec."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,8 @@ class GameAttacks:
     """The attacks on one game under one defense.
 
     Attributes:
-        attacks: each once, in the order of the settings.
-        panel: names of those whose judgements are also added up; empty for none.
+        attacks: attacks in the order of the settings, without repetition.
+        panel: names of the attacks in the weighted sum; empty for none.
     """
 
     attacks: tuple[AnyAttack, ...]
@@ -24,46 +24,48 @@ class GameAttacks:
 
 
 def attacks_for(spec: InferenceSpec, ask: str, defense: Defense | None = None) -> GameAttacks:
-    """Return the attacks of a game: the named ones that play it; without names, the panel's.
+    """Return the attacks of a game: the named ones that support it, or the panel.
 
     Args:
-        spec: the settings.
-        ask: the game.
-        defense: of the gradients; None for none.
+        spec: settings of the run.
+        ask: name of the game.
+        defense: defense of the gradients; None for none.
 
     Raises:
-        InputError: adversaries are named, and none of them plays the game.
+        InputError: none of the named adversaries supports the game.
     """
     noisy = defense is not None and defense.adds_noise
     several_times = spec.batches == REUSE and spec.rounds > 1
     panel = panel_of(ask, all_rounds=noisy and several_times)
-    texts = [name for text in named(spec) for name in (panel if text == PANEL else (text,))]
+    texts = [
+        name for text in adversary_names(spec) for name in (panel if text == PANEL else (text,))
+    ]
     attacks = [parse_adversary(text) for text in dict.fromkeys(texts)]
     able = tuple(attack for attack in attacks if ask in games_of(attack))
     require(
         bool(able),
-        f"no adversary named ({', '.join(spec.adversary)}) plays {ask!r}; name one of "
-        f"{', '.join((PANEL, *adversaries_for(ask)))} too, or none",
+        f"none of the adversaries {', '.join(spec.adversary)} supports {ask!r}; also name one of "
+        f"{', '.join((PANEL, *adversaries_for(ask)))}, or name none",
     )
-    return GameAttacks(able, panel if PANEL in named(spec) and len(panel) > 1 else ())
+    return GameAttacks(able, panel if PANEL in adversary_names(spec) and len(panel) > 1 else ())
 
 
-def without_panel(players: GameAttacks) -> GameAttacks:
-    """Return the paper's adversary, the first of the panel, and those that were named beside it."""
-    others = players.panel[1:]
-    return GameAttacks(tuple(one for one in players.attacks if one.name not in others))
+def without_panel(attacks: GameAttacks) -> GameAttacks:
+    """Return the first adversary of the panel, that of the paper, and those named in addition."""
+    others = attacks.panel[1:]
+    return GameAttacks(tuple(one for one in attacks.attacks if one.name not in others))
 
 
-def named(spec: InferenceSpec) -> tuple[str, ...]:
-    """Return the names of the adversaries as users type them; by default the panel."""
+def adversary_names(spec: InferenceSpec) -> tuple[str, ...]:
+    """Return the adversaries as users type them, or the panel."""
     return spec.adversary or (PANEL,)
 
 
 def check_adversaries(spec: InferenceSpec) -> None:
-    """Refuse adversaries that are unknown, repeated, or play none of the games.
+    """Refuse adversaries that are unknown, repeated, or support none of the games.
 
     Raises:
-        InputError: as said, or a game is left without an adversary.
+        InputError: an adversary is refused, or a game is left without one.
     """
     names = spec.adversary
     require(len(set(names)) == len(names), f"--adversary repeats a name: {', '.join(names)}")
@@ -72,15 +74,15 @@ def check_adversaries(spec: InferenceSpec) -> None:
         name = PANEL if text == PANEL else str(parse_adversary(text).name)
         require(
             name in able or name == PANEL,
-            f"the adversary {name!r} plays none of the games of --ask ({', '.join(spec.ask)})",
+            f"the adversary {name!r} supports none of the games of --ask ({', '.join(spec.ask)})",
         )
 
 
 def defenses_of(spec: InferenceSpec, ask: str) -> list[Defense]:
-    """Return the defenses of a game, each once; the noise of some depends on its batch size.
+    """Return the different defenses of a game; the noise of some depends on its batch size.
 
     Raises:
-        InputError: none is named, or a name or a setting of one is unknown.
+        InputError: no defense is named, or a name or a setting is unknown.
     """
     require(len(spec.defense) > 0, "--defense is empty; name one, or none for no defense")
     parsed = [parse_defense(text, batch_size=spec.batch_of(ask)) for text in spec.defense]

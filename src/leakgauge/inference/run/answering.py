@@ -1,4 +1,4 @@
-"""Runs inference to its end and returns the answer."""
+"""Run inference stage by stage, and return the answer."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from leakgauge.data import Source
 from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.run.footprint import footprint
-from leakgauge.inference.run.measuring import judge
+from leakgauge.inference.run.measuring import measure
 from leakgauge.inference.run.over_seeds import combined
 from leakgauge.inference.run.prepare import prepare
 from leakgauge.inference.run.readings import RunReading
@@ -25,28 +25,28 @@ from leakgauge.runs.work import WorkFolder, elsewhere
 
 
 def audit(stage: GameStage, *, dataset: str = "data", label: str = "label") -> list[Measurement]:
-    """Train, attack and judge.
+    """Return the measurements of one stage, run in this process without files.
 
     Args:
-        stage: from ``leakgauge.inference.run.stage.make_stage``.
-        dataset: the data's name, for the measurements.
-        label: the label's name, for the measurements.
+        stage: a stage from ``leakgauge.inference.run.stage.make_stage``.
+        dataset: name of the data in the measurements.
+        label: name of the label in the measurements.
     """
     *starts, final = trajectory(stage)
     rounds = [attack_round(stage, number, params) for number, params in enumerate(starts, start=1)]
     jointly = attack_jointly(stage, starts)
-    return judge(stage, rounds, final, dataset=dataset, label=label, jointly=jointly)
+    return measure(stage, rounds, final, dataset=dataset, label=label, jointly=jointly)
 
 
 @dataclass(frozen=True, eq=False)
 class ResumableStage:
-    """A ``leakgauge.runs.stages.Stage``: its states are the parameters before each round.
+    """A ``leakgauge.runs.stages.Stage`` with the parameters before each round as its states.
 
     Attributes:
-        stage: what is played.
-        dataset: the data's name, for the measurements.
-        label: the label's name, for the measurements.
-        alone: whether it is played with one seed only; otherwise its name tells the seed.
+        stage: game, trials and adversaries.
+        dataset: name of the data in the measurements.
+        label: name of the label in the measurements.
+        alone: whether the run has one seed only; otherwise the name contains the seed.
     """
 
     stage: GameStage
@@ -56,7 +56,7 @@ class ResumableStage:
 
     @property
     def name(self) -> str:
-        """Game and defense, and the seed among several."""
+        """Game and defense, and the seed if there are several."""
         seed = "" if self.alone else f", seed {self.stage.spec.seed}"
         return f"{self.stage.name}{seed}"
 
@@ -67,7 +67,7 @@ class ResumableStage:
 
     @property
     def memory(self) -> int:
-        """Bytes that a round needs, beside the process itself."""
+        """Bytes that a round needs in addition to the process itself."""
         return footprint(self.stage)
 
     @property
@@ -76,17 +76,17 @@ class ResumableStage:
         return params_of(self.stage.task.model)
 
     def states(self, kept: Sequence[State]) -> Iterator[State]:
-        """Train on, and yield the parameters before each further round and after the last."""
+        """Continue training; yield the parameters before each further round and after the last."""
         if not kept:
             return trajectory(self.stage)
         return trajectory(self.stage, after=len(kept) - 1, params=kept[-1])
 
     def step(self, number: int, state: State) -> Kept:
-        """Attack one round."""
+        """Return the results of the attacks on one round."""
         return encoded(attack_round(self.stage, number, state))
 
     def close(self, states: Sequence[State], progress: Callable[[int], None]) -> Kept | None:
-        """Let the adversaries that see all rounds at once judge; None without such adversaries."""
+        """Return the results of attacks on all rounds at once; None without such attacks."""
         together = attack_jointly(self.stage, states, progress=progress)
         return _encoded_together(together) if together else None
 
@@ -94,7 +94,7 @@ class ResumableStage:
         self, steps: Sequence[Kept], closing: Kept | None, final: State
     ) -> Sequence[Measurement]:
         """Score every adversary and the trained model."""
-        return judge(
+        return measure(
             self.stage,
             [decoded(kept) for kept in steps],
             final,
@@ -128,23 +128,23 @@ def _decoded_together(kept: Kept) -> dict[str, RunReading]:
     }
 
 
-def encoded(played: RoundResults) -> Kept:
-    """Return a played round as arrays and plain values."""
+def encoded(results: RoundResults) -> Kept:
+    """Return the results of a round as arrays and plain values."""
     arrays: dict[str, NDArray[Any]] = {
-        f"posterior/{key}": array for key, array in played.log_posterior.items()
+        f"posterior/{key}": array for key, array in results.log_posterior.items()
     }
-    for key, held_out in played.held_out.items():
+    for key, held_out in results.held_out.items():
         arrays |= {f"held/{key}": held_out.log_odds, f"held secret/{key}": held_out.secret}
     about = {
-        "details": dict(played.details),
-        "seconds": dict(played.seconds),
-        "held_out": list(played.held_out),
+        "details": dict(results.details),
+        "seconds": dict(results.seconds),
+        "held_out": list(results.held_out),
     }
     return arrays, about
 
 
 def decoded(kept: Kept) -> RoundResults:
-    """Return a played round from what ``encoded`` made of it."""
+    """Return the results of a round from the output of ``encoded``."""
     arrays, about = kept
     return RoundResults(
         {key: arrays[f"posterior/{key}"] for key in about["details"]},
@@ -165,12 +165,12 @@ def answer(
     *,
     workers: int | None = None,
 ) -> Answer:
-    """Train, attack and judge every stage; rounds that a kill left finished are read back.
+    """Train, attack and measure every stage; finished rounds of a killed run are read back.
 
-    With several seeds every stage is played with each, and the figures are means over the seeds.
+    With several seeds every stage runs with each, and the figures are means over the seeds.
 
     Raises:
-        InputError: the data do not fit, or no stage could be played to its end.
+        InputError: the data do not fit, or no stage could be completed.
     """
     seeds = range(spec.seed, spec.seed + spec.seeds)
     each = [prepare(replace(spec, seed=seed), source) for seed in seeds]
@@ -191,7 +191,7 @@ def answer(
 
 
 def _together(runs: Sequence[Run]) -> Run:
-    """The run of the first seed, with the notes and warnings of all."""
+    """Return the run of the first seed, with the notes and warnings of all."""
     return replace(
         runs[0],
         notes=tuple(dict.fromkeys(text for one in runs for text in one.notes)),

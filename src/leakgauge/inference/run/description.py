@@ -1,4 +1,4 @@
-"""What a run consists of, in plain values for the report."""
+"""The description of a run in plain values for the report."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ OF_GAMES = (
     "optimizer",
 )
 OF_USERS = ("private_users", "shadow_users")
-"""Settings of the split of users."""
+"""Settings that only user inference has."""
 
 
 def describe(
@@ -69,7 +69,7 @@ def describe(
 
 
 def _users(records: Records, split: Split, spec: InferenceSpec) -> list[str]:
-    """Who the users of each part are, and who takes no part."""
+    """Return notes about the users of each part, and about those that are left out."""
     assert records.users is not None
     users = records.users.cpu()
     each = [len(torch.unique(users[rows])) for rows in (split.private, split.public, split.test)]
@@ -78,23 +78,24 @@ def _users(records: Records, split: Split, spec: InferenceSpec) -> list[str]:
         f"the users were split for user inference: {private} are trained on, {public} are the "
         f"adversary's, {test} test; --shadow is not used"
     ]
-    total, played = len(torch.unique(users)), sum(each)
-    if played < total:
+    total, used = len(torch.unique(users)), sum(each)
+    if used < total:
         notes.append(
-            f"{total - played} of {total} users have fewer than "
+            f"{total - used} of {total} users have fewer than "
             f"{BATCHES_OF_A_USER * spec.batch_of(USER)} records (two batches) and take no part, "
             "not even in training"
         )
     wanted = (spec.private_users, spec.shadow_users)
     if private < wanted[0] or public < wanted[1]:
         notes.append(
-            f"there are not {wanted[0]} private and {wanted[1]} shadow users beside the test users"
+            f"users are too few for {wanted[0]} private and {wanted[1]} shadow users and the test "
+            "users"
         )
     return notes
 
 
 def _rare(records: Records, split: Split, spec: InferenceSpec) -> list[str]:
-    """What a rare value of the secret did to the shadow records."""
+    """Return notes about the effect of rare values of the secret on the shadow records."""
     secret = str(spec.secret)
     names = records.facts(secret).get("secret_values", {})
     counts = torch.bincount(records.secrets[secret][split.public].cpu(), minlength=len(names))
@@ -102,7 +103,7 @@ def _rare(records: Records, split: Split, spec: InferenceSpec) -> list[str]:
     if len(split.public) < spec.shadow:
         notes.append(
             f"the adversary has {len(split.public)} shadow records, not {spec.shadow}: at most a "
-            "quarter of the records of any value are its own"
+            "quarter of the records of any value are shadow records"
         )
     if int(counts.max()) > int(counts.min()) + 1:
         rare, fewest = min(zip(names, counts.tolist(), strict=True), key=lambda pair: pair[1])
@@ -114,7 +115,7 @@ def _rare(records: Records, split: Split, spec: InferenceSpec) -> list[str]:
 
 
 def _settings(games: Sequence[str], records: Records, spec: InferenceSpec) -> dict[str, Any]:
-    """The settings of a run; a number that depends on the game is told for each."""
+    """Return the settings of a run; a number that depends on the game is stated for each."""
     data: dict[str, Any] = {"data": spec.data} if spec.data else {}
     if spec.task is None:
         roles = ("group", "drop", "bins", "drop_missing", "merge_rare")
@@ -150,7 +151,7 @@ def _settings(games: Sequence[str], records: Records, spec: InferenceSpec) -> di
 
 
 def _of_games(numbers: Mapping[str, int]) -> int | dict[str, int]:
-    """The one number of all games, or each game's."""
+    """Return the number of all games, or that of each if they differ."""
     first, *others = set(numbers.values())
     return dict(numbers) if others else first
 

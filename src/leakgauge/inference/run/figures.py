@@ -1,4 +1,4 @@
-"""Figures of one reading, of what needs no gradient, and of the trained model."""
+"""Figures of one reading, of the baselines, of the trained model and of the user most at risk."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from leakgauge.training.utility import utility_of
 
 
 def scored_trials(stage: GameStage, reading: RunReading) -> scores.Judged:
-    """Return a reading with the truth that it is judged by."""
+    """Return a reading together with the truth."""
     trials = stage.trials
     return scores.Judged(
         trials.secret.cpu().numpy(),
@@ -32,13 +32,13 @@ def scored_trials(stage: GameStage, reading: RunReading) -> scores.Judged:
 
 def scored(stage: GameStage, reading: RunReading, base: Measurement) -> Iterator[Measurement]:
     """Yield every metric of one reading."""
-    judged = scored_trials(stage, reading)
-    # the same resamples for every adversary and round, so that they can be compared
+    trials = scored_trials(stage, reading)
+    # the same resamples for every adversary and round make figures comparable
     rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
-    chance = scores.chance(judged.truth, stage.majority)
-    for metric, estimate in scores.score(judged, majority=stage.majority, rng=rng).items():
+    chance = scores.chance(trials.truth, stage.majority)
+    for metric, estimate in scores.score(trials, majority=stage.majority, rng=rng).items():
         drawn = metric == scores.AUROC and rounds_of(reading.when) is None
-        curve = scores.roc(judged) if drawn else None
+        curve = scores.roc(trials) if drawn else None
         held_out = reading.auroc if metric == scores.AUROC else None
         yield replace(
             base,
@@ -49,16 +49,16 @@ def scored(stage: GameStage, reading: RunReading, base: Measurement) -> Iterator
             held_out=held_out,
         )
     rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
-    told = information_told(judged, stage.log_prior, rng=rng)
-    yield replace(base, metric=scores.INFORMATION, estimate=told, chance=0.0)
+    information = information_told(trials, stage.log_prior, rng=rng)
+    yield replace(base, metric=scores.INFORMATION, estimate=information, chance=0.0)
 
 
 def baseline_figures(stage: GameStage, base: Measurement) -> Iterator[Measurement]:
-    """What the labels and the features of a batch tell without its gradient."""
+    """Yield the AUROC of the labels and of the features of a batch, without its gradient."""
     for name, log_posterior in baselines(stage).items():
-        judged = scored_trials(stage, RunReading(ACCUMULATED, log_posterior))
+        trials = scored_trials(stage, RunReading(ACCUMULATED, log_posterior))
         rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
-        estimates = scores.score(judged, majority=stage.majority, rng=rng)
+        estimates = scores.score(trials, majority=stage.majority, rng=rng)
         yield replace(
             base,
             metric=name,
@@ -69,7 +69,7 @@ def baseline_figures(stage: GameStage, base: Measurement) -> Iterator[Measuremen
 
 
 def utility_figures(stage: GameStage, final: Params, base: Measurement) -> Iterator[Measurement]:
-    """What the trained model is good for; nothing where its outputs do not match the labels."""
+    """Yield the utility of the trained model, unless its outputs do not match the labels."""
     rng = stream(stage.spec.seed, stage.game.name, "utility")
     found = utility_of(stage.task, final, stage.test, rng=rng, ranked=True)
     if found is None:
@@ -81,7 +81,7 @@ def utility_figures(stage: GameStage, final: Params, base: Measurement) -> Itera
 
 
 FEWEST = 20
-"""Trials that a user needs: half of them choose the user, the other half judge."""
+"""Minimum number of trials of a user: half select the user, the other half are scored."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class MostAtRisk:
 
     Attributes:
         user: code of the user.
-        success: share of this user's batches that the adversary names as the user's.
-        of: the number of users among whom it was chosen.
+        success: share of this user's batches that the adversary attributes to the user.
+        of: number of compared users.
     """
 
     user: int
@@ -99,37 +99,37 @@ class MostAtRisk:
     of: int
 
 
-def most_at_risk(judged: Judged, whose: Ints) -> MostAtRisk | None:
-    """Return the user whose batches are named most often; None where two users cannot be compared.
+def most_at_risk(trials: Judged, user: Ints) -> MostAtRisk | None:
+    """Return the user whose batches are recognised most often; None with fewer than two users.
 
-    The highest of many rates is high by luck alone. So one half of each user's trials chooses the
-    user, and the other half gives the figure, with an exact binomial interval: given the user,
-    trials are independent draws of a batch.
+    The highest of many rates is high by chance. So one half of each user's trials selects the user,
+    and the other half gives the figure, with an exact binomial interval: given the user, trials are
+    independent draws of a batch.
 
     Args:
-        judged: the trials of user inference.
-        whose: the user ``[n]`` that each trial's batch belongs to.
+        trials: scored trials of user inference.
+        user: user ``[n]`` of each trial's batch.
 
     Raises:
-        InputError: there are not as many users as trials.
+        InputError: the numbers of users and of trials differ.
 
     >>> truth = np.zeros(80, dtype=np.int64)
-    >>> whose = truth + np.arange(80) % 2
-    >>> named = np.stack([whose == 1, whose != 1], axis=1)  # user 1 always, user 0 never
-    >>> worst = most_at_risk(Judged(truth, np.log(named * 0.8 + 0.1), truth), whose)
+    >>> user = truth + np.arange(80) % 2
+    >>> named = np.stack([user == 1, user != 1], axis=1)  # user 1 always, user 0 never
+    >>> worst = most_at_risk(Judged(truth, np.log(named * 0.8 + 0.1), truth), user)
     >>> worst.user, worst.success.value, round(worst.success.low, 3), worst.success.n
     (1, 1.0, 0.832, 20)
     """
     require(
-        len(whose) == len(judged.truth),
-        f"{len(whose)} users for {len(judged.truth)} trials; expected one for each",
+        len(user) == len(trials.truth),
+        f"{len(user)} users for {len(trials.truth)} trials; expected one for each",
     )
-    right = hits(judged)
-    of_user = {int(user): right[whose == user] for user in np.unique(whose)}
-    able = {user: each for user, each in of_user.items() if len(each) >= FEWEST}
+    right = hits(trials)
+    of_user = {int(one): right[user == one] for one in np.unique(user)}
+    able = {one: each for one, each in of_user.items() if len(each) >= FEWEST}
     if len(able) < 2:
         return None
-    chosen = max(able, key=lambda user: float(able[user][::2].mean()))
+    chosen = max(able, key=lambda one: float(able[one][::2].mean()))
     return MostAtRisk(chosen, _share(able[chosen][1::2]), len(able))
 
 

@@ -1,4 +1,4 @@
-"""The memory that the adversaries of a stage need, and refusals before any training."""
+"""The memory that the adversaries of a stage need, checked before any training."""
 
 from typing import Any
 
@@ -7,24 +7,24 @@ from leakgauge.gradients import params_of
 from leakgauge.inference.run.stage import GameStage
 
 FEWEST = 200
-"""Shadow batches below which no advice goes."""
+"""Minimum number of shadow batches that the message suggests."""
 
 BYTES_PER_FEATURE = 4
 
 
 def footprint(stage: GameStage) -> int:
-    """Return the bytes that a round needs at its peak, beside the process itself."""
+    """Return the peak bytes of a round in addition to the process itself."""
     return stage.max_bytes + max((_kept(stage, one) for one in stage.attacks), default=0)
 
 
 def check_footprint(stage: GameStage) -> None:
     """Refuse an adversary that keeps more features than fit into memory.
 
-    Gradients come and go in chunks. The features of all shadow batches stay, since a forest or a
-    regression looks at all of them.
+    Gradients are processed in chunks. The features of all shadow batches stay in memory, since a
+    forest or a regression is fitted on all of them.
 
     Raises:
-        InputError: an adversary needs more than is allowed.
+        InputError: an adversary needs more memory than is allowed.
     """
     for attack in stage.attacks:
         kept = _kept(stage, attack)
@@ -44,7 +44,7 @@ def _instead(stage: GameStage, attack: Any, kept: int) -> str:
 
 
 def _kept(stage: GameStage, attack: Any) -> int:
-    """Bytes of the features that an attack keeps; 0 for one that keeps none."""
+    """Return the bytes of the features that an attack keeps, possibly 0."""
     view = getattr(attack, "kept", None)
     if view is None:
         return 0

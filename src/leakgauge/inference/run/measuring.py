@@ -1,4 +1,4 @@
-"""Turns the adversaries' judgements into measurements."""
+"""Turn the results of the adversaries into measurements."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ from leakgauge.results.measurements import (
 )
 
 
-def judge(
+def measure(
     stage: GameStage,
     rounds: Sequence[RoundResults],
     final: Params,
@@ -48,15 +48,15 @@ def judge(
     label: str,
     jointly: Mapping[str, RunReading] = MappingProxyType({}),
 ) -> list[Measurement]:
-    """Score every adversary, in single rounds and over the first and all, and the trained model.
+    """Return the figures of every adversary, by round and over the rounds, and of the model.
 
     Args:
-        stage: what was played.
-        rounds: the adversaries' judgements, round by round.
-        final: the parameters after the last round.
-        dataset: the data's name, for the measurements.
-        label: the label's name, for the measurements.
-        jointly: judgements of those that saw all rounds at once, from ``attack_jointly``.
+        stage: game, trials and adversaries.
+        rounds: results of the adversaries, round by round.
+        final: parameters after the last round.
+        dataset: name of the data in the measurements.
+        label: name of the label in the measurements.
+        jointly: results on all rounds at once, from ``attack_jointly``.
     """
     base = Measurement(
         question="inference",
@@ -94,7 +94,7 @@ def _of_knowledge(
     jointly: Mapping[str, RunReading],
     base: Measurement,
 ) -> list[Measurement]:
-    """The figures of all adversaries with one knowledge of the defense, and their headline."""
+    """Return the figures of all adversaries with one knowledge of the defense."""
     rules = WeightingRules(stage.log_prior, stage.shadow_batches)
     members = {
         attack.name: _readings(stage, rules, rounds, jointly, base.knowledge, attack)
@@ -129,7 +129,7 @@ def _of_knowledge(
 
 
 ONE_AGAINST_REST = (PROPERTY, ATTRIBUTE)
-"""Games whose headline is also told for each value; candidates and ranges are not values."""
+"""Games with a headline for each value of the secret as well."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +137,8 @@ class _Member:
     """The readings of one adversary.
 
     Attributes:
-        rounds: its single rounds.
-        sums: over all rounds; the preferred one first.
+        rounds: single rounds.
+        sums: sums over all rounds; the preferred one first.
         first: sums of the first rounds.
     """
 
@@ -148,7 +148,7 @@ class _Member:
 
     @property
     def preferred(self) -> list[RunReading]:
-        """All readings to choose from, the preferred one first."""
+        """All candidate readings, the preferred one first."""
         return [*self.sums, *self.rounds] if len(self.rounds) > 1 else [*self.rounds]
 
 
@@ -163,15 +163,15 @@ def _readings(
     key = f"{knowledge} {attack.name}"
     fresh = stage.spec.batches == FRESH
     single = []
-    for number, played in enumerate(rounds, start=1):
-        held_out = played.held_out.get(key)
+    for number, results in enumerate(rounds, start=1):
+        held_out = results.held_out.get(key)
         single.append(
             RunReading(
                 number,
-                played.log_posterior[key],
+                results.log_posterior[key],
                 held_out.by_secret() if fresh and held_out is not None else held_out,
-                {"adversary": played.details[key]},
-                played.seconds[key],
+                {"adversary": results.details[key]},
+                results.seconds[key],
             )
         )
     first: list[RunReading] = []
@@ -193,9 +193,9 @@ def _readings(
 def _panel(
     rules: WeightingRules, members: Mapping[str, _Member], together: Collection[str]
 ) -> _Member:
-    """The weighted sums of the members: round by round, and over all rounds.
+    """Return the weighted sums of the members: round by round, and over all rounds.
 
-    Those of ``together`` saw all rounds at once, and count once.
+    Members in ``together`` attack all rounds at once, and count once.
     """
     by_round = {name: one for name, one in members.items() if name not in together}
     numbers = range(len(by_round))
@@ -226,11 +226,11 @@ def _panel(
 def headline(best: Mapping[str, RunReading], rules: WeightingRules) -> str | None:
     """Return the adversary that held-out shadow data favour; None without any.
 
-    The panel, where it is among them, unless another is clearly better.
+    The panel is preferred, unless another adversary is clearly better.
 
     Args:
-        best: the chosen reading of each adversary by name.
-        rules: how to choose.
+        best: chosen reading of each adversary by name.
+        rules: rules of the choice.
     """
     picked = chosen([*best.values()], margin=rules.margin if PANEL in best else 0.0)
     return next((name for name, reading in best.items() if reading is picked), None)
@@ -239,7 +239,7 @@ def headline(best: Mapping[str, RunReading], rules: WeightingRules) -> str | Non
 def _figures(
     stage: GameStage, member: _Member, base: Measurement
 ) -> dict[int | str, list[Measurement]]:
-    """The figures of every reading."""
+    """Return the figures of every reading."""
     return {
         one.when: list(
             scored(
@@ -253,13 +253,13 @@ def _figures(
 
 
 def _each_value(stage: GameStage, reading: RunReading, like: Measurement) -> list[Measurement]:
-    """The headline's AUROC of each value of the secret against all others."""
-    judged = scored_trials(stage, reading)
+    """Return the AUROC of each value of the secret against all others for the headline."""
+    trials = scored_trials(stage, reading)
     rng = stream(stage.spec.seed, stage.game.name, "bootstrap")
     return [
         replace(like, metric=f"{scores.AUROC}: {name}", estimate=estimate, chance=0.5, curve=None)
         for name, estimate in zip(
-            stage.game.value_names, scores.each_value(judged, rng=rng), strict=True
+            stage.game.value_names, scores.each_value(trials, rng=rng), strict=True
         )
     ]
 
@@ -267,13 +267,13 @@ def _each_value(stage: GameStage, reading: RunReading, like: Measurement) -> lis
 def _most_at_risk(
     stage: GameStage, member: _Member, figures: Mapping[int | str, Sequence[Measurement]]
 ) -> list[Measurement]:
-    """Of user inference, the figure of the user whose batches are named most often."""
+    """Return the figure of the user at most risk in user inference; empty in other games."""
     if stage.game.name != USER or stage.private.users is None:
         return []
     users = stage.private.users.cpu().numpy()
-    whose = users[stage.trials.rows[:, 0].cpu().numpy()]
+    user = users[stage.trials.rows[:, 0].cpu().numpy()]
     reading = member.sums[-1] if len(member.rounds) > 1 else member.rounds[-1]
-    worst = most_at_risk(scored_trials(stage, reading), whose)
+    worst = most_at_risk(scored_trials(stage, reading), user)
     if worst is None:
         return []
     schema = stage.private.schema
@@ -292,7 +292,7 @@ def _most_at_risk(
 
 
 def _marked(one: Measurement, mark: str, member: _Member, reading: RunReading) -> Measurement:
-    """A figure of the chosen reading, as that of the adversary."""
+    """Return a figure of the chosen reading as that of the adversary."""
     compared = ", ".join(f"{each.name} {each.auroc:.3f}" for each in member.preferred)
     details = {
         **one.details,

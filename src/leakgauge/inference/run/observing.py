@@ -1,4 +1,4 @@
-"""What the adversary learns from in a round, and the defense of the round."""
+"""The gradients of a round: those of the shadow, of the clients and of candidate batches."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,15 +19,15 @@ from leakgauge.inference.words import FRESH
 from leakgauge.training.observation import sent_gradients
 
 LEARN_BATCHES = 1000
-"""Public batches that a defender learns from in each round, if they fit into memory."""
+"""Maximum number of public batches that a defender learns from in each round."""
 
 
 def shadows_of_round(
     stage: GameStage, number: int, params: Params, defense: Defense
 ) -> Mapping[str, Shadow]:
-    """Return what the adversary learns from, by its knowledge: static and adaptive.
+    """Return the adversary's shadow by its knowledge: static and adaptive.
 
-    The attacks share what they observe of it.
+    The attacks share the observed features.
     """
     clean = shadow_of_round(stage, number, params)
     asked = (getattr(attack, "view", None) for attack in stage.attacks)
@@ -41,7 +41,7 @@ def shadows_of_round(
 
 
 def defense_of_round(stage: GameStage, number: int, params: Params) -> Defense:
-    """Return the defense of this round; some learn on public gradients at its parameters."""
+    """Return the defense of this round, which may be learned on public gradients."""
     if stage.defense.learn is None:
         return stage.defense
     return stage.learned.of_round(number, params, lambda: _learned(stage, number, params))
@@ -50,7 +50,7 @@ def defense_of_round(stage: GameStage, number: int, params: Params) -> Defense:
 def shadow_of_round(stage: GameStage, number: int, params: Params) -> Shadow:
     """Return the public records at the parameters of a round, without a defense."""
     spec = stage.spec
-    drawn = number if spec.batches == FRESH else 0  # The same batches in every round, or not.
+    drawn = number if spec.batches == FRESH else 0  # 0: the same batches in every round
     shadow = stage.game.shadow(
         stage.task,
         params,
@@ -86,16 +86,16 @@ def sent_by_clients(
     *,
     order: torch.Tensor | None = None,
 ) -> Iterator[Grads]:
-    """Yield the gradients of the trials as an observer of a round sees them, chunk by chunk.
+    """Yield the gradients of the trials as an observer of a round receives them, chunk by chunk.
 
     Args:
-        stage: of the game.
-        number: of the round.
-        params: of the round.
-        trials: whose batches are sent.
-        defense: of the round.
-        order: positions of the trials ``[n]`` in the order in which they are yielded; None for
-            their own. The noise of a trial does not depend on it.
+        stage: game, trials and adversaries.
+        number: number of the round.
+        params: parameters of the round.
+        trials: trials with the batches to send.
+        defense: defense of the round.
+        order: positions of the trials ``[n]`` in the order of the output; None for their own order.
+            The noise of a trial does not depend on it.
     """
     spec = stage.spec
     return sent_gradients(
@@ -112,10 +112,10 @@ def sent_by_clients(
 
 
 def by_block(trials: Trials) -> torch.Tensor:
-    """Return the positions of the trials ``[n]``, those of one block of records together.
+    """Return the positions of the trials ``[n]`` grouped by block.
 
-    Trials of a block share its records, so a chunk of neighbours needs the gradients of few
-    records, and makes each of them once.
+    Trials of a block share its records, so a chunk of neighbours needs the gradients of few records
+    and computes each of them once.
     """
     return trials.block.argsort(stable=True)
 
@@ -128,7 +128,7 @@ def candidates_of_trials(
     trials: Trials,
     chunk: torch.Tensor,
 ) -> dict[str, Candidates]:
-    """Return the gradients of the candidates of the trials ``chunk``, for each knowledge."""
+    """Return the candidates' gradients of the trials ``chunk`` for each knowledge."""
     candidates = trials.candidates
     assert candidates is not None
     used, index = torch.unique(candidates.index[chunk], return_inverse=True)

@@ -1,4 +1,4 @@
-"""From settings and data to the stages of a run."""
+"""Make the stages of a run from settings and data."""
 
 from dataclasses import dataclass, replace
 
@@ -19,9 +19,9 @@ from leakgauge.inference.catalog import (
 )
 from leakgauge.inference.run.adversaries import (
     GameAttacks,
+    adversary_names,
     attacks_for,
     defenses_of,
-    named,
     without_panel,
 )
 from leakgauge.inference.run.description import describe
@@ -38,11 +38,11 @@ class InferencePrepared:
     """Stages that are ready to run, and the description of the run.
 
     Attributes:
-        stages: one for each game and defense.
+        stages: stage of each game and defense.
         run: settings and facts for the report.
-        dataset: the data's name.
-        label: the label's name.
-        refused: for each game that the settings or the data do not allow, its name and why.
+        dataset: name of the data.
+        label: name of the label.
+        refused: name and reason for each game that the settings or the data do not allow.
     """
 
     stages: tuple[GameStage, ...]
@@ -55,11 +55,11 @@ class InferencePrepared:
 def prepare(spec: InferenceSpec, source: Source) -> InferencePrepared:
     """Split the records once, encode them for each game, and deal the trials of each stage.
 
-    The network is an MLP for a table, a CNN for images, or the user's own. A game that is refused
-    is left out where another is played.
+    The network is an MLP for a table, a CNN for images, or that of the user. A refused game is left
+    out if another one remains.
 
     Args:
-        spec: resolved.
+        spec: resolved settings.
         source: the data.
 
     Raises:
@@ -81,20 +81,20 @@ def prepare(spec: InferenceSpec, source: Source) -> InferencePrepared:
 
 
 def _stages(spec: InferenceSpec, ask: str, records: Records, split: Split) -> list[GameStage]:
-    """The stages of one game, one for each defense."""
+    """Return the stages of one game, one for each defense."""
     keep = (str(spec.secret),) if ask == ATTRIBUTE else ()
     task, data = records.encode(split.private, keep)
     data = data if spec.by_user else replace(data, users=None)
     stages = []
     for defense in defenses_of(spec, ask):
-        players, notes = _able(ask, attacks_for(spec, ask, defense), data.rows(split.public), spec)
+        attacks, notes = _able(ask, attacks_for(spec, ask, defense), data.rows(split.public), spec)
         stage = make_stage(
             ask,
             task,
             data,
             split,
-            attacks=players.attacks,
-            panel=players.panel,
+            attacks=attacks.attacks,
+            panel=attacks.panel,
             notes=notes,
             spec=spec,
             defense=defense,
@@ -105,42 +105,42 @@ def _stages(spec: InferenceSpec, ask: str, records: Records, split: Split) -> li
 
 
 HELD_OUT = 6
-"""Shadow users (or records) of each value that a panel needs: two in each of three folds."""
+"""Shadow users (or records) per value that a panel needs: two in each of three folds."""
 
 
 def _able(
-    ask: str, players: GameAttacks, public: Dataset, spec: InferenceSpec
+    ask: str, attacks: GameAttacks, public: Dataset, spec: InferenceSpec
 ) -> tuple[GameAttacks, tuple[str, ...]]:
-    """The adversaries that the shadow records allow, and what a user should know of it."""
+    """Return the adversaries that the shadow records allow, and notes for users."""
     if ask == USER:
-        return _of_users(players, public, spec)
+        return _of_users(attacks, public, spec)
     secret = str(spec.secret)
-    if not players.panel or secret not in public.secrets:
-        return players, ()
+    if not attacks.panel or secret not in public.secrets:
+        return attacks, ()
     fewest = fewest_units(public, secret, int(public.secrets[secret].max()) + 1)
     if fewest >= HELD_OUT:
-        return players, ()
+        return attacks, ()
     what = "records" if public.users is None else "users"
-    alone = without_panel(players)
+    alone = without_panel(attacks)
     note = (
         f"a value of {secret!r} has {fewest} shadow {what}; a panel needs {HELD_OUT} to hold some "
-        f"out, so {alone.attacks[0].name} plays alone; raise --shadow, or bring more {what}"
+        f"out, so {alone.attacks[0].name} runs alone; raise --shadow, or bring more {what}"
     )
     return alone, (note,)
 
 
 def _of_users(
-    players: GameAttacks, public: Dataset, spec: InferenceSpec
+    attacks: GameAttacks, public: Dataset, spec: InferenceSpec
 ) -> tuple[GameAttacks, tuple[str, ...]]:
-    """The adversaries of user inference: without being named, one that needs few shadow users."""
+    """Return the adversaries of user inference; the default depends on the number of users."""
     (default,) = panel_of(USER)
     users = 0 if public.users is None else len(torch.unique(public.users))
     need = Plda.folds * spec.candidates
-    if PANEL not in named(spec) or default in spec.adversary or users >= need:
-        return players, ()
-    others = [one for one in players.attacks if one.name not in (default, OF_FEW_USERS)]
+    if PANEL not in adversary_names(spec) or default in spec.adversary or users >= need:
+        return attacks, ()
+    others = [one for one in attacks.attacks if one.name not in (default, OF_FEW_USERS)]
     note = (
         f"{default} needs {need} shadow users for {spec.candidates} candidates, there are {users}; "
-        f"{OF_FEW_USERS} plays in its place"
+        f"{OF_FEW_USERS} replaces it"
     )
     return GameAttacks((parse_adversary(OF_FEW_USERS), *others)), (note,)

@@ -1,4 +1,4 @@
-"""Fills in what the data decide, and refuses what they do not allow."""
+"""Complete the settings from the data, and refuse what the data do not allow."""
 
 from dataclasses import replace
 from typing import TypeVar
@@ -13,7 +13,7 @@ from leakgauge.inference import BATCH_GAMES
 from leakgauge.inference.catalog import ATTRIBUTE, PROPORTION, USER
 from leakgauge.inference.games.games import code_of
 from leakgauge.inference.games.users import check_users
-from leakgauge.inference.run.adversaries import named
+from leakgauge.inference.run.adversaries import adversary_names
 from leakgauge.inference.run.splitting import inference_records, split_of
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.runs.records import Records, refuse_of_a_table
@@ -26,13 +26,13 @@ def resolve(spec: S, source: Source) -> S:
     """Return the settings with the roles of the columns and the adversaries filled in.
 
     Raises:
-        InputError: the data do not allow a word of ``--ask``; the message says what would.
+        InputError: the data do not allow a word of ``--ask``; the message states the remedy.
     """
     if source.dataset is not None:
         resolved = _of_task(spec, source.dataset)
     else:
         resolved = _of_columns(spec, source)
-    resolved = replace(resolved, adversary=named(resolved))
+    resolved = replace(resolved, adversary=adversary_names(resolved))
     _refuse(resolved, inference_records(resolved, source))
     return resolved
 
@@ -45,7 +45,7 @@ def _of_task(spec: S, data: Dataset) -> S:
 
 
 def _only_secret(data: Dataset, named: str | None) -> str:
-    """The named secret, or the only one of the dataset."""
+    """Return the named secret, or the only one of the dataset."""
     known = list(data.secrets)
     require(len(known) > 0, "the Dataset of --task has no secrets; fill Dataset.secrets")
     if named is None:
@@ -88,7 +88,7 @@ def _of_columns(spec: S, source: Source) -> S:
 
 
 def _refuse(spec: InferenceSpec, records: Records) -> None:
-    """Refuse what the records do not allow, before anything is trained."""
+    """Refuse what the records do not allow, before any training."""
     split = split_of(records, spec)
     for ask in spec.ask:
         if ask == USER:

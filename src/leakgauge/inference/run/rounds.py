@@ -1,4 +1,4 @@
-"""The attack on one round's gradients."""
+"""Attacks on the gradients of one round, and of all rounds at once."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -39,18 +39,18 @@ from leakgauge.inference.words import FRESH
 from leakgauge.results.measurements import ACCUMULATED
 
 BATCHES = 2000
-"""Held-out shadow batches, for an attack that does not say how many it fits on."""
+"""Number of held-out shadow batches for an attack without ``batches``."""
 
 
 @dataclass(frozen=True, eq=False)
 class RoundResults:
-    """Judgements of each adversary in one round, by its knowledge and name: ``"static forest"``.
+    """Results of each adversary in one round, by its knowledge and name: ``"static forest"``.
 
     Attributes:
-        log_posterior: ``[n, m]``.
-        details: what was fitted.
-        seconds: for fitting and for judging the trials.
-        held_out: judgements of held-out shadow batches, where there are any.
+        log_posterior: log posteriors of the trials ``[n, m]``.
+        details: settings and fitted values in words.
+        seconds: time to fit and to score the trials, in seconds.
+        held_out: log-odds of held-out shadow batches, if any.
     """
 
     log_posterior: Mapping[str, NDArray[np.float64]]
@@ -60,9 +60,9 @@ class RoundResults:
 
 
 def attack_round(stage: GameStage, number: int, params: Params) -> RoundResults:
-    """Fit every adversary at this round's parameters and let it judge the trials.
+    """Fit every adversary at the parameters of a round, and return its posteriors of the trials.
 
-    The trials' gradients are made chunk by chunk and never held at once.
+    The gradients of the trials are computed chunk by chunk and never held at once.
     """
     with one_thread():
         return _attack_round(stage, number, params)
@@ -76,15 +76,15 @@ def _attack_round(stage: GameStage, number: int, params: Params) -> RoundResults
     for knowledge in stage.knowledge:
         for attack in stage.attacks:
             began, key = time.perf_counter(), f"{knowledge} {attack.name}"
-            word = attack.name.partition(":")[0]  # The same draws, whatever its settings.
+            word = attack.name.partition(":")[0]  # the same draws for all settings
             rng = stream(stage.spec.seed, stage.game.name, "fit", word, number)
             adversary = attack.fit(shadows[knowledge], stage.log_prior, rng=rng)
-            judged = _held_out(stage, attack, adversary, shadows[knowledge], rng)
-            if judged is not None:
-                held_out[key] = judged
+            known = _held_out(stage, attack, adversary, shadows[knowledge], rng)
+            if known is not None:
+                held_out[key] = known
             fitted[key] = adversary
             seconds[key] = time.perf_counter() - began
-    log_posterior = _judged(stage, number, params, defense, fitted, seconds)
+    log_posterior = _posteriors(stage, number, params, defense, fitted, seconds)
     details = {key: adversary.details for key, adversary in fitted.items()}
     return RoundResults(log_posterior, details, seconds, held_out)
 
@@ -96,18 +96,18 @@ def _held_out(
     shadow: Shadow,
     rng: np.random.Generator,
 ) -> HeldOut | None:
-    """Judgements of held-out shadow batches, if the fit or the settings call for them."""
-    at_hand = getattr(adversary, "held_out", None)
+    """Return scores of held-out shadow batches, if the fit or the settings need them."""
+    known = getattr(adversary, "held_out", None)
     if isinstance(attack, CandidateAttack) or isinstance(adversary, CandidateAdversary):
-        # fresh rounds would pair batches of different users, where a trial keeps its own
-        return None if stage.spec.batches == FRESH else at_hand
-    if isinstance(at_hand, HeldOut) or not (stage.spec.stack or stage.compares):
-        return at_hand
+        # fresh rounds would pair batches of different users
+        return None if stage.spec.batches == FRESH else known
+    if isinstance(known, HeldOut) or not (stage.spec.stack or stage.compares):
+        return known
     batches = getattr(attack, "batches", BATCHES)
     return held_out_scores(attack, adversary, shadow, batches=batches, rng=rng)
 
 
-def _judged(
+def _posteriors(
     stage: GameStage,
     number: int,
     params: Params,
@@ -120,7 +120,7 @@ def _judged(
         rng = stream(spec.seed, stage.game.name, "redraw", number)
         trials = stage.game.redraw(trials, rng=rng)
     trials = with_candidates(stage, trials)
-    judged: dict[str, list[NDArray[np.float64]]] = {name: [] for name in fitted}
+    found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in fitted}
     matching = {attack.name for attack in stage.attacks if compares_candidates(attack)}
     order, done = by_block(trials), 0
     for grads in sent_by_clients(stage, number, params, trials, defense, order=order):
@@ -134,13 +134,13 @@ def _judged(
             knowledge, name = key.split(" ", 1)
             if name in matching:
                 assert isinstance(adversary, CandidateAdversary)
-                judged[key].append(adversary.log_posterior(grads, held[knowledge]))
+                found[key].append(adversary.log_posterior(grads, held[knowledge]))
             else:
                 assert not isinstance(adversary, CandidateAdversary)
-                judged[key].append(adversary.log_posterior(grads))
+                found[key].append(adversary.log_posterior(grads))
             seconds[key] += time.perf_counter() - began
     back = order.argsort().cpu().numpy()
-    return {name: np.concatenate(parts)[back] for name, parts in judged.items()}
+    return {name: np.concatenate(parts)[back] for name, parts in found.items()}
 
 
 def attack_jointly(
@@ -149,18 +149,18 @@ def attack_jointly(
     *,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Mapping[str, RunReading]:
-    """Return what the attacks that see all rounds side by side say of the trials.
+    """Return the readings of the attacks on all rounds at once.
 
-    The gradients are made anew, the same ones as in the rounds: kept, they would fill a disk.
+    The gradients of the rounds are computed again, since all of them would fill a disk.
 
     Args:
-        stage: what is played.
-        starts: the parameters at the start of each round.
-        progress: called with the number of rounds that were seen.
+        stage: game, trials and adversaries.
+        starts: parameters at the start of each round.
+        progress: called with the number of processed rounds.
 
     Returns:
-        Their judgements by knowledge and name, ``"static joint"``; empty where no such attack
-        plays, or each round draws its batches anew.
+        Readings by knowledge and name, ``"static joint"``; empty without such an attack, or if each
+        round draws new batches.
     """
     attacks = [attack for attack in stage.attacks if isinstance(attack, Joint)]
     if not attacks or stage.spec.batches == FRESH or len(starts) < 2:

@@ -1,4 +1,4 @@
-"""One game set up on one dataset: split, dealt, with its trials played."""
+"""One game on one dataset: the split, the trials and the adversaries."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,18 +42,17 @@ from leakgauge.inference.words import EMPIRICAL
 from leakgauge.runs.spec import check_bounds
 
 BYTES_PER_PARAMETER = 300
-"""Memory of a learned defense for each parameter of the model: 32 hidden units in float64."""
+"""Memory of a learned defense per model parameter, for 32 hidden units in float64."""
 
 
 class LearnedDefenses:
-    """The learned defense of each round, in this process.
+    """Cache of the learned defense of each round, in this process.
 
-    Training, the attack on a round and the adversaries of all rounds need the same defense. Rounds
-    are kept as long as they fit into ``max_bytes``; the others are learned anew, with the same
-    result. Another process starts with none.
+    Training and the attacks need the same defense. Defenses that do not fit into ``max_bytes`` are
+    learned again, with the same result. Another process starts with an empty cache.
 
     Args:
-        max_bytes: bound on what is kept.
+        max_bytes: bound on the memory of the cache.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -61,7 +60,7 @@ class LearnedDefenses:
         self._kept: dict[int, tuple[Params, Defense]] = {}
 
     def of_round(self, number: int, params: Params, learn: Callable[[], Defense]) -> Defense:
-        """The defense of a round at ``params``; ``learn`` is called where none is kept."""
+        """Return the defense of a round at ``params``; ``learn`` makes one that is not cached."""
         if number in self._kept and _equal(self._kept[number][0], params):
             return self._kept[number][1]
         defense = learn()
@@ -81,27 +80,30 @@ def _equal(one: Params, other: Params) -> bool:
 
 
 COMPARED_GAMES = (PropertyInference.name, AttributeInference.name)
-"""Games whose adversaries judge held-out batches unasked; for shares each would be fitted once more
-for each fold and each step of its order."""
+"""Games whose adversaries score held-out batches by default.
+
+For shares each adversary would be fitted again for each fold and each step of the order.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class GameStage:
-    """One game set up on one dataset: all that its rounds share.
+    """One game on one dataset, with everything that its rounds share.
 
     Attributes:
-        task: the model and its loss, as the defense has prepared them.
-        private: the records that are trained on and attacked; public, the adversary's own; test,
-            seen by neither.
-        game: the game, dealt on the private records.
-        trials: played once; the rounds redraw their batches where ``spec.batches`` says so.
-        attacks: in the order of the caller.
+        task: the model and its loss, as prepared by the defense.
+        private: records that are trained on and attacked.
+        public: records of the adversary.
+        test: records that neither uses.
+        game: the game on the private records.
+        trials: trials of the first round; the others redraw batches if ``spec.batches`` is "fresh".
+        attacks: attacks in the order of the caller.
         spec: the settings of the run.
-        defense: what the clients do to their gradients, in training and when attacked.
-        panel: names of the attacks whose judgements are also added up; empty for none.
-        notes: what users should know of how it is played.
+        defense: defense of the gradients, in training and under attack.
+        panel: names of the attacks in the weighted sum; empty for none.
+        notes: notes for users.
         max_bytes: bound on the gradients held at once.
-        learned: what a defense learned in the rounds so far.
+        learned: cache of learned defenses.
     """
 
     task: Task
@@ -133,44 +135,44 @@ class GameStage:
 
     @property
     def log_prior(self) -> NDArray[np.float64]:
-        """Log P(a) ``[m]``."""
+        """log P(a) ``[m]``."""
         log_prior: NDArray[np.float64] = np.log(np.asarray(self.game.prior))
         return log_prior
 
     @property
     def name(self) -> str:
-        """Game and defense, for users and for folders."""
+        """Game and defense, for messages and folders."""
         undefended = self.defense.name == "none"
         return self.game.name if undefended else f"{self.game.name}, {self.defense.name}"
 
     @property
     def knowledge(self) -> tuple[str, ...]:
-        """What the adversaries know of the defense; without one only static adversaries exist."""
+        """Knowledge of the defense; without a defense only static adversaries exist."""
         return (STATIC,) if self.defense.name == "none" else (STATIC, ADAPTIVE)
 
     @property
     def compares(self) -> bool:
-        """Whether adversaries are compared on held-out shadow batches, to choose a headline."""
+        """Whether held-out shadow batches compare the adversaries to choose a headline."""
         return len(self.attacks) > 1 and self.game.name in COMPARED_GAMES
 
     @property
     def shadow_batches(self) -> float:
-        """How many disjoint shadow batches of the rarest secret there are."""
+        """Number of disjoint shadow batches of the rarest secret."""
         counts = torch.bincount(self.public.secrets[self.secret])
         return float(counts[counts > 0].min()) / self.batch_size
 
     @property
     def majority(self) -> float:
-        """The success rate of always guessing the most probable secret."""
+        """Success rate of always guessing the most probable secret."""
         return max(self.game.prior)
 
-    def in_round(self, data: Dataset, whose: str, number: int) -> Dataset:
-        """The records as the task takes them in a round: under VIB, with the noise of their codes.
+    def in_round(self, data: Dataset, role: str, number: int) -> Dataset:
+        """Return the records as inputs of a round; VIB adds the noise of their codes.
 
-        A record has one code a round, as it is trained on once a round; ``whose`` parts the
-        noise of clients from that of the adversary's own experiments.
+        A record has one code per round, since it is trained on once per round. ``role`` separates
+        the noise of clients from that of the adversary's simulations.
         """
-        rng = torch_stream(self.spec.seed, self.game.name, "code", whose, number)
+        rng = torch_stream(self.spec.seed, self.game.name, "code", role, number)
         return replace(data, x=with_noise(self.task, data.x, generator=rng))
 
 
@@ -186,18 +188,18 @@ def make_stage(
     panel: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> GameStage:
-    """Deal the private records and play the trials.
+    """Return a stage: draw the trials from the private records, and check everything.
 
     Args:
         ask: the game's name: ``"property"``, ``"attribute"``, ``"proportion"`` or ``"user"``.
         task: the model, at its initial parameters, and its loss.
         data: all records.
-        split: whose they are.
-        attacks: with different names; by default the paper's.
+        split: rows of the private, public and test records.
+        attacks: attacks with different names; by default that of the paper.
         spec: the settings of the run.
-        defense: what the clients do to their gradients; None for nothing.
-        panel: names of the attacks whose judgements are also added up.
-        notes: what users should know of how it is played.
+        defense: defense of the gradients; None for none.
+        panel: names of the attacks in the weighted sum.
+        notes: notes for users.
 
     Raises:
         InputError: the data, the model or the settings do not fit the game.
@@ -225,7 +227,7 @@ def make_stage(
     )
     values = int(data.secrets[spec.secret_of(ask)].max()) + 1
     game = _deal(ask, private, values, spec)
-    trials = game.play(spec.trials_of(ask), rng=stream(spec.seed, ask, "trials"))
+    trials = game.draw_trials(spec.trials_of(ask), rng=stream(spec.seed, ask, "trials"))
     _refuse_few_trials(trials, game.values)
     named = attacks or (parse_adversary(adversaries_for(ask)[0]),)
     ready = tuple(_ready(ask, attack, data.x) for attack in named)
@@ -241,7 +243,7 @@ def make_stage(
 
 
 def with_candidates(stage: GameStage, trials: Trials) -> Trials:
-    """Return the trials with the candidate batches that matching adversaries hold."""
+    """Return the trials with the candidate batches of candidate attacks."""
     if trials.candidates is not None or not any(map(compares_candidates, stage.attacks)):
         return trials
     candidates = attribute_candidates(trials, stage.secret, stage.game.values)
@@ -249,12 +251,12 @@ def with_candidates(stage: GameStage, trials: Trials) -> Trials:
 
 
 def compares_candidates(attack: AnyAttack) -> bool:
-    """Return whether the attack compares with candidate batches."""
+    """Return whether the attack compares candidate batches."""
     return isinstance(attack, CandidateAttack)
 
 
 def _with_secret(ask: str, data: Dataset, spec: InferenceSpec) -> Dataset:
-    """The data with the game's secret: in user inference the user, of a share one value."""
+    """Return the data with the secret of the game: the user, one value against the rest, ..."""
     secret = spec.secret_of(ask)
     if ask == UserInference.name:
         return replace(data, secrets={**data.secrets, secret: users_of(data.users)})
@@ -267,7 +269,7 @@ def _with_secret(ask: str, data: Dataset, spec: InferenceSpec) -> Dataset:
 
 
 def _try(task: Task, data: Dataset, batch_size: int, *, allow_loop: bool) -> None:
-    """One batch's gradient, so that a model that does not fit is refused early."""
+    """Compute the gradient of one batch, to refuse an unsuitable model before training."""
     first = data.rows(torch.arange(min(len(data), batch_size), device=data.y.device))
     x = with_noise(task, first.x, generator=torch_stream(0, "try"))
     if not allow_loop:
@@ -303,12 +305,12 @@ def _deal(ask: str, private: Dataset, values: int, spec: InferenceSpec) -> Game:
 
 
 def _ready(ask: str, attack: AnyAttack, x: torch.Tensor) -> AnyAttack:
-    """The attack as it plays this game on records ``x``: an ordered secret step by step."""
+    """Return the attack for this game and records ``x``; a share is inferred step by step."""
     if isinstance(attack, Ordinal):
         return attack
     require(
         ask in games_of(attack),
-        f"the adversary {attack.name!r} does not play {ask!r}; choose one of "
+        f"the adversary {attack.name!r} does not support {ask!r}; choose one of "
         f"{', '.join(adversaries_for(ask))}",
     )
     by_data = getattr(attack, "for_records", None)
@@ -320,9 +322,9 @@ def _ready(ask: str, attack: AnyAttack, x: torch.Tensor) -> AnyAttack:
 
 
 def _refuse_few_trials(trials: Trials, values: int) -> None:
-    """Each secret must be tried in several blocks, or resampled blocks may miss it.
+    """Refuse trials that try a secret in few blocks, since resampled blocks could miss it.
 
-    Likewise with any one user left out, where all trials are in one block.
+    If all trials are in one block, the same holds with any one user left out.
     """
     where, fewest = "independent groups of records", len(trials)
     for value in range(values):

@@ -1,4 +1,4 @@
-"""Training of a stage, round by round: a federation with one participant."""
+"""Train a stage round by round, as a federation with one participant."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ from leakgauge.training.state import Tensors, tensors_of
 
 @dataclass(frozen=True, eq=False)
 class StageParticipant:
-    """The participant who holds the private records of a stage.
+    """The participant with the private records of a stage.
 
     Attributes:
-        stage: gives the records and the defense of each round.
-        optimizer: keeps its state from round to round; None for plain SGD.
+        stage: records and defense of each round.
+        optimizer: optimizer with a state over the rounds; None for plain SGD.
     """
 
     stage: GameStage
@@ -49,16 +49,16 @@ class StageParticipant:
 def trajectory(
     stage: GameStage, *, after: int = 0, params: Params | None = None
 ) -> Iterator[Params]:
-    """The parameters at the start of each round, then those at the end of the last.
+    """Yield the parameters at the start of each round, then those at the end of the last.
 
     Args:
-        stage: what is trained.
-        after: rounds that are trained already; the iterator goes on behind them.
-        params: the parameters after these; the model's own if None.
+        stage: the stage to train.
+        after: number of finished rounds, which are skipped.
+        params: parameters after these rounds; None for those of the model.
     """
     spec = stage.spec
     make = parse_optimizer(spec.optimizer, lr=spec.lr)
-    if make is not None and after > 0:  # its state was not kept: it starts over
+    if make is not None and after > 0:  # its state was not kept, so it restarts
         yield from islice(trajectory(stage), after + 1, None)
         return
     start = params_of(stage.task.model) if params is None else dict(params)
