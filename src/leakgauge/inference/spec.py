@@ -195,7 +195,8 @@ class InferenceSpec(Spec):
     private_users: Annotated[
         Whole,
         Setting(
-            "user: maximum number of users to train on; 0: 40 % of users with two batches of records",
+            "user: maximum number of users to train on; 0: 40 % of those with two batches of "
+            "records",
             least=0,
             panel=DATA,
         ),
