@@ -20,7 +20,7 @@ from leakgauge.defenses import (
 )
 from leakgauge.gradients import batch_gradients, params_of
 from leakgauge.inference.catalog import panel_of
-from leakgauge.inference.run.adversaries import attacks_for
+from leakgauge.inference.checking import attacks_for
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.inversion import Cosine, SquaredError, adapted, adapts, preset, reconstruct
 from leakgauge.models import initialise

@@ -32,8 +32,8 @@ from leakgauge.inference import (
 )
 from leakgauge.inference.adversaries.views import MaxPool
 from leakgauge.inference.catalog import ADVERSARIES, GAMES, REGISTRY, adversaries_for, games_of
+from leakgauge.inference.checking import attacks_for, check
 from leakgauge.inference.run import audit, make_stage
-from leakgauge.inference.run.adversaries import attacks_for
 from leakgauge.inference.spec import InferenceSpec
 from support.synthetic import bench, records, small_stage, small_task
 
@@ -223,9 +223,9 @@ def test_a_run_takes_several_settings_of_one_adversary(module: str) -> None:
     texts = ("forest", "forest:kernel=10", f"{module}:FirstCoordinate")
     spec = InferenceSpec(ask=("property",), adversary=texts)
     assert tuple(attack.name for attack in attacks_for(spec, "property").attacks) == texts
-    spec.check()
+    check(spec)
     with pytest.raises(InputError, match="'forest:kernel=10' plays none of the games"):
-        InferenceSpec(ask=("user",), adversary=("plda", "forest:kernel=10")).check()
+        check(InferenceSpec(ask=("user",), adversary=("plda", "forest:kernel=10")))
 
 
 def test_settings_that_are_the_defaults_give_the_same_figures() -> None:

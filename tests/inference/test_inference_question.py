@@ -12,11 +12,13 @@ from leakgauge.core.checks import InputError
 from leakgauge.core.rng import stream
 from leakgauge.data import from_arrays
 from leakgauge.data.source import Source, open_data
+from leakgauge.inference.checking import check
 from leakgauge.inference.question import QUESTION
 from leakgauge.inference.run import answering
+from leakgauge.inference.run.preparing import prepare
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Run
-from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
+from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.question import Silent
 from leakgauge.runs.sources import task_source
 from support.synthetic import records, small_task
@@ -32,7 +34,7 @@ def rand() -> Source:
 def asked(out: Path, source: Source, **settings) -> AuditRun:
     quick = {**SMALL, "adversary": ("energies",)}
     spec = InferenceSpec(**{"data": source.name, **quick, **settings})
-    resolved = resolve({QUESTION.name: (QUESTION, spec)}, source=source)
+    resolved = prepare_all({QUESTION.name: (QUESTION, spec)}, source=source)
     description = describe("audit", resolved)
     return run_audit(out, description, resolved, progress=Silent(), workers=1)
 
@@ -115,14 +117,14 @@ def test_what_a_task_does_not_allow_is_refused(settings: dict, says: str) -> Non
     data = records(0.0, n=1200)
     source = task_source(small_task(data), data)
     with pytest.raises(InputError, match=says):
-        InferenceSpec(task="module:function", **{**SMALL, **settings}).resolve(source)
+        prepare(InferenceSpec(task="module:function", **{**SMALL, **settings}), source)
 
 
 def test_a_task_without_secrets_says_what_would_allow_it() -> None:
     x = stream(0, "x").normal(size=(50, 3))
     data = from_arrays(x, (x[:, 0] > 0).astype(int), {})
     with pytest.raises(InputError, match=r"no secrets; fill Dataset\.secrets"):
-        InferenceSpec(task="module:function").resolve(task_source(small_task(data), data))
+        prepare(InferenceSpec(task="module:function"), task_source(small_task(data), data))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_a_task_without_secrets_says_what_would_allow_it() -> None:
 )
 def test_what_a_table_does_not_allow_is_refused(rand: Source, settings: dict, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        InferenceSpec(data="randhie", **settings).resolve(rand)
+        prepare(InferenceSpec(data="randhie", **settings), rand)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,7 @@ def test_what_a_table_does_not_allow_is_refused(rand: Source, settings: dict, sa
 )
 def test_settings_are_refused_before_the_data_are_read(settings: dict, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        InferenceSpec(**settings).check()
+        check(InferenceSpec(**settings))
 
 
 def test_figures_that_no_cell_has_are_named() -> None:

@@ -14,10 +14,10 @@ from leakgauge.data.image_tables import encode_pictures, make_picture_table
 from leakgauge.data.roles import resolve_roles
 from leakgauge.defenses import LearnPerturb, parse_defense
 from leakgauge.inference import Matching, PcaEncoder, Plda
+from leakgauge.inference.checking import GameAttacks, attacks_for, check, defenses_of
 from leakgauge.inference.report.threat_model import unknown
 from leakgauge.inference.run import attack_round, audit, measure, trajectory
-from leakgauge.inference.run.adversaries import GameAttacks, attacks_for, defenses_of
-from leakgauge.inference.run.prepare import InferencePrepared, prepare
+from leakgauge.inference.run.preparing import InferencePrepared, prepare
 from leakgauge.inference.run.splitting import inference_records, split_of
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Estimate
@@ -59,8 +59,8 @@ def spec(*asks: str, adversaries: tuple[str, ...] = (), **more) -> InferenceSpec
 
 
 def ready(data: Source, settings: InferenceSpec) -> InferencePrepared:
-    settings.check()
-    return prepare(settings.resolve(data), data)
+    check(settings)
+    return prepare(settings, data)
 
 
 def score_of(prepared: InferencePrepared) -> Estimate:
@@ -85,7 +85,7 @@ def test_each_game_has_the_panel_or_those_of_the_named_that_can_play_it() -> Non
     assert names(attacks_for(named, "attribute")) == (["energies", "matching"], [])
     both = spec("attribute", adversaries=("matching", "panel", "forest"))
     assert names(attacks_for(both, "attribute")) == (["matching", *panel], panel)
-    assert asked.resolve(source(people())).adversary == ("panel",)
+    assert prepare(asked, source(people())).spec.adversary == ("panel",)
 
 
 def test_with_too_few_shadow_users_the_papers_adversary_plays_alone() -> None:
@@ -120,15 +120,15 @@ def test_one_round_or_fresh_batches_leave_nothing_for_joint_to_add() -> None:
 )
 def test_an_adversary_without_a_game_is_refused(asks, adversaries, says) -> None:
     with pytest.raises(InputError, match=says):
-        spec(*asks, adversaries=adversaries).check()
+        check(spec(*asks, adversaries=adversaries))
 
 
 def test_candidates_have_no_prior_of_their_own() -> None:
     with pytest.raises(InputError, match="take --prior uniform"):
-        spec("property", "user", prior="empirical").check()
+        check(spec("property", "user", prior="empirical"))
     with pytest.raises(InputError, match="no prior of shares; take --prior uniform"):
-        spec("proportion", prior="empirical").check()
-    spec("property", prior="empirical").check()
+        check(spec("proportion", prior="empirical"))
+    check(spec("property", prior="empirical"))
 
 
 def test_user_inference_and_others_share_persons_that_never_overlap() -> None:
@@ -201,7 +201,7 @@ def test_records_dealt_to_persons_at_random_name_nobody(users: int) -> None:
 def test_user_inference_without_persons_is_refused() -> None:
     frame = people().drop(columns="who")
     with pytest.raises(InputError, match="--group COL"):
-        spec("user", group=None).resolve(source(frame))
+        prepare(spec("user", group=None), source(frame))
 
 
 def test_persons_with_few_records_are_noted() -> None:
@@ -246,7 +246,7 @@ def test_records_are_split_where_users_are_not_to_be_kept_together() -> None:
     assert not set(alone.private.tolist()) & set(alone.public.tolist())
     assert "records were split" in unknown(prepared.run)[0]
     with pytest.raises(InputError, match="user inference splits whole users"):
-        spec("user", by_user=False).check()
+        check(spec("user", by_user=False))
 
 
 def test_shadow_records_are_divided_equally_over_the_values() -> None:
@@ -279,7 +279,7 @@ def test_a_secret_that_a_split_of_persons_leaves_rare_is_refused() -> None:
     frame, tested = people(), int(split.test.users[0])
     frame["sick"] = np.where(frame.who == tested, "yes", "no")
     with pytest.raises(InputError, match="'yes' has 0 private and 0 public records where users"):
-        spec("property", "user").resolve(source(frame))
+        prepare(spec("property", "user"), source(frame))
 
 
 def test_a_run_about_persons_says_how_they_were_split() -> None:
@@ -420,9 +420,9 @@ def test_pictures_of_rows_that_are_left_out_leave_with_them() -> None:
 def test_pictures_have_no_attribute() -> None:
     frame, pixels = pictures()
     with pytest.raises(InputError, match="no attribute is among them"):
-        spec("attribute", **PICTURES).resolve(source(frame, pixels))
+        prepare(spec("attribute", **PICTURES), source(frame, pixels))
     with pytest.raises(InputError, match="--hidden is about the network for tables"):
-        spec("property", hidden=(5,), **PICTURES).resolve(source(frame, pixels))
+        prepare(spec("property", hidden=(5,), **PICTURES), source(frame, pixels))
 
 
 def test_an_attribute_under_noise_of_the_adversarys_own_making() -> None:

@@ -20,9 +20,10 @@ from sklearn.preprocessing import StandardScaler
 
 from leakgauge.core.rng import stream
 from leakgauge.data.source import open_data
+from leakgauge.inference.checking import check
 from leakgauge.inference.run import audit
 from leakgauge.inference.run.observing import shadow_of_round
-from leakgauge.inference.run.prepare import prepare
+from leakgauge.inference.run.preparing import prepare
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import HEADLINE
@@ -88,8 +89,8 @@ def test_the_headline_is_no_weaker_than_a_plain_logistic_regression(
         path = tmp_path / "fair.xlsx"
     source = open_data(str(path))
     spec = InferenceSpec(data=str(path), rounds=3, trials=1000, **settings)
-    spec.check()
-    (stage,) = prepare(spec.resolve(source), source).stages
+    check(spec)
+    (stage,) = prepare(spec, source).stages
     (head,) = [m for m in audit(stage) if (m.metric, m.round) == (AUROC, HEADLINE)]
     baseline = logistic(stage)
     print(f"{name}: headline {head.estimate.value:.3f} ({head.adversary}), logistic {baseline:.3f}")

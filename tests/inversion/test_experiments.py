@@ -92,6 +92,8 @@ def test_a_cell_of_each_grid_plays(path: Path, data_folder: Path, tmp_path: Path
         few = cell.records_per_update * (4 if cell.epochs > 1 else 1)
         source = source_of(cell)
         spec = replace(cell, images=min(cell.images, few)).resolve(source)
-        answer = grid.question.run(spec, source, WorkFolder(tmp_path / str(number)), Silent())
+        answer = grid.question.run(
+            grid.question.prepare(spec, source), WorkFolder(tmp_path / str(number)), Silent()
+        )
         assert {"psnr", "seconds"} <= {one.metric for one in answer.measurements}
         assert not answer.missing

@@ -31,7 +31,7 @@ from leakgauge.inversion.spec import InversionSpec
 from leakgauge.models import NETS, SCHEMES
 from leakgauge.models import words as net_names
 from leakgauge.results.measurements import SECONDS, Measurement
-from leakgauge.runs.audit import AuditRun, describe, resolve, run_audit
+from leakgauge.runs.audit import AuditRun, describe, prepare_all, run_audit
 from leakgauge.runs.question import Silent
 from leakgauge.runs.sources import task_source
 from leakgauge.runs.spec import make_spec, plain
@@ -51,7 +51,7 @@ def spec_of(**settings: Any) -> InversionSpec:
 
 
 def audited(out: Path, source: Source, **settings: Any) -> AuditRun:
-    resolved = resolve({NAME: (QUESTION, spec_of(**settings))}, source=source)
+    resolved = prepare_all({NAME: (QUESTION, spec_of(**settings))}, source=source)
     return run_audit(out, describe("audit", resolved), resolved, progress=Silent())
 
 
@@ -180,11 +180,11 @@ def test_attempts_kept_by_other_settings_are_not_read_back(
     store = Store(tmp_path / "run")
     kept = store.work(NAME)
     assert read_arrays(kept, "attempt-0001")
-    resolved = resolve({NAME: (QUESTION, spec_of(**TWO, seed=2))}, source=pictures())[NAME]
-    QUESTION.run(resolved.spec, resolved.source, kept, Silent())
+    resolved = prepare_all({NAME: (QUESTION, spec_of(**TWO, seed=2))}, source=pictures())[NAME]
+    QUESTION.run(resolved.prepared, kept, Silent())
     assert read_arrays(kept, "attempt-0004")
     other = audited(tmp_path / "other", pictures(), **TWO, seed=2).measurements
-    again = QUESTION.run(resolved.spec, resolved.source, kept, Silent()).measurements
+    again = QUESTION.run(resolved.prepared, kept, Silent()).measurements
     assert timeless(again) == timeless(other)
 
 
@@ -327,7 +327,7 @@ def test_an_update_is_answered_without_a_score(tmp_path: Path) -> None:
     public = Dataset(torch.rand(20, 1, 4, 4), torch.arange(20) % 3)
     source = task_source(Task(model, cross_entropy), public)
     spec = InversionSpec(task="mine:build", update=str(tmp_path / "sent.safetensors"), iterations=4)
-    resolved = resolve({NAME: (QUESTION, spec)}, source=source)
+    resolved = prepare_all({NAME: (QUESTION, spec)}, source=source)
     audit = run_audit(tmp_path / "run", describe("invert", resolved), resolved, progress=Silent())
     answer, folder = audit.answers[NAME], Store(tmp_path / "run").folder(NAME)
     (loss,) = answer.measurements

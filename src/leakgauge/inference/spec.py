@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
-from leakgauge.core.checks import require
 from leakgauge.core.knowledge import ADAPTIVE
 from leakgauge.core.strict import Real, Truth, Whole
 from leakgauge.defenses.catalog import HELP as DEFENSES_HELP
@@ -28,10 +27,7 @@ from leakgauge.runs.setting import ASKING, ATTACK, DATA, DEFENSE, RUN, TRAINING,
 from leakgauge.runs.spec import NONE, Spec
 from leakgauge.training.catalog import HELP as OPTIMIZERS_HELP
 from leakgauge.training.catalog import NOTATION as OPTIMIZERS_NOTATION
-from leakgauge.training.catalog import SGD, own_rate, parse_optimizer
-
-if TYPE_CHECKING:  # It loads torch, which --help need not wait for.
-    from leakgauge.data.source import Source
+from leakgauge.training.catalog import SGD
 
 ASKS: Mapping[str, str] = {
     PROPERTY: "is the secret, which the model does not see, inferred from gradients?",
@@ -250,7 +246,12 @@ class InferenceSpec(Spec):
         >>> InferenceSpec(secret="sex").secret_of("property"), InferenceSpec().secret_of("user")
         ('sex', 'user')
         """
-        return (self.group or USER) if ask == USER else self.secret or ""
+        return (self.group or USER) if ask == USER else self.secret_column
+
+    @property
+    def secret_column(self) -> str:
+        """Name of the secret; empty if user inference alone needs none."""
+        return self.secret or ""
 
     def trials_of(self, ask: str) -> int:
         """Return the number of trials of a game.
@@ -270,48 +271,6 @@ class InferenceSpec(Spec):
         name, _, rest = adversary.partition(":")
         return name in (PANEL, *REGISTRY.names()) or rest.partition(":")[0].isidentifier()
 
-    def check(self) -> None:
-        """Refuse what is wrong whatever the data are.
-
-        Raises:
-            InputError: a value is outside its bounds, a name is unknown, or settings are
-                contradictory.
-        """
-        from leakgauge.inference.games.mixing import Ratio
-        from leakgauge.inference.run.adversaries import check_adversaries, defenses_of
-
-        super().check()
-        require(len(self.ask) > 0, f"--ask is empty; name one of {', '.join(ASKS)}")
-        require(len(set(self.ask)) == len(self.ask), f"--ask repeats a word: {', '.join(self.ask)}")
-        if self.prior == EMPIRICAL:
-            require(
-                USER not in self.ask,
-                "prior is 'empirical', but the candidates of user inference are equally likely; "
-                "take --prior uniform",
-            )
-            require(
-                PROPORTION not in self.ask,
-                "prior is 'empirical', but the data have no prior of shares; take --prior uniform",
-            )
-        if PROPORTION in self.ask:
-            Ratio(self.ratio_bins, self.ratio_counts).check(self.batch_of(PROPORTION))
-        require(
-            self.by_user or USER not in self.ask,
-            "by_user is false, but user inference splits whole users; leave it out",
-        )
-        check_adversaries(self)
-        for ask in self.ask:
-            defenses_of(self, ask)
-        self._check_optimizer()
-
-    def _check_optimizer(self) -> None:
-        parse_optimizer(self.optimizer, lr=self.lr)
-        require(
-            self.lr == InferenceSpec.lr or own_rate(self.optimizer) is None,
-            f"--lr {self.lr:g} and --optimizer {self.optimizer} name two learning rates; leave one "
-            "out",
-        )
-
     def unmeasured(self, knowledge: str, when: int | str) -> str:
         """Return why no figure exists for this knowledge and round; empty if one exists.
 
@@ -330,17 +289,7 @@ class InferenceSpec(Spec):
         if count is not None and count not in summed(self.rounds):
             known = ", ".join(map(str, summed(self.rounds))) or "none"
             return (
-                f"is about the first {count} rounds; sums of {self.rounds} rounds exist for the first "
-                f"{known}; write round: 1 for a single one, and accumulated for all"
+                f"is about the first {count} rounds; of {self.rounds} rounds, sums exist for the "
+                f"first {known}; write round: 1 for a single one, and accumulated for all"
             )
         return ""
-
-    def resolve(self, source: "Source") -> "InferenceSpec":
-        """Return the settings with the columns' roles and the adversaries filled in.
-
-        Raises:
-            InputError: the data cannot answer the question; the message says what would.
-        """
-        from leakgauge.inference.run.resolving import resolve
-
-        return resolve(self, source)

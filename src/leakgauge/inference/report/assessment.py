@@ -1,6 +1,7 @@
 """The part of inference on an audit card."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from leakgauge.inference.catalog import ATTRIBUTE, PROPERTY, PROPORTION, USER
@@ -52,7 +53,7 @@ NO_USERS = (
 )
 
 
-def assessment(answer: Answer) -> Assessment:
+def assessment(answer: Answer, folder: Path) -> Assessment:
     """Return threat, tests, baselines and promises of an answer."""
     run, measurements = answer.run, answer.measurements
     tests = adversary_tests(measurements)

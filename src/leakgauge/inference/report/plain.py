@@ -1,6 +1,7 @@
 """The answer as plain values for ``--json`` and as paragraphs for the terminal."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from leakgauge.inference.report.best_defense import answer as best_defense
@@ -46,7 +47,7 @@ FEW = 3
 """Maximum number of tests for which the terminal prints the implied information."""
 
 
-def to_json(answer: Answer) -> dict[str, Any]:
+def to_json(answer: Answer, folder: Path) -> dict[str, Any]:
     """Return the headline of each game, every test with its figures, and the model's utility."""
     run, measurements = answer.run, answer.measurements
     learned = utilities(measurements)

@@ -1,6 +1,7 @@
 """The section of inference in a report, made from measurements."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from leakgauge.inference.metrics import BASELINES, METRICS
 from leakgauge.inference.report import sentences, threat_model
@@ -55,12 +56,13 @@ TABLE_ROUNDS = 400
 """Maximum number of rows in the table of all rounds; keeps the page far below 1 MB."""
 
 
-def section(answer: Answer, question: Question) -> Section:
+def section(answer: Answer, question: Question, folder: Path) -> Section:
     """Return the section of an answer; the same measurements give the same bytes.
 
     Args:
         answer: answer of the question.
         question: inference, with the prefix of the anchors as its name.
+        folder: not used, since all values come from the measurements.
 
     Raises:
         InputError: two measurements are the same figure.

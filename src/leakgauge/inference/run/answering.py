@@ -1,24 +1,22 @@
 """Run inference stage by stage, and return the answer."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
-from leakgauge.data import Source
 from leakgauge.gradients import params_of
 from leakgauge.inference.adversaries.calibration import HeldOut
 from leakgauge.inference.run.footprint import footprint
 from leakgauge.inference.run.measuring import measure
 from leakgauge.inference.run.over_seeds import combined
-from leakgauge.inference.run.prepare import prepare
+from leakgauge.inference.run.preparing import InferencePrepared
 from leakgauge.inference.run.readings import RunReading
 from leakgauge.inference.run.rounds import RoundResults, attack_jointly, attack_round
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.run.training import trajectory
-from leakgauge.inference.spec import InferenceSpec
-from leakgauge.results.measurements import ACCUMULATED, Measurement, Run
+from leakgauge.results.measurements import ACCUMULATED, Measurement
 from leakgauge.runs.question import Answer, Progress
 from leakgauge.runs.stages import Kept, State, run_stages
 from leakgauge.runs.work import WorkFolder, elsewhere
@@ -158,8 +156,7 @@ def decoded(kept: Kept) -> RoundResults:
 
 
 def answer(
-    spec: InferenceSpec,
-    source: Source,
+    prepared: InferencePrepared,
     folder: WorkFolder,
     progress: Progress,
     *,
@@ -170,30 +167,18 @@ def answer(
     With several seeds every stage runs with each, and the figures are means over the seeds.
 
     Raises:
-        InputError: the data do not fit, or no stage could be completed.
+        InputError: no stage could be completed.
     """
-    seeds = range(spec.seed, spec.seed + spec.seeds)
-    each = [prepare(replace(spec, seed=seed), source) for seed in seeds]
-    run = _together([one.run for one in each])
+    run = prepared.run
     folder.guard(elsewhere(run))
     for note in run.notes:
         progress.note(note)
     for warning in run.warnings:
         progress.warn(warning)
+    alone = prepared.spec.seeds == 1
     stages = [
-        ResumableStage(one, prepared.dataset, prepared.label, alone=len(each) == 1)
-        for prepared in each
+        ResumableStage(one, prepared.source.name, prepared.label, alone=alone)
         for one in prepared.stages
     ]
     measurements, missing = run_stages(folder, stages, workers=workers, progress=progress)
-    refused = dict.fromkeys(text for one in each for text in one.refused)
-    return Answer(run, combined(measurements), (*refused, *missing))
-
-
-def _together(runs: Sequence[Run]) -> Run:
-    """Return the run of the first seed, with the notes and warnings of all."""
-    return replace(
-        runs[0],
-        notes=tuple(dict.fromkeys(text for one in runs for text in one.notes)),
-        warnings=list(dict.fromkeys(text for one in runs for text in one.warnings)),
-    )
+    return Answer(run, combined(measurements), (*prepared.refused, *missing))

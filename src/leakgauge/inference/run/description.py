@@ -9,8 +9,8 @@ from leakgauge.core.versions import versions
 from leakgauge.data import Source, Split, fingerprint
 from leakgauge.gradients import MAX_BYTES, params_of
 from leakgauge.inference.catalog import USER
+from leakgauge.inference.checking import defenses_of
 from leakgauge.inference.games.users import BATCHES_OF_A_USER
-from leakgauge.inference.run.adversaries import defenses_of
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.privacy.certificates import guarantees
@@ -41,7 +41,7 @@ def describe(
         data={
             "name": source.name,
             "fingerprint": source.fingerprint,
-            **records.facts(str(spec.secret)),
+            **records.facts(spec.secret_column),
             "private": len(split.private),
             "public": len(split.public),
             "test": len(split.test),
@@ -96,7 +96,7 @@ def _users(records: Records, split: Split, spec: InferenceSpec) -> list[str]:
 
 def _rare(records: Records, split: Split, spec: InferenceSpec) -> list[str]:
     """Return notes about the effect of rare values of the secret on the shadow records."""
-    secret = str(spec.secret)
+    secret = spec.secret_column
     names = records.facts(secret).get("secret_values", {})
     counts = torch.bincount(records.secrets[secret][split.public].cpu(), minlength=len(names))
     notes = []

@@ -9,31 +9,19 @@ from torch import Tensor
 
 from leakgauge.core.checks import nearest, require
 from leakgauge.core.rng import stream
-from leakgauge.data import Source, Split, split_records
+from leakgauge.data import Split, split_records
 from leakgauge.data.split_users import split_users
 from leakgauge.inference.catalog import USER
 from leakgauge.inference.games.blocks import MIN_BLOCKS
 from leakgauge.inference.games.users import BATCHES_OF_A_USER, users_of
 from leakgauge.inference.spec import InferenceSpec
-from leakgauge.runs.records import Records, records_of
+from leakgauge.runs.records import Records
 
 NEED_PUBLIC = 10
 """Minimum number of shadow records of a value for an adversary to learn from."""
 
 NEED_LABEL = 5
 """Minimum number of private records of a label for a model to learn from."""
-
-
-def inference_records(spec: InferenceSpec, source: Source) -> Records:
-    """Return the records of a run before the split."""
-    return records_of(
-        spec,
-        source,
-        hidden=spec.hidden,
-        net=spec.net,
-        secret=spec.secret,
-        merge_rare=spec.merge_rare,
-    )
 
 
 def split_of(records: Records, spec: InferenceSpec) -> Split:
@@ -43,7 +31,7 @@ def split_of(records: Records, spec: InferenceSpec) -> Split:
         InputError: the secret is unknown, or a value, a label or users are too rare.
     """
     if set(spec.ask) != {USER}:
-        secret = str(spec.secret)
+        secret = spec.secret_column
         require(
             secret in records.secrets,
             f"no secret {secret!r} in the data{nearest(secret, records.secrets)}",
@@ -84,7 +72,7 @@ def _fewer_private(records: Records, spec: InferenceSpec, split: Split, most: in
     """
     drawn = stream(spec.seed, "private").permutation(len(split.private))[:most]
     fewer = replace(split, private=split.private[torch.from_numpy(np.sort(drawn))])
-    secret = str(spec.secret)
+    secret = spec.secret_column
     codes, names = records.secrets[secret], records.values.get(secret, ())
     _refuse_few(codes, fewer.private, f"secret {secret!r}", names, MIN_BLOCKS)
     label = _classes(records)
@@ -113,7 +101,7 @@ def _classes(records: Records) -> Tensor | None:
 
 def _refuse_rare(records: Records, spec: InferenceSpec, split: Split) -> None:
     """Refuse a split of users with too few records of a value, which other games need."""
-    secret = str(spec.secret)
+    secret = spec.secret_column
     if set(spec.ask) == {USER} or secret not in records.secrets:
         return
     codes = records.secrets[secret].cpu()

@@ -40,7 +40,14 @@ class _Outcome:
     stopped: bool = False
 
 
-def run(spec: InversionSpec, source: Source, folder: WorkFolder, progress: Progress) -> Answer:
+def run(
+    spec: InversionSpec,
+    source: Source,
+    folder: WorkFolder,
+    progress: Progress,
+    *,
+    workers: int | None = None,
+) -> Answer:
     """Return the measurements of all attempts.
 
     Finished attempts are read back from the folder. If the user stops the run, the attempts that

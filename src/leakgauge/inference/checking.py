@@ -1,13 +1,24 @@
-"""The adversaries and defenses of a spec."""
+"""Checks of the settings that hold for any data, and the adversaries and defenses they name."""
 
 from dataclasses import dataclass
 
 from leakgauge.core.checks import require
 from leakgauge.defenses import Defense, parse_defense
 from leakgauge.inference.adversaries.adversary import AnyAttack
-from leakgauge.inference.catalog import PANEL, adversaries_for, games_of, panel_of, parse_adversary
-from leakgauge.inference.spec import InferenceSpec
-from leakgauge.inference.words import REUSE
+from leakgauge.inference.catalog import (
+    PANEL,
+    PROPORTION,
+    USER,
+    adversaries_for,
+    games_of,
+    panel_of,
+    parse_adversary,
+)
+from leakgauge.inference.games.mixing import Ratio
+from leakgauge.inference.spec import ASKS, InferenceSpec
+from leakgauge.inference.words import EMPIRICAL, REUSE
+from leakgauge.runs.spec import check_bounds
+from leakgauge.training.catalog import own_rate, parse_optimizer
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,42 @@ def without_panel(attacks: GameAttacks) -> GameAttacks:
 def adversary_names(spec: InferenceSpec) -> tuple[str, ...]:
     """Return the adversaries as users type them, or the panel."""
     return spec.adversary or (PANEL,)
+
+
+def check(spec: InferenceSpec) -> None:
+    """Refuse settings that are wrong for any data.
+
+    Raises:
+        InputError: a value is outside its bounds, a name is unknown, or settings are contradictory.
+    """
+    check_bounds(spec)
+    asks = ", ".join(spec.ask)
+    require(len(spec.ask) > 0, f"--ask is empty; name one of {', '.join(ASKS)}")
+    require(len(set(spec.ask)) == len(spec.ask), f"--ask repeats a word: {asks}")
+    if spec.prior == EMPIRICAL:
+        require(
+            USER not in spec.ask,
+            "prior is 'empirical', but the candidates of user inference are equally likely; "
+            "take --prior uniform",
+        )
+        require(
+            PROPORTION not in spec.ask,
+            "prior is 'empirical', but the data have no prior of shares; take --prior uniform",
+        )
+    if PROPORTION in spec.ask:
+        Ratio(spec.ratio_bins, spec.ratio_counts).check(spec.batch_of(PROPORTION))
+    require(
+        spec.by_user or USER not in spec.ask,
+        "by_user is false, but user inference splits whole users; leave it out",
+    )
+    check_adversaries(spec)
+    for ask in spec.ask:
+        defenses_of(spec, ask)
+    parse_optimizer(spec.optimizer, lr=spec.lr)
+    require(
+        spec.lr == InferenceSpec.lr or own_rate(spec.optimizer) is None,
+        f"--lr {spec.lr:g} and --optimizer {spec.optimizer} name two learning rates; leave one out",
+    )
 
 
 def check_adversaries(spec: InferenceSpec) -> None:
