@@ -43,7 +43,7 @@ def test_no_secret_in_the_data_is_chance(values: int) -> None:
     assert sum(held) >= 16
 
 
-def test_three_secrets_are_told_apart() -> None:
+def test_three_secrets_are_distinguished() -> None:
     found = audit(small_stage(records(4.0, values=3), FOREST))
     assert figure(found, "auroc").estimate.value > 0.99
     assert figure(found, "success").chance == pytest.approx(1 / 3)
@@ -60,7 +60,7 @@ def test_every_round_and_the_accumulation_have_every_metric() -> None:
 
 @pytest.mark.parametrize("prior", ["uniform", "empirical"])
 def test_sums_of_the_first_rounds_are_those_of_log_posteriors(prior: str) -> None:
-    """Beside Eq. 4 as it is printed, and scikit-learn's AUROC."""
+    """Besides Eq. 4 as it is printed, and scikit-learn's AUROC."""
     stage = small_stage(records(0.7), LOGISTIC, rounds=5, prior=prior)
     *starts, final = trajectory(stage)
     rounds = [attack_round(stage, number, params) for number, params in enumerate(starts, start=1)]

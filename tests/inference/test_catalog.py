@@ -224,7 +224,7 @@ def test_a_run_takes_several_settings_of_one_adversary(module: str) -> None:
     spec = InferenceSpec(ask=("property",), adversary=texts)
     assert tuple(attack.name for attack in attacks_for(spec, "property").attacks) == texts
     check(spec)
-    with pytest.raises(InputError, match="'forest:kernel=10' plays none of the games"):
+    with pytest.raises(InputError, match="'forest:kernel=10' supports none of the games"):
         check(InferenceSpec(ask=("user",), adversary=("plda", "forest:kernel=10")))
 
 

@@ -25,7 +25,7 @@ def defended(defense, **settings) -> GameStage:
     return small_stage(records(3.0), FOREST, defense=defense, **settings)
 
 
-def told_apart(stage: GameStage, knowledge: str) -> float:
+def separation(stage: GameStage, knowledge: str) -> float:
     said = attack_round(stage, 1, next(trajectory(stage))).log_posterior[f"{knowledge} forest"]
     truth = stage.trials.secret.numpy()
     return float(auroc(truth == 1, said[:, 1] - said[:, 0]))
@@ -33,14 +33,14 @@ def told_apart(stage: GameStage, knowledge: str) -> float:
 
 def test_an_adaptive_adversary_sees_through_a_sign_and_a_static_one_does_not() -> None:
     stage = defended(sign())
-    assert told_apart(stage, "adaptive") > 0.9
-    assert told_apart(stage, "adaptive") > told_apart(stage, "static")
+    assert separation(stage, "adaptive") > 0.9
+    assert separation(stage, "adaptive") > separation(stage, "static")
 
 
 @pytest.mark.calibration
 def test_noise_that_drowns_the_gradient_leaves_nothing() -> None:
     stage = defended(gaussian(1e6))
-    assert told_apart(stage, "adaptive") == pytest.approx(0.5, abs=0.1)
+    assert separation(stage, "adaptive") == pytest.approx(0.5, abs=0.1)
 
 
 def test_without_a_defense_there_is_nothing_to_adapt_to() -> None:
@@ -131,8 +131,8 @@ def test_noise_is_fresh_in_every_round() -> None:
 def test_perturbation_is_small_and_an_adaptive_adversary_sees_it() -> None:
     """The change itself tells the secret, which the defender knows, to whoever has seen it."""
     stage = small_stage(records(0.0), FOREST, defense=perturb(gamma=0.05, alpha=0.02, steps=4))
-    assert told_apart(stage, "adaptive") > 0.9  # without the defense there is nothing to tell
-    assert told_apart(stage, "adaptive") > told_apart(stage, "static")
+    assert separation(stage, "adaptive") > 0.9  # planted leak
+    assert separation(stage, "adaptive") > separation(stage, "static")
 
 
 def test_perturbation_is_learnt_in_each_round_on_public_gradients_alone() -> None:
@@ -153,12 +153,12 @@ def learnt(stage: GameStage, number: int, params) -> list[torch.Tensor]:
     return list(update.network.parameters())
 
 
-def test_vib_trains_and_is_attacked_with_its_noise_and_judged_without() -> None:
+def test_vib_trains_and_is_attacked_with_its_noise_and_measured_without() -> None:
     stage = defended(vib(beta=0.01))
     first, *_, last = trajectory(stage)
     assert any("log_variance" in name for name in first)
     assert not torch.equal(first["mean.weight"], last["mean.weight"])
-    assert told_apart(stage, "adaptive") > 0.9
+    assert separation(stage, "adaptive") > 0.9
     played = [attack_round(stage, number, first) for number in (1, 2)]
     judged = measure(stage, played, last, dataset="d", label="l")
     (accuracy,) = [one for one in judged if one.metric == "accuracy"]

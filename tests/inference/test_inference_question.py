@@ -132,7 +132,7 @@ def test_a_task_without_secrets_says_what_would_allow_it() -> None:
     [
         ({"ask": ("user",), "batch_size": 64}, "of whom 0 have 128 records or more, leave no pri"),
         ({"secret": "plan", "ask": ("proportion",)}, "no column"),
-        ({"ask": ("proportion",), "ratio_of": "maybe"}, "--ratio-of is 'maybe', no value of"),
+        ({"ask": ("proportion",), "ratio_of": "maybe"}, "--ratio-of is 'maybe', not a value of"),
         ({"shadow": 4}, "shadow is 4"),
     ],
 )
@@ -168,7 +168,7 @@ def test_figures_that_no_cell_has_are_named() -> None:
     assert bare.unmeasured("static", 3) == defended.unmeasured("adaptive", "accumulated") == ""
     assert "rounds 1 to 3" in bare.unmeasured("static", 4)
     assert bare.unmeasured("static", "first-2") == ""
-    assert "of 3, the first 2 are added up" in bare.unmeasured("static", "first-3")
+    assert "of 3 rounds, sums exist for the first 2;" in bare.unmeasured("static", "first-3")
 
 
 def next_command(**settings) -> list[str]:

@@ -61,7 +61,7 @@ ON_BATCHES = list(adversaries_for("property"))
 def test_a_shuffled_secret_raises_no_alarm_over_20_seeds(
     adult: Source, ask: str, adversary: str
 ) -> None:
-    rounds = 2 if adversary == Joint.name else 1  # a single one it judges as another does
+    rounds = 2 if adversary == Joint.name else 1  # equals the discriminant in a single round
     found = [
         auroc(shuffled(adult, s), ask, adversary=adversary, rounds=rounds, seed=s)
         for s in range(20)

@@ -48,7 +48,7 @@ def wide(parts: list[dict[str, torch.Tensor]]) -> np.ndarray:
 
 
 def side_by_side(stage: GameStage, knowledge: str) -> dict[str, np.ndarray]:
-    """The gradients of all rounds as one row: of shadow records, held-out batches and trials."""
+    """Return gradients of all rounds as one row: shadow records, held-out batches and trials."""
     rounds = []
     *starts, _ = trajectory(stage)
     for number, params in enumerate(starts, start=1):

@@ -82,7 +82,7 @@ def test_a_missing_mark_and_an_unseen_category_are_zero() -> None:
 
 
 def trials(data: Dataset, secret: str, n: int = 60, size: int = 4, seed: int = 0) -> Trials:
-    """Batches whose records share the secret."""
+    """Return batches of records with the same secret."""
     rng = stream(seed, "trials")
     codes = data.secrets[secret].numpy()
     drawn = rng.integers(codes.max() + 1, size=n)

@@ -39,7 +39,7 @@ def test_each_trial_sends_the_same_in_any_order() -> None:
         torch.testing.assert_close(whole[order], mixed)
 
 
-def test_each_judgement_belongs_to_its_trial(monkeypatch) -> None:
+def test_each_posterior_belongs_to_its_trial(monkeypatch) -> None:
     stage = made(max_bytes=2**12)
     params = next(iter(trajectory(stage)))
     found = attack_round(stage, 1, params).log_posterior

@@ -80,7 +80,7 @@ def test_the_weighted_sum_reaches_what_independent_members_know_together() -> No
     assert found.auroc == pytest.approx(expected, abs=0.015)
 
 
-def test_held_out_weights_are_judged_on_batches_that_they_were_not_fitted_on() -> None:
+def test_held_out_weights_are_scored_on_other_batches_than_they_were_fitted_on() -> None:
     """Fifty members without knowledge: fitted on the same batches, they would seem to know."""
     rng = stream(0, "noise")
     secret = np.arange(300) % 2
@@ -143,7 +143,7 @@ def test_fewer_shadow_records_draw_weights_together() -> None:
     assert spread[0] > spread[1] > spread[2]
 
 
-def test_every_member_stands_beside_the_panel_and_one_is_the_headline() -> None:
+def test_every_member_is_measured_with_the_panel_and_one_is_the_headline() -> None:
     found = audit(stage(rounds=3))
     heads = [m for m in found if m.round == HEADLINE and m.metric == AUROC]
     assert len(heads) == 1
@@ -162,7 +162,7 @@ def test_an_adversary_alone_is_the_papers_and_has_no_headline() -> None:
     assert not {m.round for m in found} & {CHOSEN, HEADLINE, STACKED}
 
 
-def test_members_judge_as_they_do_alone() -> None:
+def test_members_score_as_they_do_alone() -> None:
     """What they share are batches and gradients, which are the same for each."""
     together = stage(rounds=1)
     start, _ = trajectory(together)
@@ -217,7 +217,7 @@ def test_under_noise_the_panel_hears_all_rounds_at_once() -> None:
     assert heads["adaptive"].estimate.value > best
 
 
-def test_three_values_are_each_told_from_the_rest() -> None:
+def test_three_values_are_each_compared_with_the_rest() -> None:
     made = small_stage(records(1.5, n=1800, values=3), *MEMBERS, trials=300, rounds=1)
     found = audit(replace(made, panel=NAMES))
     each = [m for m in found if m.metric.startswith(f"{AUROC}: ")]

@@ -1,4 +1,4 @@
-"""From settings and data to stages: who plays what, on which records, and what is refused."""
+"""Stages from settings and data: adversaries, records and refusals."""
 
 from dataclasses import replace
 
@@ -18,9 +18,10 @@ from leakgauge.inference.checking import GameAttacks, attacks_for, check, defens
 from leakgauge.inference.report.threat_model import unknown
 from leakgauge.inference.run import attack_round, audit, measure, trajectory
 from leakgauge.inference.run.preparing import InferencePrepared, prepare
-from leakgauge.inference.run.splitting import inference_records, split_of
+from leakgauge.inference.run.splitting import split_of
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Estimate
+from leakgauge.runs.records import records_of
 from support.defenses import gaussian
 
 SMALL = {"batch_size": 6, "rounds": 1, "trials": 200}
@@ -94,7 +95,7 @@ def test_with_too_few_shadow_users_the_papers_adversary_plays_alone() -> None:
     prepared = ready(source(few), spec("property", secret="sick"))
     (stage,) = prepared.stages
     assert ([attack.name for attack in stage.attacks], stage.panel) == (["forest"], ())
-    assert any("so forest plays alone" in note for note in prepared.run.notes)
+    assert any("so forest runs alone" in note for note in prepared.run.notes)
     assert score_of(prepared).n == 200
 
 
@@ -110,12 +111,12 @@ def test_one_round_or_fresh_batches_leave_nothing_for_joint_to_add() -> None:
         (
             ("user",),
             ("forest",),
-            "no adversary named .forest. plays 'user'; name one of panel, encoder",
+            "none of the adversaries forest supports 'user'; also name one of panel, encoder",
         ),
-        (("property",), ("matching",), "no adversary named .matching. plays 'property'"),
-        (("property", "user"), ("forest",), "no adversary named .forest. plays 'user'"),
-        (("proportion",), ("discriminant",), "plays 'proportion'"),
-        (("property",), ("forest", "plda"), "the adversary 'plda' plays none of the games"),
+        (("property",), ("matching",), "none of the adversaries matching supports 'property'"),
+        (("property", "user"), ("forest",), "none of the adversaries forest supports 'user'"),
+        (("proportion",), ("discriminant",), "supports 'proportion'"),
+        (("property",), ("forest", "plda"), "the adversary 'plda' supports none of the games"),
     ],
 )
 def test_an_adversary_without_a_game_is_refused(asks, adversaries, says) -> None:
@@ -171,7 +172,7 @@ def test_users_with_few_records_are_left_out_before_the_split() -> None:
     assert prepared.run.data["blocks"]["user"] == 1
     many = ready(source(frame), replace(asked, private_users=100, shadow_users=200))
     assert "13 are trained on, 26 are the adversary's, 11 test" in "\n".join(many.run.notes)
-    assert "there are not 100 private and 200 shadow users" in "\n".join(many.run.notes)
+    assert "users are too few for 100 private and 200 shadow users" in "\n".join(many.run.notes)
 
 
 def test_with_too_few_shadow_users_another_adversary_plays() -> None:
@@ -180,7 +181,7 @@ def test_with_too_few_shadow_users_another_adversary_plays() -> None:
         prepared = ready(few, spec("user", shadow_users=count))
         (stage,) = prepared.stages
         assert [attack.name for attack in stage.attacks] == [name]
-        said = any("pca-encoder plays in its place" in note for note in prepared.run.notes)
+        said = any("pca-encoder replaces it" in note for note in prepared.run.notes)
         assert said == (count < 15)
     with pytest.raises(InputError, match="3 folds of the shadow users need 15"):
         ready(few, spec("user", adversaries=("plda",), shadow_users=14))
@@ -237,7 +238,7 @@ def test_records_are_split_where_users_are_not_to_be_kept_together() -> None:
     (stage,) = prepared.stages
     assert stage.private.users is None
     whole, alone = (
-        split_of(inference_records(one, data), one)
+        split_of(records_of(one, data, hidden=one.hidden, secret=one.secret), one)
         for one in (spec("property"), spec("property", by_user=False))
     )
     whose = data.frame["who"].to_numpy()
@@ -299,7 +300,7 @@ def test_fresh_batches_of_persons_are_not_weighted() -> None:
     assert attack_round(stage, 1, next(trajectory(stage))).held_out == {}
 
 
-def test_matching_is_played_beside_others_on_the_same_gradients() -> None:
+def test_matching_runs_with_others_on_the_same_gradients() -> None:
     """Noise that hides the attribute from a forest does not hide it from who knows the rest."""
     defenses = ("none", "noise:std=0.05")
     asked = spec("attribute", adversaries=("forest", "matching"), defense=defenses)
@@ -398,7 +399,7 @@ def test_pictures_are_played_with_a_cnn_and_other_columns_are_no_features() -> N
         Roles("smile", ("glasses",), drop=("agee",)),
     ],
 )
-def test_a_column_that_is_not_beside_the_pictures_is_refused(roles: Roles) -> None:
+def test_a_column_that_is_not_in_the_table_of_pictures_is_refused(roles: Roles) -> None:
     with pytest.raises(InputError, match=r"beside the images; (did|known)") as told:
         make_picture_table(pictures(20)[0], roles)
     assert "leakgauge" not in str(told.value)

@@ -165,7 +165,7 @@ def test_page_shows_what_a_defense_promises() -> None:
         assert shown in text, shown
     quiet = run.guarantees["property"][QUIET]["channel"]
     assert f"advantage at most {quiet['advantage_bound']:.3f}, success at most" in text
-    assert "is a lower bound on the information, and no certificate" in text
+    assert "is a lower bound on the information, not a certificate" in text
 
 
 def test_page_tells_when_the_accountant_is_missing() -> None:
@@ -201,7 +201,7 @@ def test_hostile_promises_are_escaped() -> None:
     assert html.escape(HOSTILE, quote=False).split("`")[0] in section(page, "promises")
 
 
-def test_stacked_stands_beside_accumulated() -> None:
+def test_stacked_is_shown_with_accumulated() -> None:
     page = render(make_run(), stacked(make_records(1.1, 0.02)))
     text = words(page, "figures").split("Every round, every figure")
     assert "Stacked weights the rounds before it adds them" in text[0]

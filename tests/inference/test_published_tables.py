@@ -1,4 +1,4 @@
-"""Tables as they are published, which nothing was developed on, beside a plain logistic baseline.
+"""Published tables, unused in development, against a plain logistic baseline.
 
 They come with other packages; a package that is not installed is skipped. None of them holds an
 Excel table of people, so one table is saved as Excel first.
@@ -53,7 +53,7 @@ def path_of(package: str, name: str) -> Path:
 
 
 def gradients(stage: GameStage, rows: torch.Tensor, data: Any) -> np.ndarray:
-    """Of each batch, by plain autograd in a loop."""
+    """Return the gradient of each batch, by plain autograd in a loop."""
     model, loss = stage.task.model, stage.task.loss
     found = []
     for batch in rows:

@@ -22,7 +22,7 @@ BATCH = 4
 
 
 def drawn(values: int) -> tuple[np.ndarray, np.ndarray]:
-    """Records in five coordinates, each group with a mean and a covariance of its own."""
+    """Return records in five coordinates, with a mean and a covariance per group."""
     rng = stream(3, "records")
     codes = np.arange(90) % values
     shapes = rng.normal(size=(values, 5, 5))
@@ -75,7 +75,7 @@ def test_records_that_are_all_the_same_have_no_direction() -> None:
 
 
 def wider() -> Dataset:
-    """Records whose secret does not move a feature, but makes one vary less or more."""
+    """Return records with a secret that changes only the variance of a feature."""
     data = records(0.0)
     x = data.x.clone()
     x[:, 0] *= torch.where(data.secrets["s"] == 1, 3.0, 0.3)

@@ -42,7 +42,7 @@ MAX_BYTES = 2**28
 
 
 def people(shift: float, *, users: int = 40, each: int = 16, seed: int = 0) -> Dataset:
-    """Records of persons whose features move by ``shift`` in a direction of their own.
+    """Return records of users whose features move by ``shift`` in a direction per user.
 
     Labels are mostly equal: records of different labels cancel in a batch's gradient.
     """
@@ -237,7 +237,7 @@ def test_persons_with_few_records_are_left_out_before_the_split(seed: int) -> No
 
 
 def test_too_many_wanted_persons_are_lowered_in_proportion() -> None:
-    """Of 50, 20 % test: 40 are left for 150 and 300 wanted."""
+    """From 50 users, 20 % are test users: 40 are left for 150 and 300 wanted."""
     users = torch.arange(100) // 2
     split = split_users(users, most=(150, 300), rng=stream(0, "split"))
     rows = (split.private, split.public, split.test)
@@ -311,7 +311,7 @@ def test_noise_that_is_known_is_reckoned_with() -> None:
 
 
 @pytest.mark.slow
-def test_actors_are_told_apart_by_their_speech(data_folder: Path) -> None:
+def test_actors_are_distinguished_by_their_speech(data_folder: Path) -> None:
     """CREMA-D, features and network of the paper, before the first epoch: the paper has 0.6808."""
     frame = pd.read_parquet(data_folder / "crema_d" / "crema_d_emobase_hap_sad.parquet")
     x = torch.tensor(frame.iloc[:, 9:].to_numpy(np.float32))
@@ -450,7 +450,7 @@ def test_held_out_persons_are_not_learnt_from() -> None:
     rng = stream(0, "held")
     person = np.repeat(np.arange(12), 4)
     examples = UserExamples(rng.normal(size=(48, 2)), np.zeros((48, 2)), person, 0.1)
-    # the features name the person, so that a likeness sees whom it judges
+    # the features name the user, so that a likeness sees which user it scores
     trials = UserTrials(person[:, None] * 1.0, person, np.arange(12)[:, None] * 1.0, seed=0)
     judged = []
 
