@@ -356,8 +356,8 @@ def test_the_answer_is_the_worst_case_of_adaptive_adversaries() -> None:
     assert (
         " dpsgd:clip=2,noise=0.1 most lowers the AUROC of the strongest adaptive adversary: "
         "from 0.997 (0.977 to 1.000; forest) without a defense to 0.638 (0.618 to 0.658; forest); "
-        "the model's test accuracy changes from 85 % (84.3 % to 85.7 %) to 79 % (78.3 % to 79.7 %), "
-        "which is a cost of 6.0 percentage points."
+        "the model's test accuracy changes from 85 % (84.3 % to 85.7 %) to 79 % (78.3 % to "
+        "79.7 %), which is a cost of 6.0 percentage points."
     ) in text
     assert "worst case over the 2 adversaries" in text
     assert "low AUROC of a static adversary does not show protection" in text

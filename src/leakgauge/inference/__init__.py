@@ -47,55 +47,38 @@ if TYPE_CHECKING:
     from leakgauge.inference.games.mixing import Pure as Pure
     from leakgauge.inference.games.mixing import Ratio as Ratio
     from leakgauge.inference.games.trials import CandidateBatches as CandidateBatches
-    from leakgauge.inference.games.trials import Game as Game
     from leakgauge.inference.games.trials import Trials as Trials
+    from leakgauge.inference.games.users import Game as Game
     from leakgauge.inference.games.users import UserInference as UserInference
 else:
+    _PLACES = {
+        "adversaries.adversary": "Adversary AnyAttack Attack CandidateAdversary CandidateAttack "
+        "Candidates",
+        "adversaries.discriminant": "Discriminant",
+        "adversaries.encoder": "Encoder",
+        "adversaries.energies": "Energies",
+        "adversaries.forest": "Forest PcaForest",
+        "adversaries.joint": "Joint Products joint_posterior products_of_round",
+        "adversaries.logistic": "Logistic",
+        "adversaries.matching": "Matching attribute_candidates",
+        "adversaries.ordinal": "Ordinal",
+        "adversaries.partial": "PartialAttack",
+        "adversaries.pca_encoder": "PcaEncoder",
+        "adversaries.plda": "Plda",
+        "adversaries.shadow": "Shadow",
+        "adversaries.stacking": "Stack accumulate accumulate_weighted",
+        "catalog": "ADVERSARIES GAMES adversaries_for games_of parse_adversary",
+        "games.games": "AttributeInference BATCH_GAMES BatchGame PropertyInference "
+        "ProportionInference",
+        "games.mixing": "Mix Pure Ratio",
+        "games.trials": "CandidateBatches Trials",
+        "games.users": "Game UserInference",
+    }
     __getattr__, __dir__, __all__ = attach(
         __name__,
         {
-            "ADVERSARIES": "leakgauge.inference.catalog",
-            "Adversary": "leakgauge.inference.adversaries.adversary",
-            "AnyAttack": "leakgauge.inference.adversaries.adversary",
-            "Attack": "leakgauge.inference.adversaries.adversary",
-            "AttributeInference": "leakgauge.inference.games.games",
-            "BATCH_GAMES": "leakgauge.inference.games.games",
-            "BatchGame": "leakgauge.inference.games.games",
-            "CandidateAdversary": "leakgauge.inference.adversaries.adversary",
-            "CandidateAttack": "leakgauge.inference.adversaries.adversary",
-            "CandidateBatches": "leakgauge.inference.games.trials",
-            "Candidates": "leakgauge.inference.adversaries.adversary",
-            "Discriminant": "leakgauge.inference.adversaries.discriminant",
-            "Encoder": "leakgauge.inference.adversaries.encoder",
-            "Energies": "leakgauge.inference.adversaries.energies",
-            "Products": "leakgauge.inference.adversaries.joint",
-            "Forest": "leakgauge.inference.adversaries.forest",
-            "GAMES": "leakgauge.inference.catalog",
-            "Game": "leakgauge.inference.games.trials",
-            "Joint": "leakgauge.inference.adversaries.joint",
-            "Logistic": "leakgauge.inference.adversaries.logistic",
-            "Matching": "leakgauge.inference.adversaries.matching",
-            "Mix": "leakgauge.inference.games.mixing",
-            "Ordinal": "leakgauge.inference.adversaries.ordinal",
-            "PartialAttack": "leakgauge.inference.adversaries.partial",
-            "PcaEncoder": "leakgauge.inference.adversaries.pca_encoder",
-            "PcaForest": "leakgauge.inference.adversaries.forest",
-            "Plda": "leakgauge.inference.adversaries.plda",
-            "PropertyInference": "leakgauge.inference.games.games",
-            "ProportionInference": "leakgauge.inference.games.games",
-            "Pure": "leakgauge.inference.games.mixing",
-            "Ratio": "leakgauge.inference.games.mixing",
-            "Shadow": "leakgauge.inference.adversaries.shadow",
-            "Stack": "leakgauge.inference.adversaries.stacking",
-            "Trials": "leakgauge.inference.games.trials",
-            "UserInference": "leakgauge.inference.games.users",
-            "accumulate": "leakgauge.inference.adversaries.stacking",
-            "accumulate_weighted": "leakgauge.inference.adversaries.stacking",
-            "attribute_candidates": "leakgauge.inference.adversaries.matching",
-            "products_of_round": "leakgauge.inference.adversaries.joint",
-            "games_of": "leakgauge.inference.catalog",
-            "joint_posterior": "leakgauge.inference.adversaries.joint",
-            "parse_adversary": "leakgauge.inference.catalog",
-            "adversaries_for": "leakgauge.inference.catalog",
+            name: f"{__name__}.{module}"
+            for module, names in _PLACES.items()
+            for name in names.split()
         },
     )

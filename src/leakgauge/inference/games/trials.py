@@ -1,14 +1,10 @@
-"""The trials of a game, and the protocol of all games."""
+"""The trials of a game, and the candidate batches that an adversary holds."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
-from leakgauge.core.types import Dataset, Params, Task
-from leakgauge.inference.adversaries.shadow import Shadow
+from leakgauge.core.types import Dataset
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,62 +57,3 @@ class Trials:
     def y(self) -> Tensor:
         """The labels of the batches ``[n, B]``."""
         return self.pool.y[self.rows]
-
-
-class Game(Protocol):
-    """A secret, the private batches that depend on it, and the adversary's shadow."""
-
-    @property
-    def name(self) -> str:
-        """The name on the command line."""
-        ...
-
-    @property
-    def values(self) -> int:
-        """m, number of values of the secret."""
-        ...
-
-    @property
-    def value_names(self) -> tuple[str, ...]:
-        """The secret's values ``[m]`` in words."""
-        ...
-
-    @property
-    def prior(self) -> tuple[float, ...]:
-        """The probability P(a) of each value ``[m]``."""
-        ...
-
-    @property
-    def block(self) -> NDArray[np.int64]:
-        """The block ``[len(pool)]`` of each private record."""
-        ...
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Changes to the data that users should know."""
-        ...
-
-    def draw_trials(self, n: int, *, rng: np.random.Generator) -> Trials:
-        """Return n trials: secrets drawn from the prior, and a batch for each."""
-        ...
-
-    def redraw(self, trials: Trials, *, rng: np.random.Generator) -> Trials:
-        """Return the same trials with new batches for the same secrets."""
-        ...
-
-    def known_to_defender(self, trials: Trials) -> Tensor | None:
-        """Return the secrets ``[n]`` that a learned defense may use, or None."""
-        ...
-
-    def shadow(
-        self,
-        task: Task,
-        params: Params,
-        data: Dataset,
-        *,
-        max_bytes: int,
-        noise_seed: int = 0,
-        held_out_seed: int = 0,
-    ) -> Shadow:
-        """Return the adversary's shadow in this game."""
-        ...

@@ -34,6 +34,7 @@ from leakgauge.inference.games.blocks import (
     MAX_BLOCKS,
     MIN_BLOCKS,
 )
+from leakgauge.inference.games.games import BatchGame
 from leakgauge.inference.games.trials import CandidateBatches, Trials
 
 Ints = NDArray[np.int64]
@@ -192,6 +193,10 @@ class UserInference:
 
     def _batch(self, rows: Ints, rng: np.random.Generator) -> Ints:
         return rng.choice(rows, size=self.batch_size, replace=False)
+
+
+Game = BatchGame | UserInference
+"""Any of the games."""
 
 
 def users_of(users: Tensor | None) -> Tensor:
