@@ -390,7 +390,7 @@ def test_a_defense_without_a_valid_adaptive_adversary_is_not_compared() -> None:
 
 
 def test_defenses_may_lack_the_undefended_test_and_accuracies() -> None:
-    assert "no undefended test to compare it with" in answered({"a": (0.85, 0.0, 1.0)})
+    assert "an undefended test for comparison is missing" in answered({"a": (0.85, 0.0, 1.0)})
     bare = [r for r in defended() if r.metric != "accuracy"]
     found = section(render(make_run(), bare))
     assert "<svg" not in found

@@ -50,7 +50,7 @@ def noisy(name: str = LOUD, **more: Any) -> list[Measurement]:
 
 
 def one_cell(run: Run, records: list[Measurement]) -> dict[str, Any]:
-    found: dict[str, Any] = to_json(Answer(run, records))["cells"][0]
+    found: dict[str, Any] = to_json(Answer(run, records), Path())["cells"][0]
     json.dumps(found, allow_nan=False)
     return found
 
@@ -79,7 +79,7 @@ def test_json_has_bounds_and_epsilon_of_a_cell_under_dp() -> None:
         )
     nats = binary_divergence(success["low"], 0.5)
     assert f"at least {nats:.3g} nats ({nats / math.log(2):.3g} bits)" in found["bounds"]["text"]
-    assert "no certificate" in found["bounds"]["text"]
+    assert "not a certificate" in found["bounds"]["text"]
 
 
 def test_json_without_dp_has_no_epsilon_and_no_certificate() -> None:
@@ -135,7 +135,7 @@ def test_terminal_tells_promises_and_what_success_implies() -> None:
     assert promise_lines(make_run()) == []
     line, caution = information_lines(run, adversary_tests(noisy()))
     assert "implies at least" in line
-    assert "no certificate" in caution
+    assert "not a certificate" in caution
 
 
 def test_guarantees_are_kept_with_the_cell(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_page_without_promises_tells_what_success_implies() -> None:
     )
     nats = binary_divergence(rate.estimate.value, 0.5)
     assert f"{nats:.3g}" in words(page, "figures")
-    assert "no certificate" in words(page, "figures")
+    assert "not a certificate" in words(page, "figures")
 
 
 def test_hostile_promises_are_escaped() -> None:
