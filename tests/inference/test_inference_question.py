@@ -14,7 +14,7 @@ from leakgauge.data import from_arrays
 from leakgauge.data.source import Source, open_data
 from leakgauge.inference.checking import check
 from leakgauge.inference.question import QUESTION
-from leakgauge.inference.run import answering
+from leakgauge.inference.run import answering, preparing
 from leakgauge.inference.run.preparing import prepare
 from leakgauge.inference.spec import InferenceSpec
 from leakgauge.results.measurements import Run
@@ -65,6 +65,29 @@ def test_an_answer_is_kept_and_read_back(rand: Source, tmp_path: Path, monkeypat
     assert {(one["ask"], one["defense"]) for one in cells} == {
         (ask, defense) for ask in settings["ask"] for defense in settings["defense"]
     }
+
+
+def test_the_words_of_an_audit_share_one_preparation(
+    rand: Source, tmp_path: Path, monkeypatch
+) -> None:
+    """The records are read and split once; all stages exist before the run starts."""
+    read, split, calls = preparing.records_of, preparing.split_of, []
+
+    def counted_read(*args, **kwargs):
+        calls.append("records")
+        return read(*args, **kwargs)
+
+    def counted_split(*args):
+        calls.append("split")
+        return split(*args)
+
+    monkeypatch.setattr(preparing, "records_of", counted_read)
+    monkeypatch.setattr(preparing, "split_of", counted_split)
+    monkeypatch.setattr(answering, "attack_round", killed)
+    words = ("property", "attribute", "proportion", "user")
+    with pytest.raises(KeyboardInterrupt):
+        asked(tmp_path, rand, ask=words, adversary=("panel",), batch_size=2, ratio_bins=2)
+    assert calls == ["records", "split"]
 
 
 def test_a_kill_between_rounds_changes_no_figure(rand: Source, tmp_path: Path, monkeypatch) -> None:
