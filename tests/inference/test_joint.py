@@ -169,6 +169,7 @@ def test_a_stopped_run_goes_on_and_does_not_weigh_again(tmp_path: Path, monkeypa
     monkeypatch.setattr(answering, "attack_jointly", killed)
     again, _ = run_stages(folder, stages, **given)
     assert [r.estimate for r in again] == [r.estimate for r in first]
+    monkeypatch.setattr(answering, "attack_jointly", weigh)
     assert [r.estimate for r in first] == [
         r.estimate for r in audit(stage, dataset="data", label="y")
     ]

@@ -147,15 +147,10 @@ def games_of(attack: "AnyAttack") -> tuple[str, ...]:
             return tuple(game for game in GAMES if name in _BY_GAME[game])
     games = getattr(attack, "games", None)
     if games is None:
-        return _games_by_class(attack)
+        from leakgauge.inference.adversaries.adversary import CandidateAttack
+
+        by_batch = (PROPERTY, ATTRIBUTE, PROPORTION)
+        return (USER,) if isinstance(attack, CandidateAttack) else by_batch
     for game in games:
         require_choice(game, f"a game of adversary {attack.name!r}", GAMES)
     return tuple(games)
-
-
-def _games_by_class(attack: "AnyAttack") -> tuple[str, ...]:
-    from leakgauge.inference.adversaries.adversary import CandidateAttack
-
-    if isinstance(attack, CandidateAttack):
-        return (USER,)
-    return (PROPERTY, ATTRIBUTE, PROPORTION)

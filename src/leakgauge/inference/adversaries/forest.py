@@ -2,7 +2,7 @@
 
 import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -87,20 +87,11 @@ class Forest:
         return FittedForest.grow(one, one.view, features, secret, log_prior, rng=rng)
 
 
-class ForestSettings(Protocol):
-    """Settings of an attack that ends in a forest."""
-
-    @property
-    def trees(self) -> int:
-        """The number of trees."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class FittedForest:
     """A fitted ``Forest`` or ``PcaForest``."""
 
-    settings: ForestSettings
+    settings: "Forest | PcaForest"
     view: View
     model: Any
     log_prior: NDArray[np.float64]
@@ -108,7 +99,7 @@ class FittedForest:
     @classmethod
     def grow(
         cls,
-        settings: ForestSettings,
+        settings: "Forest | PcaForest",
         view: View,
         features: NDArray[np.float32],
         secret: NDArray[np.int64],

@@ -11,9 +11,9 @@ from leakgauge.core.types import Grads, Params
 from leakgauge.defenses import Defense, none
 from leakgauge.inference.adversaries.adversary import Candidates
 from leakgauge.inference.adversaries.shadow import Shadow
-from leakgauge.inference.adversaries.sharing import Shared
+from leakgauge.inference.adversaries.sharing import Shared, joined
 from leakgauge.inference.adversaries.views import FlattenView
-from leakgauge.inference.games.trials import CandidateBatches, Trials
+from leakgauge.inference.games.trials import Trials
 from leakgauge.inference.run.stage import GameStage
 from leakgauge.inference.words import FRESH
 from leakgauge.training.observation import sent_gradients
@@ -132,41 +132,18 @@ def candidates_of_trials(
     candidates = trials.candidates
     assert candidates is not None
     used, index = torch.unique(candidates.index[chunk], return_inverse=True)
-    return {
-        knowledge: Candidates(
-            _sent_by_adversary(
-                stage,
-                number,
-                params,
-                candidates,
-                used,
-                none() if knowledge == STATIC else defense.without_noise(),
-            ),
-            index,
-        )
-        for knowledge in stage.knowledge
-    }
-
-
-def _sent_by_adversary(
-    stage: GameStage,
-    number: int,
-    params: Params,
-    candidates: CandidateBatches,
-    used: torch.Tensor,
-    defense: Defense,
-) -> Grads:
-    chunks = list(
-        sent_gradients(
+    found = {}
+    for knowledge in stage.knowledge:
+        chunks = sent_gradients(
             stage.task,
             params,
             stage.in_round(candidates.pool, "candidates", number),
             candidates.rows,
-            defense=defense,
+            defense=none() if knowledge == STATIC else defense.without_noise(),
             noise_seed=derive(stage.spec.seed, stage.name, "candidate noise", number),
             max_bytes=stage.max_bytes,
             secret=candidates.secret,
             only=used,
         )
-    )
-    return {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
+        found[knowledge] = Candidates(joined(list(chunks)), index)
+    return found

@@ -12,7 +12,7 @@ from leakgauge.inference.run.stage import GameStage
 from leakgauge.training import Protocol, State
 from leakgauge.training.catalog import parse_optimizer
 from leakgauge.training.federation import federation
-from leakgauge.training.optimizers import Make, Optimizing
+from leakgauge.training.optimizers import Optimizing
 from leakgauge.training.participant import Turn
 from leakgauge.training.state import Tensors, tensors_of
 
@@ -68,14 +68,9 @@ def trajectory(
         stage.task,
         State({**tensors_of(stage.task), **start}),
         [StageParticipant(stage, None if make is None else Optimizing(make))],
-        _protocol(stage, make),
+        Protocol(rounds=spec.rounds, lr=spec.lr, optimizer=make, batch_size=stage.batch_size),
         seed=spec.seed,
         after=after,
     )
     for one in rounds:
         yield {name: one.state.shared[name] for name in start}
-
-
-def _protocol(stage: GameStage, make: Make | None) -> Protocol:
-    spec = stage.spec
-    return Protocol(rounds=spec.rounds, lr=spec.lr, optimizer=make, batch_size=stage.batch_size)
